@@ -1,0 +1,52 @@
+"""The device mesh: the batch is sharded over its `data` axis, everything else is replicated."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from parity.errors import SpecError
+from parity.spec import RunSpec
+
+__all__ = ["batch_sharding", "build_mesh", "replicated", "topology"]
+
+
+def build_mesh(spec: RunSpec) -> Mesh:
+    """Return the mesh of a spec: `mesh.data` devices on one axis.
+
+    `jax.sharding.Mesh` gives Auto axes, so that arithmetic over the sharded axis needs no annotation
+    (`jax.make_mesh` gives Explicit ones by default in jax 0.10).
+
+    Raises:
+        SpecError: There are fewer devices.
+    """
+    devices, n = jax.devices(), spec.mesh.data
+    if len(devices) < n:
+        raise SpecError(
+            "mesh.data",
+            f"{n} devices asked for, {len(devices)} {devices[0].platform} devices here; "
+            "forced CPU devices must be set before JAX first uses a device",
+        )
+    return Mesh(np.array(devices[:n]), ("data",))
+
+
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+    """Return the sharding of chunks [steps, micro-batches, samples, ...]: samples over `data`."""
+    return NamedSharding(mesh, PartitionSpec(None, None, "data"))
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    """Return the sharding of what every device holds whole."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def topology(spec: RunSpec) -> dict[str, object]:
+    """Return what bitwise equality depends on beside the spec: devices, and the CPUs this process may use."""
+    return {"platform": jax.default_backend(), "devices": spec.mesh.data, "cpus": _cpus()}
+
+
+def _cpus() -> int:
+    import os
+
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,50 @@
+"""Which dtype is used where, and the switches of JAX that decide it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from parity.spec import Precision, RunSpec
+
+__all__ = ["Dtypes", "configure", "dtypes", "x64"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dtypes:
+    """The three types of a run."""
+
+    params: Any
+    """Parameters, optimizer state and norm statistics: float64 or float32."""
+    compute: Any
+    """Inputs and outputs of matrix products."""
+    exact: Any
+    """Norms, softmax and the loss: never below float32."""
+
+
+def dtypes(precision: Precision) -> Dtypes:
+    """Return the types of a precision, those PyTorch's autocast ends up with."""
+    params = jnp.float64 if precision == "float64" else jnp.float32
+    return Dtypes(params=params, compute=jnp.dtype(precision), exact=params)
+
+
+def x64(precision: Precision) -> AbstractContextManager[None]:
+    """Return the context in which a run of this precision builds, traces and runs."""
+    return jax.enable_x64(precision == "float64")
+
+
+def configure(spec: RunSpec) -> None:
+    """Prepare this process for a spec; call before the first use of a device.
+
+    On CPU, several devices are forced into being, and dispatch is made synchronous: with collectives between
+    forced devices, dispatching faster than they finish deadlocks (jax 0.10, two cores).
+    """
+    jax.config.update("jax_default_matmul_precision", "highest")
+    jax.config.update("jax_threefry_partitionable", True)
+    if spec.mesh.data > 1:
+        jax.config.update("jax_num_cpu_devices", spec.mesh.data)
+        jax.config.update("jax_cpu_enable_async_dispatch", False)

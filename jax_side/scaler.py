@@ -1,0 +1,48 @@
+"""Dynamic loss scaling with the semantics of torch.amp.GradScaler, as a pure function of a small state."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from parity.spec import ScalerSpec
+
+__all__ = ["ScalerState", "all_finite", "init_scaler", "unscale", "update_scaler"]
+
+
+class ScalerState(NamedTuple):
+    """State of the scaler."""
+
+    scale: jax.Array
+    """float32 scalar."""
+    growth_tracker: jax.Array
+    """int32 scalar: good steps since the scale last changed."""
+
+
+def init_scaler(spec: ScalerSpec) -> ScalerState:
+    """Return the state at the start of a run."""
+    return ScalerState(jnp.float32(spec.init_scale), jnp.int32(0))
+
+
+def unscale(grads: Any, scale: jax.Array) -> Any:
+    """Multiply gradients by the reciprocal of the scale (exact while the scale is a power of two)."""
+    return jax.tree.map(lambda g: g * (1.0 / scale), grads)
+
+
+def all_finite(grads: Any) -> jax.Array:
+    """Tell whether every element of every gradient is finite: bool scalar."""
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(grads)]))
+
+
+def update_scaler(state: ScalerState, spec: ScalerSpec, finite: jax.Array) -> ScalerState:
+    """Back off after an overflow; grow on the `growth_interval`-th good step in a row, unless that gives infinity.
+
+    flax's DynamicScale grows one step later. Source: `_amp_update_scale_` of torch 2.13.
+    """
+    tracker = jnp.where(finite, state.growth_tracker + 1, 0)
+    grown = state.scale * spec.growth_factor
+    due = tracker == spec.growth_interval
+    scale = jnp.where(finite, jnp.where(due & jnp.isfinite(grown), grown, state.scale), state.scale * spec.backoff_factor)
+    return ScalerState(scale.astype(jnp.float32), jnp.where(due, 0, tracker).astype(jnp.int32))

@@ -1,0 +1,147 @@
+"""Between the device state and the neutral TrainingState, through the two-way table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from numpy.typing import NDArray
+
+from jax_side.model import build_model
+from jax_side.optimizer import slots
+from jax_side.scaler import ScalerState
+from parity.errors import StateError
+from parity.initial import initial_buffers, initial_params
+from parity.spec import AdamSpec, RunSpec
+from parity.state import TrainingState
+from parity.table import Row, from_jax, to_jax
+
+if TYPE_CHECKING:
+    from jax_side.train import DeviceState
+
+__all__ = ["export_arrays", "import_arrays", "initial_model_state"]
+
+Rows = tuple[Row, ...]
+
+
+def initial_model_state(spec: RunSpec, rows: Rows) -> tuple[Any, nnx.State, nnx.State, nnx.State]:
+    """Return graph definition, parameters, buffers and native RNG streams at the start.
+
+    The module is built abstractly (`nnx.eval_shape`), so no placeholder value is ever computed; only the RNG
+    streams of native dropout come from a real build.
+    """
+    abstract = nnx.eval_shape(lambda: build_model(spec))
+    graphdef, params, buffers, rngs = nnx.split(abstract, nnx.Param, nnx.BatchStat, nnx.RngState)
+    start = initial_params(spec.model, spec.seed)
+    params = _fill(params, to_jax(tuple(r for r in rows if r.group == "params"), start, "model.params"), cast=True)
+    buffer_rows = tuple(r for r in rows if r.group == "buffers")
+    buffers = _fill(buffers, to_jax(buffer_rows, initial_buffers(spec.model), "model.buffers"), cast=True)
+    if nnx.to_flat_state(rngs):
+        rngs = nnx.state(build_model(spec), nnx.RngState)
+    return graphdef, params, buffers, rngs
+
+
+def export_arrays(
+    spec: RunSpec, param_rows: Rows, buffer_rows: Rows, state: DeviceState
+) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
+    """Return the arrays of the neutral state, and the scalars that live on the devices."""
+    arrays = _named("model.params", from_jax(param_rows, _flat(state.params), "model.params"))
+    arrays |= _named("model.buffers", from_jax(buffer_rows, _flat(state.buffers), "model.buffers"))
+    for slot, (part, name) in slots(spec.optimizer).items():
+        leaves = _flat(getattr(state.optimizer[part], name))
+        arrays |= _named(f"optimizer.{slot}", from_jax(param_rows, leaves, f"optimizer.{slot}"))
+    for path, value in _flat(state.rngs).items():
+        arrays["rng.native.jax." + ".".join(map(str, path))] = value
+    scalars: dict[str, Any] = {}
+    if isinstance(spec.optimizer, AdamSpec):
+        scalars["optimizer.step"] = int(state.optimizer["adam"].count)
+    if state.scaler is not None:
+        scalars["scaler.scale"] = float(state.scaler.scale)
+        scalars["scaler.growth_tracker"] = int(state.scaler.growth_tracker)
+    return arrays, scalars
+
+
+def import_arrays(
+    spec: RunSpec, param_rows: Rows, buffer_rows: Rows, template: DeviceState, state: TrainingState
+) -> tuple[DeviceState, dict[str, Any]]:
+    """Return the device state that holds a neutral one, and the scalars left for the host.
+
+    Every array must be taken by a row and fit the template in shape and dtype.
+    """
+    if any(leaf.startswith("rng.native.torch") for leaf in state.arrays):
+        raise StateError("rng.native", "a native PyTorch stream has no meaning in JAX; use dropout.generator=shared")
+    taken: set[str] = set()
+
+    def take(like: nnx.State, rows: Rows, group: str) -> nnx.State:
+        leaves = state.group(group)
+        taken.update(f"{group}.{name}" for name in leaves)
+        return _fill(like, to_jax(rows, leaves, group))
+
+    params = take(template.params, param_rows, "model.params")
+    buffers = take(template.buffers, buffer_rows, "model.buffers")
+    optimizer, scalars = dict(template.optimizer), dict(state.scalars)
+    for slot, (part, name) in slots(spec.optimizer).items():
+        like = getattr(optimizer[part], name)
+        optimizer[part] = optimizer[part]._replace(**{name: take(like, param_rows, f"optimizer.{slot}")})
+    if isinstance(spec.optimizer, AdamSpec):
+        count = jnp.int32(_pop(scalars, "optimizer.step"))
+        optimizer["adam"] = optimizer["adam"]._replace(count=count)
+    scaler = template.scaler
+    if scaler is not None:
+        tracker = jnp.int32(_pop(scalars, "scaler.growth_tracker"))
+        scaler = ScalerState(jnp.float32(_pop(scalars, "scaler.scale")), tracker)
+    native = state.group("rng.native.jax")
+    taken.update(f"rng.native.jax.{name}" for name in native)
+    paths = {".".join(map(str, path)): path for path in _flat(template.rngs)}
+    if set(paths) != set(native):
+        raise StateError("rng.native.jax", f"expected the streams {sorted(paths)}, got {sorted(native)}")
+    rngs = _fill(template.rngs, {paths[name]: value for name, value in native.items()})
+    for leaf in sorted(set(state.arrays) - taken):
+        raise StateError(leaf, "is left over: no row of the table takes it")
+    return type(template)(params, buffers, rngs, optimizer, scaler), scalars
+
+
+def _pop(scalars: dict[str, Any], name: str) -> Any:
+    if name not in scalars:
+        raise StateError(name, "is missing")
+    return scalars.pop(name)
+
+
+def _named(group: str, leaves: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
+    return {f"{group}.{name}": value for name, value in leaves.items()}
+
+
+def _flat(state: nnx.State) -> dict[tuple[str | int, ...], NDArray[np.generic]]:
+    """Return path to host array; typed PRNG keys as their words."""
+    return {tuple(path): _host(leaf[...]) for path, leaf in nnx.to_flat_state(state)}
+
+
+def _host(value: jax.Array) -> NDArray[np.generic]:
+    if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        value = jax.random.key_data(value)
+    return np.array(value)  # a copy: the device buffer may be donated to the next step
+
+
+def _fill(
+    like: nnx.State, leaves: Mapping[tuple[str | int, ...], NDArray[np.generic]], *, cast: bool = False
+) -> nnx.State:
+    """Return a state with the structure and types of `like` and the given values."""
+    filled = []
+    for path, leaf in nnx.to_flat_state(like):
+        expected, value = leaf.get_value(), leaves[tuple(path)]
+        if jnp.issubdtype(expected.dtype, jax.dtypes.prng_key):
+            new: jax.Array = jax.random.wrap_key_data(jnp.array(value), impl=jax.random.key_impl(expected))
+        else:
+            if value.shape != expected.shape:
+                name = ".".join(map(str, path))
+                raise StateError(name, f"expected shape {expected.shape}, got {value.shape}")
+            if not cast and value.dtype != expected.dtype:
+                name = ".".join(map(str, path))
+                raise StateError(name, f"expected dtype {expected.dtype}, got {value.dtype}")
+            new = jnp.array(value, expected.dtype)
+        filled.append((path, leaf.replace(new)))
+    return nnx.from_flat_state(filled)

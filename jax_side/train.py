@@ -1,0 +1,233 @@
+"""The JAX trainer: a chunk of steps is one jitted, donated `lax.scan` on a mesh; Python runs only between chunks."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+from jax_side.checkpoint import Checkpoints
+from jax_side.dropout import mask_key
+from jax_side.mesh import batch_sharding, build_mesh, replicated
+from jax_side.model import Cnn, build_model, cross_entropy
+from jax_side.numerics import configure, dtypes, x64
+from jax_side.optimizer import build_optimizer
+from jax_side.scaler import ScalerState, all_finite, init_scaler, unscale, update_scaler
+from jax_side.state import export_arrays, import_arrays, initial_model_state
+from parity.data import Chunk
+from parity.spec import RunSpec
+from parity.state import TrainingState
+from parity.trainer import Validation, Which
+from parity.twin import StepInputs, StepOutputs, Twin
+
+__all__ = ["DeviceState", "JaxTrainer", "build"]
+
+
+class DeviceState(NamedTuple):
+    """Everything a step reads and writes on the devices."""
+
+    params: nnx.State
+    buffers: nnx.State
+    rngs: nnx.State
+    """Native dropout streams; empty with the shared generator."""
+    optimizer: Any
+    scaler: ScalerState | None
+
+
+class Placed(NamedTuple):
+    """A chunk on the devices, leading axis: steps."""
+
+    inputs: jax.Array
+    targets: jax.Array
+    index: jax.Array
+    lr: jax.Array
+    poison: jax.Array
+    host: StepInputs
+
+
+def build(spec: RunSpec, directory: Path | None = None, *, attempt: int = 0) -> JaxTrainer:
+    """Build a trainer at step 0.
+
+    Args:
+        spec: The run.
+        directory: Run directory for checkpoints, or None for a trainer that cannot save.
+        attempt: Process starts of this run before this one.
+    """
+    configure(spec)
+    return JaxTrainer(spec, directory, attempt)
+
+
+class JaxTrainer(Twin):
+    """The twin in JAX: Flax NNX, Optax, Orbax."""
+
+    side = "jax"
+
+    def __init__(self, spec: RunSpec, directory: Path | None, attempt: int) -> None:
+        self.mesh = build_mesh(spec)
+        self.types = dtypes(spec.precision)
+        self._schedule = 0
+        super().__init__(spec, attempt)
+        with x64(spec.precision):
+            self.graphdef, params, buffers, rngs = initial_model_state(spec, self.rows)
+            self.optimizer = build_optimizer(spec)
+            scaler = init_scaler(spec.scaler) if spec.scaled else None
+            state = DeviceState(params, buffers, rngs, self.optimizer.init(params), scaler)
+            self.state: DeviceState = jax.device_put(state, replicated(self.mesh))
+            self._chunk_fn = jax.jit(self._scan_steps, donate_argnums=0)
+            self._step_fn = jax.jit(self._train_step, donate_argnums=0)
+            self._eval_fn = jax.jit(self._evaluate)
+        self.checkpoints = Checkpoints(spec, directory, self.mesh) if directory else None
+
+    # One step, phase by phase; the twin is TorchTrainer._train_step.
+
+    def _train_step(self, state: DeviceState, xs: tuple[jax.Array, ...]) -> tuple[DeviceState, tuple[jax.Array, ...]]:
+        inputs, targets, index, lr, poison = xs
+        scale = state.scaler.scale if state.scaler else jnp.ones((), self.types.exact)
+
+        # Forward and backward, micro-batch by micro-batch; gradients add up as PyTorch's .grad does.
+        def add_micro(carry: Any, micro: tuple[jax.Array, ...]) -> tuple[Any, jax.Array]:
+            grads, buffers, rngs = carry
+            x, y, number = micro
+            key = mask_key(self.spec.seed, index, number)
+            loss_of = partial(self._loss, buffers=buffers, rngs=rngs, x=x, y=y, key=key, factor=scale * poison)
+            (_, (loss, buffers, rngs)), new = jax.value_and_grad(loss_of, has_aux=True)(state.params)
+            return (jax.tree.map(jnp.add, grads, new), buffers, rngs), loss
+
+        zeros = jax.tree.map(jnp.zeros_like, state.params)
+        micros = (inputs, targets, jnp.arange(self.spec.accumulation))
+        (grads, buffers, rngs), losses = jax.lax.scan(add_micro, (zeros, state.buffers, state.rngs), micros)
+        loss = losses.sum() / self.spec.accumulation
+
+        # Unscale before the norm, and look for overflows.
+        finite = jnp.asarray(True)
+        if state.scaler is not None:
+            finite = all_finite(grads)
+            grads = unscale(grads, scale)
+        norm = optax.global_norm(grads)
+
+        # Update; a skipped step keeps parameters and moments, never the buffers of its forward pass.
+        updates, optimizer = self.optimizer.update(grads, state.optimizer, state.params, lr=lr)
+        params = optax.apply_updates(state.params, updates)
+        scaler = state.scaler
+        if scaler is not None:
+            keep = partial(jax.tree.map, lambda new, old: jnp.where(finite, new, old))
+            params, optimizer = keep(params, state.params), keep(optimizer, state.optimizer)
+            scaler = update_scaler(scaler, self.spec.scaler, finite)
+        return DeviceState(params, buffers, rngs, optimizer, scaler), (loss, norm, scale, ~finite)
+
+    def _loss(self, params: Any, *, buffers: Any, rngs: Any, x: Any, y: Any, key: Any, factor: Any) -> Any:
+        model = nnx.merge(self.graphdef, params, buffers, rngs, copy=True)  # its own variables: BatchNorm writes them
+        loss = cross_entropy(_apply(model, x, key, train=True), y, self.types)
+        scaled = loss / self.spec.accumulation * factor.astype(self.types.exact)
+        return scaled, (loss, nnx.state(model, nnx.BatchStat), nnx.state(model, nnx.RngState))
+
+    def _scan_steps(self, state: DeviceState, xs: tuple[jax.Array, ...]) -> Any:
+        return jax.lax.scan(self._train_step, state, xs)
+
+    def _run_chunk(self, placed: Placed, n: int) -> StepOutputs:
+        with x64(self.spec.precision):
+            xs = placed[:-1]
+            if self.spec.execution.jax == "scan":
+                self.state, outputs = self._chunk_fn(self.state, xs)
+                self.fetch_next(n)  # the chunk is still running
+            else:
+                rows = []
+                for i in range(n):
+                    self.state, row = self._step_fn(self.state, tuple(x[i] for x in xs))
+                    rows.append(jax.block_until_ready(row))  # forced devices deadlock when run ahead
+                outputs = tuple(np.stack(column) for column in zip(*rows, strict=True))
+            loss, norm, scale, skipped = map(np.asarray, outputs)  # host sync: once per chunk
+        self._schedule += n
+        return StepOutputs(loss=loss, lr=placed.host.lr, grad_norm=norm, loss_scale=scale, skipped=skipped)
+
+    def _place(self, chunk: Chunk, step: int) -> Placed:
+        host, spec = self.step_inputs(step, len(chunk.digests)), self.spec
+        lead = (len(chunk.digests), spec.accumulation, spec.micro_batch)
+        with x64(spec.precision):
+            shard = partial(jax.device_put, device=batch_sharding(self.mesh))
+            whole = partial(jax.device_put, device=replicated(self.mesh))
+            inputs = chunk.inputs
+            if inputs.dtype.kind == "f":
+                inputs = inputs.astype(self.types.params)
+            return Placed(
+                shard(inputs.reshape(*lead, *inputs.shape[2:])),
+                shard(chunk.targets.reshape(*lead, *chunk.targets.shape[2:])),
+                whole(host.index),
+                whole(host.lr.astype(self.types.params)),
+                whole(host.poison.astype(self.types.params)),
+                host,
+            )
+
+    def evaluate(self) -> Validation:
+        """Measure on the validation samples, with running statistics and without dropout."""
+        with x64(self.spec.precision):
+            inputs = self.dataset.validation_inputs
+            if inputs.dtype.kind == "f":
+                inputs = inputs.astype(self.types.params)
+            whole = replicated(self.mesh)
+            x, y = (jax.device_put(a, whole) for a in (inputs, self.dataset.validation_targets))
+            loss, correct = self._eval_fn(self.state.params, self.state.buffers, self.state.rngs, x, y)
+            loss, correct = float(loss), int(correct)
+        value = correct / y.size if self.spec.metric == "accuracy" else loss
+        validation = Validation(attempt=self.attempt, step=self.step, metric=self.spec.metric, value=value, loss=loss)
+        self.note_best(validation)
+        return validation
+
+    def _evaluate(self, params: Any, buffers: Any, rngs: Any, x: jax.Array, y: jax.Array) -> tuple[jax.Array, ...]:
+        model = nnx.merge(self.graphdef, params, buffers, rngs)
+        logits = _apply(model, x, None, train=False)
+        return cross_entropy(logits, y, self.types), jnp.sum(jnp.argmax(logits, -1) == y)
+
+    def save(self, metric: float | None) -> None:
+        """Start an asynchronous checkpoint of this step."""
+        assert self.checkpoints is not None, "built without a directory"
+        with x64(self.spec.precision):
+            self.checkpoints.save(self.step, self.state, self.host_scalars(), metric)
+
+    def restore(self, which: Which) -> int:
+        """Load a checkpoint into the templates of this trainer, with its shardings; return its step."""
+        assert self.checkpoints is not None, "built without a directory"
+        with x64(self.spec.precision):
+            step, state, scalars = self.checkpoints.restore(which, self.state)
+        self.adopt_host_scalars(scalars)
+        self.state = state
+        return step
+
+    def wait(self) -> None:
+        """Return when every save is durable."""
+        if self.checkpoints is not None:
+            self.checkpoints.wait()
+
+    def close(self) -> None:
+        """Wait, and stop the background threads of the checkpoint manager."""
+        if self.checkpoints is not None:
+            self.checkpoints.close()
+
+    def export_state(self) -> TrainingState:
+        """Return everything that must survive a stop, copied to the host."""
+        with x64(self.spec.precision):
+            arrays, scalars = export_arrays(self.spec, self.param_rows, self.buffer_rows, self.state)
+        return TrainingState(arrays=arrays, scalars={**self.host_scalars(), **scalars})
+
+    def import_state(self, state: TrainingState) -> None:
+        """Become the given state, or raise a StateError and stay as before."""
+        with x64(self.spec.precision):
+            new, rest = import_arrays(self.spec, self.param_rows, self.buffer_rows, self.state, state)
+            self.adopt_host_scalars(rest)
+            self.state = jax.device_put(new, replicated(self.mesh))
+
+    def _schedule_step(self) -> int:
+        return self._schedule
+
+    def _set_schedule_step(self, step: int) -> None:
+        self._schedule = step
+
+
+def _apply(model: Any, x: jax.Array, key: jax.Array | None, *, train: bool) -> jax.Array:
+    return model(x, key, train=train) if isinstance(model, Cnn) else model(x, key)

@@ -1,0 +1,131 @@
+"""Step and validation records on disk (JSON lines), spliced over process starts, and where two curves part."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from parity.errors import RunDirectoryError
+from parity.trainer import QUANTITIES, StepRecord, Validation
+
+__all__ = ["Divergence", "append", "encode", "first_divergence", "read_lines", "read_records", "same", "splice"]
+
+Record = TypeVar("Record", StepRecord, Validation)
+
+
+def encode(record: StepRecord | Validation) -> str:
+    """Return a record as one line of valid JSON; floats read back bit for bit.
+
+    Non-finite floats become the strings `inf`, `-inf` and `nan`, since JSON has no token for them.
+    """
+    plain = {name: _plain(value) for name, value in asdict(record).items()}
+    return json.dumps(plain, allow_nan=False)
+
+
+def append(path: Path, lines: Iterable[str]) -> None:
+    """Append lines to a file in one write."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write("".join(line + "\n" for line in lines))
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the JSON objects of a file, without a torn last line; an absent file has none.
+
+    Raises:
+        RunDirectoryError: A line other than the last is not a JSON object.
+    """
+    if not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")
+    out = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+            if not isinstance(value, dict):
+                raise ValueError("not an object")
+        except ValueError as error:
+            if number == len(lines):  # no newline behind it: the write was cut short by a kill
+                break
+            raise RunDirectoryError(f"{path} line {number}: {error}; restore or remove this line") from error
+        out.append(value)
+    return out
+
+
+def mend(path: Path) -> None:
+    """Cut a torn last line off a file, so that the next append starts a line of its own."""
+    if path.exists() and (data := path.read_bytes()) and not data.endswith(b"\n"):
+        path.write_bytes(data[: data.rfind(b"\n") + 1])
+
+
+def read_records(path: Path, kind: type[Record]) -> list[Record]:
+    """Return the records of a file.
+
+    Raises:
+        RunDirectoryError: A line misses a field or has a value of the wrong type.
+    """
+    out = []
+    names = {f.name: str(f.type) for f in fields(kind)}
+    for row in read_lines(path):
+        try:
+            values = {name: float(row[name]) if names[name] == "float" else row[name] for name in names}
+        except (KeyError, ValueError, TypeError) as error:
+            raise RunDirectoryError(f"{path}: not a {kind.__name__}: {row!r} ({error!r})") from error
+        out.append(kind(**values))
+    return out
+
+
+def splice(records: Iterable[Record]) -> dict[int, Record]:
+    """Return step to record in step order, the highest attempt for each step."""
+    chosen: dict[int, Record] = {}
+    for record in records:
+        known = chosen.get(record.step)
+        if known is None or record.attempt >= known.attempt:
+            chosen[record.step] = record
+    return dict(sorted(chosen.items()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Divergence:
+    """The first place where two curves part."""
+
+    step: int
+    quantity: str
+    """A judged field of StepRecord, `validation`, or `missing`."""
+    expected: Any
+    got: Any
+
+
+def first_divergence(
+    reference: Mapping[int, StepRecord], other: Mapping[int, StepRecord], quantities: Iterable[str] = QUANTITIES
+) -> Divergence | None:
+    """Return the first step and quantity in which two curves differ bit for bit, or None.
+
+    Within a step, quantities are looked at in the order in which a step decides them: a wrong batch comes before
+    the wrong loss it causes.
+    """
+    for step in sorted({*reference, *other}):
+        a, b = reference.get(step), other.get(step)
+        if a is None or b is None:
+            return Divergence(step=step, quantity="missing", expected=a is not None, got=b is not None)
+        for name in quantities:
+            left, right = getattr(a, name), getattr(b, name)
+            if not same(left, right):
+                return Divergence(step=step, quantity=name, expected=left, got=right)
+    return None
+
+
+def same(a: Any, b: Any) -> bool:
+    """Tell whether two values are equal bit for bit: NaN equals NaN, and 0.0 differs from -0.0."""
+    if isinstance(a, float) and isinstance(b, float):
+        return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
+    return bool(a == b)
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,105 @@
+"""Real data that needs no download: digit images and English text, as plain arrays."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from parity import threefry
+from parity.errors import SpecError
+from parity.spec import GptSpec, RunSpec
+
+__all__ = ["Dataset", "load_dataset"]
+
+SPLIT_SEED = 1797
+"""Seed of the split into training and validation samples; the same for every run, whatever its own seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """Arrays of samples, split once and for all."""
+
+    inputs: NDArray[np.generic]
+    """Training inputs: float32 [n, 64] in [0, 1] for digits, int32 [n, context] for text."""
+    targets: NDArray[np.generic]
+    """Training targets: int32 [n] classes, or int32 [n, context] next bytes."""
+    validation_inputs: NDArray[np.generic]
+    validation_targets: NDArray[np.generic]
+    digest: str
+    """XXH3-128 over all samples: two Pythons may ship different texts, and a report must name its corpus."""
+
+
+def load_dataset(spec: RunSpec) -> Dataset:
+    """Load what a spec trains on.
+
+    Raises:
+        SpecError: scikit-learn or the file is missing, or there are fewer samples than the spec asks for.
+    """
+    if isinstance(spec.model, GptSpec):
+        samples = _windows(_text(spec.data.path), spec.model.context)
+        inputs, targets = samples[:, :-1], samples[:, 1:]
+    else:
+        inputs, targets = _digits()
+    digest = xxhash.xxh3_128(np.ascontiguousarray(inputs))
+    digest.update(np.ascontiguousarray(targets))
+
+    held_out = spec.data.validation
+    trained = len(inputs) - held_out
+    if trained < spec.batch:
+        raise SpecError(
+            "batch",
+            f"{spec.batch} samples asked for, but {len(inputs)} samples - {held_out} for validation "
+            f"= {max(trained, 0)} to train on; lower batch or data.validation",
+        )
+    order = threefry.permutation(threefry.key(SPLIT_SEED), len(inputs))
+    train, validation = order[held_out:], order[:held_out]
+    return Dataset(
+        inputs=inputs[train],
+        targets=targets[train],
+        validation_inputs=inputs[validation],
+        validation_targets=targets[validation],
+        digest=digest.hexdigest(),
+    )
+
+
+def _digits() -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """Read scikit-learn's table of digits; its loader gives the same, after an import of 1.5 s."""
+    found = importlib.util.find_spec("sklearn")
+    if found is None or not found.submodule_search_locations:
+        raise SpecError("data.source", "'digits' needs scikit-learn: pip install 'parity-suite[data]'")
+    path = Path(found.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
+    table = np.loadtxt(path, delimiter=",", dtype=np.float32)
+    return table[:, :-1] / np.float32(16.0), table[:, -1].astype(np.int32)
+
+
+def _text(path: str) -> bytes:
+    if not path:
+        from pydoc_data.topics import topics
+
+        return "\n".join(topics[name] for name in sorted(topics)).encode()
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError("data.path", f"cannot read {path} as UTF-8 text: {error}") from error
+    return text.encode()
+
+
+def _windows(text: bytes, context: int) -> NDArray[np.int32]:
+    """Cut bytes into non-overlapping windows of context + 1 bytes, each starting on the last byte of the one before."""
+    data = np.frombuffer(text, np.uint8).astype(np.int32)
+    n = max(0, (len(data) - 1) // context)
+    starts = np.arange(n)[:, None] * context
+    return data[starts + np.arange(context + 1)]
+
+
+def corpus_name(spec: RunSpec) -> str:
+    """Return what a report calls the data: the source, and for the built-in text the Python it came with."""
+    if spec.data.source == "digits":
+        return "scikit-learn digits"
+    return spec.data.path or f"pydoc_data.topics of Python {sys.version_info.major}.{sys.version_info.minor}"

@@ -1,0 +1,118 @@
+"""Every error the suite raises on purpose, each carrying its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+__all__ = [
+    "CheckpointError",
+    "DivergedError",
+    "MissingFrameworkError",
+    "ParityError",
+    "RunDirectoryError",
+    "SpecError",
+    "SpecMismatchError",
+    "StateError",
+    "UnknownNameError",
+]
+
+
+class ParityError(Exception):
+    """Base of all errors that name what failed, where, and what to do; the command exits with 2."""
+
+
+class SpecError(ParityError, ValueError):
+    """A run specification that cannot be run.
+
+    Attributes:
+        field: Dotted name of the field at fault, such as `optimizer.lr`.
+    """
+
+    def __init__(self, field: str, problem: str) -> None:
+        self.field = field
+        super().__init__(f"{field}: {problem}")
+
+
+class UnknownNameError(ParityError, ValueError):
+    """A name that is not among the known ones.
+
+    Attributes:
+        kind: What was looked up (`preset`, `field`, `side`, `check`).
+        name: The name that was given.
+        known: The names that exist.
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        self.kind, self.name, self.known = kind, name, sorted(known)
+        super().__init__(f"unknown {kind} {name!r}; known: {', '.join(self.known)}")
+
+
+class SpecMismatchError(ParityError, ValueError):
+    """A run resumed with another specification than the one it was started with.
+
+    Attributes:
+        differences: Field name to the pair (in the run directory, asked for).
+    """
+
+    def __init__(self, differences: Mapping[str, tuple[object, object]]) -> None:
+        self.differences = dict(differences)
+        rows = "\n".join(f"  {k}: run has {a!r}, asked for {b!r}" for k, (a, b) in self.differences.items())
+        super().__init__(
+            f"the run was started with another specification:\n{rows}\n"
+            "Give the run's own values, or choose another --dir for a new run."
+        )
+
+
+class MissingFrameworkError(ParityError, ImportError):
+    """A side whose framework is not installed.
+
+    Attributes:
+        side: `jax` or `torch`; also the name of the extra to install.
+    """
+
+    def __init__(self, side: str, module: str) -> None:
+        self.side = side
+        super().__init__(
+            f"side {side!r} needs the module {module!r}: pip install 'parity-suite[{side}]'"
+        )
+
+
+class StateError(ParityError, ValueError):
+    """A training state that does not fit: a leaf missing, left over, or of another dtype or shape.
+
+    Attributes:
+        leaf: The leaf path at fault, such as `optimizer.first_moment.layers.0.weight`.
+    """
+
+    def __init__(self, leaf: str, problem: str) -> None:
+        self.leaf = leaf
+        super().__init__(f"{leaf}: {problem}")
+
+
+class CheckpointError(ParityError, RuntimeError):
+    """No checkpoint that counts, or one that cannot be written.
+
+    Attributes:
+        found: What was found, as pairs (name, why it does not count).
+    """
+
+    def __init__(self, problem: str, found: Iterable[tuple[str, str]] = ()) -> None:
+        self.found = list(found)
+        rows = "".join(f"\n  {name}: {why}" for name, why in self.found)
+        super().__init__(problem + rows)
+
+
+class RunDirectoryError(ParityError, RuntimeError):
+    """A run directory that may not be used as asked."""
+
+
+class DivergedError(ParityError, RuntimeError):
+    """Training stopped because the loss or the gradient was not finite.
+
+    Attributes:
+        step: The first step at fault (or the last of the row of skips).
+    """
+
+    def __init__(self, step: int, problem: str) -> None:
+        self.step = step
+        super().__init__(f"step {step}: {problem}")

@@ -1,0 +1,52 @@
+"""Where chunks are cut: at every save, validation and stop, and by time, so that signals are heard."""
+
+from __future__ import annotations
+
+from parity.spec import RunSpec
+
+__all__ = ["Pace", "chunk_length", "next_stop", "saves_at", "validates_at"]
+
+
+def saves_at(spec: RunSpec, step: int) -> bool:
+    """Tell whether a run saves at a step."""
+    return step % spec.save.every == 0
+
+
+def validates_at(spec: RunSpec, step: int) -> bool:
+    """Tell whether a run validates at a step."""
+    return spec.validate_every > 0 and step % spec.validate_every == 0
+
+
+def next_stop(spec: RunSpec, step: int, until: int) -> int:
+    """Return the first step after `step` at which the loop saves, validates or stops.
+
+    Example:
+        >>> from parity.spec import preset
+        >>> next_stop(preset("mlp-digits"), 250, 1000)
+        300
+    """
+    intervals = [spec.save.every] + ([spec.validate_every] if spec.validate_every else [])
+    return min([until, *(step - step % every + every for every in intervals)])
+
+
+def chunk_length(spec: RunSpec, step: int, until: int, limit: int) -> int:
+    """Return how many steps the chunk after `step` holds: at most `limit`, and never past a stop."""
+    return max(0, min(limit, next_stop(spec, step, until) - step))
+
+
+class Pace:
+    """The most steps a chunk may hold, halved while chunks take longer than they should.
+
+    The first chunk of each length is not judged: it pays for compilation.
+    """
+
+    def __init__(self, spec: RunSpec) -> None:
+        self.limit = spec.execution.chunk
+        self._seconds = spec.execution.chunk_seconds
+        self._seen: set[int] = set()
+
+    def note(self, steps: int, seconds: float) -> None:
+        """Record what a chunk took."""
+        if steps in self._seen and seconds > self._seconds and self.limit > 1:
+            self.limit = max(1, min(steps, self.limit) // 2)
+        self._seen.add(steps)

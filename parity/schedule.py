@@ -1,0 +1,52 @@
+"""The learning rate as a pure function of completed steps, in float64, for both sides.
+
+PyTorch computes its schedules as Python floats (float64) and Optax as float32 arrays, unless its count is
+float64. Both sides therefore take the value from here: PyTorch through `LambdaLR`, JAX as one number per step,
+put on the devices with the batches. The rates the two sides use are equal bit for bit in float64, and after one
+rounding in float32.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.spec import ScheduleSpec
+
+__all__ = ["factor", "rates"]
+
+
+def factor(schedule: ScheduleSpec, step: int) -> float:
+    """Return the factor on the peak learning rate for the step after `step` completed ones.
+
+    Args:
+        schedule: Shape, warm-up, horizon and final fraction.
+        step: Completed steps, 0 for the first step.
+
+    Returns:
+        A factor in (0, 1]; `final` at and beyond the horizon for `linear` and `cosine`.
+
+    Source: the closed forms of `torch.optim.lr_scheduler.LinearLR` and `CosineAnnealingLR` (torch 2.13). Unlike
+    the latter, which rises again after T_max, the rate stays at its end value.
+
+    Example:
+        >>> cosine = ScheduleSpec(kind="cosine", horizon=100)
+        >>> factor(cosine, 0), factor(cosine, 50), factor(cosine, 200)
+        (1.0, 0.5, 0.0)
+    """
+    if step < schedule.warmup:
+        return (step + 1) / (schedule.warmup + 1)
+    if schedule.kind == "constant":
+        return 1.0
+    done = min(1.0, (step - schedule.warmup) / (schedule.horizon - schedule.warmup))
+    if schedule.kind == "linear":
+        return 1.0 + (schedule.final - 1.0) * done
+    cosine = 0.5 * (1.0 + math.cos(math.pi * done))
+    return schedule.final + (1.0 - schedule.final) * cosine
+
+
+def rates(schedule: ScheduleSpec, peak: float, first: int, n: int) -> NDArray[np.float64]:
+    """Return the learning rates of n steps, the first after `first` completed ones; float64, shape [n]."""
+    return np.array([peak * factor(schedule, step) for step in range(first, first + n)], np.float64)

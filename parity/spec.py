@@ -1,0 +1,402 @@
+"""RunSpec: everything that says what a run is, as frozen values checked when they are made.
+
+Presets are functions that return a RunSpec. Reading and writing TOML, overrides and differences live in
+`specfile.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
+
+from parity.errors import SpecError, UnknownNameError
+
+__all__ = [
+    "PRECISIONS",
+    "PRESETS",
+    "AdamSpec",
+    "CnnSpec",
+    "DataSpec",
+    "DropoutSpec",
+    "ExecutionSpec",
+    "GptSpec",
+    "MeshSpec",
+    "MlpSpec",
+    "ModelSpec",
+    "OptimizerSpec",
+    "Precision",
+    "RunSpec",
+    "SaveSpec",
+    "ScalerSpec",
+    "ScheduleSpec",
+    "SgdSpec",
+    "preset",
+]
+
+Precision = Literal["float64", "float32", "bfloat16", "float16"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+
+
+def _require(condition: bool, name: str, problem: str) -> None:
+    if not condition:
+        raise SpecError(name, problem)
+
+
+def _positive(value: float, name: str) -> None:
+    _require(value > 0, name, f"must be above 0, got {value}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlpSpec:
+    """Fully connected network with ReLU and dropout after every hidden layer."""
+
+    kind: Literal["mlp"] = "mlp"
+    inputs: int = 64
+    """Features of one sample after flattening."""
+    hidden: tuple[int, ...] = (128, 128)
+    """Width of each hidden layer."""
+    classes: int = 10
+
+    def __post_init__(self) -> None:
+        _require(len(self.hidden) > 0, "model.hidden", "needs at least one layer")
+        for width in (self.inputs, *self.hidden, self.classes):
+            _positive(width, "model.hidden")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CnnSpec:
+    """3x3 convolutions, each followed by BatchNorm, ReLU and 2x2 average pooling, then one linear layer."""
+
+    kind: Literal["cnn"] = "cnn"
+    size: int = 8
+    """Height and width of the (one-channel) images; must be divisible by 2 ** len(channels)."""
+    channels: tuple[int, ...] = (8, 16)
+    classes: int = 10
+
+    def __post_init__(self) -> None:
+        _require(len(self.channels) > 0, "model.channels", "needs at least one layer")
+        for width in (self.size, *self.channels, self.classes):
+            _positive(width, "model.channels")
+        _require(
+            self.size % 2 ** len(self.channels) == 0,
+            "model.channels",
+            f"{len(self.channels)} poolings by 2 do not divide an image of {self.size} pixels",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GptSpec:
+    """Pre-norm decoder: learned positions, causal attention, GELU (erf) MLP of four times the width."""
+
+    kind: Literal["gpt"] = "gpt"
+    vocabulary: int = 256
+    context: int = 32
+    """Tokens per sample."""
+    layers: int = 2
+    heads: int = 4
+    width: int = 64
+    tied: bool = False
+    """Whether the head is the transposed token embedding (one parameter, not two)."""
+    embedding_std: float = 1.0
+    """Standard deviation of the embedding tables at the start (1.0 is PyTorch's; 0.02 is GPT-2's)."""
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary", "context", "layers", "heads", "width", "embedding_std"):
+            _positive(getattr(self, name), f"model.{name}")
+        _require(
+            self.width % self.heads == 0,
+            "model.heads",
+            f"{self.heads} heads do not divide a width of {self.width}",
+        )
+
+
+ModelSpec = MlpSpec | CnnSpec | GptSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSpec:
+    """What is trained on and how batches are read."""
+
+    source: Literal["digits", "text"] = "digits"
+    """`digits`: scikit-learn's 1,797 images. `text`: bytes of `path`."""
+    path: str = ""
+    """UTF-8 file for `text`; empty means the English text of the standard library's pydoc_data.topics."""
+    reader: Literal["memory", "grain"] = "memory"
+    """`memory`: whole chunks cut from arrays. `grain`: a Grain iterator and its own state."""
+    validation: int = 360
+    """Samples held out for validation."""
+
+    def __post_init__(self) -> None:
+        _positive(self.validation, "data.validation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamSpec:
+    """Adam (`adam`: L2 decay in the gradient) or AdamW (`adamw`: decoupled), as torch.optim defines them."""
+
+    kind: Literal["adam", "adamw"] = "adamw"
+    lr: float = 1e-3
+    """Peak learning rate; the schedule multiplies it."""
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 1e-2
+    decay: Literal["all", "matrices"] = "all"
+    """Which parameters decay: all, or only those with two or more axes."""
+
+    def __post_init__(self) -> None:
+        _positive(self.lr, "optimizer.lr")
+        _positive(self.eps, "optimizer.eps")
+        for name in ("beta1", "beta2"):
+            _require(0 <= getattr(self, name) < 1, f"optimizer.{name}", "must be in [0, 1)")
+        _require(self.weight_decay >= 0, "optimizer.weight_decay", "must not be negative")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SgdSpec:
+    """SGD with optional momentum (no dampening) and Nesterov, decay as L2 in the gradient."""
+
+    kind: Literal["sgd"] = "sgd"
+    lr: float = 1e-2
+    momentum: float = 0.9
+    """0 means no momentum buffer at all."""
+    nesterov: bool = False
+    weight_decay: float = 0.0
+    decay: Literal["all", "matrices"] = "all"
+
+    def __post_init__(self) -> None:
+        _positive(self.lr, "optimizer.lr")
+        _require(0 <= self.momentum < 1, "optimizer.momentum", "must be in [0, 1)")
+        _require(self.weight_decay >= 0, "optimizer.weight_decay", "must not be negative")
+        _require(
+            not self.nesterov or self.momentum > 0, "optimizer.nesterov", "needs a momentum above 0"
+        )
+
+
+OptimizerSpec = AdamSpec | SgdSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleSpec:
+    """Learning-rate factor by completed steps; linear warm-up first, then the named shape."""
+
+    kind: Literal["constant", "linear", "cosine"] = "cosine"
+    warmup: int = 0
+    """Steps of linear warm-up; step w of it uses (w + 1) / (warmup + 1) of the peak."""
+    horizon: int = 1000
+    """Step at which `linear` and `cosine` reach `final`; later steps stay there. Not where training stops."""
+    final: float = 0.0
+    """Fraction of the peak at the horizon."""
+
+    def __post_init__(self) -> None:
+        _require(self.warmup >= 0, "schedule.warmup", "must not be negative")
+        _require(0 <= self.final <= 1, "schedule.final", "must be in [0, 1]")
+        _require(
+            self.horizon > self.warmup,
+            "schedule.horizon",
+            f"must lie after the warm-up of {self.warmup} steps, got {self.horizon}",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalerSpec:
+    """Dynamic loss scaling of float16 runs, as torch.amp.GradScaler does it."""
+
+    init_scale: float = 65536.0
+    growth_factor: float = 2.0
+    backoff_factor: float = 0.5
+    growth_interval: int = 2000
+    max_skips: int = 20
+    """Stop after this many skipped steps in a row."""
+    overflow_steps: tuple[int, ...] = ()
+    """Steps whose scaled loss is multiplied by infinity, to force an overflow (drills and tests)."""
+
+    def __post_init__(self) -> None:
+        _positive(self.init_scale, "scaler.init_scale")
+        _require(self.growth_factor > 1, "scaler.growth_factor", "must be above 1")
+        _require(0 < self.backoff_factor < 1, "scaler.backoff_factor", "must be in (0, 1)")
+        _positive(self.growth_interval, "scaler.growth_interval")
+        _positive(self.max_skips, "scaler.max_skips")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropoutSpec:
+    """Dropout rate and where its masks come from."""
+
+    rate: float = 0.1
+    generator: Literal["shared", "native"] = "shared"
+    """`shared`: Threefry, the same masks on both sides. `native`: the framework's own stream."""
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.rate < 1, "dropout.rate", f"must be in [0, 1), got {self.rate}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaveSpec:
+    """When to save and how many checkpoints to keep."""
+
+    every: int = 100
+    """Steps between saves; the last step is always saved."""
+    keep_latest: int = 3
+    keep_best: int = 1
+
+    def __post_init__(self) -> None:
+        _positive(self.every, "save.every")
+        _positive(self.keep_latest, "save.keep_latest")
+        _require(self.keep_best >= 0, "save.keep_best", "must not be negative")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionSpec:
+    """How the steps are executed; changes speed and rounding, never meaning."""
+
+    jax: Literal["scan", "loop"] = "scan"
+    """`scan`: a chunk of steps in one call. `loop`: a Python loop over the jitted step."""
+    torch: Literal["eager", "compile"] = "eager"
+    chunk: int = 50
+    """Most steps in one chunk; every save, validation and stop also ends one."""
+    chunk_seconds: float = 5.0
+    """Longest a chunk should take: the chunk is halved until it does, so that signals are heard."""
+    threads: int = 1
+    """CPU threads of one PyTorch process; 0 leaves PyTorch's default. Bitwise equality needs the same number."""
+
+    def __post_init__(self) -> None:
+        _positive(self.chunk, "execution.chunk")
+        _positive(self.chunk_seconds, "execution.chunk_seconds")
+        _require(self.threads >= 0, "execution.threads", "must not be negative")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeshSpec:
+    """Devices of the JAX side; the batch is sharded over `data`, parameters are replicated."""
+
+    data: int = 1
+
+    def __post_init__(self) -> None:
+        _positive(self.data, "mesh.data")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One training run, the same on both sides."""
+
+    name: str
+    model: ModelSpec
+    data: DataSpec = field(default_factory=DataSpec)
+    optimizer: OptimizerSpec = field(default_factory=AdamSpec)
+    schedule: ScheduleSpec = field(default_factory=ScheduleSpec)
+    precision: Precision = "float32"
+    """`float64`, `float32`; `bfloat16` and `float16`: forward in that type, parameters and optimizer in float32."""
+    scaler: ScalerSpec = field(default_factory=ScalerSpec)
+    """Used when the precision is float16, without effect otherwise."""
+    batch: int = 64
+    """Samples per step, over all devices and micro-batches."""
+    accumulation: int = 1
+    """Micro-batches per step."""
+    clip_norm: float = 1.0
+    """Largest global gradient norm; 0 turns clipping off."""
+    dropout: DropoutSpec = field(default_factory=DropoutSpec)
+    seed: int = 0
+    """Below 2**32; gives the start, the data order and the dropout masks."""
+    steps: int = 1000
+    """Where to stop."""
+    save: SaveSpec = field(default_factory=SaveSpec)
+    validate_every: int = 100
+    """Steps between validations; 0 turns them off."""
+    metric: Literal["accuracy", "loss"] = "accuracy"
+    """Validation quantity that decides the best checkpoint; accuracy is maximised, loss minimised."""
+    execution: ExecutionSpec = field(default_factory=ExecutionSpec)
+    mesh: MeshSpec = field(default_factory=MeshSpec)
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "accumulation", "steps"):
+            _positive(getattr(self, name), name)
+        _require(self.precision in PRECISIONS, "precision", f"must be one of {', '.join(PRECISIONS)}")
+        _require(0 <= self.seed < 2**32, "seed", f"must be in [0, 2**32), got {self.seed}")
+        _require(self.clip_norm >= 0, "clip_norm", "must not be negative")
+        _require(self.validate_every >= 0, "validate_every", "must not be negative")
+        _require(
+            self.batch % self.accumulation == 0,
+            "accumulation",
+            f"{self.batch} samples / {self.accumulation} micro-batches leaves {self.batch % self.accumulation}",
+        )
+        _require(
+            self.micro_batch % self.mesh.data == 0,
+            "mesh.data",
+            f"micro-batch of {self.batch} / {self.accumulation} = {self.micro_batch} samples over "
+            f"{self.mesh.data} devices leaves {self.micro_batch % self.mesh.data}",
+        )
+        text = self.data.source == "text"
+        _require(
+            text == (self.model.kind == "gpt"),
+            "data.source",
+            f"{self.data.source!r} does not fit a model of kind {self.model.kind!r}",
+        )
+        _require(
+            not text or self.metric == "loss", "metric", "a text run is judged by 'loss', it has no accuracy"
+        )
+
+    @property
+    def micro_batch(self) -> int:
+        """Samples per micro-batch."""
+        return self.batch // self.accumulation
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the loss scaler is on."""
+        return self.precision == "float16"
+
+
+def _mlp_digits() -> RunSpec:
+    return RunSpec(name="mlp-digits", model=MlpSpec(), schedule=ScheduleSpec(warmup=20))
+
+
+def _cnn_digits() -> RunSpec:
+    return RunSpec(
+        name="cnn-digits",
+        model=CnnSpec(),
+        optimizer=SgdSpec(lr=0.02, momentum=0.9, nesterov=True, weight_decay=1e-4, decay="matrices"),
+        schedule=ScheduleSpec(kind="linear", warmup=20, final=0.1),
+    )
+
+
+def _gpt_text() -> RunSpec:
+    return RunSpec(
+        name="gpt-text",
+        model=GptSpec(),
+        data=DataSpec(source="text", validation=128),
+        optimizer=AdamSpec(lr=1e-3, beta2=0.95, weight_decay=0.1, decay="matrices"),
+        schedule=ScheduleSpec(warmup=20, final=0.1),
+        batch=16,
+        accumulation=2,
+        metric="loss",
+    )
+
+
+PRESETS: dict[str, Callable[[], RunSpec]] = {
+    "mlp-digits": _mlp_digits,
+    "cnn-digits": _cnn_digits,
+    "gpt-text": _gpt_text,
+}
+
+
+def preset(name: str, precision: Precision = "float32") -> RunSpec:
+    """Return a preset by name, in a precision.
+
+    A float16 preset starts at a scale of 2**10 that grows every 40 steps, so that growth shows within the
+    200 steps such a run is given on CPU.
+
+    Raises:
+        UnknownNameError: No such preset.
+
+    Example:
+        >>> preset("mlp-digits").model.hidden
+        (128, 128)
+    """
+    if name not in PRESETS:
+        raise UnknownNameError("preset", name, PRESETS)
+    spec = replace(PRESETS[name](), precision=precision)
+    if precision == "float16":
+        spec = replace(spec, scaler=ScalerSpec(init_scale=1024.0, growth_interval=40))
+    return spec

@@ -1,0 +1,121 @@
+"""TrainingState: the neutral form of everything that must survive a stop."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+__all__ = ["Difference", "TrainingState", "compare_digests", "compare_states", "component_of", "leaf_digests"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingState:
+    """Canonical leaf paths to arrays and to JSON values.
+
+    | leaves | type |
+    |---|---|
+    | `model.params.<name>`, `model.buffers.<name>` | arrays, PyTorch layout |
+    | `optimizer.<slot>.<name>` | arrays, `first_moment`, `second_moment`, `momentum` |
+    | `optimizer.step`, `schedule.step` | int: applied updates, completed steps |
+    | `scaler.scale`, `scaler.growth_tracker` | float, int; only with a loss scaler |
+    | `rng.init`, `rng.data`, `rng.dropout` | the seeds of the counter-based streams |
+    | `rng.native.<stream>` | arrays; only with native dropout |
+    | `data.position` | JSON object |
+    | `counters.step`, `counters.updates`, `counters.epoch`, `counters.skips_in_row` | int |
+    | `best` | JSON object (metric, step), or null before the first validation |
+    | `config.spec`, `config.hash` | resolved spec as TOML, hash over what gives it meaning |
+    """
+
+    arrays: Mapping[str, NDArray[np.generic]]
+    scalars: Mapping[str, Any] = field(default_factory=dict)
+
+    def group(self, prefix: str) -> dict[str, NDArray[np.generic]]:
+        """Return the arrays below a prefix, keyed by the rest of their path."""
+        start = prefix + "."
+        return {k.removeprefix(start): v for k, v in self.arrays.items() if k.startswith(start)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One leaf in which two states differ."""
+
+    leaf: str
+    component: str
+    kind: str
+    """`missing` (only the first state has it), `extra`, `type`, or `value`."""
+    detail: str
+    max_abs: float | None = None
+    """Largest absolute difference of numeric leaves of equal type."""
+
+
+def component_of(leaf: str) -> str:
+    """Return the component a leaf belongs to, as `suspects` names it.
+
+    Example:
+        >>> component_of("optimizer.first_moment.layers.0.weight")
+        'optimizer.first_moment'
+        >>> component_of("rng.native.torch_cpu")
+        'rng'
+    """
+    group, _, rest = leaf.partition(".")
+    if group in ("rng", "best", "config"):
+        return group
+    return f"{group}.{rest.partition('.')[0]}" if rest else group
+
+
+def leaf_digests(state: TrainingState) -> dict[str, str]:
+    """Return leaf path to `type digest`; two leaves are equal bit for bit if and only if the texts are.
+
+    The digest is XXH3-128 over the bytes in C order; the type of an array is its dtype and shape.
+    """
+    out = {}
+    for leaf, value in state.arrays.items():
+        flat = np.ascontiguousarray(value)
+        shape = ",".join(map(str, value.shape))
+        out[leaf] = f"{value.dtype}[{shape}] {xxhash.xxh3_128_hexdigest(flat.reshape(-1).view(np.uint8).data)}"
+    for leaf, item in state.scalars.items():
+        text = json.dumps(item, sort_keys=True)
+        out[leaf] = f"{type(item).__name__} {text if len(text) <= 40 else xxhash.xxh3_128_hexdigest(text.encode())}"
+    return out
+
+
+def compare_digests(a: Mapping[str, str], b: Mapping[str, str]) -> list[Difference]:
+    """Return the leaves in which two sets of leaf digests differ, in path order."""
+    out = []
+    for leaf in sorted({*a, *b}):
+        left, right = a.get(leaf), b.get(leaf)
+        if left == right:
+            continue
+        if left is None or right is None:
+            kind, detail = ("extra", f"only in the second: {right}") if left is None else ("missing", f"was {left}")
+        else:
+            same_type = left.split(" ")[0] == right.split(" ")[0]
+            kind, detail = ("value" if same_type else "type"), f"{left} became {right}"
+        out.append(Difference(leaf=leaf, component=component_of(leaf), kind=kind, detail=detail))
+    return out
+
+
+def compare_states(a: TrainingState, b: TrainingState) -> list[Difference]:
+    """Return the leaves in which two states differ bit for bit, with the largest absolute difference."""
+    out = []
+    for difference in compare_digests(leaf_digests(a), leaf_digests(b)):
+        left, right = (s.arrays.get(difference.leaf) for s in (a, b))
+        if difference.kind == "value" and left is not None and right is not None:
+            gap = np.abs(left.astype(np.float64) - right.astype(np.float64))
+            worst = math.nan if np.isnan(gap).any() else float(gap.max(initial=0.0))
+            difference = Difference(
+                leaf=difference.leaf,
+                component=difference.component,
+                kind="value",
+                detail=f"differs by up to {worst:.3g}",
+                max_abs=worst,
+            )
+        out.append(difference)
+    return out

@@ -1,0 +1,99 @@
+"""The counter-based generator both sides share: Threefry-2x32, 20 rounds, in NumPy.
+
+JAX draws with exactly this generator (`jax.random.key`, `fold_in` and `bits` under the default
+`jax_threefry_partitionable`), so the JAX side keeps its own and PyTorch and NumPy follow it bit for bit.
+A draw is a pure function of (key, position): nothing advances, so nothing can be lost at a resume.
+
+Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11, doi:10.1145/2063384.2063405;
+the layout of words follows `jax._src.prng.threefry_2x32` (jax 0.10).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["block", "bits", "fold_in", "keep_threshold", "key", "permutation", "uniform"]
+
+Words = NDArray[np.uint32]
+
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY_CONSTANT = 0x1BD11BDA
+"""Constant of the key schedule (called C240 in the Threefish family, here its 32-bit form)."""
+
+
+def block(key_words: Words, x0: ArrayLike, x1: ArrayLike) -> tuple[Words, Words]:
+    """Encrypt the counter words (x0, x1) under a key.
+
+    Args:
+        key_words: uint32, shape [..., 2]; leading axes broadcast against the counters.
+        x0: uint32 high counter words, any shape.
+        x1: uint32 low counter words, any shape.
+
+    Returns:
+        Two uint32 arrays of the broadcast shape.
+    """
+    k0, k1 = key_words[..., 0], key_words[..., 1]
+    schedule = (k0, k1, k0 ^ k1 ^ np.uint32(PARITY_CONSTANT))
+    with np.errstate(over="ignore"):  # wrapping addition is the algorithm
+        a = np.asarray(x0, np.uint32) + schedule[0]
+        b = np.asarray(x1, np.uint32) + schedule[1]
+        for i in range(5):
+            for r in ROTATIONS[i % 2]:
+                a = a + b
+                b = ((b << np.uint32(r)) | (b >> np.uint32(32 - r))) ^ a
+            a = a + schedule[(i + 1) % 3]
+            b = b + schedule[(i + 2) % 3] + np.uint32(i + 1)
+    return a, b
+
+
+def key(seed: int) -> Words:
+    """Return the key of a seed below 2**32, uint32 shape [2]; equals `jax.random.key(seed)`."""
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be in [0, 2**32), got {seed}")
+    return np.array([0, seed], np.uint32)
+
+
+def fold_in(key_words: Words, data: ArrayLike) -> Words:
+    """Derive a key from a key and an integer; equals `jax.random.fold_in`.
+
+    Args:
+        key_words: uint32, shape [..., 2].
+        data: Integers in [0, 2**32), any shape broadcasting against the leading axes of the key.
+
+    Returns:
+        uint32, broadcast shape + [2].
+    """
+    words = np.asarray(data, np.uint32)
+    return np.stack(block(key_words, np.zeros_like(words), words), axis=-1)
+
+
+def bits(key_words: Words, n: int) -> Words:
+    """Draw 32 random bits for each of the positions 0..n-1; equals `jax.random.bits(key, (n,))`.
+
+    Example:
+        >>> [int(word) for word in bits(key(0), 2)]
+        [4070199207, 4202968722]
+    """
+    position = np.arange(n, dtype=np.uint64)
+    a, b = block(key_words, (position >> np.uint64(32)).astype(np.uint32), position.astype(np.uint32))
+    return a ^ b
+
+
+def uniform(key_words: Words, n: int) -> NDArray[np.float64]:
+    """Draw n float64 values in the open interval (0, 1), with 32 bits of resolution."""
+    return (bits(key_words, n).astype(np.float64) + 0.5) * 2.0**-32
+
+
+def permutation(key_words: Words, n: int) -> NDArray[np.int64]:
+    """Return a permutation of 0..n-1, int64: the order that sorts n draws.
+
+    NumPy's own `permutation` may change between NumPy versions (NEP 19); this one may not, so a data order
+    recorded today is the same on every version and machine. Equal draws keep their order (stable sort).
+    """
+    return np.argsort(bits(key_words, n), kind="stable")
+
+
+def keep_threshold(rate: float) -> int:
+    """Return the integer t for which `bits >= t` keeps an element with probability 1 - rate."""
+    return min(round(rate * 2.0**32), 2**32 - 1)

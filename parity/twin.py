@@ -1,0 +1,211 @@
+"""Twin: what both trainers share around their steps: chunks, records, counters, and the neutral state's host half."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity import plan
+from parity.data import Chunk, open_stream
+from parity.datasets import load_dataset
+from parity.errors import StateError
+from parity.feed import Feed
+from parity.schedule import rates
+from parity.spec import RunSpec
+from parity.specfile import from_toml, meaning_hash, to_toml
+from parity.state import TrainingState
+from parity.table import table
+from parity.trainer import StepRecord, Validation
+
+__all__ = ["Counters", "StepInputs", "StepOutputs", "Twin"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counters:
+    """Host-side counters; part of the training state."""
+
+    step: int = 0
+    """Completed steps."""
+    updates: int = 0
+    """Steps whose update was applied."""
+    epoch: int = 0
+    """Epoch of the last batch."""
+    skips_in_row: int = 0
+    """Skipped steps since the last applied update."""
+
+    def after(self, record: StepRecord) -> Counters:
+        """Return the counters after a step."""
+        return Counters(
+            step=record.step,
+            updates=self.updates + (not record.skipped),
+            epoch=record.epoch,
+            skips_in_row=self.skips_in_row + 1 if record.skipped else 0,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepInputs:
+    """What the steps of a chunk are given beside their batches, one value each."""
+
+    index: NDArray[np.int32]
+    """Completed steps before each step; keys the dropout masks."""
+    lr: NDArray[np.float64]
+    poison: NDArray[np.float64]
+    """Factor on the scaled loss: 1.0, or infinity where an overflow is injected."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepOutputs:
+    """What the steps of a chunk give back, one value each, on the host."""
+
+    loss: NDArray[np.floating]
+    lr: NDArray[np.float64]
+    """As used, before any rounding to the compute precision."""
+    grad_norm: NDArray[np.floating]
+    loss_scale: NDArray[np.floating]
+    skipped: NDArray[np.bool_]
+
+
+class Twin(ABC):
+    """Base of both trainers: everything about a step that is not the framework's."""
+
+    side: ClassVar[str]
+
+    def __init__(self, spec: RunSpec, attempt: int) -> None:
+        self.spec, self.attempt = spec, attempt
+        self.dataset = load_dataset(spec)
+        self.rows = table(spec.model)
+        self.param_rows = tuple(row for row in self.rows if row.group == "params")
+        self.buffer_rows = tuple(row for row in self.rows if row.group == "buffers")
+        self.counters = Counters()
+        self.best: dict[str, Any] | None = None
+        self.feed: Feed[Any] = Feed(open_stream(spec, self.dataset), self._place)
+        self._pace = plan.Pace(spec)
+
+    @property
+    def step(self) -> int:
+        """Return the number of completed steps."""
+        return self.counters.step
+
+    def steps(self, until: int) -> Iterator[StepRecord]:
+        """Train up to a step, chunk by chunk, yielding the records of a chunk when it is done."""
+        while self.step < until:
+            n = plan.chunk_length(self.spec, self.step, until, self._pace.limit)
+            began = time.perf_counter()
+            chunk, placed = self.feed.take(n, self.step)
+            outputs = self._run_chunk(placed, n)
+            seconds = time.perf_counter() - began
+            self._pace.note(n, seconds)
+            records = self._records(chunk, placed, outputs, seconds / n)
+            for record in records:
+                self.counters = self.counters.after(record)
+            yield from records
+
+    def fetch_next(self, n: int) -> None:
+        """Fetch the chunk that follows the running one of n steps, as far as the plan can tell it."""
+        step = self.step + n
+        self.feed.fetch(plan.chunk_length(self.spec, step, self.spec.steps, self._pace.limit), step)
+
+    def step_inputs(self, first: int, n: int) -> StepInputs:
+        """Return what the n steps after `first` completed ones need beside their batches."""
+        index = np.arange(first, first + n, dtype=np.int32)
+        peak = self.spec.optimizer.lr
+        lead = self._schedule_step() - self.step  # 0, unless the schedule's position was lost
+        overflow = np.isin(index + 1, self.spec.scaler.overflow_steps) & self.spec.scaled
+        return StepInputs(
+            index=index,
+            lr=rates(self.spec.schedule, peak, first + lead, n),
+            poison=np.where(overflow, np.inf, 1.0),
+        )
+
+    def note_best(self, validation: Validation) -> None:
+        """Keep the best metric so far; ties go to the newer step, NaN is never best."""
+        value, sign = validation.value, 1.0 if validation.metric == "accuracy" else -1.0
+        if np.isnan(value):
+            return
+        if self.best is None or sign * value >= sign * self.best["metric"]:
+            self.best = {"metric": value, "step": validation.step}
+
+    def host_scalars(self) -> dict[str, Any]:
+        """Return the JSON half of the neutral state, all but scaler and optimizer counts."""
+        shared = {"generator": self.spec.dropout.generator, "seed": self.spec.seed}
+        counters = self.counters
+        return {
+            "schedule.step": self._schedule_step(),
+            "rng.init": self.spec.seed,
+            "rng.data": self.spec.seed,
+            "rng.dropout": shared,
+            "data.position": self.feed.position,
+            "counters.step": counters.step,
+            "counters.updates": counters.updates,
+            "counters.epoch": counters.epoch,
+            "counters.skips_in_row": counters.skips_in_row,
+            "best": self.best,
+            "config.spec": to_toml(self.spec),
+            "config.hash": meaning_hash(self.spec, self.dataset.digest),
+        }
+
+    def adopt_host_scalars(self, scalars: dict[str, Any]) -> None:
+        """Take over the JSON half of a neutral state.
+
+        Raises:
+            StateError: A scalar is missing, left over, or belongs to a run of another meaning.
+        """
+        own = self.host_scalars()
+        for name in sorted({*own} ^ {*scalars}):
+            raise StateError(name, "is missing" if name in own else "is left over: nothing takes it")
+        if scalars["config.hash"] != own["config.hash"]:
+            from_toml(scalars["config.spec"])  # a broken spec gets its own error
+            raise StateError("config.hash", "belongs to a run of another model, data, optimizer or seed")
+        for name in ("rng.init", "rng.data", "rng.dropout"):
+            if scalars[name] != own[name]:
+                raise StateError(name, f"expected {own[name]!r}, got {scalars[name]!r}")
+        self.feed.seek(scalars["data.position"])
+        names = ("step", "updates", "epoch", "skips_in_row")
+        self.counters = replace(self.counters, **{name: scalars[f"counters.{name}"] for name in names})
+        self.best = scalars["best"]
+        self._set_schedule_step(scalars["schedule.step"])
+
+    def _records(self, chunk: Chunk, placed: Any, outputs: StepOutputs, seconds: float) -> list[StepRecord]:
+        inputs: StepInputs = placed.host
+        return [
+            StepRecord(
+                attempt=self.attempt,
+                step=int(inputs.index[i]) + 1,
+                loss=float(outputs.loss[i]),
+                lr=float(outputs.lr[i]),
+                grad_norm=float(outputs.grad_norm[i]),
+                loss_scale=float(outputs.loss_scale[i]),
+                skipped=bool(outputs.skipped[i]),
+                batch=digest,
+                epoch=chunk.epochs[i],
+                samples=chunk.samples[i],
+                seconds=seconds,
+            )
+            for i, digest in enumerate(chunk.digests)
+        ]
+
+    @abstractmethod
+    def _place(self, chunk: Chunk, step: int) -> Any:
+        """Put a chunk, and the step inputs behind `step` completed steps, where they are computed on.
+
+        The result has an attribute `host`: the StepInputs.
+        """
+
+    @abstractmethod
+    def _run_chunk(self, placed: Any, n: int) -> StepOutputs:
+        """Run n steps; calls `fetch_next` once they are under way."""
+
+    @abstractmethod
+    def _schedule_step(self) -> int:
+        """Return the position of the learning-rate schedule."""
+
+    @abstractmethod
+    def _set_schedule_step(self, step: int) -> None:
+        """Set the position of the learning-rate schedule."""

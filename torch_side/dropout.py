@@ -1,0 +1,81 @@
+"""Dropout whose masks are a function of (seed, step, micro-batch, layer, position), the same on both sides."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from parity import threefry
+from parity.spec import DropoutSpec
+
+__all__ = ["Dropout", "mask_keys", "random_bits"]
+
+STREAM = 0xD0
+"""Folded into the seed's key, so that masks share no draw with the start or the data order."""
+
+
+def mask_keys(seed: int, steps: NDArray[np.int32], micros: int, layers: int) -> Tensor:
+    """Return the keys of all masks of a chunk: int32 (the bits of uint32), shape [steps, micros, layers, 2].
+
+    Args:
+        seed: The run's seed.
+        steps: Steps completed before each step of the chunk.
+        micros: Micro-batches per step.
+        layers: Dropout layers of the model.
+    """
+    root = threefry.fold_in(threefry.key(seed), STREAM)
+    keys = threefry.fold_in(root, steps)[:, None]
+    keys = threefry.fold_in(keys, np.arange(micros))[:, :, None]
+    keys = threefry.fold_in(keys, np.arange(layers))
+    return torch.from_numpy(keys.view(np.int32))
+
+
+class Dropout(nn.Module):
+    """Zeroes elements with probability `rate` and scales the others by 1 / (1 - rate).
+
+    With the shared generator an element's mask depends on its position in the micro-batch, as on the JAX side.
+    With the native one it comes from PyTorch's global generator, whose state is part of the checkpoint.
+    """
+
+    def __init__(self, spec: DropoutSpec, layer: int) -> None:
+        super().__init__()
+        self.rate, self.layer, self.native = spec.rate, layer, spec.generator == "native"
+        threshold = threefry.keep_threshold(spec.rate)
+        self.threshold = threshold - 2**31  # compared with the bits as signed numbers, top bit flipped
+
+    def forward(self, x: Tensor, keys: Tensor | None) -> Tensor:
+        """Apply to x of any shape; `keys` None means evaluation, and changes nothing."""
+        if keys is None or self.rate == 0.0:
+            return x
+        if self.native:
+            return nn.functional.dropout(x, self.rate)
+        signed = random_bits(keys[self.layer], x.numel()).bitwise_xor(-(2**31)).view(x.shape)
+        keep = (signed >= self.threshold).to(x.dtype)
+        return x * (keep * (1.0 / (1.0 - self.rate)))
+
+
+_ROTATIONS = threefry.ROTATIONS
+
+
+def random_bits(key: Tensor, n: int) -> Tensor:
+    """Draw 32 random bits for positions 0..n-1: int32 holding the bits of `jax.random.bits(key, (n,))`.
+
+    int32 addition wraps as uint32 does; only the right shift needs its sign bits masked away.
+
+    Args:
+        key: int32, shape [2].
+        n: Number of draws, at most 2**31 (the high counter word stays 0).
+    """
+    low = torch.arange(n, dtype=torch.int32, device=key.device)
+    schedule = (key[0], key[1], key[0] ^ key[1] ^ threefry.PARITY_CONSTANT)
+    a = schedule[0].expand(n)  # the high counter word is 0
+    b = low + schedule[1]
+    for i in range(5):
+        for r in _ROTATIONS[i % 2]:
+            a = a + b
+            b = ((b << r) | ((b >> (32 - r)) & ((1 << r) - 1))) ^ a
+        a = a + schedule[(i + 1) % 3]
+        b = b + (schedule[(i + 2) % 3] + (i + 1))
+    return a ^ b

@@ -1,0 +1,139 @@
+"""The three models, as PyTorch modules; canonical names are these modules' state_dict keys.
+
+Where autocast's lists differ between devices, the modules cast to the exact dtype themselves. Attention is
+written out: fused kernels on GPUs add in no fixed order, and a resume must be bitwise.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from parity.spec import CnnSpec, DropoutSpec, GptSpec, MlpSpec, RunSpec
+from torch_side.dropout import Dropout
+from torch_side.numerics import Dtypes, dtypes
+
+__all__ = ["Cnn", "Gpt", "Mlp", "build_model", "cross_entropy"]
+
+NORM_EPS = 1e-5
+BATCH_NORM_MOMENTUM = 0.1
+"""Weight of the new statistics, PyTorch's meaning of the word."""
+
+
+def build_model(spec: RunSpec) -> nn.Module:
+    """Return the model of a spec; its values are placeholders until a state is put in."""
+    types = dtypes(spec.precision)
+    if isinstance(spec.model, MlpSpec):
+        model: nn.Module = Mlp(spec.model, spec.dropout)
+    elif isinstance(spec.model, CnnSpec):
+        model = Cnn(spec.model, spec.dropout, types)
+    else:
+        model = Gpt(spec.model, spec.dropout, types)
+    return model.to(types.params)
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, types: Dtypes) -> Tensor:
+    """Return the mean over all targets of -log softmax(logits)[target], computed in the exact dtype.
+
+    Args:
+        logits: [..., classes], any float dtype.
+        targets: int64 [...].
+    """
+    return F.cross_entropy(logits.to(types.exact).flatten(0, -2), targets.flatten())
+
+
+class Mlp(nn.Module):
+    """Linear, ReLU, dropout for every hidden layer, then a linear head."""
+
+    def __init__(self, model: MlpSpec, dropout: DropoutSpec) -> None:
+        super().__init__()
+        widths = (model.inputs, *model.hidden, model.classes)
+        pairs = list(zip(widths[:-1], widths[1:], strict=True))
+        self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in pairs])
+        self.dropouts = nn.ModuleList([Dropout(dropout, i) for i in range(len(model.hidden))])
+
+    def forward(self, x: Tensor, keys: Tensor | None) -> Tensor:
+        """Map images [batch, 64] to logits [batch, classes]; `keys` None means evaluation."""
+        for layer, drop in zip(self.layers[:-1], self.dropouts, strict=True):
+            x = drop(F.relu(layer(x)), keys)
+        return self.layers[-1](x)
+
+
+class Cnn(nn.Module):
+    """Convolution, BatchNorm, ReLU, 2x2 average pooling per stage; dropout and a linear head."""
+
+    def __init__(self, model: CnnSpec, dropout: DropoutSpec, types: Dtypes) -> None:
+        super().__init__()
+        channels = (1, *model.channels)
+        pairs = list(zip(channels[:-1], channels[1:], strict=True))
+        self.size, self.exact = model.size, types.exact
+        self.convs = nn.ModuleList([nn.Conv2d(a, b, 3, padding=1, bias=False) for a, b in pairs])
+        self.norms = nn.ModuleList(
+            [nn.BatchNorm2d(c, eps=NORM_EPS, momentum=BATCH_NORM_MOMENTUM) for c in model.channels]
+        )
+        side = model.size // 2 ** len(model.channels)
+        self.dropout = Dropout(dropout, 0)
+        self.head = nn.Linear(channels[-1] * side * side, model.classes)
+
+    def forward(self, x: Tensor, keys: Tensor | None) -> Tensor:
+        """Map images [batch, size * size] to logits [batch, classes]; `train()` decides BatchNorm's statistics."""
+        x = x.view(-1, 1, self.size, self.size)
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            x = F.avg_pool2d(F.relu(norm(conv(x).to(self.exact))), 2)
+        return self.head(self.dropout(x.flatten(1), keys))
+
+
+class Block(nn.Module):
+    """One pre-norm decoder block."""
+
+    def __init__(self, model: GptSpec, dropout: DropoutSpec, types: Dtypes, first: int) -> None:
+        super().__init__()
+        width = model.width
+        self.heads, self.exact = model.heads, types.exact
+        self.norm1, self.norm2 = nn.LayerNorm(width, NORM_EPS), nn.LayerNorm(width, NORM_EPS)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+        self.drop1, self.drop2 = Dropout(dropout, first), Dropout(dropout, first + 1)
+        self.register_buffer(
+            "causal", torch.tril(torch.ones(model.context, model.context, dtype=torch.bool)), persistent=False
+        )
+
+    def forward(self, x: Tensor, keys: Tensor | None) -> Tensor:
+        """Map [batch, context, width] to the same shape."""
+        x = x + self.drop1(self.out(self._attend(self.qkv(self.norm1(x)))), keys)
+        return x + self.drop2(self.down(F.gelu(self.up(self.norm2(x)), approximate="none")), keys)
+
+    def _attend(self, qkv: Tensor) -> Tensor:
+        batch, context, _ = qkv.shape
+        q, k, v = qkv.view(batch, context, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        scores = (q @ k.transpose(-2, -1)).to(self.exact) * (q.shape[-1] ** -0.5)
+        causal = self.causal[:context, :context]
+        weights = torch.where(causal, scores, -torch.inf).softmax(-1).to(v.dtype)
+        return (weights @ v).transpose(1, 2).reshape(batch, context, -1)
+
+
+class Gpt(nn.Module):
+    """Decoder over bytes with learned positions; the residual stream stays in the exact dtype."""
+
+    def __init__(self, model: GptSpec, dropout: DropoutSpec, types: Dtypes) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(model.vocabulary, model.width)
+        self.positions = nn.Embedding(model.context, model.width)
+        self.dropout = Dropout(dropout, 0)
+        self.blocks = nn.ModuleList([Block(model, dropout, types, 1 + 2 * i) for i in range(model.layers)])
+        self.norm = nn.LayerNorm(model.width, NORM_EPS)
+        self.head = None if model.tied else nn.Linear(model.width, model.vocabulary, bias=False)
+
+    def forward(self, x: Tensor, keys: Tensor | None) -> Tensor:
+        """Map bytes int64 [batch, context] to logits [batch, context, vocabulary]."""
+        positions = self.positions.weight[: x.shape[1]]
+        hidden = self.dropout(self.tokens(x) + positions, keys)
+        for block in self.blocks:
+            hidden = block(hidden, keys)
+        hidden = self.norm(hidden)
+        if self.head is not None:
+            return self.head(hidden)
+        return F.linear(hidden, self.tokens.weight)

@@ -1,0 +1,52 @@
+"""Which dtype is used where, and the switches of PyTorch that decide it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+
+from parity.spec import Precision, RunSpec
+
+__all__ = ["Dtypes", "autocast", "configure", "dtypes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dtypes:
+    """The three types of a run."""
+
+    params: torch.dtype
+    """Parameters, optimizer state and norm statistics: float64 or float32."""
+    compute: torch.dtype
+    """Inputs and outputs of matrix products."""
+    exact: torch.dtype
+    """Norms, softmax and the loss: never below float32."""
+
+
+def dtypes(precision: Precision) -> Dtypes:
+    """Return the types of a precision."""
+    params = torch.float64 if precision == "float64" else torch.float32
+    return Dtypes(params=params, compute=getattr(torch, precision), exact=params)
+
+
+def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[None]:
+    """Return the context in which the forward pass of this precision runs.
+
+    The lists of operations that autocast moves differ between devices, so the models cast to `exact` themselves
+    where it matters, and autocast is left with the matrix products.
+    """
+    low = precision in ("bfloat16", "float16")
+    return torch.autocast(device.type, dtype=getattr(torch, precision) if low else None, enabled=low)
+
+
+def configure(spec: RunSpec) -> None:
+    """Prepare this process for a spec: threads, full-precision products, deterministic kernels."""
+    if spec.execution.threads:
+        torch.set_num_threads(spec.execution.threads)
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    if torch.cuda.is_available():
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)

@@ -1,0 +1,52 @@
+"""torch.optim's optimizers and the scheduler, built from a spec."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from parity.schedule import factor
+from parity.spec import AdamSpec, OptimizerSpec, RunSpec
+
+__all__ = ["build_optimizer", "build_scheduler", "slots"]
+
+FUSED_ON = ("cpu", "cuda", "mps", "xpu")
+"""Devices on which PyTorch 2.11 and newer have fused Adam, AdamW and SGD."""
+
+
+def build_optimizer(spec: RunSpec, model: nn.Module, device: torch.device) -> torch.optim.Optimizer:
+    """Return the optimizer of a spec, fused where the device has it.
+
+    Parameters with and without decay form two groups when `decay` is `matrices`, one group otherwise.
+    """
+    optimizer, fused = spec.optimizer, device.type in FUSED_ON
+    groups = _groups(optimizer, model)
+    if isinstance(optimizer, AdamSpec):
+        cls = torch.optim.AdamW if optimizer.kind == "adamw" else torch.optim.Adam
+        betas = (optimizer.beta1, optimizer.beta2)
+        return cls(groups, lr=optimizer.lr, betas=betas, eps=optimizer.eps, fused=fused)
+    return torch.optim.SGD(
+        groups, lr=optimizer.lr, momentum=optimizer.momentum, nesterov=optimizer.nesterov, fused=fused
+    )
+
+
+def build_scheduler(spec: RunSpec, optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LambdaLR:
+    """Return the scheduler of a spec: the shared closed form, in float64, stepped once per completed step."""
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: factor(spec.schedule, step))
+
+
+def slots(optimizer: OptimizerSpec) -> dict[str, str]:
+    """Return neutral slot name to its key in the optimizer's per-parameter state."""
+    if isinstance(optimizer, AdamSpec):
+        return {"first_moment": "exp_avg", "second_moment": "exp_avg_sq"}
+    return {"momentum": "momentum_buffer"} if optimizer.momentum else {}
+
+
+def _groups(optimizer: OptimizerSpec, model: nn.Module) -> list[dict[str, object]]:
+    params = list(model.parameters())
+    if optimizer.decay == "all":
+        return [{"params": params, "weight_decay": optimizer.weight_decay}]
+    matrices = [p for p in params if p.ndim >= 2]
+    others = [p for p in params if p.ndim < 2]
+    groups: list[dict[str, object]] = [{"params": matrices, "weight_decay": optimizer.weight_decay}]
+    return [*groups, {"params": others, "weight_decay": 0.0}] if others else groups

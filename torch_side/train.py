@@ -1,0 +1,189 @@
+"""The PyTorch trainer: the same phases in the same order; the host is synchronised once per chunk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parity.data import Chunk
+from parity.initial import initial_buffers, initial_params
+from parity.schedule import factor
+from parity.spec import RunSpec
+from parity.state import TrainingState
+from parity.trainer import Validation, Which
+from parity.twin import StepInputs, StepOutputs, Twin
+from torch_side.checkpoint import Checkpoints
+from torch_side.dropout import Dropout, mask_keys
+from torch_side.mesh import build_mesh
+from torch_side.model import build_model, cross_entropy
+from torch_side.numerics import autocast, configure, dtypes
+from torch_side.optimizer import build_optimizer, build_scheduler
+from torch_side.scaler import build_scaler
+from torch_side.state import adopt_model, export_arrays, import_arrays, load_file_state
+
+__all__ = ["TorchTrainer", "build"]
+
+
+class Placed(NamedTuple):
+    """A chunk on the device, leading axes: steps, micro-batches."""
+
+    inputs: Tensor
+    targets: Tensor
+    keys: Tensor
+    """int32 [steps, micro-batches, dropout layers, 2]."""
+    host: StepInputs
+
+
+def build(spec: RunSpec, directory: Path | None = None, *, attempt: int = 0) -> TorchTrainer:
+    """Build a trainer at step 0.
+
+    Args:
+        spec: The run.
+        directory: Run directory for checkpoints, or None for a trainer that cannot save.
+        attempt: Process starts of this run before this one.
+    """
+    configure(spec)
+    return TorchTrainer(spec, directory, attempt)
+
+
+class TorchTrainer(Twin):
+    """The twin in PyTorch: eager or compiled, autocast, GradScaler, torch.optim."""
+
+    side = "torch"
+
+    def __init__(self, spec: RunSpec, directory: Path | None, attempt: int) -> None:
+        self.device = build_mesh(spec)
+        self.types = dtypes(spec.precision)
+        super().__init__(spec, attempt)
+        torch.manual_seed(spec.seed)  # only native dropout draws from it
+        self.model = build_model(spec).to(self.device)
+        adopt_model(self.model, self.rows, initial_params(spec.model, spec.seed), initial_buffers(spec.model))
+        self.params = list(self.model.parameters())
+        self.optimizer = build_optimizer(spec, self.model, self.device)
+        self.scheduler = build_scheduler(spec, self.optimizer)
+        self.scaler = build_scaler(spec, self.device)
+        self.dropouts = sum(isinstance(module, Dropout) for module in self.model.modules())
+        compiled = spec.execution.torch == "compile"
+        self._loss = torch.compile(self._plain_loss, dynamic=False) if compiled else self._plain_loss
+        self.checkpoints = Checkpoints(spec, directory) if directory else None
+
+    # One step, phase by phase; the twin is JaxTrainer._train_step.
+
+    def _train_step(self, inputs: Tensor, targets: Tensor, keys: Tensor, poison: float) -> tuple[Any, ...]:
+        scale = self.scaler.get_scale() if self.spec.scaled else 1.0  # host sync, float16 only
+
+        # Forward and backward, micro-batch by micro-batch; gradients add up in .grad.
+        self.optimizer.zero_grad(set_to_none=True)
+        losses = []
+        for x, y, key in zip(inputs, targets, keys, strict=True):
+            loss = self._loss(x, y, key)
+            losses.append(loss.detach())
+            scaled = self.scaler.scale(loss / self.spec.accumulation)
+            (scaled * poison if self.spec.scaled else scaled).backward()
+        loss = torch.stack(losses).sum() / self.spec.accumulation
+
+        # Unscale before the norm, and clip.
+        self.scaler.unscale_(self.optimizer)
+        norm = torch.nn.utils.get_total_norm([p.grad for p in self.params if p.grad is not None])
+        if self.spec.clip_norm:
+            torch.nn.utils.clip_grads_with_norm_(self.params, self.spec.clip_norm, norm)
+
+        # Update, unless the scaler withholds it; the schedule goes on either way.
+        lr = self.optimizer.param_groups[0]["lr"]
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.scheduler.step()
+        skipped = self.spec.scaled and self.scaler.get_scale() < scale  # host sync, float16 only
+        return loss, lr, norm, scale, skipped
+
+    def _plain_loss(self, x: Tensor, y: Tensor, keys: Tensor) -> Tensor:
+        with autocast(self.spec.precision, self.device):
+            return cross_entropy(self.model(x, keys), y, self.types)
+
+    def _run_chunk(self, placed: Placed, n: int) -> StepOutputs:
+        self.model.train()
+        poison = placed.host.poison
+        rows = [
+            self._train_step(placed.inputs[i], placed.targets[i], placed.keys[i], float(poison[i]))
+            for i in range(n)
+        ]
+        self.fetch_next(n)  # on a GPU the chunk is still running
+        loss, lr, norm, scale, skipped = zip(*rows, strict=True)
+        return StepOutputs(
+            loss=torch.stack(loss).cpu().numpy(),  # host sync: once per chunk
+            lr=np.array(lr),
+            grad_norm=torch.stack(norm).cpu().numpy(),
+            loss_scale=np.array(scale),
+            skipped=np.array(skipped),
+        )
+
+    def _place(self, chunk: Chunk, step: int) -> Placed:
+        host, spec = self.step_inputs(step, len(chunk.digests)), self.spec
+        lead = (len(chunk.digests), spec.accumulation, spec.micro_batch)
+        inputs, targets = torch.from_numpy(chunk.inputs), torch.from_numpy(chunk.targets).long()
+        inputs = inputs.to(self.types.params) if inputs.is_floating_point() else inputs.long()
+        return Placed(
+            inputs.view(*lead, *inputs.shape[2:]).to(self.device, non_blocking=True),
+            targets.view(*lead, *targets.shape[2:]).to(self.device, non_blocking=True),
+            mask_keys(spec.seed, host.index, spec.accumulation, self.dropouts).to(self.device),
+            host,
+        )
+
+    def evaluate(self) -> Validation:
+        """Measure on the validation samples, with running statistics and without dropout."""
+        inputs = torch.from_numpy(self.dataset.validation_inputs).to(self.device)
+        targets = torch.from_numpy(self.dataset.validation_targets).to(self.device).long()
+        inputs = inputs.to(self.types.params) if inputs.is_floating_point() else inputs.long()
+        self.model.eval()
+        with torch.no_grad(), autocast(self.spec.precision, self.device):
+            logits = self.model(inputs, None)
+            loss = float(cross_entropy(logits, targets, self.types))
+        correct = int((logits.argmax(-1) == targets).sum())
+        value = correct / targets.numel() if self.spec.metric == "accuracy" else loss
+        validation = Validation(attempt=self.attempt, step=self.step, metric=self.spec.metric, value=value, loss=loss)
+        self.note_best(validation)
+        return validation
+
+    def save(self, metric: float | None) -> None:
+        """Write a checkpoint of this step; durable when this returns."""
+        assert self.checkpoints is not None, "built without a directory"
+        self.checkpoints.save(self.step, self, self.host_scalars(), metric)
+
+    def restore(self, which: Which) -> int:
+        """Load a checkpoint into this trainer; return its step."""
+        assert self.checkpoints is not None, "built without a directory"
+        step, saved, scalars = self.checkpoints.restore(which, self.device)
+        load_file_state(self, saved)
+        self.adopt_host_scalars(scalars)
+        return step
+
+    def wait(self) -> None:
+        """Return at once: a save is durable when it returns."""
+
+    def close(self) -> None:
+        """Do nothing: nothing is held."""
+
+    def export_state(self) -> TrainingState:
+        """Return everything that must survive a stop, copied to the host."""
+        arrays, scalars = export_arrays(self)
+        return TrainingState(arrays=arrays, scalars={**self.host_scalars(), **scalars})
+
+    def import_state(self, state: TrainingState) -> None:
+        """Become the given state, or raise a StateError and stay as before."""
+        adopt, rest = import_arrays(self, state)
+        self.adopt_host_scalars(rest)
+        adopt()
+
+    def _schedule_step(self) -> int:
+        return int(self.scheduler.last_epoch)
+
+    def _set_schedule_step(self, step: int) -> None:
+        self.scheduler.last_epoch = step
+        lr = self.spec.optimizer.lr * factor(self.spec.schedule, step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.scheduler._last_lr = [lr for _ in self.optimizer.param_groups]
