@@ -56,7 +56,6 @@ class Checkpoints:
     def __init__(self, spec: RunSpec, directory: Path, mesh: Mesh) -> None:
         self.spec, self.mesh = spec, mesh
         self.run = RunDirectory(directory)
-        self.run.checkpoints.mkdir(parents=True, exist_ok=True)
         self._policy = _Policy(spec)
         self._manager: ocp.CheckpointManager | None = None
 
@@ -64,6 +63,7 @@ class Checkpoints:
     def manager(self) -> ocp.CheckpointManager:
         """Return the manager, opened on first use: opening it removes the leftovers of unfinished saves."""
         if self._manager is None:
+            self.run.checkpoints.mkdir(parents=True, exist_ok=True)
             self._policy.metrics = {saved.step: saved.metric for saved in self.scan().whole}
             options = ocp.CheckpointManagerOptions(
                 preservation_policy=self._policy, enable_async_checkpointing=True, create=False

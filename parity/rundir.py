@@ -125,10 +125,14 @@ class RunDirectory:
             )
         return chosen.step
 
-    def abandon_after(self, step: int, attempt: int) -> list[str]:
-        """Move checkpoints and records after a step to `abandoned/<attempt>/`; return what was moved.
+    def abandon_after(self, step: int, attempt: int, *, records: bool) -> list[str]:
+        """Move the checkpoints after a step to `abandoned/<attempt>/`; return their names.
 
-        Records that a kill left behind the newest checkpoint stay in place: a higher attempt replaces them.
+        Args:
+            step: The step that is gone on from.
+            attempt: Names the folder.
+            records: Whether the records after the step go too: yes when an older checkpoint was chosen; no
+                when a kill left them behind the newest one, since a higher attempt replaces them.
         """
         moved = []
         for entry in sorted(self.checkpoints.iterdir()):
@@ -137,10 +141,13 @@ class RunDirectory:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 entry.rename(target)
                 moved.append(entry.name)
-        if moved:
+        if records:
             for file in (self.steps, self.validations):
                 rows = read_lines(file)
                 late = [json.dumps(row) for row in rows if row["step"] > step]
+                if not late:
+                    continue
+                (self.path / "abandoned" / str(attempt)).mkdir(parents=True, exist_ok=True)
                 append(self.path / "abandoned" / str(attempt) / file.name, late)
                 replace_file(file, "".join(json.dumps(row) + "\n" for row in rows if row["step"] <= step))
         return moved

@@ -54,7 +54,6 @@ class Checkpoints:
     def __init__(self, spec: RunSpec, directory: Path) -> None:
         self.spec = spec
         self.run = RunDirectory(directory)
-        self.run.checkpoints.mkdir(parents=True, exist_ok=True)
 
     def save(self, step: int, trainer: TorchTrainer, scalars: dict[str, Any], metric: float | None) -> None:
         """Write, fsync, rename, fsync the directory; then remove what the policy no longer keeps.
@@ -63,6 +62,7 @@ class Checkpoints:
             CheckpointError: There is a checkpoint of this step already.
         """
         final = self.run.checkpoints / str(step)
+        self.run.checkpoints.mkdir(parents=True, exist_ok=True)
         if final.exists():
             raise CheckpointError(f"{final} exists already; it is not overwritten")
         for leftover in self.run.checkpoints.glob(f"{DRAFT}*"):

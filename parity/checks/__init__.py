@@ -1,0 +1,1 @@
+"""The checks: resume, twins, handover. Each returns a record and draws nothing."""

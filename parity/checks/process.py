@@ -1,0 +1,83 @@
+"""Training processes of the resume check: start, watch the records appear, kill, wait."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from parity.curves import read_lines
+
+__all__ = ["ProcessError", "TrainingProcess"]
+
+POLL_SECONDS = 0.01
+
+
+class ProcessError(RuntimeError):
+    """A training process ended, or hung, when it should not have.
+
+    Attributes:
+        tail: The last lines it printed.
+    """
+
+    def __init__(self, problem: str, tail: str) -> None:
+        self.tail = tail
+        super().__init__(f"{problem}; it printed last:\n{tail}")
+
+
+class TrainingProcess:
+    """One process of a run: `parity train` on a run directory."""
+
+    def __init__(self, side: str, spec_file: Path, run: Path, log: Path, *, hold_at: int | None = None) -> None:
+        """Start it; `hold_at` makes it wait to be killed behind the records of that step."""
+        command = [sys.executable, "-m", "parity", "train", "--side", side, "--spec", str(spec_file)]
+        command += ["--dir", str(run), "--trace-state"]
+        if hold_at is not None:
+            command += ["--hold-at", str(hold_at)]
+        self._steps, self._log = run / "steps.jsonl", log
+        with log.open("ab") as out:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+
+    def wait_for_step(self, step: int, timeout: float) -> None:
+        """Return when the record of a step is on disk.
+
+        Raises:
+            ProcessError: The process ended before, or took too long (it is killed then).
+        """
+        deadline = time.monotonic() + timeout
+        size = -1
+        while time.monotonic() < deadline:
+            now = self._steps.stat().st_size if self._steps.exists() else 0
+            if now != size:
+                size = now
+                if any(row["step"] >= step for row in read_lines(self._steps)[-1:]):
+                    return
+            if self.process.poll() is not None:
+                raise ProcessError(f"ended with {self.process.returncode} before step {step}", self._tail())
+            time.sleep(POLL_SECONDS)
+        self.kill()
+        raise ProcessError(f"no record of step {step} within {timeout:g} s", self._tail())
+
+    def kill(self) -> None:
+        """Send SIGKILL and reap."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def wait(self, timeout: float) -> None:
+        """Return when it has ended well.
+
+        Raises:
+            ProcessError: It ended with an error, or took too long (it is killed then).
+        """
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise ProcessError(f"still running after {timeout:g} s", self._tail()) from None
+        if code != 0:
+            raise ProcessError(f"ended with {code}", self._tail())
+
+    def _tail(self) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-12:])

@@ -1,0 +1,115 @@
+"""When two curves count as equal: the one table of tolerances, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.spec import Precision
+
+__all__ = [
+    "ENVELOPE_LIMIT",
+    "FLOAT64_LIMIT",
+    "FLOAT64_NOISE_FLOOR",
+    "SEEDS",
+    "WINDOW",
+    "CurveGap",
+    "Criterion",
+    "curve_gap",
+    "envelope",
+    "envelope_multiple",
+    "ulp",
+]
+
+Criterion = Literal["bitwise", "float64", "envelope"]
+
+FLOAT64_LIMIT = 1e-12
+"""Largest relative difference of the loss, float64, across sides. Clean presets stay below 4e-14 over 1,000 steps; a
+LayerNorm epsilon of 1e-6 for 1e-5, which float32 cannot show, is 6e-7 at the first step."""
+
+FLOAT64_NOISE_FLOOR = 1e-13
+"""Largest relative change that one unit in the last place at the start may grow to, for float64 to be conclusive."""
+
+ENVELOPE_LIMIT: Mapping[Precision, float] = {"float32": 20.0, "bfloat16": 20.0, "float16": 20.0}
+"""Largest multiple of the measured envelope that passes. docs/method.md has the table of clean and of faulty runs."""
+
+SEEDS = 16
+"""Perturbed runs per side behind an envelope."""
+
+WINDOW = 25
+"""Steps over which an envelope takes its largest spread."""
+
+FLOOR_ULPS = 4
+"""An envelope is never narrower than this many units in the last place of the loss: the first steps show none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveGap:
+    """How far two loss curves are apart."""
+
+    steps: int
+    max_abs: float
+    max_rel: float
+    worst_step: int
+    """Step of the largest relative difference; 0 when nothing was compared."""
+
+
+def curve_gap(a: Mapping[int, float], b: Mapping[int, float]) -> CurveGap:
+    """Compare the losses of the steps both curves have; a NaN in one only counts as infinite."""
+    steps = sorted({*a} & {*b})
+    if not steps:
+        return CurveGap(steps=0, max_abs=0.0, max_rel=0.0, worst_step=0)
+    left, right = (np.array([curve[s] for s in steps]) for curve in (a, b))
+    gap = _gap(left, right)
+    scale = np.maximum(np.abs(left), np.finfo(np.float64).tiny)
+    relative = gap / np.where(np.isfinite(scale), scale, 1.0)
+    return CurveGap(
+        steps=len(steps),
+        max_abs=float(gap.max()),
+        max_rel=float(relative.max()),
+        worst_step=steps[int(relative.argmax())],
+    )
+
+
+def ulp(values: NDArray[np.float64], precision: Precision) -> NDArray[np.float64]:
+    """Return one unit in the last place of a precision at each value, float64, same shape.
+
+    Source: significand widths of IEEE 754 binary64, binary32 and binary16 (53, 24, 11 bits) and bfloat16 (8 bits).
+    """
+    bits = {"float64": 53, "float32": 24, "bfloat16": 8, "float16": 11}[precision]
+    lowest = {"float64": -1021, "float32": -125, "bfloat16": -125, "float16": -13}[precision]
+    exponent = np.frexp(values)[1]  # value = m * 2**e with m in [0.5, 1)
+    return np.ldexp(1.0, np.maximum(exponent, lowest) - bits)
+
+
+def envelope(base: Sequence[float], perturbed: Sequence[Sequence[float]], window: int = WINDOW) -> NDArray[np.float64]:
+    """Return the half-width of the envelope at each step, float64, shape [steps].
+
+    Args:
+        base: Losses of the unperturbed run of the side the perturbed runs belong to.
+        perturbed: Losses of runs whose start was moved by one unit in the last place.
+        window: Steps over which the largest spread is taken.
+    """
+    reference = np.asarray(base, np.float64)
+    spread = np.max([_gap(reference, np.asarray(run, np.float64)) for run in perturbed], axis=0)
+    out = np.empty_like(spread)
+    for start in range(0, len(spread), window):
+        out[start : start + window] = spread[start : start + window].max()
+    return np.maximum(out, FLOOR_ULPS * ulp(reference, "float32"))
+
+
+def envelope_multiple(a: Sequence[float], b: Sequence[float], width: NDArray[np.float64]) -> float:
+    """Return the largest deviation of two curves as a multiple of an envelope: the smallest limit that would pass."""
+    gap = _gap(np.asarray(a, np.float64), np.asarray(b, np.float64))
+    return float((gap / width).max()) if len(gap) else 0.0
+
+
+def _gap(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(a - b)
+    gap = np.where(np.isnan(a) & np.isnan(b) | (a == b), 0.0, gap)
+    return np.where(np.isnan(gap), np.inf, gap)

@@ -1,0 +1,1 @@
+"""Records to terminal and JSON; renders, never computes."""

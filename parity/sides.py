@@ -1,0 +1,65 @@
+"""The registry of sides: the only place that imports `jax_side` and `torch_side`, and only when one is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from parity.errors import MissingFrameworkError, UnknownNameError
+from parity.spec import RunSpec
+from parity.trainer import Trainer
+
+__all__ = ["SIDES", "Side", "installed", "load", "versions"]
+
+SIDES = {"jax": ("jax", "flax", "optax", "orbax"), "torch": ("torch",)}
+"""Side to the modules it needs."""
+
+_DISTRIBUTIONS = {"jax": ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint"), "torch": ("torch",)}
+
+
+class Side(Protocol):
+    """What the harness is given of a side."""
+
+    def build(self, spec: RunSpec, directory: Path | None = None, *, attempt: int = 0) -> Trainer:
+        """Build a trainer at step 0."""
+
+    def examine(self, path: Path) -> float | None:
+        """Return the metric of a whole checkpoint, or raise CheckpointError."""
+
+    def topology(self, spec: RunSpec) -> dict[str, Any]:
+        """Return what bitwise equality depends on beside the spec."""
+
+
+def load(name: str) -> Side:
+    """Import a side.
+
+    Raises:
+        UnknownNameError: No such side.
+        MissingFrameworkError: Its framework is not installed; names the extra to install.
+    """
+    if name not in SIDES:
+        raise UnknownNameError("side", name, SIDES)
+    for module in SIDES[name]:
+        if importlib.util.find_spec(module) is None:
+            raise MissingFrameworkError(name, module)
+    return cast(Side, importlib.import_module(f"{name}_side"))
+
+
+def installed() -> list[str]:
+    """Return the sides whose modules are there."""
+    return [name for name, modules in SIDES.items() if all(importlib.util.find_spec(m) for m in modules)]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what results depend on, without importing anything."""
+    names = ["numpy", "grain", "scikit-learn", *(d for group in _DISTRIBUTIONS.values() for d in group)]
+    found = {}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
