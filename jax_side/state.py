@@ -83,7 +83,7 @@ def import_arrays(
 
     params = take(template.params, param_rows, "model.params")
     buffers = take(template.buffers, buffer_rows, "model.buffers")
-    optimizer, scalars = dict(template.optimizer), dict(state.scalars)
+    optimizer, scalars = template.optimizer.copy(), dict(state.scalars)
     for slot, (part, name) in slots(spec.optimizer).items():
         like = getattr(optimizer[part], name)
         optimizer[part] = optimizer[part]._replace(**{name: take(like, param_rows, f"optimizer.{slot}")})

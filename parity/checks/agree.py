@@ -1,0 +1,134 @@
+"""Judge two curves of different sides by the criterion of their precision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from parity.checks.envelope import Envelope
+from parity.checks.record import Verdict
+from parity.checks.walk import Curve, first_exact_difference, losses
+from parity.criteria import (
+    ENVELOPE_LIMIT,
+    FLOAT64_LIMIT,
+    FLOAT64_NOISE_FLOOR,
+    Criterion,
+    CurveGap,
+    curve_gap,
+    envelope_multiple,
+)
+from parity.curves import Divergence
+from parity.spec import Precision
+
+__all__ = ["Agreement", "agree"]
+
+_SUSPECTS = {
+    "batch": ("data.position",),
+    "epoch": ("data.position",),
+    "samples": ("data.position",),
+    "lr": ("schedule.step",),
+    "loss_scale": ("scaler.scale", "scaler.growth_tracker"),
+    "skipped": ("scaler.scale",),
+    "missing": ("counters.step",),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """How two curves of different sides compare."""
+
+    verdict: Verdict
+    criterion: Criterion
+    gap: CurveGap
+    multiple: float | None
+    first: Divergence | None
+    suspects: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def agree(
+    a: Curve,
+    b: Curve,
+    precision: Precision,
+    *,
+    floor: Callable[[], float],
+    envelope: Callable[[], Envelope],
+) -> Agreement:
+    """Compare two curves.
+
+    Args:
+        a: The curve that counts as the reference.
+        b: The other one.
+        precision: Decides the criterion: float64, or the measured envelope.
+        floor: Measures the float64 noise floor of the spec; asked for in float64 only.
+        envelope: Measures the envelope over the steps of the reference from step 1; asked for below float64 only.
+    """
+    gap = curve_gap(losses(a), losses(b))
+    criterion: Criterion = "float64" if precision == "float64" else "envelope"
+    if not gap.steps:
+        return _agreement("empty", criterion, gap, notes=("no step was compared",))
+    exact = first_exact_difference(a, b)
+    if exact is not None:
+        note = f"{exact.quantity} of step {exact.step} is {exact.got}, was {exact.expected}"
+        return _agreement("broken", criterion, gap, first=exact, suspects=_SUSPECTS[exact.quantity], notes=(note,))
+    if criterion == "float64":
+        return _by_float64(a, b, gap, floor())
+    return _by_envelope(a, b, gap, envelope(), ENVELOPE_LIMIT[precision])
+
+
+def _by_float64(a: Curve, b: Curve, gap: CurveGap, floor: float) -> Agreement:
+    if not floor < FLOAT64_NOISE_FLOOR:
+        note = f"the spec's own noise floor {floor:.1e} is not below {FLOAT64_NOISE_FLOOR:.0e}: too chaotic to judge"
+        return _agreement("inconclusive", "float64", gap, notes=(note,))
+    if gap.max_rel <= FLOAT64_LIMIT:
+        return _agreement("holds", "float64", gap, notes=(f"noise floor {floor:.1e}",))
+    first = next(s for s in a if _relative(a[s].loss, b[s].loss) > FLOAT64_LIMIT)
+    note = f"loss differs by {gap.max_rel:.2e} relative, more than {FLOAT64_LIMIT:.0e}: a semantic difference"
+    return _agreement("broken", "float64", gap, first=_loss(a, b, first), suspects=_stage(a, first), notes=(note,))
+
+
+def _by_envelope(a: Curve, b: Curve, gap: CurveGap, envelope: Envelope, limit: float) -> Agreement:
+    steps = sorted(a)
+    width = envelope.width[[s - 1 for s in steps]]
+    multiple = envelope_multiple([a[s].loss for s in steps], [b[s].loss for s in steps], width)
+    if not math.isfinite(float(width.max())):
+        note = "a perturbed run diverged: the envelope is infinite and judges nothing"
+        return _agreement("inconclusive", "envelope", gap, multiple=multiple, notes=(note,))
+    note = f"{multiple:.2g} times the envelope of {envelope.seeds} seeds on each of {', '.join(envelope.sides)}"
+    if multiple <= limit:
+        return _agreement("holds", "envelope", gap, multiple=multiple, notes=(note,))
+    first = next(s for s, w in zip(steps, width, strict=True) if not abs(a[s].loss - b[s].loss) <= limit * w)
+    return _agreement(
+        "broken", "envelope", gap, multiple=multiple, first=_loss(a, b, first), suspects=_stage(a, first),
+        notes=(f"{note}, limit {limit:g}",),
+    )  # fmt: skip
+
+
+def _stage(a: Curve, first: int) -> tuple[str, ...]:
+    """Name what a cross-side difference points to: the forward pass at the first step, the update after it."""
+    return ("model.params", "rng") if first == min(a) else ("optimizer", "model.buffers")
+
+
+def _loss(a: Curve, b: Curve, step: int) -> Divergence:
+    return Divergence(step=step, quantity="loss", expected=a[step].loss, got=b[step].loss)
+
+
+def _relative(x: float, y: float) -> float:
+    gap = abs(x - y) / max(abs(x), 1e-300)
+    return gap if not math.isnan(gap) else math.inf
+
+
+def _agreement(
+    verdict: Verdict,
+    criterion: Criterion,
+    gap: CurveGap,
+    *,
+    multiple: float | None = None,
+    first: Divergence | None = None,
+    suspects: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> Agreement:
+    return Agreement(
+        verdict=verdict, criterion=criterion, gap=gap, multiple=multiple, first=first, suspects=suspects, notes=notes
+    )

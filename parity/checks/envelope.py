@@ -1,0 +1,76 @@
+"""The measured envelope of a spec: how far one ulp at the start carries each side, cached by spec and versions."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from parity import sides
+from parity.checks.perturb import perturbed
+from parity.checks.walk import losses, walk
+from parity.criteria import SEEDS, curve_gap, envelope
+from parity.rundir import replace_file
+from parity.spec import RunSpec
+from parity.state import TrainingState
+from parity.trainer import Trainer
+
+__all__ = ["Envelope", "measure_envelope", "noise_floor"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Envelope:
+    """Half-width at each step, and where it comes from."""
+
+    width: NDArray[np.float64]
+    seeds: int
+    sides: tuple[str, ...]
+
+
+def measure_envelope(
+    trainers: Sequence[Trainer], start: TrainingState, until: int, *, seeds: int = SEEDS, cache: bool = True
+) -> Envelope:
+    """Run perturbed starts on every trainer and return the wider envelope at each step.
+
+    Args:
+        trainers: One per side; they are reset to perturbed states, and left at `until`.
+        start: The state at step 0.
+        until: Steps to run.
+        seeds: Perturbed runs per trainer.
+        cache: Whether to look in, and write to, the cache directory (PARITY_CACHE, or ~/.cache/parity).
+    """
+    spec, names = trainers[0].spec, tuple(t.side for t in trainers)
+    file = _cache_file(spec, start, names, until, seeds)
+    if cache and file.exists():
+        return Envelope(width=np.array(json.loads(file.read_text())["width"]), seeds=seeds, sides=names)
+    widths = []
+    for trainer in trainers:
+        base = list(losses(walk(trainer, until, start)).values())
+        runs = [
+            list(losses(walk(trainer, until, perturbed(start, seed, spec.precision))).values())
+            for seed in range(1, seeds + 1)
+        ]
+        widths.append(envelope(base, runs))
+    width = np.max(widths, axis=0)
+    if cache and np.isfinite(width).all():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, json.dumps({"width": width.tolist()}))
+    return Envelope(width=width, seeds=seeds, sides=names)
+
+
+def noise_floor(trainer: Trainer, start: TrainingState, base: dict[int, float], until: int) -> float:
+    """Return the largest relative change of the loss when one side's start moves by one float64 ulp."""
+    moved = losses(walk(trainer, until, perturbed(start, 1, "float64")))
+    return curve_gap(base, moved).max_rel
+
+
+def _cache_file(spec: RunSpec, start: TrainingState, names: tuple[str, ...], until: int, seeds: int) -> Path:
+    root = Path(os.environ.get("PARITY_CACHE") or Path.home() / ".cache" / "parity")
+    key = [start.scalars["config.spec"], start.scalars["config.hash"], names, until, seeds, sides.versions()]
+    return root / "envelopes" / f"{spec.name}-{xxhash.xxh3_64_hexdigest(json.dumps(key).encode())}.json"

@@ -1,0 +1,88 @@
+"""TwinPair: both trainers of a spec in one process, and the runs that the twins and handover checks share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from parity.checks.envelope import Envelope, measure_envelope, noise_floor
+from parity.checks.walk import Curve, losses, walk
+from parity.criteria import SEEDS
+from parity.errors import StateError
+from parity.sides import Side
+from parity.spec import RunSpec
+from parity.state import TrainingState, compare_states
+from parity.trainer import Trainer, Validation
+
+__all__ = ["TwinPair"]
+
+
+class TwinPair:
+    """Two sides of one spec; every run is made once and kept."""
+
+    def __init__(
+        self, spec: RunSpec, sides: Mapping[str, Side], *, seeds: int = SEEDS, cache: bool = True
+    ) -> None:
+        """Build both trainers and check that they start from the same state.
+
+        Args:
+            spec: The run; `spec.steps` is where curves end.
+            sides: Two sides by name; the first is the reference of the twins check.
+            seeds: Perturbed runs per side behind an envelope.
+            cache: Whether envelopes are cached.
+
+        Raises:
+            StateError: The two sides do not start from the same state, or cannot share one.
+        """
+        if spec.dropout.generator == "native" and spec.dropout.rate > 0:
+            raise StateError(
+                "rng.native", "native dropout streams have no meaning on the other side; use dropout.generator=shared"
+            )
+        self.spec, self.names = spec, tuple(sides)
+        self._seeds, self._cache = seeds, cache
+        self.trainers: dict[str, Trainer] = {name: side.build(spec) for name, side in sides.items()}
+        self.start: TrainingState = self.trainers[self.names[0]].export_state()
+        for difference in compare_states(self.start, self.trainers[self.names[1]].export_state()):
+            raise StateError(difference.leaf, f"the sides start differently: {difference.detail}")
+        self._runs: dict[str, tuple[Curve, TrainingState, Validation]] = {}
+
+    @property
+    def middle(self) -> int:
+        """Return the step at which runs are handed over."""
+        return max(1, self.spec.steps // 2)
+
+    def curve(self, name: str) -> Curve:
+        """Return the uninterrupted curve of a side."""
+        return self._run(name)[0]
+
+    def middle_state(self, name: str) -> TrainingState:
+        """Return the state of the uninterrupted run of a side at the middle."""
+        return self._run(name)[1]
+
+    def validation(self, name: str) -> Validation:
+        """Return the validation at the end of the uninterrupted run of a side."""
+        return self._run(name)[2]
+
+    @cached_property
+    def floor(self) -> float:
+        """Return the float64 noise floor: the largest relative change of the reference under one ulp at the start."""
+        name = self.names[0]
+        return noise_floor(self.trainers[name], self.start, losses(self.curve(name)), self.spec.steps)
+
+    @cached_property
+    def envelope(self) -> Envelope:
+        """Return the measured envelope over all steps."""
+        for name in self.names:  # before the trainers are reset to perturbed states
+            self._run(name)
+        return measure_envelope(
+            list(self.trainers.values()), self.start, self.spec.steps, seeds=self._seeds, cache=self._cache
+        )
+
+    def _run(self, name: str) -> tuple[Curve, TrainingState, Validation]:
+        if name not in self._runs:
+            trainer = self.trainers[name]
+            curve = walk(trainer, self.middle, self.start)
+            state = trainer.export_state()
+            curve |= walk(trainer, self.spec.steps)
+            self._runs[name] = (curve, state, trainer.evaluate())
+        return self._runs[name]
