@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,5 +46,6 @@ def configure(spec: RunSpec) -> None:
     jax.config.update("jax_default_matmul_precision", "highest")
     jax.config.update("jax_threefry_partitionable", True)
     if spec.mesh.data > 1:
-        jax.config.update("jax_num_cpu_devices", spec.mesh.data)
+        with suppress(RuntimeError):  # a device is in use already: build_mesh says if there are too few
+            jax.config.update("jax_num_cpu_devices", spec.mesh.data)
         jax.config.update("jax_cpu_enable_async_dispatch", False)
