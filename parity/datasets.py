@@ -15,7 +15,7 @@ from parity import threefry
 from parity.errors import SpecError
 from parity.spec import GptSpec, RunSpec
 
-__all__ = ["Dataset", "load_dataset"]
+__all__ = ["Dataset", "describe_data", "load_dataset"]
 
 SPLIT_SEED = 1797
 """Seed of the split into training and validation samples; the same for every run, whatever its own seed."""
@@ -98,8 +98,10 @@ def _windows(text: bytes, context: int) -> NDArray[np.int32]:
     return data[starts + np.arange(context + 1)]
 
 
-def corpus_name(spec: RunSpec) -> str:
-    """Return what a report calls the data: the source, and for the built-in text the Python it came with."""
+def describe_data(spec: RunSpec) -> dict[str, str]:
+    """Return what a report calls the data, and its digest: the text of two Python versions differs."""
     if spec.data.source == "digits":
-        return "scikit-learn digits"
-    return spec.data.path or f"pydoc_data.topics of Python {sys.version_info.major}.{sys.version_info.minor}"
+        name = "scikit-learn digits"
+    else:
+        name = spec.data.path or f"pydoc_data.topics of Python {sys.version_info.major}.{sys.version_info.minor}"
+    return {"corpus": name, "digest": load_dataset(spec).digest}

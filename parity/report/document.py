@@ -1,0 +1,75 @@
+"""The JSON document of a check; `check.schema.json` beside this file is its schema."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from parity import sides
+from parity.checks.record import CheckRecord, overall
+
+__all__ = ["SCHEMA", "describe_environment", "document", "encode", "schema"]
+
+SCHEMA = "parity.check/1"
+
+
+def document(records: Sequence[CheckRecord], environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document of some records: `schema`, `verdict`, `environment`, `checks`."""
+    return {
+        "schema": SCHEMA,
+        "verdict": overall(records),
+        "environment": dict(environment),
+        "checks": [_plain(asdict(record)) for record in records],
+    }
+
+
+def describe_environment() -> dict[str, Any]:
+    """Return versions, machine and commit: what a result depends on beside its spec."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "versions": sides.versions(),
+        "commit": _commit(),
+    }
+
+
+def encode(value: Mapping[str, Any]) -> str:
+    """Return a document as valid JSON text; non-finite floats are the strings `inf`, `-inf` and `nan`."""
+    return json.dumps(value, indent=2, allow_nan=False)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of the document."""
+    text = Path(__file__).with_name("check.schema.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _commit() -> str | None:
+    """Return the commit of the source tree this package lies in, or None for an installed one."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None
