@@ -57,7 +57,7 @@ def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         del params
-        norm = optax.global_norm(updates)
+        norm = optax.tree.norm(updates)
         factor = jnp.minimum(1.0, max_norm / (norm + CLIP_EPS))
         return jax.tree.map(lambda g: g * factor, updates), state
 

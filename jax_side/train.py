@@ -109,7 +109,7 @@ class JaxTrainer(Twin):
         if state.scaler is not None:
             finite = all_finite(grads)
             grads = unscale(grads, scale)
-        norm = optax.global_norm(grads)
+        norm = optax.tree.norm(grads)
 
         # Update; a skipped step keeps parameters and moments, never the buffers of its forward pass.
         updates, optimizer = self.optimizer.update(grads, state.optimizer, state.params, lr=lr)

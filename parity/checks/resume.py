@@ -26,6 +26,9 @@ __all__ = ["check_resume", "default_kills", "drill_spec", "run_here", "run_proce
 TIMEOUT_SECONDS = 600.0
 """Longest one training process may take."""
 
+SETTLE_SECONDS = 30.0
+"""Longest a save in the background is waited for before a kill."""
+
 
 def drill_spec(spec: RunSpec, steps: int) -> RunSpec:
     """Return the spec shortened to a number of steps, with five saves and as many validations, two chunks each."""
@@ -68,9 +71,18 @@ def check_resume(
 
 
 def run_processes(
-    spec: RunSpec, side_name: str, side: Side, workdir: Path, kills: Sequence[int]
+    spec: RunSpec, side_name: str, side: Side, workdir: Path, kills: Sequence[int], *, durable: bool = True
 ) -> tuple[Evidence, Evidence, list[int | None]]:
     """Run both runs in processes of their own, side by side, and read what they left.
+
+    Args:
+        spec: The run, with its intervals.
+        side_name: Name of the side.
+        side: The side, to tell whole checkpoints after a kill.
+        workdir: Where the run directories go.
+        kills: Steps to kill at.
+        durable: Whether the last save before a kill may complete first; otherwise the kill falls right behind
+            the records, and a save in the background may be lost with its process.
 
     Returns:
         Evidence of the uninterrupted run, of the killed one, and where each process of that one had to start.
@@ -90,6 +102,8 @@ def run_processes(
         for kill in kills:
             process = start("resumed", hold_at=kill)
             process.wait_for_step(kill, TIMEOUT_SECONDS)
+            if durable:
+                _await_checkpoint(workdir / "resumed", side, kill - kill % spec.save.every)
             process.kill()
             expected.append(_newest(workdir / "resumed", side))
         start("resumed").wait(TIMEOUT_SECONDS)
@@ -145,6 +159,13 @@ def run_here(
             expected.append(_newest(workdir / "resumed", side))
     go("resumed", resuming, None, **options(len(kills)))
     return read_evidence(workdir / "reference"), read_evidence(workdir / "resumed"), expected
+
+
+def _await_checkpoint(path: Path, side: Side, step: int) -> None:
+    """Return when the checkpoint of a step is whole; after a while give up and let the judge see what there is."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while step and (_newest(path, side) or 0) < step and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def _newest(path: Path, side: Side) -> int | None:
