@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
-from flax import nnx
 from jax.sharding import Mesh
 
 from jax_side.mesh import replicated
@@ -25,7 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Checkpoints", "examine"]
 
-ITEMS = {"params": "params", "model_state": "buffers", "optimizer": "optimizer", "scaler": "scaler", "rng": "rngs"}
+ITEMS = {
+    "params": "params",
+    "model_state": "buffers",
+    "optimizer": "optimizer",
+    "scaler": "scaler",
+    "rng": "rngs",
+}
 """Orbax item to the field of DeviceState it holds; an item without leaves is not written."""
 
 

@@ -8,6 +8,8 @@ differently inside a scan than outside).
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -64,7 +66,7 @@ class Mlp(nnx.Module):
 
     def __init__(self, model: MlpSpec, dropout: DropoutSpec, types: Dtypes, rngs: nnx.Rngs) -> None:
         widths = (model.inputs, *model.hidden, model.classes)
-        pairs = list(zip(widths[:-1], widths[1:], strict=True))
+        pairs = list(itertools.pairwise(widths))
         self.layers = nnx.List([_linear(a, b, types, rngs) for a, b in pairs])
         self.dropouts = nnx.List([Dropout(dropout, i, rngs) for i in range(len(model.hidden))])
 
@@ -128,7 +130,7 @@ class Cnn(nnx.Module):
     def __init__(self, model: CnnSpec, dropout: DropoutSpec, types: Dtypes, rngs: nnx.Rngs) -> None:
         channels = (1, *model.channels)
         self.size = model.size
-        self.convs = nnx.List([Conv3x3(a, b, types) for a, b in zip(channels[:-1], channels[1:], strict=True)])
+        self.convs = nnx.List([Conv3x3(a, b, types) for a, b in itertools.pairwise(channels)])
         self.norms = nnx.List([BatchNorm(c, types) for c in model.channels])
         side = model.size // 2 ** len(model.channels)
         self.dropout = Dropout(dropout, 0, rngs)
@@ -181,9 +183,7 @@ class Gpt(nnx.Module):
         self.tokens = nnx.Embed(model.vocabulary, model.width, param_dtype=types.params, rngs=rngs)
         self.positions = nnx.Embed(model.context, model.width, param_dtype=types.params, rngs=rngs)
         self.dropout = Dropout(dropout, 0, rngs)
-        self.blocks = nnx.List(
-            [Block(model, dropout, types, 1 + 2 * i, rngs) for i in range(model.layers)]
-        )
+        self.blocks = nnx.List([Block(model, dropout, types, 1 + 2 * i, rngs) for i in range(model.layers)])
         self.norm = _layer_norm(model.width, types, rngs)
         self.head = None if model.tied else _linear(model.width, model.vocabulary, types, rngs, bias=False)
 

@@ -44,5 +44,7 @@ def update_scaler(state: ScalerState, spec: ScalerSpec, finite: jax.Array) -> Sc
     tracker = jnp.where(finite, state.growth_tracker + 1, 0)
     grown = state.scale * spec.growth_factor
     due = tracker == spec.growth_interval
-    scale = jnp.where(finite, jnp.where(due & jnp.isfinite(grown), grown, state.scale), state.scale * spec.backoff_factor)
+    scale = jnp.where(
+        finite, jnp.where(due & jnp.isfinite(grown), grown, state.scale), state.scale * spec.backoff_factor
+    )
     return ScalerState(scale.astype(jnp.float32), jnp.where(due, 0, tracker).astype(jnp.int32))

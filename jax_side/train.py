@@ -15,7 +15,7 @@ from flax import nnx
 from jax_side.checkpoint import Checkpoints
 from jax_side.dropout import mask_key
 from jax_side.mesh import batch_sharding, build_mesh, replicated
-from jax_side.model import Cnn, build_model, cross_entropy
+from jax_side.model import Cnn, cross_entropy
 from jax_side.numerics import configure, dtypes, x64
 from jax_side.optimizer import build_optimizer
 from jax_side.scaler import ScalerState, all_finite, init_scaler, unscale, update_scaler

@@ -47,34 +47,41 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="parity", description="Proves that training resumes exactly: in PyTorch, in JAX, and across the two."
+        prog="parity",
+        description="Proves that training resumes exactly: in PyTorch, in JAX, and across the two.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_train(commands.add_parser("train", help="train a run, or go on with it"))
-    _add_check(commands.add_parser("check", help="prove that runs resume, agree across sides, and can be handed over"))
+    _add_check(
+        commands.add_parser("check", help="prove that runs resume, agree across sides, and can be handed over")
+    )
     return parser
 
 
 def _add_spec_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", choices=PRECISIONS, help="replaces the spec's own")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="field.name=value", help="override a field of the spec; repeatable"
+        "--set",
+        action="append",
+        default=[],
+        metavar="field.name=value",
+        help="override a field of the spec; repeatable",
     )
     parser.add_argument("--steps", type=_positive, metavar="N", help="where to stop")
 
 
 def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--side", required=True, metavar="{jax,torch}")
-    parser.add_argument(
-        "--spec", required=True, metavar="PRESET|FILE", help=f"{', '.join(PRESETS)}, or a TOML file"
-    )
+    parser.add_argument("--spec", required=True, metavar="PRESET|FILE", help=f"{', '.join(PRESETS)}, or a TOML file")
     parser.add_argument("--dir", required=True, type=Path, metavar="RUN", help="run directory, created or continued")
     _add_spec_options(parser)
     parser.add_argument(
         "--resume", type=_resume, default="auto", metavar="auto|latest|best|STEP|never", help="default: auto"
     )
     parser.add_argument("--trace-state", action="store_true", help="write leaf digests to RUN/states.jsonl")
-    parser.add_argument("--hold-at", type=_positive, metavar="STEP", help="for drills: wait to be killed behind this step")
+    parser.add_argument(
+        "--hold-at", type=_positive, metavar="STEP", help="for drills: wait to be killed behind this step"
+    )
     parser.set_defaults(run=_train)
 
 
@@ -101,7 +108,10 @@ def _train(options: argparse.Namespace) -> int:
 def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(CHECKS)}; default: all")
     parser.add_argument(
-        "--spec", action="append", metavar="PRESET|FILE", help="repeatable; default: the standard matrix of presets"
+        "--spec",
+        action="append",
+        metavar="PRESET|FILE",
+        help="repeatable; default: the standard matrix of presets",
     )
     parser.add_argument("--sides", default=",".join(sides.SIDES), metavar="jax,torch", help="default: both")
     _add_spec_options(parser)

@@ -17,8 +17,8 @@ __all__ = [
     "FLOAT64_NOISE_FLOOR",
     "SEEDS",
     "WINDOW",
-    "CurveGap",
     "Criterion",
+    "CurveGap",
     "curve_gap",
     "envelope",
     "envelope_multiple",
@@ -86,7 +86,9 @@ def ulp(values: NDArray[np.float64], precision: Precision) -> NDArray[np.float64
     return np.ldexp(1.0, np.maximum(exponent, lowest) - bits)
 
 
-def envelope(base: Sequence[float], perturbed: Sequence[Sequence[float]], window: int = WINDOW) -> NDArray[np.float64]:
+def envelope(
+    base: Sequence[float], perturbed: Sequence[Sequence[float]], window: int = WINDOW
+) -> NDArray[np.float64]:
     """Return the half-width of the envelope at each step, float64, shape [steps].
 
     Args:

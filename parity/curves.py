@@ -12,7 +12,16 @@ from typing import Any, TypeVar
 from parity.errors import RunDirectoryError
 from parity.trainer import QUANTITIES, StepRecord, Validation
 
-__all__ = ["Divergence", "append", "encode", "first_divergence", "read_lines", "read_records", "same", "splice"]
+__all__ = [
+    "Divergence",
+    "append",
+    "encode",
+    "first_divergence",
+    "read_lines",
+    "read_records",
+    "same",
+    "splice",
+]
 
 Record = TypeVar("Record", StepRecord, Validation)
 
@@ -73,7 +82,9 @@ def read_records(path: Path, kind: type[Record]) -> list[Record]:
     names = {f.name: str(f.type) for f in fields(kind)}
     for row in read_lines(path):
         try:
-            values = {name: float(row[name]) if names[name] == "float" else row[name] for name in names}
+            values: dict[str, Any] = {
+                name: float(row[name]) if names[name] == "float" else row[name] for name in names
+            }
         except (KeyError, ValueError, TypeError) as error:
             raise RunDirectoryError(f"{path}: not a {kind.__name__}: {row!r} ({error!r})") from error
         out.append(kind(**values))
@@ -102,7 +113,9 @@ class Divergence:
 
 
 def first_divergence(
-    reference: Mapping[int, StepRecord], other: Mapping[int, StepRecord], quantities: Iterable[str] = QUANTITIES
+    reference: Mapping[int, StepRecord],
+    other: Mapping[int, StepRecord],
+    quantities: Iterable[str] = QUANTITIES,
 ) -> Divergence | None:
     """Return the first step and quantity in which two curves differ bit for bit, or None.
 

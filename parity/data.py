@@ -71,9 +71,7 @@ class ArrayStream:
     A chunk is one gather per array, so a batch costs microseconds; seeking is constant in time.
     """
 
-    def __init__(
-        self, inputs: NDArray[np.generic], targets: NDArray[np.generic], *, batch: int, seed: int
-    ) -> None:
+    def __init__(self, inputs: NDArray[np.generic], targets: NDArray[np.generic], *, batch: int, seed: int) -> None:
         self._inputs, self._targets, self._batch = inputs, targets, batch
         self.batches_per_epoch = len(inputs) // batch
         root = threefry.fold_in(threefry.key(seed), 0xDA7A)
@@ -133,7 +131,7 @@ class ArrayStream:
 class GrainStream:
     """Any Grain iterator over (inputs, targets) batches, resumed by its own `get_state` and `set_state`."""
 
-    def __init__(self, make: Callable[[], Iterator[Any]], batch: int, size: int) -> None:
+    def __init__(self, make: Callable[[], Any], batch: int, size: int) -> None:
         """Wrap an iterator.
 
         Args:
@@ -143,7 +141,6 @@ class GrainStream:
         """
         self._make, self._batch, self._size = make, batch, size
         self._iterator: Any = make()
-        self._start = self._iterator.get_state()
         self._count = 0
 
     def take(self, n: int) -> Chunk:
@@ -200,7 +197,5 @@ def _grain_batches(spec: RunSpec, dataset: Dataset) -> Iterator[Any]:
 
     per_epoch = len(dataset.inputs) // spec.batch * spec.batch
     samples = grain.MapDataset.range(len(dataset.inputs)).shuffle(seed=spec.seed)[:per_epoch].repeat()
-    batches = samples.map(
-        lambda i: {"inputs": dataset.inputs[i], "targets": dataset.targets[i]}
-    ).batch(spec.batch)
+    batches = samples.map(lambda i: {"inputs": dataset.inputs[i], "targets": dataset.targets[i]}).batch(spec.batch)
     return iter(batches.to_iter_dataset())

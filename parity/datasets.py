@@ -41,6 +41,8 @@ def load_dataset(spec: RunSpec) -> Dataset:
     Raises:
         SpecError: scikit-learn or the file is missing, or there are fewer samples than the spec asks for.
     """
+    inputs: NDArray[np.generic]
+    targets: NDArray[np.generic]
     if isinstance(spec.model, GptSpec):
         samples = _windows(_text(spec.data.path), spec.model.context)
         inputs, targets = samples[:, :-1], samples[:, 1:]
@@ -91,7 +93,7 @@ def _text(path: str) -> bytes:
 
 
 def _windows(text: bytes, context: int) -> NDArray[np.int32]:
-    """Cut bytes into non-overlapping windows of context + 1 bytes, each starting on the last byte of the one before."""
+    """Cut bytes into windows of context + 1, each starting on the last byte of the one before."""
     data = np.frombuffer(text, np.uint8).astype(np.int32)
     n = max(0, (len(data) - 1) // context)
     starts = np.arange(n)[:, None] * context

@@ -148,7 +148,14 @@ class _Loop:
     """The loop of one process: train to the next stop, validate, save, again."""
 
     def __init__(
-        self, trainer: Trainer, run: RunDirectory, attempt: int, start: int | None, say: Say, watch: Watch, drills: Drills
+        self,
+        trainer: Trainer,
+        run: RunDirectory,
+        attempt: int,
+        start: int | None,
+        say: Say,
+        watch: Watch,
+        drills: Drills,
     ) -> None:
         self.trainer, self.run_directory, self.attempt = trainer, run, attempt
         self.start, self.say, self.watch, self.drills = start, say, watch, drills
@@ -208,7 +215,11 @@ class _Loop:
         for record in records:
             self.watch(record)
         if fault:
-            kept = f"; the last checkpoint is of step {self.saved_at}" if self.saved_at else "; no checkpoint was saved yet"
+            kept = (
+                f"; the last checkpoint is of step {self.saved_at}"
+                if self.saved_at
+                else "; no checkpoint was saved yet"
+            )
             raise DivergedError(records[-1].step, fault + kept)
 
     def _fault(self, record: StepRecord) -> str | None:
@@ -216,7 +227,9 @@ class _Loop:
         if spec.scaled:
             self.skips = self.skips + 1 if record.skipped else 0
             if self.skips >= spec.scaler.max_skips:
-                return f"{self.skips} steps in a row were skipped for overflow, down to a loss scale of {record.loss_scale:g}"
+                return (
+                    f"{self.skips} steps in a row skipped for overflow, down to a loss scale of {record.loss_scale:g}"
+                )
             return None
         for name in ("loss", "grad_norm"):
             if not math.isfinite(value := getattr(record, name)):

@@ -72,9 +72,7 @@ class MissingFrameworkError(ParityError, ImportError):
 
     def __init__(self, side: str, module: str) -> None:
         self.side = side
-        super().__init__(
-            f"side {side!r} needs the module {module!r}: pip install 'parity-suite[{side}]'"
-        )
+        super().__init__(f"side {side!r} needs the module {module!r}: pip install 'parity-suite[{side}]'")
 
 
 class StateError(ParityError, ValueError):

@@ -6,6 +6,7 @@ are rounded to float32 in every precision: a float64 run and a float32 run start
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -28,7 +29,7 @@ def param_shapes(model: ModelSpec) -> dict[str, tuple[int, ...]]:
 def _mlp_shapes(model: MlpSpec) -> dict[str, tuple[int, ...]]:
     widths = (model.inputs, *model.hidden, model.classes)
     shapes: dict[str, tuple[int, ...]] = {}
-    for i, (fan_in, fan_out) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
+    for i, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
         shapes[f"layers.{i}.weight"] = (fan_out, fan_in)
         shapes[f"layers.{i}.bias"] = (fan_out,)
     return shapes
@@ -37,7 +38,7 @@ def _mlp_shapes(model: MlpSpec) -> dict[str, tuple[int, ...]]:
 def _cnn_shapes(model: CnnSpec) -> dict[str, tuple[int, ...]]:
     channels = (1, *model.channels)
     shapes: dict[str, tuple[int, ...]] = {}
-    for i, (c_in, c_out) in enumerate(zip(channels[:-1], channels[1:], strict=True)):
+    for i, (c_in, c_out) in enumerate(itertools.pairwise(channels)):
         shapes[f"convs.{i}.weight"] = (c_out, c_in, 3, 3)
         shapes[f"norms.{i}.weight"] = (c_out,)
         shapes[f"norms.{i}.bias"] = (c_out,)
@@ -53,7 +54,12 @@ def _gpt_shapes(model: GptSpec) -> dict[str, tuple[int, ...]]:
         "tokens.weight": (model.vocabulary, width),
         "positions.weight": (model.context, width),
     }
-    linears = {"qkv": (3 * width, width), "out": (width, width), "up": (4 * width, width), "down": (width, 4 * width)}
+    linears = {
+        "qkv": (3 * width, width),
+        "out": (width, width),
+        "up": (4 * width, width),
+        "down": (width, 4 * width),
+    }
     for i in range(model.layers):
         for name in ("norm1", "norm2"):
             shapes[f"blocks.{i}.{name}.weight"] = (width,)

@@ -1,7 +1,7 @@
 """The run directory: what lies where, which checkpoints count, and what happens to those left behind.
 
-    spec.toml  steps.jsonl  validations.jsonl  attempts.jsonl  [states.jsonl]
-    checkpoints/<step>/   latest.json  best.json   abandoned/<attempt>/
+spec.toml  steps.jsonl  validations.jsonl  attempts.jsonl  [states.jsonl]
+checkpoints/<step>/   latest.json  best.json   abandoned/<attempt>/
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from parity.errors import SpecError, UnknownNameError
+from parity.errors import UnknownNameError
+from parity.model_spec import CnnSpec, GptSpec, MlpSpec, ModelSpec, positive, require
 
 __all__ = [
     "PRECISIONS",
@@ -38,82 +39,6 @@ Precision = Literal["float64", "float32", "bfloat16", "float16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
-def _require(condition: bool, name: str, problem: str) -> None:
-    if not condition:
-        raise SpecError(name, problem)
-
-
-def _positive(value: float, name: str) -> None:
-    _require(value > 0, name, f"must be above 0, got {value}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class MlpSpec:
-    """Fully connected network with ReLU and dropout after every hidden layer."""
-
-    kind: Literal["mlp"] = "mlp"
-    inputs: int = 64
-    """Features of one sample after flattening."""
-    hidden: tuple[int, ...] = (128, 128)
-    """Width of each hidden layer."""
-    classes: int = 10
-
-    def __post_init__(self) -> None:
-        _require(len(self.hidden) > 0, "model.hidden", "needs at least one layer")
-        for width in (self.inputs, *self.hidden, self.classes):
-            _positive(width, "model.hidden")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CnnSpec:
-    """3x3 convolutions, each followed by BatchNorm, ReLU and 2x2 average pooling, then one linear layer."""
-
-    kind: Literal["cnn"] = "cnn"
-    size: int = 8
-    """Height and width of the (one-channel) images; must be divisible by 2 ** len(channels)."""
-    channels: tuple[int, ...] = (8, 16)
-    classes: int = 10
-
-    def __post_init__(self) -> None:
-        _require(len(self.channels) > 0, "model.channels", "needs at least one layer")
-        for width in (self.size, *self.channels, self.classes):
-            _positive(width, "model.channels")
-        _require(
-            self.size % 2 ** len(self.channels) == 0,
-            "model.channels",
-            f"{len(self.channels)} poolings by 2 do not divide an image of {self.size} pixels",
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class GptSpec:
-    """Pre-norm decoder: learned positions, causal attention, GELU (erf) MLP of four times the width."""
-
-    kind: Literal["gpt"] = "gpt"
-    vocabulary: int = 256
-    context: int = 32
-    """Tokens per sample."""
-    layers: int = 2
-    heads: int = 4
-    width: int = 64
-    tied: bool = False
-    """Whether the head is the transposed token embedding (one parameter, not two)."""
-    embedding_std: float = 1.0
-    """Standard deviation of the embedding tables at the start (1.0 is PyTorch's; 0.02 is GPT-2's)."""
-
-    def __post_init__(self) -> None:
-        for name in ("vocabulary", "context", "layers", "heads", "width", "embedding_std"):
-            _positive(getattr(self, name), f"model.{name}")
-        _require(
-            self.width % self.heads == 0,
-            "model.heads",
-            f"{self.heads} heads do not divide a width of {self.width}",
-        )
-
-
-ModelSpec = MlpSpec | CnnSpec | GptSpec
-
-
 @dataclass(frozen=True, kw_only=True)
 class DataSpec:
     """What is trained on and how batches are read."""
@@ -128,7 +53,7 @@ class DataSpec:
     """Samples held out for validation."""
 
     def __post_init__(self) -> None:
-        _positive(self.validation, "data.validation")
+        positive(self.validation, "data.validation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,11 +71,11 @@ class AdamSpec:
     """Which parameters decay: all, or only those with two or more axes."""
 
     def __post_init__(self) -> None:
-        _positive(self.lr, "optimizer.lr")
-        _positive(self.eps, "optimizer.eps")
+        positive(self.lr, "optimizer.lr")
+        positive(self.eps, "optimizer.eps")
         for name in ("beta1", "beta2"):
-            _require(0 <= getattr(self, name) < 1, f"optimizer.{name}", "must be in [0, 1)")
-        _require(self.weight_decay >= 0, "optimizer.weight_decay", "must not be negative")
+            require(0 <= getattr(self, name) < 1, f"optimizer.{name}", "must be in [0, 1)")
+        require(self.weight_decay >= 0, "optimizer.weight_decay", "must not be negative")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,12 +91,10 @@ class SgdSpec:
     decay: Literal["all", "matrices"] = "all"
 
     def __post_init__(self) -> None:
-        _positive(self.lr, "optimizer.lr")
-        _require(0 <= self.momentum < 1, "optimizer.momentum", "must be in [0, 1)")
-        _require(self.weight_decay >= 0, "optimizer.weight_decay", "must not be negative")
-        _require(
-            not self.nesterov or self.momentum > 0, "optimizer.nesterov", "needs a momentum above 0"
-        )
+        positive(self.lr, "optimizer.lr")
+        require(0 <= self.momentum < 1, "optimizer.momentum", "must be in [0, 1)")
+        require(self.weight_decay >= 0, "optimizer.weight_decay", "must not be negative")
+        require(not self.nesterov or self.momentum > 0, "optimizer.nesterov", "needs a momentum above 0")
 
 
 OptimizerSpec = AdamSpec | SgdSpec
@@ -190,9 +113,9 @@ class ScheduleSpec:
     """Fraction of the peak at the horizon."""
 
     def __post_init__(self) -> None:
-        _require(self.warmup >= 0, "schedule.warmup", "must not be negative")
-        _require(0 <= self.final <= 1, "schedule.final", "must be in [0, 1]")
-        _require(
+        require(self.warmup >= 0, "schedule.warmup", "must not be negative")
+        require(0 <= self.final <= 1, "schedule.final", "must be in [0, 1]")
+        require(
             self.horizon > self.warmup,
             "schedule.horizon",
             f"must lie after the warm-up of {self.warmup} steps, got {self.horizon}",
@@ -213,11 +136,11 @@ class ScalerSpec:
     """Steps whose scaled loss is multiplied by infinity, to force an overflow (drills and tests)."""
 
     def __post_init__(self) -> None:
-        _positive(self.init_scale, "scaler.init_scale")
-        _require(self.growth_factor > 1, "scaler.growth_factor", "must be above 1")
-        _require(0 < self.backoff_factor < 1, "scaler.backoff_factor", "must be in (0, 1)")
-        _positive(self.growth_interval, "scaler.growth_interval")
-        _positive(self.max_skips, "scaler.max_skips")
+        positive(self.init_scale, "scaler.init_scale")
+        require(self.growth_factor > 1, "scaler.growth_factor", "must be above 1")
+        require(0 < self.backoff_factor < 1, "scaler.backoff_factor", "must be in (0, 1)")
+        positive(self.growth_interval, "scaler.growth_interval")
+        positive(self.max_skips, "scaler.max_skips")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,7 +152,7 @@ class DropoutSpec:
     """`shared`: Threefry, the same masks on both sides. `native`: the framework's own stream."""
 
     def __post_init__(self) -> None:
-        _require(0 <= self.rate < 1, "dropout.rate", f"must be in [0, 1), got {self.rate}")
+        require(0 <= self.rate < 1, "dropout.rate", f"must be in [0, 1), got {self.rate}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,9 +165,9 @@ class SaveSpec:
     keep_best: int = 1
 
     def __post_init__(self) -> None:
-        _positive(self.every, "save.every")
-        _positive(self.keep_latest, "save.keep_latest")
-        _require(self.keep_best >= 0, "save.keep_best", "must not be negative")
+        positive(self.every, "save.every")
+        positive(self.keep_latest, "save.keep_latest")
+        require(self.keep_best >= 0, "save.keep_best", "must not be negative")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,9 +185,9 @@ class ExecutionSpec:
     """CPU threads of one PyTorch process; 0 leaves PyTorch's default. Bitwise equality needs the same number."""
 
     def __post_init__(self) -> None:
-        _positive(self.chunk, "execution.chunk")
-        _positive(self.chunk_seconds, "execution.chunk_seconds")
-        _require(self.threads >= 0, "execution.threads", "must not be negative")
+        positive(self.chunk, "execution.chunk")
+        positive(self.chunk_seconds, "execution.chunk_seconds")
+        require(self.threads >= 0, "execution.threads", "must not be negative")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,7 +197,7 @@ class MeshSpec:
     data: int = 1
 
     def __post_init__(self) -> None:
-        _positive(self.data, "mesh.data")
+        positive(self.data, "mesh.data")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,31 +234,29 @@ class RunSpec:
 
     def __post_init__(self) -> None:
         for name in ("batch", "accumulation", "steps"):
-            _positive(getattr(self, name), name)
-        _require(self.precision in PRECISIONS, "precision", f"must be one of {', '.join(PRECISIONS)}")
-        _require(0 <= self.seed < 2**32, "seed", f"must be in [0, 2**32), got {self.seed}")
-        _require(self.clip_norm >= 0, "clip_norm", "must not be negative")
-        _require(self.validate_every >= 0, "validate_every", "must not be negative")
-        _require(
+            positive(getattr(self, name), name)
+        require(self.precision in PRECISIONS, "precision", f"must be one of {', '.join(PRECISIONS)}")
+        require(0 <= self.seed < 2**32, "seed", f"must be in [0, 2**32), got {self.seed}")
+        require(self.clip_norm >= 0, "clip_norm", "must not be negative")
+        require(self.validate_every >= 0, "validate_every", "must not be negative")
+        require(
             self.batch % self.accumulation == 0,
             "accumulation",
             f"{self.batch} samples / {self.accumulation} micro-batches leaves {self.batch % self.accumulation}",
         )
-        _require(
+        require(
             self.micro_batch % self.mesh.data == 0,
             "mesh.data",
             f"micro-batch of {self.batch} / {self.accumulation} = {self.micro_batch} samples over "
             f"{self.mesh.data} devices leaves {self.micro_batch % self.mesh.data}",
         )
         text = self.data.source == "text"
-        _require(
+        require(
             text == (self.model.kind == "gpt"),
             "data.source",
             f"{self.data.source!r} does not fit a model of kind {self.model.kind!r}",
         )
-        _require(
-            not text or self.metric == "loss", "metric", "a text run is judged by 'loss', it has no accuracy"
-        )
+        require(not text or self.metric == "loss", "metric", "a text run is judged by 'loss', it has no accuracy")
 
     @property
     def micro_batch(self) -> int:

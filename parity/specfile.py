@@ -17,7 +17,17 @@ import xxhash
 from parity.errors import SpecError, UnknownNameError
 from parity.spec import PRESETS, Precision, RunSpec, preset
 
-__all__ = ["FREE", "differences", "flatten", "from_dict", "from_toml", "load", "meaning_hash", "override", "to_toml"]
+__all__ = [
+    "FREE",
+    "differences",
+    "flatten",
+    "from_dict",
+    "from_toml",
+    "load",
+    "meaning_hash",
+    "override",
+    "to_toml",
+]
 
 FREE = ("name", "steps", "save", "validate_every", "execution", "mesh")
 """Fields that may change between the stops of one run: they do not change what a step computes."""

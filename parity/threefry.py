@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["block", "bits", "fold_in", "keep_threshold", "key", "permutation", "uniform"]
+__all__ = ["bits", "block", "fold_in", "keep_threshold", "key", "permutation", "uniform"]
 
 Words = NDArray[np.uint32]
 

@@ -19,7 +19,6 @@ from parity.feed import Feed
 from parity.schedule import rates
 from parity.spec import RunSpec
 from parity.specfile import from_toml, meaning_hash, to_toml
-from parity.state import TrainingState
 from parity.table import table
 from parity.trainer import StepRecord, Validation
 

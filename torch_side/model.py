@@ -6,6 +6,8 @@ written out: fused kernels on GPUs add in no fixed order, and a resume must be b
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -49,7 +51,7 @@ class Mlp(nn.Module):
     def __init__(self, model: MlpSpec, dropout: DropoutSpec) -> None:
         super().__init__()
         widths = (model.inputs, *model.hidden, model.classes)
-        pairs = list(zip(widths[:-1], widths[1:], strict=True))
+        pairs = list(itertools.pairwise(widths))
         self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in pairs])
         self.dropouts = nn.ModuleList([Dropout(dropout, i) for i in range(len(model.hidden))])
 
@@ -66,7 +68,7 @@ class Cnn(nn.Module):
     def __init__(self, model: CnnSpec, dropout: DropoutSpec, types: Dtypes) -> None:
         super().__init__()
         channels = (1, *model.channels)
-        pairs = list(zip(channels[:-1], channels[1:], strict=True))
+        pairs = list(itertools.pairwise(channels))
         self.size, self.exact = model.size, types.exact
         self.convs = nn.ModuleList([nn.Conv2d(a, b, 3, padding=1, bias=False) for a, b in pairs])
         self.norms = nn.ModuleList(

@@ -86,7 +86,8 @@ def import_arrays(trainer: TorchTrainer, state: TrainingState) -> tuple[Callable
     groups = {"model.params": trainer.param_rows, "model.buffers": trainer.buffer_rows}
     groups |= {f"optimizer.{slot}": trainer.param_rows for slot in slots(spec.optimizer)}
     like = trainer.model.state_dict()
-    taken, found = set(), {}
+    taken: set[str] = set()
+    found: dict[str, dict[str, Tensor]] = {}
     for group, rows in groups.items():
         leaves = to_torch(rows, state.group(group), group)
         taken.update(f"{group}.{row.name}" for row in rows)
@@ -99,7 +100,10 @@ def import_arrays(trainer: TorchTrainer, state: TrainingState) -> tuple[Callable
     step = _pop(scalars, "optimizer.step") if isinstance(spec.optimizer, AdamSpec) else None
     scaler = trainer.scaler.state_dict()
     if spec.scaled:
-        scaler |= {"scale": _pop(scalars, "scaler.scale"), "_growth_tracker": _pop(scalars, "scaler.growth_tracker")}
+        scaler |= {
+            "scale": _pop(scalars, "scaler.scale"),
+            "_growth_tracker": _pop(scalars, "scaler.growth_tracker"),
+        }
 
     def adopt() -> None:
         trainer.model.load_state_dict({**found["model.params"], **found["model.buffers"]}, strict=True)

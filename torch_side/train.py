@@ -108,8 +108,7 @@ class TorchTrainer(Twin):
         self.model.train()
         poison = placed.host.poison
         rows = [
-            self._train_step(placed.inputs[i], placed.targets[i], placed.keys[i], float(poison[i]))
-            for i in range(n)
+            self._train_step(placed.inputs[i], placed.targets[i], placed.keys[i], float(poison[i])) for i in range(n)
         ]
         self.fetch_next(n)  # on a GPU the chunk is still running
         loss, lr, norm, scale, skipped = zip(*rows, strict=True)

@@ -130,5 +130,11 @@ def _agreement(
     notes: tuple[str, ...] = (),
 ) -> Agreement:
     return Agreement(
-        verdict=verdict, criterion=criterion, gap=gap, multiple=multiple, first=first, suspects=suspects, notes=notes
+        verdict=verdict,
+        criterion=criterion,
+        gap=gap,
+        multiple=multiple,
+        first=first,
+        suspects=suspects,
+        notes=notes,
     )

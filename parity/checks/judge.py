@@ -87,7 +87,12 @@ def _restored_against_saved(resumed: Evidence) -> Cause:
             continue
         saved = resumed.find("saved", event.step, before=event.attempt)
         if saved is None:
-            out.append((("counters.step",), f"attempt {event.attempt} restored step {event.step}, which was never saved"))
+            out.append(
+                (
+                    ("counters.step",),
+                    f"attempt {event.attempt} restored step {event.step}, which was never saved",
+                )
+            )
         else:
             out += _differences(saved, event, f"restored at step {event.step} is not what was saved")
     return out[:1]
@@ -97,7 +102,12 @@ def _starts(resumed: Evidence, expected: Sequence[int | None]) -> Cause:
     """A resumed process starts behind its checkpoint and repeats nothing that was saved."""
     out: Cause = []
     if len(resumed.resumed_from) != len(expected):
-        out.append((("counters.step",), f"{len(expected)} processes were started, {len(resumed.resumed_from)} wrote it down"))
+        out.append(
+            (
+                ("counters.step",),
+                f"{len(expected)} processes were started, {len(resumed.resumed_from)} wrote it down",
+            )
+        )
     for attempt, (said, start) in enumerate(zip(resumed.resumed_from, expected, strict=False)):
         if said != start:
             text = f"attempt {attempt} resumed from {said}, the newest whole checkpoint was {start}"
@@ -115,7 +125,10 @@ def _saving_changes_nothing(resumed: Evidence) -> Cause:
     out: Cause = []
     for event in resumed.events:
         if event.event == "saving":
-            after = next((e for e in resumed.events if (e.event, e.attempt, e.step) == ("saved", event.attempt, event.step)), None)
+            after = next(
+                (e for e in resumed.events if (e.event, e.attempt, e.step) == ("saved", event.attempt, event.step)),
+                None,
+            )
             if after is not None:
                 out += _differences(event, after, f"saving step {event.step} changed the live run")
     return out[:1]

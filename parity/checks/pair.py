@@ -20,9 +20,7 @@ __all__ = ["TwinPair"]
 class TwinPair:
     """Two sides of one spec; every run is made once and kept."""
 
-    def __init__(
-        self, spec: RunSpec, sides: Mapping[str, Side], *, seeds: int = SEEDS, cache: bool = True
-    ) -> None:
+    def __init__(self, spec: RunSpec, sides: Mapping[str, Side], *, seeds: int = SEEDS, cache: bool = True) -> None:
         """Build both trainers and check that they start from the same state.
 
         Args:
@@ -36,7 +34,8 @@ class TwinPair:
         """
         if spec.dropout.generator == "native" and spec.dropout.rate > 0:
             raise StateError(
-                "rng.native", "native dropout streams have no meaning on the other side; use dropout.generator=shared"
+                "rng.native",
+                "native dropout streams have no meaning on the other side; use dropout.generator=shared",
             )
         self.spec, self.names = spec, tuple(sides)
         self._seeds, self._cache = seeds, cache

@@ -49,9 +49,7 @@ def default_kills(spec: RunSpec) -> tuple[int, int]:
     return tuple(min(n * spec.save.every + behind, spec.steps - 1) for n in (2, 3))  # type: ignore[return-value]
 
 
-def check_resume(
-    spec: RunSpec, side_name: str, side: Side, workdir: Path, kills: Sequence[int] = ()
-) -> CheckRecord:
+def check_resume(spec: RunSpec, side_name: str, side: Side, workdir: Path, kills: Sequence[int] = ()) -> CheckRecord:
     """Train, kill, resume, kill, resume, and compare with a run that nothing stopped; bitwise.
 
     Args:

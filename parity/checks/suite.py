@@ -107,9 +107,7 @@ def _checks_of(spec: RunSpec, request: Request) -> Iterator[CheckRecord]:
         yield _without(spec, across[0], names, "crashed", str(error), began)
 
 
-def _without(
-    spec: RunSpec, name: str, names: tuple[str, ...], verdict: str, note: str, began: float
-) -> CheckRecord:
+def _without(spec: RunSpec, name: str, names: tuple[str, ...], verdict: str, note: str, began: float) -> CheckRecord:
     return CheckRecord(
         name=name,
         spec=spec.name,

@@ -22,7 +22,12 @@ EPOCH = 1437 // 64
 @pytest.mark.parametrize("side", ["jax", "torch"])
 def test_a_five_epochs_saved_killed_and_five_more_have_a_continuous_validation_curve(side, tmp_path):
     """No jump in either direction: all ten validation points equal the uninterrupted run's, bit for bit."""
-    every = [f"save.every={5 * EPOCH}", f"validate_every={EPOCH}", f"steps={10 * EPOCH}", "execution.chunk=11"]
+    every = [
+        f"save.every={5 * EPOCH}",
+        f"validate_every={EPOCH}",
+        f"steps={10 * EPOCH}",
+        "execution.chunk=11",
+    ]
     spec = load("mlp-digits", None, every)
     kill = 5 * EPOCH + 11
     reference, resumed, expected = run_processes(spec, side, sides.load(side), tmp_path, (kill,))

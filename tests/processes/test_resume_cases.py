@@ -10,7 +10,14 @@ from parity.specfile import load
 pytestmark = pytest.mark.processes
 
 # 1,437 training samples in batches of 128 are 11 steps to an epoch.
-SMALL = ("model.hidden=[32]", "batch=128", "execution.chunk=5", "steps=40", "save.every=10", "validate_every=10")
+SMALL = (
+    "model.hidden=[32]",
+    "batch=128",
+    "execution.chunk=5",
+    "steps=40",
+    "save.every=10",
+    "validate_every=10",
+)
 
 CASES = {
     "before the first checkpoint": (SMALL, "float32", (5, 25)),

@@ -1,4 +1,4 @@
-"""Signals: finish the chunk, save, say so, exit with 128 + the signal; the run then goes on as if nothing happened."""
+"""Signals: finish the chunk, save, say so, exit with 128 + the signal; the run then goes on from there."""
 
 import signal
 import subprocess
@@ -21,7 +21,18 @@ SPEC = load("mlp-digits", None, ["model.hidden=[32]", "execution.chunk=2", "step
 def test_signal_saves_and_exits_with_128_plus_it(side, number, tmp_path):
     file, run = tmp_path / "spec.toml", tmp_path / "run"
     file.write_text(to_toml(SPEC))
-    command = [sys.executable, "-m", "parity", "train", "--side", side, "--spec", str(file), "--dir", str(run)]
+    command = [
+        sys.executable,
+        "-m",
+        "parity",
+        "train",
+        "--side",
+        side,
+        "--spec",
+        str(file),
+        "--dir",
+        str(run),
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not read_lines(run / "steps.jsonl") and time.monotonic() < deadline:
@@ -34,6 +45,8 @@ def test_signal_saves_and_exits_with_128_plus_it(side, number, tmp_path):
     assert f"{signal.Signals(number).name}: saved step {last}" in out
     assert (run / "checkpoints" / str(last)).is_dir()
 
-    again = subprocess.run([*command, "--steps", str(last + 4)], capture_output=True, text=True, timeout=60, check=True)
+    again = subprocess.run(
+        [*command, "--steps", str(last + 4)], capture_output=True, text=True, timeout=60, check=True
+    )
     assert f"resumed from step {last} (latest)" in again.stdout
     assert read_evidence(run).records[-1].step == last + 4
