@@ -184,5 +184,7 @@ def _named_types(tree: Any) -> dict[str, str]:
     out = {}
     for path, leaf in leaves:
         name = ".".join(str(getattr(p, "key", getattr(p, "name", getattr(p, "idx", p)))) for p in path)
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):  # Orbax writes a typed key as its words
+            leaf = jax.eval_shape(jax.random.key_data, leaf)
         out[name] = f"{leaf.dtype}{list(leaf.shape)}"
     return out
