@@ -1,0 +1,35 @@
+"""What the JSON says about the machine beside pytest-benchmark's own: frameworks, devices, threads."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from parity import sides
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker of benchmarks that take minutes; `-m "not slow"` leaves them out."""
+    config.addinivalue_line("markers", "slow: takes minutes, left out by `make bench-quick`")
+
+
+def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
+    """Add what a time depends on: versions, devices, the CPUs this process may use and each side's threads."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    machine_info["versions"] = sides.versions()
+    machine_info["usable_cpus"] = len(affinity(0)) if affinity else os.cpu_count()
+    machine_info["thread_settings"] = {
+        name: os.environ[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS") if name in os.environ
+    }
+    if "jax" in sides.installed():
+        import jax
+
+        machine_info["jax"] = {"devices": [f"{d.platform}:{d.id} {d.device_kind}" for d in jax.devices()]}
+    if "torch" in sides.installed():
+        import torch
+
+        gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        threads = {"threads": torch.get_num_threads(), "interop_threads": torch.get_num_interop_threads()}
+        machine_info["torch"] = {"devices": gpus or ["cpu"], **threads}

@@ -1,0 +1,51 @@
+"""The full product of presets, precisions and sides: `make soak`, about 40 minutes on two cores."""
+
+from dataclasses import replace
+
+import pytest
+
+from parity import sides
+from parity.checks.handover import check_handover
+from parity.checks.pair import TwinPair
+from parity.checks.resume import check_resume, drill_spec
+from parity.checks.suite import with_overflows
+from parity.checks.twins import check_twins
+from parity.checks.walk import losses, walk
+from parity.spec import PRECISIONS, PRESETS, preset
+
+pytestmark = pytest.mark.soak
+
+SHORT = 200
+"""Steps of a run in which every step counts; float16 is slow on CPU."""
+LONG = 1000
+PATHS = (("jax", "torch"), ("torch", "jax"), ("jax", "torch", "jax"), ("torch", "jax", "torch"))
+
+
+@pytest.mark.parametrize("side", ["jax", "torch"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_resumes_bitwise_in_every_precision(name, precision, side, tmp_path):
+    spec = with_overflows(drill_spec(preset(name, precision), SHORT))
+    record = check_resume(spec, side, sides.load(side), tmp_path)
+    assert record.verdict == "holds", record
+    assert record.steps_compared == SHORT
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_agrees_and_can_be_handed_over_in_every_precision(name, precision):
+    steps = LONG if precision == "float64" else SHORT
+    spec = with_overflows(replace(drill_spec(preset(name, precision), SHORT), steps=steps))
+    pair = TwinPair(spec, {side: sides.load(side) for side in ("jax", "torch")}, cache=False)
+    records = [check_twins(pair), *(check_handover(pair, path) for path in PATHS)]
+    assert [r.verdict for r in records] == ["holds"] * 5, records
+    if precision == "float64":
+        assert pair.floor < 1e-13
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_scan_and_loop_are_bitwise_equal_over_a_thousand_steps(name):
+    spec = preset(name)
+    side = sides.load("jax")
+    loop = replace(spec, execution=replace(spec.execution, jax="loop"))
+    assert losses(walk(side.build(spec), LONG)) == losses(walk(side.build(loop), LONG))
