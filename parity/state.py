@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 __all__ = ["Difference", "TrainingState", "compare_digests", "compare_states", "component_of", "leaf_digests"]
 
 
+DIGEST_LENGTH = 32
+"""Hex digits of an XXH3-128 digest."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainingState:
     """Canonical leaf paths to arrays and to JSON values.
@@ -96,8 +100,10 @@ def compare_digests(a: Mapping[str, str], b: Mapping[str, str]) -> list[Differen
         if left is None or right is None:
             kind, detail = ("extra", f"only in the second: {right}") if left is None else ("missing", f"was {left}")
         else:
-            same_type = left.split(" ")[0] == right.split(" ")[0]
-            kind, detail = ("value" if same_type else "type"), f"{left} became {right}"
+            (before, value), (after, other) = left.split(" ", 1), right.split(" ", 1)
+            kind = "value" if before == after else "type"
+            digests = len(value) == len(other) == DIGEST_LENGTH and before == after
+            detail = f"{before} of another value" if digests else f"{left} became {right}"
         out.append(Difference(leaf=leaf, component=component_of(leaf), kind=kind, detail=detail))
     return out
 
