@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 
 from jax_side.mesh import replicated
 from parity import policy
+from parity.curves import plain
 from parity.errors import CheckpointError
 from parity.rundir import RunDirectory, Scan
 from parity.spec import RunSpec
@@ -52,7 +53,7 @@ def examine(path: Path) -> float | None:
     missing = [item for item in items if not (path / item / "_METADATA").is_file()]
     if missing:
         raise CheckpointError(f"lacks the items {', '.join(missing)}")
-    return metric
+    return None if metric is None else float(metric)
 
 
 class Checkpoints:
@@ -89,7 +90,7 @@ class Checkpoints:
         """
         self.wait()
         items = {item: tree for item, tree in _items(state).items() if jax.tree.leaves(tree)}
-        meta = {"step": step, "metric": metric, "items": sorted(items), "scalars": scalars}
+        meta = {"step": step, "metric": plain(metric), "items": sorted(items), "scalars": scalars}
         saves = {item: ocp.args.StandardSave(tree) for item, tree in items.items()}
         args = ocp.args.Composite(**saves, meta=ocp.args.JsonSave(meta))
         self._policy.metrics[step] = metric

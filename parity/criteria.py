@@ -36,7 +36,7 @@ FLOAT64_NOISE_FLOOR = 1e-13
 
 ENVELOPE_LIMIT: Mapping[Precision, float] = {"float32": 4.0, "bfloat16": 4.0, "float16": 4.0}
 """Largest multiple of the measured envelope that passes. Clean twins and handovers of the presets reach at most 1.0;
-the faulty ports that show at all start at 3.8, most at 5 to 400,000. docs/method.md has the table; what it shows to be
+faulty ports that show at all start at 3.8, most at 5 to 400,000. docs/method.md has the table; what it shows to be
 invisible below float64 is what the float64 criterion is for."""
 
 SEEDS = 16
@@ -68,7 +68,8 @@ def curve_gap(a: Mapping[int, float], b: Mapping[int, float]) -> CurveGap:
     left, right = (np.array([curve[s] for s in steps]) for curve in (a, b))
     gap = _gap(left, right)
     scale = np.maximum(np.abs(left), np.finfo(np.float64).tiny)
-    relative = gap / np.where(np.isfinite(scale), scale, 1.0)
+    with np.errstate(over="ignore"):  # a gap from a loss of zero is infinitely large, relatively
+        relative = gap / np.where(np.isfinite(scale), scale, 1.0)
     return CurveGap(
         steps=len(steps),
         max_abs=float(gap.max()),
@@ -85,7 +86,8 @@ def ulp(values: NDArray[np.float64], precision: Precision) -> NDArray[np.float64
     bits = {"float64": 53, "float32": 24, "bfloat16": 8, "float16": 11}[precision]
     lowest = {"float64": -1021, "float32": -125, "bfloat16": -125, "float16": -13}[precision]
     exponent = np.frexp(values)[1]  # value = m * 2**e with m in [0.5, 1)
-    return np.ldexp(1.0, np.maximum(exponent, lowest) - bits)
+    exponent = np.where(values == 0.0, lowest, np.maximum(exponent, lowest))
+    return np.ldexp(1.0, exponent - bits)
 
 
 def envelope(

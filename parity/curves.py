@@ -31,8 +31,7 @@ def encode(record: StepRecord | Validation) -> str:
 
     Non-finite floats become the strings `inf`, `-inf` and `nan`, since JSON has no token for them.
     """
-    plain = {name: _plain(value) for name, value in asdict(record).items()}
-    return json.dumps(plain, allow_nan=False)
+    return json.dumps(plain(asdict(record)), allow_nan=False)
 
 
 def append(path: Path, lines: Iterable[str]) -> None:
@@ -79,12 +78,10 @@ def read_records(path: Path, kind: type[Record]) -> list[Record]:
         RunDirectoryError: A line misses a field or has a value of the wrong type.
     """
     out = []
-    names = {f.name: str(f.type) for f in fields(kind)}
+    types = {f.name: _TYPES[str(f.type)] for f in fields(kind)}
     for row in read_lines(path):
         try:
-            values: dict[str, Any] = {
-                name: float(row[name]) if names[name] == "float" else row[name] for name in names
-            }
+            values: dict[str, Any] = {name: _read(row[name], wanted) for name, wanted in types.items()}
         except (KeyError, ValueError, TypeError) as error:
             raise RunDirectoryError(f"{path}: not a {kind.__name__}: {row!r} ({error!r})") from error
         out.append(kind(**values))
@@ -140,5 +137,21 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value as valid JSON has it: non-finite floats become the strings `inf`, `-inf` and `nan`."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+_TYPES = {"int": int, "float": float, "bool": bool, "str": str}
+
+
+def _read(value: Any, wanted: type) -> Any:
+    if wanted is float and not isinstance(value, bool) and isinstance(value, int | float | str):
+        return float(value)
+    if type(value) is not wanted:
+        raise TypeError(f"{value!r} is not of type {wanted.__name__}")
+    return value

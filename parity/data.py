@@ -114,7 +114,9 @@ class ArrayStream:
         try:
             number = position["epoch"] * self.batches_per_epoch + position["batch"]
             consistent = (
-                0 <= position["batch"] < self.batches_per_epoch
+                all(type(position[name]) is int for name in ("epoch", "batch", "samples", "batch_size"))
+                and position["epoch"] >= 0
+                and 0 <= position["batch"] < self.batches_per_epoch
                 and position["batch_size"] == self._batch
                 and position["samples"] == number * self._batch
             )
@@ -173,11 +175,18 @@ class GrainStream:
 
     def seek(self, position: Mapping[str, Any]) -> None:
         """Give the iterator its state back."""
-        if not isinstance(position.get("iterator"), dict) or position.get("batch_size") != self._batch:
-            raise StateError("data.position", f"is not a position of this Grain stream: {dict(position)!r}")
-        state = position["iterator"]
-        self._iterator.set_state(state["utf8"].encode() if set(state) == {"utf8"} else state)
-        self._count = position["samples"] // self._batch
+        before = self._iterator.get_state()
+        try:
+            samples, state = position["samples"], position["iterator"]
+            if type(samples) is not int or samples % self._batch or position["batch_size"] != self._batch:
+                raise ValueError("its counters do not fit")
+            self._iterator.set_state(state["utf8"].encode() if set(state) == {"utf8"} else state)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:  # Grain has no error of its own for this
+            self._iterator.set_state(before)
+            raise StateError(
+                "data.position", f"is not a position of this Grain stream: {dict(position)!r}"
+            ) from error
+        self._count = samples // self._batch
 
 
 def _digests(inputs: NDArray[np.generic], targets: NDArray[np.generic]) -> list[str]:

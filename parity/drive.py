@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from parity import plan
-from parity.curves import append, encode, read_lines
+from parity.curves import append, encode, read_lines, read_records, splice
 from parity.errors import CheckpointError, DivergedError, RunDirectoryError
 from parity.rundir import RunDirectory, Scan
 from parity.sides import Side
@@ -144,6 +144,15 @@ def _compare_topology(run: RunDirectory, topology: dict[str, Any], start: int | 
         say(f"topology changed ({', '.join(changed)}): going on, but bitwise equality is not to be expected")
 
 
+def _skips_behind(run: RunDirectory, step: int) -> int:
+    """Return how many steps up to `step` were skipped in a row: the count that stops a run goes on over a resume."""
+    count = 0
+    for number, record in splice(read_records(run.steps, StepRecord)).items():
+        if number <= step:
+            count = count + 1 if record.skipped else 0
+    return count
+
+
 class _Loop:
     """The loop of one process: train to the next stop, validate, save, again."""
 
@@ -161,7 +170,7 @@ class _Loop:
         self.start, self.say, self.watch, self.drills = start, say, watch, drills
         self.saved_at = start
         self.signal: int | None = None
-        self.skips = int(trainer.export_state().scalars.get("counters.skips_in_row", 0)) if start else 0
+        self.skips = _skips_behind(run, start) if start and trainer.spec.scaled else 0
 
     def run(self) -> Outcome:
         """Train until done or told to stop."""

@@ -49,6 +49,6 @@ class Feed(Generic[Placed]):
 
     def seek(self, position: Mapping[str, Any]) -> None:
         """Go to a position and forget what was fetched ahead."""
+        self._stream.seek(position)  # first: a position it refuses must change nothing
         self._ahead = None
-        self._stream.seek(position)
         self.position = self._stream.position()

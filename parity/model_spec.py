@@ -34,7 +34,9 @@ class MlpSpec:
 
     def __post_init__(self) -> None:
         require(len(self.hidden) > 0, "model.hidden", "needs at least one layer")
-        for width in (self.inputs, *self.hidden, self.classes):
+        positive(self.inputs, "model.inputs")
+        positive(self.classes, "model.classes")
+        for width in self.hidden:
             positive(width, "model.hidden")
 
 
@@ -50,7 +52,9 @@ class CnnSpec:
 
     def __post_init__(self) -> None:
         require(len(self.channels) > 0, "model.channels", "needs at least one layer")
-        for width in (self.size, *self.channels, self.classes):
+        positive(self.size, "model.size")
+        positive(self.classes, "model.classes")
+        for width in self.channels:
             positive(width, "model.channels")
         require(
             self.size % 2 ** len(self.channels) == 0,

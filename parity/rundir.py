@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from parity import policy
-from parity.curves import append, mend, read_lines
+from parity.curves import append, mend, plain, read_lines
 from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError
 from parity.spec import RunSpec
 from parity.specfile import differences, from_toml, to_toml
@@ -59,9 +59,9 @@ class RunDirectory:
             RunDirectoryError: The run belongs to the other side, or the directory holds something else.
         """
         if not self.exists:
-            if self.path.exists() and any(self.path.iterdir()):
+            if self.path.exists() and {p.name for p in self.path.iterdir()} - {"side", "checkpoints"}:
                 raise RunDirectoryError(f"{self.path} is not empty and holds no run; choose another --dir")
-            self.checkpoints.mkdir(parents=True)
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
             replace_file(self.path / "side", side + "\n")
             replace_file(self.path / "spec.toml", to_toml(spec))
             return
@@ -96,7 +96,7 @@ class RunDirectory:
         """
         whole, unfinished, damaged = [], [], []
         for entry in sorted(self.checkpoints.iterdir()) if self.checkpoints.is_dir() else []:
-            if not entry.name.isdigit():
+            if not _is_step(entry.name):
                 unfinished.append((entry.name, "has not got its final name: the save was cut short"))
                 continue
             try:
@@ -136,7 +136,7 @@ class RunDirectory:
         """
         moved = []
         for entry in sorted(self.checkpoints.iterdir()):
-            if entry.name.isdigit() and int(entry.name) > step:
+            if _is_step(entry.name) and int(entry.name) > step:
                 target = self.path / "abandoned" / str(attempt) / entry.name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 entry.rename(target)
@@ -162,10 +162,15 @@ class RunDirectory:
             if saved is None:
                 target.unlink(missing_ok=True)
                 continue
-            value = {"step": saved.step, "metric": saved.metric, "path": f"checkpoints/{saved.step}"}
+            value = {"step": saved.step, "metric": plain(saved.metric), "path": f"checkpoints/{saved.step}"}
             text = json.dumps(value) + "\n"
             if not target.exists() or target.read_text() != text:
                 replace_file(target, text)
+
+
+def _is_step(name: str) -> bool:
+    """Tell whether a name is a step as we write it: no sign, no leading zero, no foreign digits."""
+    return name.isascii() and name.isdigit() and name == str(int(name))
 
 
 def replace_file(path: Path, text: str) -> None:

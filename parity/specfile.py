@@ -65,8 +65,9 @@ def load(name: str, precision: Precision | None = None, overrides: Iterable[str]
     elif name.endswith(".toml") or os.sep in name:
         try:
             spec = from_toml(Path(name).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise SpecError("spec", f"cannot read {name}: {error.strerror}") from error
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise SpecError("spec", f"cannot read {name}: {reason}") from error
         if precision:
             spec = override(spec, [f'precision="{precision}"'])
     else:
@@ -96,7 +97,7 @@ def override(spec: RunSpec, overrides: Iterable[str]) -> RunSpec:
             if not isinstance(known.get(name), dict):
                 raise UnknownNameError("field", ".".join(parents[: depth + 1]), _names(data))
             table = table[name]
-        if leaf == "kind" and table.get("kind") != _value(value):
+        if leaf == "kind" and "kind" in table and table["kind"] != _value(value):
             _switch_kind(table, parents, _value(value))
         elif leaf not in table:
             raise UnknownNameError("field", path.strip(), _names(data))
@@ -165,11 +166,10 @@ def _names(data: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 
 def _switch_kind(table: dict[str, Any], parents: list[str], kind: object) -> None:
-    hint = get_type_hints(RunSpec).get(parents[-1]) if parents else None
-    cls = _pick(hint, {"kind": kind}, ".".join(parents))
+    cls = _pick(get_type_hints(RunSpec)[parents[-1]], {"kind": kind}, ".".join(parents))
     kept = {f.name: table[f.name] for f in fields(cls) if f.name in table and f.name != "kind"}
     table.clear()
-    table.update(kept, kind=kind)
+    table.update(asdict(cls(kind=kind, **kept)))
 
 
 def _pick(hint: Any, data: Mapping[str, Any], where: str) -> Any:
@@ -178,7 +178,7 @@ def _pick(hint: Any, data: Mapping[str, Any], where: str) -> Any:
     by_kind = {kind: cls for cls in options for kind in get_args(get_type_hints(cls).get("kind"))}
     if not by_kind:
         return hint
-    if data.get("kind") not in by_kind:
+    if not isinstance(data.get("kind"), str) or data["kind"] not in by_kind:
         raise UnknownNameError(f"{where}.kind", str(data.get("kind")), by_kind)
     return by_kind[data["kind"]]
 

@@ -114,7 +114,8 @@ def compare_states(a: TrainingState, b: TrainingState) -> list[Difference]:
     for difference in compare_digests(leaf_digests(a), leaf_digests(b)):
         left, right = (s.arrays.get(difference.leaf) for s in (a, b))
         if difference.kind == "value" and left is not None and right is not None:
-            gap = np.abs(left.astype(np.float64) - right.astype(np.float64))
+            with np.errstate(invalid="ignore"):  # infinity minus infinity
+                gap = np.where(left == right, 0.0, np.abs(left.astype(np.float64) - right.astype(np.float64)))
             worst = math.nan if np.isnan(gap).any() else float(gap.max(initial=0.0))
             difference = Difference(
                 leaf=difference.leaf,

@@ -43,7 +43,7 @@ _FORWARD: dict[Transform, Callable[[Array], Array]] = {
     "same": lambda a: a,
     "transpose": lambda a: a.T,
     "oihw_hwio": lambda a: a.transpose(2, 3, 1, 0),
-    "counter": lambda a: a.astype(np.int32),  # JAX without x64 has no int64; a batch count fits
+    "counter": lambda a: a.astype(np.int32),  # JAX without x64 has no int64; `to_jax` checks that it fits
 }
 _INVERSE: dict[Transform, Callable[[Array], Array]] = {
     "same": lambda a: a,
@@ -99,6 +99,10 @@ def to_jax(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str) -> di
         where: Prefix of the leaf paths in error messages, such as `optimizer.first_moment`.
     """
     _match({row.name for row in rows}, set(leaves), where)
+    for row in rows:
+        value = leaves[row.name]
+        if row.transform == "counter" and not (value.dtype == np.int64 and 0 <= int(value) < 2**31):
+            raise StateError(f"{where}.{row.name}", f"{value.dtype} {value} does not fit the int32 JAX keeps it in")
     return {row.jax: np.asarray(_FORWARD[row.transform](leaves[row.name]), order="C") for row in rows}
 
 

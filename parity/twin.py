@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parity import plan
+from parity import plan, policy
+from parity.curves import plain
 from parity.data import Chunk, open_stream
 from parity.datasets import load_dataset
 from parity.errors import StateError
@@ -124,12 +125,11 @@ class Twin(ABC):
         )
 
     def note_best(self, validation: Validation) -> None:
-        """Keep the best metric so far; ties go to the newer step, NaN is never best."""
-        value, sign = validation.value, 1.0 if validation.metric == "accuracy" else -1.0
-        if np.isnan(value):
-            return
-        if self.best is None or sign * value >= sign * self.best["metric"]:
-            self.best = {"metric": value, "step": validation.step}
+        """Keep the best metric so far, by the rules of the checkpoint policy."""
+        new = policy.Saved(step=validation.step, metric=validation.value)
+        known = [] if self.best is None else [policy.Saved(**self.best)]
+        best = policy.best([*known, new], policy.mode_of(validation.metric))
+        self.best = None if best is None else {"metric": best.metric, "step": best.step}
 
     def host_scalars(self) -> dict[str, Any]:
         """Return the JSON half of the neutral state, all but scaler and optimizer counts."""
@@ -145,7 +145,7 @@ class Twin(ABC):
             "counters.updates": counters.updates,
             "counters.epoch": counters.epoch,
             "counters.skips_in_row": counters.skips_in_row,
-            "best": self.best,
+            "best": plain(self.best),
             "config.spec": to_toml(self.spec),
             "config.hash": meaning_hash(self.spec, self.dataset.digest),
         }
@@ -168,7 +168,8 @@ class Twin(ABC):
         self.feed.seek(scalars["data.position"])
         names = ("step", "updates", "epoch", "skips_in_row")
         self.counters = replace(self.counters, **{name: scalars[f"counters.{name}"] for name in names})
-        self.best = scalars["best"]
+        best = scalars["best"]
+        self.best = best and {"metric": float(best["metric"]), "step": int(best["step"])}
         self._set_schedule_step(scalars["schedule.step"])
 
     def _records(self, chunk: Chunk, placed: Any, outputs: StepOutputs, seconds: float) -> list[StepRecord]:

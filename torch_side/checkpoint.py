@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from parity import policy
+from parity.curves import plain
 from parity.errors import CheckpointError
 from parity.rundir import RunDirectory, Scan, fsync_directory
 from parity.spec import RunSpec
@@ -45,7 +46,7 @@ def examine(path: Path) -> float | None:
         raise CheckpointError("lacks state.pt")
     if state.stat().st_size != size:
         raise CheckpointError(f"state.pt has {state.stat().st_size} bytes, was written with {size}")
-    return metric
+    return None if metric is None else float(metric)
 
 
 class Checkpoints:
@@ -73,7 +74,7 @@ class Checkpoints:
             torch.save(file_state(trainer), file)
             _sync(file)
             size = file.tell()
-        meta = {"step": step, "metric": metric, "bytes": size, "scalars": scalars}
+        meta = {"step": step, "metric": plain(metric), "bytes": size, "scalars": scalars}
         with (draft / "meta.json").open("w", encoding="utf-8") as text:
             json.dump(meta, text)
             _sync(text)

@@ -117,6 +117,8 @@ def import_arrays(trainer: TorchTrainer, state: TrainingState) -> tuple[Callable
             trainer.scaler.load_state_dict(scaler)
         if native:
             torch.set_rng_state(torch.tensor(state.arrays["rng.native.torch_cpu"]))
+            if trainer.device.type == "cuda":
+                torch.cuda.set_rng_state(torch.tensor(state.arrays["rng.native.torch_cuda"]), trainer.device)
 
     return adopt, scalars
 

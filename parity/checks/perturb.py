@@ -31,5 +31,6 @@ def perturbed(state: TrainingState, seed: int, precision: Precision) -> Training
         values = arrays[name].astype(np.float64)
         draws = threefry.bits(threefry.fold_in(root, number), values.size).reshape(values.shape)
         signs = np.where(draws & np.uint32(1), 1.0, -1.0)
-        arrays[name] = (values + signs * ulp(values, precision)).astype(arrays[name].dtype)
+        size = np.where(values == 0.0, 0.5, values)  # biases of norms start at 0 and are added to values of size 1
+        arrays[name] = (values + signs * ulp(size, precision)).astype(arrays[name].dtype)
     return TrainingState(arrays=arrays, scalars=state.scalars)

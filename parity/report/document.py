@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 
 from parity import sides
 from parity.checks.record import CheckRecord, overall
+from parity.curves import plain
 
 __all__ = ["SCHEMA", "describe_environment", "document", "encode", "schema"]
 
@@ -26,7 +26,7 @@ def document(records: Sequence[CheckRecord], environment: Mapping[str, Any]) -> 
         "schema": SCHEMA,
         "verdict": overall(records),
         "environment": dict(environment),
-        "checks": [_plain(asdict(record)) for record in records],
+        "checks": [plain(asdict(record)) for record in records],
     }
 
 
@@ -51,14 +51,6 @@ def schema() -> dict[str, Any]:
     """Return the JSON Schema of the document."""
     text = Path(__file__).with_name("check.schema.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _commit() -> str | None:

@@ -1,0 +1,292 @@
+"""Who may import whom, how large a module may grow, and that twins look like twins."""
+
+import ast
+import importlib
+import inspect
+import subprocess
+import sys
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("parity", "jax_side", "torch_side")
+FRAMEWORKS = {"jax", "jaxlib", "flax", "optax", "orbax", "torch"}
+SIDES = {"jax_side", "torch_side"}
+FILES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
+}
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
+each_module = pytest.mark.parametrize("module", FILES)
+LIMIT = 400
+
+
+def absolute(module: str, node: ast.ImportFrom) -> str:
+    """Return the module a from-import names, a relative one resolved."""
+    if not node.level:
+        return node.module or ""
+    package = module.split(".") if FILES[module].name == "__init__.py" else module.split(".")[:-1]
+    kept = package[: len(package) - node.level + 1]
+    return ".".join([*kept, *([node.module] if node.module else [])])
+
+
+def imports(module: str, nodes: list[ast.AST]) -> set[str]:
+    """Return the dotted names that statements import: modules, and the names taken from them."""
+    found = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = absolute(module, node)
+            found |= {base} | {f"{base}.{alias.name}" for alias in node.names}
+    return found
+
+
+def all_imports(module: str) -> set[str]:
+    return imports(module, list(ast.walk(TREES[module])))
+
+
+def early_imports(module: str) -> set[str]:
+    """Return what is imported when the module is: not in functions, not for type checkers only."""
+    early: list[ast.AST] = []
+
+    def visit(node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                continue
+            if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
+                continue
+            early.append(child)
+            visit(child)
+
+    visit(TREES[module])
+    return imports(module, early)
+
+
+def tops(names: set[str]) -> set[str]:
+    return {name.split(".")[0] for name in names}
+
+
+def texts(module: str) -> set[str]:
+    """Return the string constants of a module, docstrings left out."""
+    tree = TREES[module]
+    docstrings = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    return {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+    }
+
+
+@each_module
+def test_the_harness_imports_no_framework_and_no_side(module: str) -> None:
+    if module.split(".")[0] == "parity":
+        assert tops(all_imports(module)) & (FRAMEWORKS | SIDES) == set()
+
+
+@each_module
+def test_only_the_registry_names_the_sides_packages(module: str) -> None:
+    """parity/sides.py builds the name and imports it; no other module could."""
+    if module.split(".")[0] != "parity":
+        return
+    named = {text for text in texts(module) if "jax_side" in text or "torch_side" in text or text == "_side"}
+    dynamic = {
+        ast.unparse(node.func)
+        for node in ast.walk(TREES[module])
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__")
+    }
+    if module == "parity.sides":
+        assert (named, dynamic) == ({"_side"}, {"importlib.import_module"})
+    else:
+        assert (named, dynamic) == (set(), set())
+
+
+@each_module
+def test_the_sides_never_import_each_other_nor_the_other_framework(module: str) -> None:
+    side = module.split(".")[0]
+    foreign = {"jax_side": {"torch_side", "torch"}, "torch_side": {"jax_side"} | FRAMEWORKS - {"torch"}}
+    assert tops(all_imports(module)) & foreign.get(side, set()) == set()
+
+
+LOWER = {
+    "parity.spec": {"parity.errors", "parity.model_spec"},
+    "parity.model_spec": {"parity.errors"},
+    "parity.state": set(),
+    "parity.policy": set(),
+    "parity.threefry": set(),
+    "parity.errors": set(),
+}
+"""The bottom of the contract: module to the modules of the harness it may use."""
+
+HARNESS = ("parity.checks", "parity.audit", "parity.report", "parity.cli", "parity.pytest_plugin", "parity.drive")
+
+
+@pytest.mark.parametrize("module", LOWER)
+def test_the_bottom_of_the_contract_stands_on_nothing(module: str) -> None:
+    assert {name for name in all_imports(module) if name in FILES and name != "parity"} <= LOWER[module]
+
+
+@each_module
+def test_the_contract_and_the_sides_know_nothing_of_the_harness(module: str) -> None:
+    if module.startswith(HARNESS) or module.endswith("__main__"):
+        return
+    assert {name for name in all_imports(module) if name.startswith(HARNESS)} == set()
+
+
+@each_module
+def test_the_report_renders_and_never_trains(module: str) -> None:
+    """Records in, text out: no trainer, no side, no run directory."""
+    if module.startswith("parity.report"):
+        used = {name for name in all_imports(module) if name in FILES}
+        assert used & {"parity.drive", "parity.twin", "parity.rundir", "parity.feed"} == set()
+
+
+def test_no_module_needs_itself_to_be_imported() -> None:
+    graph = {name: {other for other in early_imports(name) if other in FILES} - {name} for name in FILES}
+    for name, others in graph.items():
+        graph[name] = others - {name.rpartition(".")[0]}  # a submodule is imported after its package began
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        raise AssertionError(f"import cycle: {' -> '.join(error.args[1])}") from error
+    assert set(order) >= set(FILES)
+
+
+@pytest.mark.parametrize(
+    "imported", ["parity", "parity.cli", "parity, parity.cli, parity.checks.suite, parity.report.document"]
+)
+def test_importing_the_harness_loads_no_framework(imported: str) -> None:
+    code = f"import sys, {imported}; print(*sorted({{n.split('.')[0] for n in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    loaded = set(done.stdout.split())
+    assert loaded & (FRAMEWORKS | SIDES | {"grain", "sklearn", "pytest"}) == set()
+    assert "parity" in loaded
+
+
+@pytest.mark.parametrize(
+    ("side", "foreign"), [("jax_side", {"torch"}), ("torch_side", {"jax", "flax", "optax", "orbax"})]
+)
+def test_importing_a_side_loads_its_own_framework_only_and_starts_no_device(side: str, foreign: set[str]) -> None:
+    devices = "import jax._src.xla_bridge as b; assert not b._backends;" if side == "jax_side" else ""
+    code = f"import sys, {side}; {devices} print(*sorted({{n.split('.')[0] for n in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    loaded = set(done.stdout.split())
+    assert loaded & (foreign | SIDES - {side}) == set()
+
+
+@each_module
+def test_a_module_stays_readable(module: str) -> None:
+    path = FILES[module]
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LIMIT
+    assert path.name != "utils.py"
+    assert len(path.relative_to(ROOT).parts) <= 4, "at most two levels deep inside a package"
+    assert ast.get_docstring(TREES[module]), "says what it is for"
+
+
+NOT_MIRRORED = {"adapters", "formats"}
+"""What needs that side's framework: trainers people have, files people have."""
+
+
+def mirrored(side: str) -> set[str]:
+    paths = {path.relative_to(ROOT / side) for path in (ROOT / side).rglob("*.py")}
+    return {str(path) for path in paths if path.parts[0] not in NOT_MIRRORED}
+
+
+def test_the_sides_have_the_same_files() -> None:
+    assert mirrored("jax_side") == mirrored("torch_side")
+
+
+ONLY: dict[str, tuple[set[str], set[str], str]] = {
+    "dropout": (
+        {"mask_key"},
+        {"mask_keys", "random_bits"},
+        "JAX derives a key inside the step; PyTorch is given the keys of a chunk, and draws the bits itself",
+    ),
+    "mesh": (
+        {"batch_sharding", "replicated"},
+        set(),
+        "a PyTorch process drives one device: there is nothing to shard",
+    ),
+    "model": ({"BatchNorm", "Conv3x3"}, set(), "PyTorch's own layers are the reference"),
+    "numerics": ({"x64"}, {"autocast"}, "float64 is a switch in JAX, low precision a context in PyTorch"),
+    "optimizer": (
+        {"clip_by_global_norm", "scale_by_adam", "scale_by_lr"},
+        {"build_scheduler"},
+        "PyTorch has its optimizers and keeps the rate in a scheduler; JAX is handed the rate of each step",
+    ),
+    "scaler": (
+        {"ScalerState", "all_finite", "init_scaler", "unscale", "update_scaler"},
+        {"build_scaler"},
+        "PyTorch has GradScaler; JAX needs it as a pure function",
+    ),
+    "state": (
+        {"initial_model_state"},
+        {"adopt_model", "file_state", "load_file_state"},
+        "a JAX state is a value, saved as it is; PyTorch's lives in objects that are filled and read",
+    ),
+    "train": ({"DeviceState"}, set(), "the value that a JAX step maps to the next one"),
+}
+"""Module to the public names that one side alone has (jax, torch), and why. Everything else is the same."""
+
+CLASSES = {"JaxTrainer", "TorchTrainer"}
+
+
+def public(side: str, stem: str) -> set[str]:
+    module = importlib.import_module(f"{side}.{stem}" if stem != "__init__" else side)
+    return {"Trainer" if name in CLASSES else name for name in getattr(module, "__all__", ())}
+
+
+@pytest.mark.parametrize("stem", sorted(Path(name).stem for name in mirrored("jax_side") if "__main__" not in name))
+def test_twin_modules_have_the_same_public_names(stem: str) -> None:
+    ours, theirs = public("jax_side", stem), public("torch_side", stem)
+    only_jax, only_torch, reason = ONLY.get(stem, (set(), set(), "no exception"))
+    assert (ours - theirs, theirs - ours) == (only_jax, only_torch), reason
+
+
+def trainer(side: str) -> type:
+    found: ModuleType = importlib.import_module(f"{side}.train")
+    return getattr(found, "JaxTrainer" if side == "jax_side" else "TorchTrainer")
+
+
+ONLY_METHODS = {
+    "jax_side": {"_loss", "_scan_steps", "_evaluate"},  # what is traced is a function of its own
+    "torch_side": {"_plain_loss"},  # the function that torch.compile may wrap
+}
+
+
+def methods(side: str) -> list[str]:
+    return [name for name, value in vars(trainer(side)).items() if inspect.isfunction(value)]
+
+
+def test_twin_trainers_have_the_same_methods_in_the_same_order() -> None:
+    ours, theirs = ([m for m in methods(s) if m not in ONLY_METHODS[s]] for s in ("jax_side", "torch_side"))
+    assert ours == theirs
+    for side, names in ONLY_METHODS.items():
+        assert names <= set(methods(side)), "an exception that is no more"
+
+
+@pytest.mark.parametrize("name", ["build", *(m for m in methods("jax_side") if not m.startswith("_"))])
+def test_twins_take_the_same_arguments(name: str) -> None:
+    owners = [
+        importlib.import_module(f"{side}.train") if name == "build" else trainer(side)
+        for side in ("jax_side", "torch_side")
+    ]
+    ours, theirs = (list(inspect.signature(getattr(owner, name)).parameters.values()) for owner in owners)
+    assert [(p.name, p.kind, p.default) for p in ours] == [(p.name, p.kind, p.default) for p in theirs]
+
+
+@pytest.mark.parametrize("side", sorted(SIDES))
+def test_the_phases_of_a_step_come_in_the_same_order(side: str) -> None:
+    """Forward and backward, unscale, update: each begins with the comment that says why."""
+    source = inspect.getsource(trainer(side)._train_step)
+    comments = [line.strip()[2:] for line in source.splitlines() if line.strip().startswith("# ")]
+    assert [comment.split()[0].rstrip(",;") for comment in comments] == ["Forward", "Unscale", "Update"]
+    assert len(source.splitlines()) <= 60
