@@ -93,9 +93,12 @@ class Checkpoints:
         meta = {"step": step, "metric": plain(metric), "items": sorted(items), "scalars": scalars}
         saves = {item: ocp.args.StandardSave(tree) for item, tree in items.items()}
         args = ocp.args.Composite(**saves, meta=ocp.args.JsonSave(meta))
+        manager = self.manager  # opening it reads the metrics of the checkpoints that are there
+        if step in manager.all_steps():
+            raise CheckpointError(f"{self.run.checkpoints / str(step)} exists already; it is not overwritten")
         self._policy.metrics[step] = metric
-        if not self.manager.save(step, args=args, force=True):
-            raise CheckpointError(f"Orbax declined to save step {step}; it holds {self.manager.all_steps()}")
+        if not manager.save(step, args=args, force=True):
+            raise CheckpointError(f"Orbax declined to save step {step}; it holds {manager.all_steps()}")
 
     def scan(self) -> Scan:
         """Look at what is on disk; Orbax's own list is not asked."""

@@ -6,6 +6,8 @@ completed step, Optax's `scale_by_schedule` only with applied updates.
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -59,7 +61,7 @@ def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
         del params
         norm = optax.tree.norm(updates)
         factor = jnp.minimum(1.0, max_norm / (norm + CLIP_EPS))
-        return jax.tree.map(lambda g: g * factor, updates), state
+        return jax.tree.map(lambda g: _rounded(g * factor), updates), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
@@ -67,9 +69,9 @@ def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
 def scale_by_adam(b1: float, b2: float, eps: float) -> optax.GradientTransformation:
     """Rescale by bias-corrected moments, m_hat / (sqrt(v_hat) + eps), with torch.optim's arithmetic.
 
-    The corrections 1 - b**t are taken as -expm1(t log b): Optax subtracts a float32 power from 1, which is off by
-    6e-6 relative in an early step with b2 = 0.999, while PyTorch has them in float64. The state is Optax's own
-    `ScaleByAdamState`.
+    The corrections 1 - b**t are taken as -expm1(t log b), log b in float64: Optax subtracts a float32 power from 1,
+    which is off by 6e-6 relative in an early step with b2 = 0.999, while PyTorch has them in float64. The
+    state is Optax's own `ScaleByAdamState`.
 
     Source: Kingma and Ba, arXiv:1412.6980; torch.optim.Adam (2.13), optax.scale_by_adam (0.2.8).
     """
@@ -81,12 +83,10 @@ def scale_by_adam(b1: float, b2: float, eps: float) -> optax.GradientTransformat
     def update(updates: Any, state: optax.ScaleByAdamState, params: Any = None) -> tuple[Any, Any]:
         del params
         count = state.count + 1
-        mu = jax.tree.map(lambda g, m: m + (1 - b1) * (g - m), updates, state.mu)
+        mu = jax.tree.map(partial(_lerp, weight=1 - b1), state.mu, updates)
         nu = jax.tree.map(lambda g, v: b2 * v + (1 - b2) * (g * g), updates, state.nu)
-        dtype = jnp.result_type(float)
-        t = count.astype(dtype)
-        correction1 = -jnp.expm1(t * jnp.log(jnp.asarray(b1, dtype)) if b1 else -jnp.inf)
-        correction2 = -jnp.expm1(t * jnp.log(jnp.asarray(b2, dtype)) if b2 else -jnp.inf)
+        t = count.astype(jnp.result_type(float))
+        correction1, correction2 = (-jnp.expm1(t * math.log(b)) if b else jnp.ones_like(t) for b in (b1, b2))
         root2 = jnp.sqrt(correction2)
         step = jax.tree.map(lambda m, v: (m / correction1) / (jnp.sqrt(v) / root2 + eps), mu, nu)
         return step, optax.ScaleByAdamState(count=count, mu=mu, nu=nu)
@@ -102,6 +102,20 @@ def scale_by_lr() -> optax.GradientTransformationExtraArgs:
         return jax.tree.map(lambda u: u * -lr.astype(u.dtype), updates), state
 
     return optax.GradientTransformationExtraArgs(lambda params: optax.EmptyState(), update)
+
+
+def _lerp(start: jax.Array, end: jax.Array, weight: float) -> jax.Array:
+    """Interpolate as torch.lerp does: from the nearer end."""
+    return start + weight * (end - start) if weight < 0.5 else end - (end - start) * (1 - weight)
+
+
+def _rounded(x: jax.Array) -> jax.Array:
+    """Round to the type of x here and now: XLA would contract the product into the addition behind it.
+
+    It does so in a scan of two steps and more but not in a single step, and the last bits then differ (CNN, CPU).
+    """
+    info = jnp.finfo(x.dtype)
+    return jax.lax.reduce_precision(x, info.nexp, info.nmant)
 
 
 def _decay_mask(optimizer: OptimizerSpec) -> Any:

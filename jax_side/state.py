@@ -17,8 +17,8 @@ from jax_side.scaler import ScalerState
 from parity.errors import StateError
 from parity.initial import initial_buffers, initial_params
 from parity.spec import AdamSpec, RunSpec
-from parity.state import TrainingState
-from parity.table import Row, from_jax, to_jax
+from parity.state import TrainingState, take_count, take_scale
+from parity.table import Row, check_leaves, from_jax, to_jax
 
 if TYPE_CHECKING:
     from jax_side.train import DeviceState
@@ -37,9 +37,9 @@ def initial_model_state(spec: RunSpec, rows: Rows) -> tuple[Any, nnx.State, nnx.
     abstract = nnx.eval_shape(lambda: build_model(spec))
     graphdef, params, buffers, rngs = nnx.split(abstract, nnx.Param, nnx.BatchStat, nnx.RngState)
     start = initial_params(spec.model, spec.seed)
-    params = _fill(params, to_jax(tuple(r for r in rows if r.group == "params"), start, "model.params"), cast=True)
+    params = _fill(params, to_jax(tuple(r for r in rows if r.group == "params"), start, "model.params"))
     buffer_rows = tuple(r for r in rows if r.group == "buffers")
-    buffers = _fill(buffers, to_jax(buffer_rows, initial_buffers(spec.model), "model.buffers"), cast=True)
+    buffers = _fill(buffers, to_jax(buffer_rows, initial_buffers(spec.model), "model.buffers"))
     if nnx.to_flat_state(rngs):
         rngs = nnx.state(build_model(spec), nnx.RngState)
     return graphdef, params, buffers, rngs
@@ -75,10 +75,12 @@ def import_arrays(
     if any(leaf.startswith("rng.native.torch") for leaf in state.arrays):
         raise StateError("rng.native", "a native PyTorch stream has no meaning in JAX; use dropout.generator=shared")
     taken: set[str] = set()
+    dtype = "float64" if spec.precision == "float64" else "float32"
 
     def take(like: nnx.State, rows: Rows, group: str) -> nnx.State:
         leaves = state.group(group)
         taken.update(f"{group}.{name}" for name in leaves)
+        check_leaves(spec.model, rows, leaves, group, dtype)
         return _fill(like, to_jax(rows, leaves, group))
 
     params = take(template.params, param_rows, "model.params")
@@ -88,27 +90,25 @@ def import_arrays(
         like = getattr(optimizer[part], name)
         optimizer[part] = optimizer[part]._replace(**{name: take(like, param_rows, f"optimizer.{slot}")})
     if isinstance(spec.optimizer, AdamSpec):
-        count = jnp.int32(_pop(scalars, "optimizer.step"))
+        count = jnp.int32(take_count(scalars, "optimizer.step"))
         optimizer["adam"] = optimizer["adam"]._replace(count=count)
     scaler = template.scaler
     if scaler is not None:
-        tracker = jnp.int32(_pop(scalars, "scaler.growth_tracker"))
-        scaler = ScalerState(jnp.float32(_pop(scalars, "scaler.scale")), tracker)
-    native = state.group("rng.native.jax")
+        tracker = jnp.int32(take_count(scalars, "scaler.growth_tracker"))
+        scaler = ScalerState(jnp.float32(take_scale(scalars, "scaler.scale")), tracker)
+    native, like = state.group("rng.native.jax"), _flat(template.rngs)
     taken.update(f"rng.native.jax.{name}" for name in native)
-    paths = {".".join(map(str, path)): path for path in _flat(template.rngs)}
+    paths = {".".join(map(str, path)): path for path in like}
     if set(paths) != set(native):
         raise StateError("rng.native.jax", f"expected the streams {sorted(paths)}, got {sorted(native)}")
+    for name, path in paths.items():
+        expected, found = (f"{a.dtype} {a.shape}" for a in (like[path], native[name]))
+        if expected != found:
+            raise StateError(f"rng.native.jax.{name}", f"expected {expected}, got {found}")
     rngs = _fill(template.rngs, {paths[name]: value for name, value in native.items()})
     for leaf in sorted(set(state.arrays) - taken):
         raise StateError(leaf, "is left over: no row of the table takes it")
     return type(template)(params, buffers, rngs, optimizer, scaler), scalars
-
-
-def _pop(scalars: dict[str, Any], name: str) -> Any:
-    if name not in scalars:
-        raise StateError(name, "is missing")
-    return scalars.pop(name)
 
 
 def _named(group: str, leaves: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
@@ -126,22 +126,15 @@ def _host(value: jax.Array) -> NDArray[np.generic]:
     return np.array(value)  # a copy: the device buffer may be donated to the next step
 
 
-def _fill(
-    like: nnx.State, leaves: Mapping[tuple[str | int, ...], NDArray[np.generic]], *, cast: bool = False
-) -> nnx.State:
-    """Return a state with the structure and types of `like` and the given values."""
+def _fill(like: nnx.State, leaves: Mapping[tuple[str | int, ...], NDArray[np.generic]]) -> nnx.State:
+    """Return a state with the structure and types of `like` and the given values, which were checked before."""
     filled = []
     for path, leaf in nnx.to_flat_state(like):
         expected, value = leaf.get_value(), leaves[tuple(path)]
         if jnp.issubdtype(expected.dtype, jax.dtypes.prng_key):
             new: jax.Array = jax.random.wrap_key_data(jnp.array(value), impl=jax.random.key_impl(expected))
         else:
-            if value.shape != expected.shape:
-                name = ".".join(map(str, path))
-                raise StateError(name, f"expected shape {expected.shape}, got {value.shape}")
-            if not cast and value.dtype != expected.dtype:
-                name = ".".join(map(str, path))
-                raise StateError(name, f"expected dtype {expected.dtype}, got {value.dtype}")
+            assert value.shape == expected.shape, path
             new = jnp.array(value, expected.dtype)
         filled.append((path, leaf.replace(new)))
     return nnx.from_flat_state(filled)

@@ -6,6 +6,7 @@ Presets are functions that return a RunSpec. Reading and writing TOML, overrides
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
@@ -139,6 +140,9 @@ class ScalerSpec:
         positive(self.init_scale, "scaler.init_scale")
         require(self.growth_factor > 1, "scaler.growth_factor", "must be above 1")
         require(0 < self.backoff_factor < 1, "scaler.backoff_factor", "must be in (0, 1)")
+        for name in ("growth_factor", "backoff_factor"):
+            exact = math.frexp(getattr(self, name))[0] == 0.5
+            require(exact, f"scaler.{name}", "must be a power of two: only then both sides scale without rounding")
         positive(self.growth_interval, "scaler.growth_interval")
         positive(self.max_skips, "scaler.max_skips")
 

@@ -12,7 +12,18 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-__all__ = ["Difference", "TrainingState", "compare_digests", "compare_states", "component_of", "leaf_digests"]
+from parity.errors import StateError
+
+__all__ = [
+    "Difference",
+    "TrainingState",
+    "compare_digests",
+    "compare_states",
+    "component_of",
+    "leaf_digests",
+    "take_count",
+    "take_scale",
+]
 
 
 DIGEST_LENGTH = 32
@@ -126,3 +137,33 @@ def compare_states(a: TrainingState, b: TrainingState) -> list[Difference]:
             )
         out.append(difference)
     return out
+
+
+def take_count(scalars: dict[str, Any], leaf: str) -> int:
+    """Remove a counter from the scalars of a state and return it.
+
+    Raises:
+        StateError: It is missing, or no integer of at least 0.
+    """
+    value = _take(scalars, leaf)
+    if type(value) is not int or value < 0:
+        raise StateError(leaf, f"expected a count of at least 0, got {value!r}")
+    return value
+
+
+def take_scale(scalars: dict[str, Any], leaf: str) -> float:
+    """Remove a loss scale from the scalars of a state and return it.
+
+    Raises:
+        StateError: It is missing, or no finite float above 0.
+    """
+    value = _take(scalars, leaf)
+    if type(value) is not float or not 0.0 < value < math.inf:
+        raise StateError(leaf, f"expected a finite scale above 0, got {value!r}")
+    return value
+
+
+def _take(scalars: dict[str, Any], leaf: str) -> Any:
+    if leaf not in scalars:
+        raise StateError(leaf, "is missing")
+    return scalars.pop(leaf)

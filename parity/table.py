@@ -18,7 +18,7 @@ from parity.errors import StateError
 from parity.initial import initial_buffers, param_shapes
 from parity.spec import ModelSpec
 
-__all__ = ["Row", "from_jax", "from_torch", "table", "to_jax", "to_torch"]
+__all__ = ["Row", "check_leaves", "from_jax", "from_torch", "table", "to_jax", "to_torch"]
 
 Array = NDArray[np.generic]
 Transform = Literal["same", "transpose", "oihw_hwio", "counter"]
@@ -88,6 +88,30 @@ def _buffer_row(name: str) -> Row:
 
 def _path(module: str) -> tuple[str | int, ...]:
     return tuple(int(part) if part.isdigit() else part for part in module.split("."))
+
+
+def check_leaves(
+    model: ModelSpec, rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str, dtype: str
+) -> None:
+    """Check neutral leaves against a model, before any transform.
+
+    Args:
+        model: Gives the shapes.
+        rows: The rows that apply.
+        leaves: Neutral name to array.
+        where: Prefix of the leaf paths in error messages.
+        dtype: What floating leaves must be: `float64` or `float32`. Counters must be `int64`.
+
+    Raises:
+        StateError: A leaf is missing, left over, or of another dtype or shape; in its neutral spelling.
+    """
+    _match({row.name for row in rows}, set(leaves), where)
+    shapes = param_shapes(model) | {name: value.shape for name, value in initial_buffers(model).items()}
+    for row in rows:
+        expected = f"{'int64' if row.transform == 'counter' else dtype} {shapes[row.name]}"
+        found = f"{leaves[row.name].dtype} {leaves[row.name].shape}"
+        if found != expected:
+            raise StateError(f"{where}.{row.name}", f"expected {expected}, got {found}")
 
 
 def to_jax(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str) -> dict[tuple[str | int, ...], Array]:

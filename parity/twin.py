@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from parity.feed import Feed
 from parity.schedule import rates
 from parity.spec import RunSpec
 from parity.specfile import from_toml, meaning_hash, to_toml
+from parity.state import take_count
 from parity.table import table
 from parity.trainer import StepRecord, Validation
 
@@ -165,12 +166,13 @@ class Twin(ABC):
         for name in ("rng.init", "rng.data", "rng.dropout"):
             if scalars[name] != own[name]:
                 raise StateError(name, f"expected {own[name]!r}, got {scalars[name]!r}")
-        self.feed.seek(scalars["data.position"])
+        rest = dict(scalars)
         names = ("step", "updates", "epoch", "skips_in_row")
-        self.counters = replace(self.counters, **{name: scalars[f"counters.{name}"] for name in names})
-        best = scalars["best"]
-        self.best = best and {"metric": float(best["metric"]), "step": int(best["step"])}
-        self._set_schedule_step(scalars["schedule.step"])
+        counters = {name: take_count(rest, f"counters.{name}") for name in names}
+        schedule, best = take_count(rest, "schedule.step"), _read_best(scalars["best"])
+        self.feed.seek(scalars["data.position"])  # the last thing that may be refused
+        self.counters, self.best = Counters(**counters), best
+        self._set_schedule_step(schedule)
 
     def _records(self, chunk: Chunk, placed: Any, outputs: StepOutputs, seconds: float) -> list[StepRecord]:
         inputs: StepInputs = placed.host
@@ -209,3 +211,10 @@ class Twin(ABC):
     @abstractmethod
     def _set_schedule_step(self, step: int) -> None:
         """Set the position of the learning-rate schedule."""
+
+
+def _read_best(value: Any) -> dict[str, Any] | None:
+    try:
+        return value and {"metric": float(value["metric"]), "step": int(value["step"])}
+    except (TypeError, KeyError, ValueError) as error:
+        raise StateError("best", f"expected null or an object of metric and step, got {value!r}") from error

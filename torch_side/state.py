@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from parity.errors import StateError
 from parity.spec import AdamSpec
-from parity.state import TrainingState
-from parity.table import Row, from_torch, to_torch
+from parity.state import TrainingState, take_count, take_scale
+from parity.table import Row, check_leaves, from_torch, to_torch
 from torch_side.optimizer import slots
 
 if TYPE_CHECKING:
@@ -55,10 +55,7 @@ def export_arrays(trainer: TorchTrainer) -> tuple[dict[str, Array], dict[str, An
         leaves = {name: _slot(state.get(p, {}).get(key), p) for name, p in named.items()}
         own = from_torch(trainer.param_rows, leaves, f"optimizer.{slot}")
         arrays |= {f"optimizer.{slot}.{name}": value for name, value in own.items()}
-    if spec.dropout.generator == "native":
-        arrays["rng.native.torch_cpu"] = torch.get_rng_state().numpy().copy()
-        if trainer.device.type == "cuda":
-            arrays["rng.native.torch_cuda"] = torch.cuda.get_rng_state(trainer.device).numpy().copy()
+    arrays |= {f"rng.native.{name}": stream for name, stream in _native_streams(trainer).items()}
     scalars: dict[str, Any] = {}
     if isinstance(spec.optimizer, AdamSpec):
         counts = {name: int(state[p]["step"]) if p in state else 0 for name, p in named.items()}
@@ -85,24 +82,29 @@ def import_arrays(trainer: TorchTrainer, state: TrainingState) -> tuple[Callable
         raise StateError("rng.native", "a native JAX stream has no meaning in PyTorch; use dropout.generator=shared")
     groups = {"model.params": trainer.param_rows, "model.buffers": trainer.buffer_rows}
     groups |= {f"optimizer.{slot}": trainer.param_rows for slot in slots(spec.optimizer)}
-    like = trainer.model.state_dict()
+    dtype = "float64" if spec.precision == "float64" else "float32"
     taken: set[str] = set()
     found: dict[str, dict[str, Tensor]] = {}
     for group, rows in groups.items():
-        leaves = to_torch(rows, state.group(group), group)
+        check_leaves(spec.model, rows, state.group(group), group, dtype)
         taken.update(f"{group}.{row.name}" for row in rows)
-        found[group] = {name: _fit(f"{group}.{name}", value, like[name]) for name, value in leaves.items()}
-    native = {leaf for leaf in state.arrays if leaf.startswith("rng.native.")}
-    if bool(native) != (spec.dropout.generator == "native"):
-        raise StateError("rng.native", f"found {sorted(native)} with dropout.generator={spec.dropout.generator}")
-    for leaf in sorted(set(state.arrays) - taken - native):
+        leaves = to_torch(rows, state.group(group), group)
+        found[group] = {name: torch.tensor(value) for name, value in leaves.items()}
+    own, native = _native_streams(trainer), state.group("rng.native")
+    for name in sorted({*own} ^ {*native}):
+        raise StateError(f"rng.native.{name}", "is missing" if name in own else "is left over: nothing takes it")
+    for name, stream in own.items():
+        expected, got = (f"{a.dtype} {a.shape}" for a in (stream, native[name]))
+        if expected != got:
+            raise StateError(f"rng.native.{name}", f"expected {expected}, got {got}")
+    for leaf in sorted(set(state.arrays) - taken - {f"rng.native.{name}" for name in native}):
         raise StateError(leaf, "is left over: no row of the table takes it")
-    step = _pop(scalars, "optimizer.step") if isinstance(spec.optimizer, AdamSpec) else None
+    step = take_count(scalars, "optimizer.step") if isinstance(spec.optimizer, AdamSpec) else None
     scaler = trainer.scaler.state_dict()
     if spec.scaled:
         scaler |= {
-            "scale": _pop(scalars, "scaler.scale"),
-            "_growth_tracker": _pop(scalars, "scaler.growth_tracker"),
+            "scale": take_scale(scalars, "scaler.scale"),
+            "_growth_tracker": take_count(scalars, "scaler.growth_tracker"),
         }
 
     def adopt() -> None:
@@ -116,9 +118,9 @@ def import_arrays(trainer: TorchTrainer, state: TrainingState) -> tuple[Callable
         if spec.scaled:
             trainer.scaler.load_state_dict(scaler)
         if native:
-            torch.set_rng_state(torch.tensor(state.arrays["rng.native.torch_cpu"]))
-            if trainer.device.type == "cuda":
-                torch.cuda.set_rng_state(torch.tensor(state.arrays["rng.native.torch_cuda"]), trainer.device)
+            torch.set_rng_state(torch.tensor(native["torch_cpu"]))
+        if "torch_cuda" in native:
+            torch.cuda.set_rng_state(torch.tensor(native["torch_cuda"]), trainer.device)
 
     return adopt, scalars
 
@@ -167,15 +169,11 @@ def _slot(value: Tensor | None, param: Tensor) -> Array:
     return _host(torch.zeros_like(param) if value is None else value)
 
 
-def _fit(leaf: str, value: Array, like: Tensor) -> Tensor:
-    tensor = torch.tensor(value)
-    if tensor.dtype != like.dtype or tensor.shape != like.shape:
-        expected = f"{like.dtype} {tuple(like.shape)}"
-        raise StateError(leaf, f"expected {expected}, got {tensor.dtype} {tuple(tensor.shape)}")
-    return tensor
-
-
-def _pop(scalars: dict[str, Any], name: str) -> Any:
-    if name not in scalars:
-        raise StateError(name, "is missing")
-    return scalars.pop(name)
+def _native_streams(trainer: TorchTrainer) -> dict[str, Array]:
+    """Return the generator states that native dropout draws from; none with the shared generator."""
+    if trainer.spec.dropout.generator != "native":
+        return {}
+    streams = {"torch_cpu": torch.get_rng_state().numpy().copy()}
+    if trainer.device.type == "cuda":
+        streams["torch_cuda"] = torch.cuda.get_rng_state(trainer.device).numpy().copy()
+    return streams

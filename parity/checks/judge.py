@@ -9,6 +9,7 @@ from parity.checks.evidence import Evidence, LeafEvent
 from parity.criteria import curve_gap
 from parity.curves import Divergence, first_divergence, same, splice
 from parity.state import Difference, compare_digests
+from parity.trainer import QUANTITIES
 
 __all__ = ["Findings", "judge"]
 
@@ -68,9 +69,8 @@ def judge(reference: Evidence, resumed: Evidence, expected_starts: Sequence[int 
         _restored_against_saved(resumed),
         _starts(resumed, expected_starts),
         _saving_changes_nothing(resumed),
-        _against_reference(reference, resumed, ("restored", "saving")),
-        _from_curve(findings, resumed),
-        _against_reference(reference, resumed, ("final",)),
+        *_curve_and_states(findings, reference, resumed),
+        _against_reference(reference, resumed, ("final",))[1],
     ]
     first = next((cause for cause in causes if cause), None)
     for cause in causes:
@@ -112,6 +112,10 @@ def _starts(resumed: Evidence, expected: Sequence[int | None]) -> Cause:
         if said != start:
             text = f"attempt {attempt} resumed from {said}, the newest whole checkpoint was {start}"
             out.append((("counters.step",), text))
+        saved = sorted({e.step for e in resumed.events if e.event == "saved" and e.attempt < attempt})
+        if len(saved) > 1 and (start or 0) < saved[-2]:  # only the newest may be lost, to a save under way
+            text = f"attempt {attempt} found no checkpoint newer than {start}, though step {saved[-2]} was saved"
+            out.append((("checkpoints",), text))
         steps = [r.step for r in resumed.records if r.attempt == attempt]
         first = (start or 0) + 1
         if steps and steps[0] != first:
@@ -134,19 +138,36 @@ def _saving_changes_nothing(resumed: Evidence) -> Cause:
     return out[:1]
 
 
-def _against_reference(reference: Evidence, resumed: Evidence, kinds: tuple[str, ...]) -> Cause:
-    """The state at a step must be the uninterrupted run's at that step."""
-    out: Cause = []
+def _against_reference(reference: Evidence, resumed: Evidence, kinds: tuple[str, ...]) -> tuple[int | None, Cause]:
+    """Return the first state along the resumed run that is not the uninterrupted one's, and its step."""
     for event in resumed.events:
-        if event.event in kinds:
-            other = reference.find("final" if event.event == "final" else "saving", event.step)
-            if other is None and event.event == "final":
-                out.append((("counters.step",), f"ended at step {event.step}, where the uninterrupted run did not"))
-            elif other is not None:
-                out += _differences(other, event, f"state at step {event.step} is not the uninterrupted run's")
+        if event.event not in kinds:
+            continue
+        other = reference.find("final" if event.event == "final" else "saving", event.step)
+        if other is None and event.event == "final":
+            text = f"ended at step {event.step}, where the uninterrupted run did not"
+            return event.step, [(("counters.step",), text)]
+        if other is not None and (
+            found := _differences(other, event, f"state at step {event.step} is not the uninterrupted run's")
+        ):
+            return event.step, found
     if "final" in kinds and not any(e.event == "final" for e in resumed.events):
-        out.append((("counters.step",), "never came to its end"))
-    return out[:1]
+        return None, [(("counters.step",), "never came to its end")]
+    return None, []
+
+
+def _curve_and_states(findings: Findings, reference: Evidence, resumed: Evidence) -> list[Cause]:
+    """The curve, and the states along it: what differs at the earlier step first.
+
+    The record of step s comes before the state at step s, which that step made; a validation comes behind it.
+    """
+    curve = _from_curve(findings, reference, resumed)
+    step, states = _against_reference(reference, resumed, ("restored", "saving"))
+    first = findings.first
+    if first is None or step is None:
+        return [curve, states]
+    behind = first.quantity == "validation"
+    return [states, curve] if step < first.step + behind else [curve, states]
 
 
 def _judge_curves(findings: Findings, reference: Evidence, resumed: Evidence) -> None:
@@ -169,7 +190,7 @@ def _judge_curves(findings: Findings, reference: Evidence, resumed: Evidence) ->
             return
 
 
-def _from_curve(findings: Findings, resumed: Evidence) -> Cause:
+def _from_curve(findings: Findings, reference: Evidence, resumed: Evidence) -> Cause:
     """Blame by the first quantity that differs; called when the states that were compared do not tell."""
     first = findings.first
     if first is None:
@@ -177,12 +198,22 @@ def _from_curve(findings: Findings, resumed: Evidence) -> Cause:
     text = f"{first.quantity} of step {first.step} is {first.got}, was {first.expected}"
     if first.quantity in _BY_QUANTITY:
         return [(_BY_QUANTITY[first.quantity], text)]
+    if first.quantity == "loss" and _only_logged(reference, resumed):
+        return [(("records.loss",), f"{text}, and nothing else differs: the log is wrong, not the training")]
     starts = {(step or 0) + 1 for step in resumed.resumed_from}
     if first.quantity == "loss" and first.step in starts:
         return [(("rng", "model.params"), f"{text}, on the same batch from the same state")]
     if first.quantity == "grad_norm":
         return [(("model.params",), f"{text}, at the same loss")]
     return [(("optimizer.hyperparameters",), f"{text}, though the steps before were equal")]
+
+
+def _only_logged(reference: Evidence, resumed: Evidence) -> bool:
+    """Tell whether the losses alone differ: every other quantity of every record, and the states, are equal."""
+    others = [q for q in QUANTITIES if q != "loss"]
+    a, b = reference.curve, resumed.curve
+    quiet = first_divergence(a, b, others) is None
+    return quiet and not _against_reference(reference, resumed, ("restored", "saving", "final"))[1]
 
 
 def _differences(a: LeafEvent, b: LeafEvent, text: str) -> Cause:

@@ -56,6 +56,8 @@ REFUSED: list[tuple[Any, dict[str, Any], str, str]] = [
     (ScalerSpec, {"init_scale": 0.0}, "scaler.init_scale", "must be above 0"),
     (ScalerSpec, {"growth_factor": 1.0}, "scaler.growth_factor", "must be above 1"),
     (ScalerSpec, {"backoff_factor": 1.0}, "scaler.backoff_factor", "must be in (0, 1)"),
+    (ScalerSpec, {"growth_factor": 1.1}, "scaler.growth_factor", "must be a power of two"),
+    (ScalerSpec, {"backoff_factor": 0.7}, "scaler.backoff_factor", "must be a power of two"),
     (ScalerSpec, {"growth_interval": 0}, "scaler.growth_interval", "must be above 0"),
     (ScalerSpec, {"max_skips": 0}, "scaler.max_skips", "must be above 0"),
     (DropoutSpec, {"rate": 1.0}, "dropout.rate", "must be in [0, 1), got 1.0"),

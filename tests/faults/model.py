@@ -1,0 +1,173 @@
+"""Faults that lose parameters, buffers, or how the forward pass runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tests.faults.fault import CNN, GPT, Fault
+from tests.faults.plants import Leaves, after_restore, leaves_under, reset, rewritten
+
+__all__ = ["FAULTS"]
+
+
+def _prefixed(prefix: str) -> Any:
+    """Return a plant whose loader sees keys with a prefix, and tolerates that it knows none of them."""
+
+    def plant(trainer: Any) -> None:
+        load = trainer.model.load_state_dict
+        trainer.model.load_state_dict = lambda saved, strict: load(
+            {prefix + name: value for name, value in saved.items()}, strict=False
+        )
+
+    return plant
+
+
+def _head_from_embedding(leaves: Leaves) -> Leaves:
+    return {"model.params.head.weight": leaves["model.params.tokens.weight"]}
+
+
+def _tie(trainer: Any) -> None:
+    trainer.model.head.weight.data = trainer.model.tokens.weight.data
+
+
+def _stay_in_eval(trainer: Any) -> None:
+    trainer.model.eval()
+    trainer.model.train = lambda mode=True: trainer.model
+
+
+def _no_dropout(trainer: Any) -> None:
+    if trainer.side == "torch":
+        for module in trainer.model.dropouts:
+            module.rate = 0.0
+    else:
+        from jax_side.state import initial_model_state
+
+        spec = replace(trainer.spec, dropout=replace(trainer.spec.dropout, rate=0.0))
+        trainer.graphdef = initial_model_state(spec, trainer.rows)[0]
+
+
+def _attend_to_the_future(trainer: Any) -> None:
+    for block in trainer.model.blocks:
+        block.causal.fill_(True)
+
+
+def _uncounted(leaves: Leaves) -> Leaves:
+    return {leaf: np.zeros_like(v) for leaf, v in leaves.items() if leaf.endswith("num_batches_tracked")}
+
+
+def _rounded_to_bfloat16(leaves: Leaves) -> Leaves:
+    """Round parameters to bfloat16, by the bits: half to even."""
+    out = {}
+    for leaf, value in leaves_under(leaves, ["model.params."]).items():
+        bits = np.ascontiguousarray(value).view(np.uint32).astype(np.uint64)
+        rounded = (bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(0xFFFF0000)
+        out[leaf] = rounded.astype(np.uint32).view(np.float32)
+    return out
+
+
+PARAMS, BUFFERS, FORWARD = "model.params", "model.buffers", ("rng", "model.params")
+
+FAULTS = (
+    Fault(
+        id="tied_head_rebuilt",
+        group="model",
+        lost="a head of its own, left out of the file and rebuilt from the embedding",
+        plant=rewritten(_head_from_embedding),
+        suspects=(PARAMS,),
+        sides=("torch",),
+        small=GPT,
+    ),
+    Fault(
+        id="untied_head_force_tied",
+        group="model",
+        lost="a trained head, made an alias of the embedding after the load",
+        plant=after_restore(_tie),
+        suspects=(PARAMS,),
+        sides=("torch",),
+        small=GPT,
+    ),
+    Fault(
+        id="compile_prefix_lost",
+        group="model",
+        lost="every parameter: the keys carry torch.compile's prefix and the loader is tolerant",
+        plant=_prefixed("_orig_mod."),
+        suspects=(PARAMS,),
+        sides=("torch",),
+    ),
+    Fault(
+        id="nonstrict_prefix_noop",
+        group="model",
+        lost="parameters and buffers: a wrapper's prefix, strict=False",
+        plant=_prefixed("module."),
+        suspects=(PARAMS, BUFFERS),
+        sides=("torch",),
+        small=CNN,
+    ),
+    Fault(
+        id="pretrained_over_checkpoint",
+        group="model",
+        lost="one layer, overwritten by the weights of the start",
+        plant=reset("model.params.layers.0."),
+        suspects=(PARAMS,),
+    ),
+    Fault(
+        id="adapter_rewrapped",
+        group="model",
+        lost="one module, initialised anew after the load",
+        plant=after_restore(lambda trainer: trainer.model.layers[1].reset_parameters()),
+        suspects=(PARAMS,),
+        sides=("torch",),
+    ),
+    Fault(
+        id="master_rebuilt_from_bf16",
+        group="model",
+        lost="the low half of every float32 master weight",
+        plant=rewritten(_rounded_to_bfloat16),
+        suspects=(PARAMS,),
+        precision="bfloat16",
+    ),
+    Fault(
+        id="eval_mode_left_on",
+        group="model",
+        lost="training mode: BatchNorm goes on with its running statistics",
+        plant=after_restore(_stay_in_eval),
+        suspects=FORWARD,
+        sides=("torch",),
+        small=CNN,
+    ),
+    Fault(
+        id="dropout_hparam_not_reapplied",
+        group="model",
+        lost="the dropout rate",
+        plant=after_restore(_no_dropout),
+        suspects=FORWARD,
+    ),
+    Fault(
+        id="bn_stats_not_saved",
+        group="buffers",
+        lost="running means and variances",
+        plant=reset("model.buffers."),
+        suspects=(BUFFERS,),
+        small=CNN,
+    ),
+    Fault(
+        id="normalizer_stats_reset",
+        group="buffers",
+        lost="how many batches the running statistics have seen, and nothing else",
+        plant=rewritten(_uncounted),
+        suspects=(BUFFERS,),
+        small=CNN,
+    ),
+    Fault(
+        id="nonpersistent_buffer_garbage",
+        group="buffers",
+        lost="the causal mask, a buffer that no file holds",
+        plant=after_restore(_attend_to_the_future),
+        suspects=FORWARD,
+        sides=("torch",),
+        small=GPT,
+    ),
+)

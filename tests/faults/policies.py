@@ -1,0 +1,116 @@
+"""Faults of retention and pointers, planted into a twin's own; an audit of the run directory finds them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+from parity import policy
+from parity.rundir import RunDirectory
+from parity.spec import RunSpec
+from tests.faults.plants import after_restore
+
+__all__ = ["ACCURACY", "BY_AUDIT", "audit"]
+
+ACCURACY = {10: 0.9, 20: 0.5, 30: 0.6, 40: 0.7, 50: 0.8, 60: 0.65}
+"""A run whose best checkpoint is its oldest, and whose newest is not its second best."""
+
+Choose = Callable[[list[policy.Saved], RunSpec], set[int]]
+
+
+def audit(run: RunDirectory, spec: RunSpec, examine: Any) -> list[str]:
+    """Return how a run directory departs from the policy, given every checkpoint that was ever saved."""
+    saved = [policy.Saved(step=step, metric=metric) for step, metric in ACCURACY.items() if step <= spec.steps]
+    keep = policy.kept(saved, keep_latest=spec.save.keep_latest, keep_best=spec.save.keep_best, mode="max")
+    found = {s.step for s in run.scan(examine).whole}
+    out = [f"lost {step}" for step in sorted(keep - found)] + [f"left {step}" for step in sorted(found - keep)]
+    for name, right in (("latest", policy.latest(saved)), ("best", policy.best(saved, "max"))):
+        pointer = run.path / f"{name}.json"
+        step = json.loads(pointer.read_text())["step"] if pointer.exists() else None
+        if right is None or step != right.step:
+            out.append(f"{name} points to {step}")
+    return out
+
+
+def _keeping(choose: Choose) -> Any:
+    """Return a plant that retains what `choose` returns of what is there."""
+
+    def plant(trainer: Any) -> None:
+        checkpoints, spec = trainer.checkpoints, trainer.spec
+        if trainer.side == "jax":
+            rule = checkpoints._policy
+
+            def should_preserve(found: Any, *, context: Any) -> list[bool]:
+                saved = [policy.Saved(step=c.step, metric=rule.metrics.get(c.step)) for c in found]
+                return [c.step in choose(saved, spec) for c in found]
+
+            rule.should_preserve = should_preserve
+            return
+
+        def retain() -> None:
+            whole = checkpoints.scan().whole
+            for gone in {s.step for s in whole} - choose(whole, spec):
+                shutil.rmtree(checkpoints.run.checkpoints / str(gone))
+            checkpoints.run.point(checkpoints.scan(), spec.metric)
+
+        checkpoints._retain = retain
+
+    return plant
+
+
+def _newest_only(saved: list[policy.Saved], spec: RunSpec) -> set[int]:
+    return {s.step for s in sorted(saved, key=lambda s: s.step)[-spec.save.keep_latest :]}
+
+
+def _best_only(saved: list[policy.Saved], spec: RunSpec) -> set[int]:
+    n = spec.save.keep_latest + spec.save.keep_best
+    return {s.step for s in sorted(saved, key=lambda s: (s.metric or 0.0, s.step))[-n:]}
+
+
+def _none(saved: list[policy.Saved], spec: RunSpec) -> set[int]:
+    """Read "keep all" as a number, -1, that every count exceeds."""
+    return set()
+
+
+def _metrics_forgotten(trainer: Any) -> None:
+    """Know no metric of a checkpoint saved before the restart."""
+    if trainer.side == "jax":
+        after_restore(lambda trainer: trainer.checkpoints._policy.metrics.clear())(trainer)
+        return
+    own: set[int] = set()
+    save = trainer.save
+
+    def remembering(metric: float | None) -> None:
+        own.add(trainer.step)
+        save(metric)
+
+    def choose(saved: list[policy.Saved], spec: RunSpec) -> set[int]:
+        known = [s if s.step in own else policy.Saved(step=s.step, metric=None) for s in saved]
+        return policy.kept(known, keep_latest=spec.save.keep_latest, keep_best=spec.save.keep_best, mode="max")
+
+    trainer.save = remembering
+    _keeping(choose)(trainer)
+
+
+def _latest_follows_best(trainer: Any) -> None:
+    run = trainer.checkpoints.run
+    point = run.point
+
+    def linked(scan: Any, metric: str) -> None:
+        point(scan, metric)
+        if (run.path / "best.json").exists():
+            shutil.copy(run.path / "best.json", run.path / "latest.json")
+
+    run.point = linked
+
+
+BY_AUDIT = {
+    "rotation_deletes_best": (_keeping(_newest_only), "lost 10"),
+    "best_fn_evicts_latest": (_keeping(_best_only), "lost 60"),
+    "keep_all_deletes_all": (_keeping(_none), "lost 60"),
+    "topk_list_not_restored": (_metrics_forgotten, "lost 10"),
+    "last_links_to_best": (_latest_follows_best, "latest points to 10"),
+}
+"""Id to the plant and to what the audit must say of it."""

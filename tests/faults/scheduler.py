@@ -1,0 +1,169 @@
+"""Faults that lose the position or the shape of the learning-rate schedule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from parity.schedule import factor, rates
+from tests.faults.fault import BOTH, Fault
+from tests.faults.plants import after_restore, around_save, ignore
+from torch_side.optimizer import build_scheduler
+
+__all__ = ["FAULTS"]
+
+SCHEDULE = ("schedule.step",)
+
+
+def _not_loaded(trainer: Any) -> None:
+    if trainer.side == "torch":
+        restore = trainer.checkpoints.restore
+
+        def without(*args: Any) -> Any:
+            step, saved, scalars = restore(*args)
+            return step, {**saved, "scheduler": trainer.scheduler.state_dict()}, scalars
+
+        trainer.checkpoints.restore = without
+    ignore("_set_schedule_step")(trainer)
+
+
+def _built_late(trainer: Any) -> None:
+    """Build the scheduler behind the load: its constructor puts the rate of step 0 back for one step."""
+    step = trainer.scheduler.last_epoch
+    trainer.scheduler = build_scheduler(trainer.spec, trainer.optimizer)
+    trainer.scheduler.last_epoch = step
+
+
+def _initial_once(trainer: Any) -> None:
+    for group in trainer.optimizer.param_groups:
+        group["lr"] = group["initial_lr"]
+
+
+def _chainable(trainer: Any) -> None:
+    """Rebuild the schedule at its position, but take the current rate for the peak."""
+    shape, last = trainer.spec.schedule, trainer.scheduler.last_epoch
+    current = trainer.optimizer.param_groups[0]["lr"]
+    for group in trainer.optimizer.param_groups:
+        group["initial_lr"] = current
+    trainer.scheduler = build_scheduler(trainer.spec, trainer.optimizer)
+    trainer.scheduler.last_epoch = last
+    trainer.scheduler.base_lrs = [current / factor(shape, 0)]
+
+
+def _other_horizon(trainer: Any) -> None:
+    other = replace(trainer.spec.schedule, horizon=trainer.spec.schedule.horizon * 2)
+    if trainer.side == "torch":
+        trainer.scheduler.lr_lambdas = [lambda step: factor(other, step)]
+        for group in trainer.optimizer.param_groups:
+            group["lr"] = trainer.spec.optimizer.lr * factor(other, trainer.step)
+        return
+    inputs = trainer.step_inputs
+    peak = trainer.spec.optimizer.lr
+    trainer.step_inputs = lambda first, n: replace(inputs(first, n), lr=rates(other, peak, first, n))
+
+
+def _nothing_remains(trainer: Any) -> None:
+    trainer.scheduler.lr_lambdas = [lambda step: 0.0]
+
+
+def _dead_groups(trainer: Any) -> None:
+    """Leave the scheduler with an optimizer whose groups are no longer those that train."""
+    dead = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=trainer.spec.optimizer.lr)
+    trainer.scheduler.optimizer = dead
+
+
+def _shift(by: int) -> Any:
+    return lambda trainer: trainer._set_schedule_step(trainer.step + by)
+
+
+def _twice_on_skips(trainer: Any) -> None:
+    """Advance once more on a step that the scaler skipped."""
+    train = trainer._train_step
+
+    def step(*args: Any) -> Any:
+        out = train(*args)
+        if out[-1]:
+            trainer.scheduler.step()
+        return out
+
+    trainer._train_step = step
+
+
+FAULTS = (
+    Fault(
+        id="sched_not_saved",
+        group="scheduler",
+        lost="the position: the schedule starts over",
+        plant=_not_loaded,
+        suspects=SCHEDULE,
+        sides=BOTH,
+    ),
+    Fault(
+        id="sched_ctor_clobbers_lr",
+        group="scheduler",
+        lost="the rate of one step, by a constructor that runs behind the load",
+        plant=after_restore(_built_late),
+        suspects=SCHEDULE,
+        sides=("torch",),
+    ),
+    Fault(
+        id="sched_first_step_initial_lr",
+        group="scheduler",
+        lost="the rate of the first step",
+        plant=after_restore(_initial_once),
+        suspects=SCHEDULE,
+        sides=("torch",),
+    ),
+    Fault(
+        id="sched_saved_before_step",
+        group="scheduler",
+        lost="one step of the position: it is saved before it advances",
+        plant=around_save(_shift(-1), _shift(0)),
+        suspects=SCHEDULE,
+        sides=BOTH,
+    ),
+    Fault(
+        id="sched_recursive_vs_closed",
+        group="scheduler",
+        lost="the peak: the recursive form starts from the current rate",
+        plant=after_restore(_chainable),
+        suspects=SCHEDULE,
+        sides=("torch",),
+    ),
+    Fault(
+        id="horizon_changed",
+        group="scheduler",
+        lost="the horizon",
+        plant=after_restore(_other_horizon),
+        suspects=SCHEDULE,
+        sides=BOTH,
+    ),
+    Fault(
+        id="stage_remaining_zero",
+        group="scheduler",
+        lost="the steps that remain: the rate is pinned at its floor",
+        plant=after_restore(_nothing_remains),
+        suspects=SCHEDULE,
+        sides=("torch",),
+    ),
+    Fault(
+        id="param_groups_alias_broken",
+        group="scheduler",
+        lost="the link from the schedule to the groups that train: the rate is frozen",
+        plant=after_restore(_dead_groups),
+        suspects=SCHEDULE,
+        sides=("torch",),
+    ),
+    Fault(
+        id="lr_advances_on_skipped_step",
+        group="scaler",
+        lost="the order of steps and rates behind a skipped step",
+        plant=after_restore(_twice_on_skips),
+        suspects=SCHEDULE,
+        sides=("torch",),
+        precision="float16",
+        overrides=("scaler.overflow_steps=[12, 23, 31]",),
+    ),
+)

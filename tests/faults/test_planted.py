@@ -1,0 +1,80 @@
+"""Every planted fault turns the resume check red and is named; the same runs without it stay green."""
+
+from pathlib import Path
+
+import pytest
+
+from parity.checks.evidence import read_evidence
+from parity.checks.judge import judge
+from parity.checks.resume import run_here
+from parity.specfile import load
+from tests.faults.catalog import BY_OTHER_CHECKS, FAULTS
+from tests.faults.fault import CNN, MLP, Planted
+from tests.faults.policies import BY_AUDIT
+
+CASES = [pytest.param(f, side, id=f"{f.id}-{side}") for f in FAULTS for side in f.sides]
+
+
+def run_planted(fault, side, path):
+    """Run a fault; where it stops the run, what lies on disk is judged as it is."""
+    clean, faulty = Planted(side, fault.base), Planted(side, fault.base, fault.plant)
+    if fault.stops is None:
+        return run_here(fault.spec, clean, path, fault.kills, resuming=faulty)
+    with pytest.raises(Exception, match=fault.stops):
+        run_here(fault.spec, clean, path, fault.kills, resuming=faulty)
+    every = fault.spec.save.every
+    resumed = read_evidence(path / "resumed")
+    expected = [None, *(kill - kill % every for kill in fault.kills)][: len(resumed.resumed_from)]
+    return read_evidence(path / "reference"), resumed, expected
+
+
+@pytest.mark.parametrize(("fault", "side"), CASES)
+def test_fault_is_red_and_named(fault, side, tmp_path):
+    findings = judge(*run_planted(fault, side, tmp_path))
+    assert findings.broken
+    assert set(findings.suspects) == set(fault.suspects), findings.notes
+
+
+CLEAN = {
+    "as most faults have it": (MLP, "float32", ()),
+    "batch norm": (CNN, "float32", ()),
+    "native dropout": (MLP, "float32", ("dropout.generator=native",)),
+    "sgd": (MLP, "float32", ("optimizer.kind=sgd",)),
+    "float16 with overflows": (MLP, "float16", ("scaler.overflow_steps=[12, 23, 30, 31]",)),
+    "accumulation": (MLP, "float32", ("accumulation=4",)),
+    "grain": (MLP, "float32", ("data.reader=grain",)),
+}
+
+
+@pytest.mark.parametrize("side", ["torch", "jax"])
+@pytest.mark.parametrize("case", CLEAN)
+def test_clean_run_is_green(case, side, tmp_path):
+    (preset, shrink), precision, overrides = CLEAN[case]
+    spec = load(preset, precision, [*shrink, *overrides])
+    findings = judge(*run_here(spec, Planted(side), tmp_path, (25, 35)))
+    assert not findings.broken, findings.notes
+    assert findings.suspects == []
+    assert findings.steps_compared == spec.steps
+
+
+@pytest.mark.parametrize("name", ["second_resume_counter_lost", "opt_moments_only_for_sgd"])
+def test_fault_hides_where_it_does_not_apply(name, tmp_path):
+    """One restart does not show what the second one loses; a saver made for SGD saves SGD."""
+    fault = next(f for f in FAULTS if f.id == name)
+    once = name == "second_resume_counter_lost"
+    overrides = () if once else ("optimizer.kind=sgd",)
+    spec = load(MLP[0], None, [*MLP[1], *overrides])
+    kills = (25,) if once else (25, 35)
+    findings = judge(*run_here(spec, Planted("torch"), tmp_path, kills, resuming=Planted("torch", fault.plant)))
+    assert not findings.broken, findings.notes
+
+
+def test_catalogue_is_wide():
+    """Thirty bugs of eight groups at least, eight or more of them on the JAX side, each with two restarts."""
+    assert len({f.id for f in FAULTS}) >= 30
+    assert len({f.group for f in FAULTS}) >= 8
+    assert not {f.id for f in FAULTS} & {*BY_OTHER_CHECKS}
+    tests = "".join(file.read_text() for file in Path(__file__).parent.glob("test_*_faults.py"))
+    assert not [name for name in BY_OTHER_CHECKS if name not in tests and name not in BY_AUDIT]
+    assert len({f.id for f in FAULTS if "jax" in f.sides}) >= 8
+    assert all(len(f.kills) >= 2 for f in FAULTS)

@@ -1,0 +1,213 @@
+"""Checkpoints cut short, incomplete or cast are never taken and never loaded in silence; whole ones are."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jax_side.mesh import replicated
+from parity import policy, sides
+from parity.drive import Drills, train
+from parity.errors import CheckpointError, StateError
+from parity.rundir import RunDirectory
+from parity.specfile import load
+from tests.faults.fault import BOTH, MLP, Planted, nothing
+
+SPEC = load(MLP[0], None, [*MLP[1], "validate_every=0"])
+STATE = {"torch": "state.pt", "jax": "optimizer/_METADATA"}
+
+
+class Cut(BaseException):
+    """Stands for a kill in the middle of something."""
+
+
+@pytest.fixture(scope="module", params=BOTH)
+def stopped(request, tmp_path_factory):
+    """Return a side's name and a run of it stopped behind step 20, with checkpoints of 10 and 20."""
+    path = tmp_path_factory.mktemp("storage") / request.param
+    train(sides.load(request.param), request.param, replace(SPEC, steps=20), path, say=lambda line: None)
+    return request.param, path
+
+
+@pytest.fixture
+def run(stopped, tmp_path):
+    """Return the side and a copy of the run to spoil."""
+    side, path = stopped
+    shutil.copytree(path, tmp_path / "run")
+    return sides.load(side), side, RunDirectory(tmp_path / "run")
+
+
+def resume(side, name, run):
+    """Go on to step 30; return where from."""
+    return train(side, name, replace(SPEC, steps=30), run.path, say=lambda line: None).resumed_from
+
+
+def test_whole_checkpoints_are_taken(run):
+    side, name, directory = run
+    assert [s.step for s in directory.scan(side.examine).whole] == [10, 20]
+    assert resume(side, name, directory) == 20
+
+
+@pytest.mark.parametrize("what", ["cut short", "gone", "never renamed"])
+def test_partial_is_never_latest(what, run):
+    """partial_taken_as_latest: it is reported, and the run goes on from the one before."""
+    side, name, directory = run
+    newest = directory.checkpoints / "20"
+    if what == "never renamed":
+        newest.rename(directory.checkpoints / "20.orbax-checkpoint-tmp")
+    elif what == "gone" or name == "jax":
+        (newest / STATE[name]).unlink()
+    else:
+        (newest / STATE[name]).write_bytes((newest / STATE[name]).read_bytes()[:-100])
+    scan = directory.scan(side.examine)
+    assert [s.step for s in scan.whole] == [10]
+    assert len(scan.damaged) + len(scan.unfinished) == 1
+    assert resume(side, name, directory) == 10
+
+
+def test_a_side_that_takes_partial_checkpoints_is_found(run):
+    """partial_taken_as_latest, planted: a name is enough; the load then stops instead of starting from zero."""
+    _, name, directory = run
+    (directory.checkpoints / "20" / STATE[name]).unlink()
+    faulty = Planted(name, nothing)
+    faulty.examine = lambda path: None
+    assert [s.step for s in directory.scan(faulty.examine).whole] == [10, 20]
+    with pytest.raises((CheckpointError, FileNotFoundError), match=r"20|state\.pt"):
+        resume(faulty, name, directory)
+
+
+def test_a_missing_piece_is_an_error(run):
+    """missing_piece_defaults: an item that the checkpoint lists, and an entry of the file, must be there."""
+    side, name, directory = run
+    newest = directory.checkpoints / "20"
+    if name == "jax":
+        shutil.rmtree(newest / "optimizer")
+        with pytest.raises(CheckpointError, match="lacks the items optimizer"):
+            side.examine(newest)
+    else:
+        (newest / "state.pt").unlink()
+        with pytest.raises(CheckpointError, match=r"lacks state\.pt"):
+            side.examine(newest)
+
+
+def test_a_position_of_another_batch_size_is_refused(run):
+    """batch_size_changed_offset: an offset in batches means nothing there; the position of this run fits."""
+    side, _, directory = run
+    trainer = side.build(SPEC, directory.path, attempt=1)
+    trainer.restore("latest")
+    position = trainer.feed.position
+    trainer.feed.seek(position)
+    with pytest.raises(StateError, match=r"data\.position: .*does not fit 12 batches of 128"):
+        trainer.feed.seek({**position, "batch_size": 64, "samples": position["samples"] // 2})
+    trainer.close()
+
+
+def _cut_saves(order):
+    """Return a plant that saves in a wrong order and is killed in the middle of the second save."""
+
+    def plant(trainer):
+        save, run = trainer.save, trainer.checkpoints.run
+
+        def save_wrongly(metric):
+            if trainer.step == 20:
+                trainer.wait()
+                run.point = lambda scan, metric: None  # what is killed corrects no pointer
+                order(run, trainer.step)
+                raise Cut
+            save(metric)
+
+        trainer.save = save_wrongly
+
+    return plant
+
+
+def _prune_first(run, step):
+    for entry in list(run.checkpoints.iterdir()):
+        shutil.rmtree(entry)
+
+
+def _point_first(run, step):
+    (run.path / "latest.json").write_text(json.dumps({"step": step, "path": f"checkpoints/{step}"}))
+
+
+def _kill_in_save(name, order, path):
+    side = Planted(name, _cut_saves(order))
+    with pytest.raises(Cut):
+        train(side, name, SPEC, path, say=lambda line: None, drills=Drills())
+    run = RunDirectory(path)
+    pointed = json.loads((run.path / "latest.json").read_text())["step"]
+    return [s.step for s in run.scan(side.examine).whole], pointed
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_kill_in_a_save_leaves_the_one_before(name, tmp_path):
+    whole, pointed = _kill_in_save(name, lambda run, step: None, tmp_path)
+    assert whole == [10]
+    assert pointed == 10
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_pruning_before_the_save_leaves_nothing(name, tmp_path):
+    """retention_before_finalize, planted."""
+    assert _kill_in_save(name, _prune_first, tmp_path)[0] == []
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_pointer_before_the_data_misleads_only_its_reader(name, tmp_path):
+    """latest_before_durable, planted: the pointer is wrong, and no resume reads it."""
+    whole, pointed = _kill_in_save(name, _point_first, tmp_path)
+    assert (whole, pointed) == ([10], 20)
+    assert resume(sides.load(name), name, RunDirectory(tmp_path)) == 10
+
+
+def _restored_as_float(trainer):
+    """Restore into a template whose step counter is of another dtype."""
+    adam = trainer.state.optimizer["adam"]
+    optimizer = {**trainer.state.optimizer, "adam": adam._replace(count=adam.count.astype(jnp.float32))}
+    template = trainer.state._replace(optimizer=optimizer)
+    return trainer.checkpoints.restore("latest", template)[1].optimizer["adam"].count
+
+
+def test_restore_casts_silently_is_refused(tmp_path):
+    """A counter of 2**24 + 1 comes back as it was, or not at all; Orbax alone makes 2**24 of it."""
+    trainer = sides.load("jax").build(SPEC, tmp_path)
+    adam = trainer.state.optimizer["adam"]._replace(count=jnp.int32(2**24 + 1))
+    trainer.state = trainer.state._replace(optimizer={**trainer.state.optimizer, "adam": adam})
+    trainer.save(None)
+    trainer.wait()
+    assert int(trainer.checkpoints.restore("latest", trainer.state)[1].optimizer["adam"].count) == 2**24 + 1
+    with pytest.raises(CheckpointError, match=r"optimizer\.adam\.count: expected float32\[\], found int32\[\]"):
+        _restored_as_float(trainer)
+    trainer.checkpoints._check_types = lambda step, abstract: None
+    assert int(_restored_as_float(trainer)) == 2**24, "without the check, one count is lost"
+    trainer.close()
+
+
+def _shardings(trainer):
+    return {leaf.sharding for leaf in jax.tree.leaves(trainer.state)}
+
+
+def test_restored_arrays_lie_on_the_devices_of_this_run(tmp_path):
+    """sharding_from_file: a checkpoint of one device, restored on two; the file's own sharding would leave one."""
+    one, two = (load(MLP[0], None, [*MLP[1], f"mesh.data={n}"]) for n in (1, 2))
+    first = sides.load("jax").build(one, tmp_path)
+    first.save(None)
+    first.close()
+    trainer = sides.load("jax").build(two, tmp_path)
+    trainer.restore("latest")
+    assert _shardings(trainer) == {replicated(trainer.mesh)}
+    trainer.state = jax.device_put(trainer.state, replicated(first.mesh))
+    assert _shardings(trainer) != {replicated(trainer.mesh)}
+    with pytest.raises(ValueError, match="incompatible devices"):
+        list(trainer.steps(1))
+    trainer.close()
+
+
+def test_newest_is_by_number_not_by_text():
+    """int_keys_become_str, of steps: "9" sorts behind "10"."""
+    saved = [policy.Saved(step=step, metric=None) for step in (9, 10, 100)]
+    assert policy.latest(saved).step == 100
+    assert max(saved, key=lambda s: str(s.step)).step == 9
