@@ -137,7 +137,7 @@ class ScalerSpec:
     """Steps whose scaled loss is multiplied by infinity, to force an overflow (drills and tests)."""
 
     def __post_init__(self) -> None:
-        positive(self.init_scale, "scaler.init_scale")
+        require(self.init_scale >= 1, "scaler.init_scale", f"must be at least 1, got {self.init_scale}")
         require(self.growth_factor > 1, "scaler.growth_factor", "must be above 1")
         require(0 < self.backoff_factor < 1, "scaler.backoff_factor", "must be in (0, 1)")
         for name in ("growth_factor", "backoff_factor"):

@@ -53,7 +53,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str, str]] = [
     (ScheduleSpec, {"warmup": -1}, "schedule.warmup", "must not be negative"),
     (ScheduleSpec, {"final": 1.5}, "schedule.final", "must be in [0, 1]"),
     (ScheduleSpec, {"warmup": 9, "horizon": 9}, "schedule.horizon", "after the warm-up of 9 steps, got 9"),
-    (ScalerSpec, {"init_scale": 0.0}, "scaler.init_scale", "must be above 0"),
+    (ScalerSpec, {"init_scale": 0.5}, "scaler.init_scale", "must be at least 1, got 0.5"),
     (ScalerSpec, {"growth_factor": 1.0}, "scaler.growth_factor", "must be above 1"),
     (ScalerSpec, {"backoff_factor": 1.0}, "scaler.backoff_factor", "must be in (0, 1)"),
     (ScalerSpec, {"growth_factor": 1.1}, "scaler.growth_factor", "must be a power of two"),
