@@ -45,7 +45,8 @@ def examine(path: Path) -> float | None:
         raise CheckpointError("has no commit marker")
     try:
         meta = json.loads((path / "meta" / "metadata").read_text(encoding="utf-8"))
-        step, items, metric = meta["step"], meta["items"], meta["metric"]
+        step, items = meta["step"], meta["items"]
+        metric = None if meta["metric"] is None else float(meta["metric"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"its meta item cannot be read: {error}") from error
     if step != int(path.name):
@@ -53,7 +54,7 @@ def examine(path: Path) -> float | None:
     missing = [item for item in items if not (path / item / "_METADATA").is_file()]
     if missing:
         raise CheckpointError(f"lacks the items {', '.join(missing)}")
-    return None if metric is None else float(metric)
+    return metric
 
 
 class Checkpoints:
@@ -118,14 +119,19 @@ class Checkpoints:
         items = {item: tree for item, tree in _items(template).items() if jax.tree.leaves(tree)}
         sharding = replicated(self.mesh)
         abstract = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding), items)
-        self._check_types(step, abstract)
         args = {item: ocp.args.StandardRestore(tree) for item, tree in abstract.items()}
         try:
+            self._check_types(step, abstract)
             found = self.manager.restore(step, args=ocp.args.Composite(**args, meta=ocp.args.JsonRestore()))
-        except (ValueError, KeyError, OSError) as error:
+            found["meta"]["scalars"].keys()
+        except CheckpointError:
+            raise
+        except Exception as error:  # Orbax and TensorStore have no common error for a damaged file
             raise CheckpointError(f"checkpoint of step {step} cannot be restored: {error}") from error
         fields = {ITEMS[item]: found[item] for item in items}
-        return step, template._replace(**_owned(fields)), found["meta"]["scalars"]
+        restored = template._replace(**_owned(fields))
+        self.close()  # newer steps may now be moved away: the next manager lists anew
+        return step, restored, found["meta"]["scalars"]
 
     def _check_types(self, step: int, abstract: dict[str, Any]) -> None:
         """Refuse a leaf of another dtype: Orbax would cast it without a word (int32 to float32, say)."""

@@ -43,7 +43,12 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 def topology(spec: RunSpec) -> dict[str, object]:
     """Return what bitwise equality depends on beside the spec: devices, and the CPUs this process may use."""
-    return {"platform": jax.default_backend(), "devices": spec.mesh.data, "cpus": _cpus()}
+    return {
+        "platform": jax.devices()[0].device_kind,
+        "devices": spec.mesh.data,
+        "cpus": _cpus(),
+        "mode": spec.execution.jax,
+    }
 
 
 def _cpus() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,9 @@ def configure(spec: RunSpec) -> None:
     On CPU, several devices are forced into being, and dispatch is made synchronous: with collectives between
     forced devices, dispatching faster than they finish deadlocks (jax 0.10, two cores).
     """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_gpu_deterministic_ops" not in flags:  # scatter-adds and autotuning on GPUs are not, by default
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_deterministic_ops=true".strip()
     jax.config.update("jax_default_matmul_precision", "highest")
     jax.config.update("jax_threefry_partitionable", True)
     if spec.mesh.data > 1:

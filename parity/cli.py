@@ -129,6 +129,10 @@ def _check(options: argparse.Namespace) -> int:
     for step in options.kill_at:
         if step >= steps:
             raise SpecError("--kill-at", f"{step} is not before the end at {steps} steps")
+    environment = describe_environment() | {
+        "devices": {name: side.topology(specs[0]) for name, side in chosen.items()},
+        "data": {spec.name: describe_data(spec) for spec in specs},
+    }
     with tempfile.TemporaryDirectory(prefix="parity-") as scratch:
         request = Request(
             checks=options.checks or CHECKS,
@@ -139,10 +143,6 @@ def _check(options: argparse.Namespace) -> int:
             workdir=(options.report or Path(scratch)) / "runs",
         )
         records = run_checks(request, lambda line: print(line, file=sys.stderr, flush=True))
-    environment = describe_environment() | {
-        "devices": {name: side.topology(specs[0]) for name, side in chosen.items()},
-        "data": {spec.name: describe_data(spec) for spec in specs},
-    }
     text = encode(document(records, environment))
     if options.report:
         options.report.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -68,7 +69,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def mend(path: Path) -> None:
     """Cut a torn last line off a file, so that the next append starts a line of its own."""
     if path.exists() and (data := path.read_bytes()) and not data.endswith(b"\n"):
-        path.write_bytes(data[: data.rfind(b"\n") + 1])
+        os.truncate(path, data.rfind(b"\n") + 1)
 
 
 def read_records(path: Path, kind: type[Record]) -> list[Record]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from parity import threefry
 from parity.errors import SpecError
-from parity.spec import GptSpec, RunSpec
+from parity.spec import CnnSpec, GptSpec, MlpSpec, RunSpec
 
 __all__ = ["Dataset", "describe_data", "load_dataset"]
 
@@ -48,6 +48,7 @@ def load_dataset(spec: RunSpec) -> Dataset:
         inputs, targets = samples[:, :-1], samples[:, 1:]
     else:
         inputs, targets = _digits()
+    _check_model(spec, inputs, targets)
     digest = xxhash.xxh3_128(np.ascontiguousarray(inputs))
     digest.update(np.ascontiguousarray(targets))
 
@@ -68,6 +69,18 @@ def load_dataset(spec: RunSpec) -> Dataset:
         validation_targets=targets[validation],
         digest=digest.hexdigest(),
     )
+
+
+def _check_model(spec: RunSpec, inputs: NDArray[np.generic], targets: NDArray[np.generic]) -> None:
+    """Refuse a model that does not fit the samples, before a framework does so in its own words."""
+    model, needed = spec.model, int(targets.max()) + 1
+    if isinstance(model, MlpSpec) and model.inputs != inputs.shape[1]:
+        raise SpecError("model.inputs", f"{model.inputs}, but a sample has {inputs.shape[1]} features")
+    if isinstance(model, CnnSpec) and model.size**2 != inputs.shape[1]:
+        raise SpecError("model.size", f"{model.size} x {model.size}, but an image has {inputs.shape[1]} pixels")
+    field, outputs = ("vocabulary", model.vocabulary) if isinstance(model, GptSpec) else ("classes", model.classes)
+    if outputs < needed:
+        raise SpecError(f"model.{field}", f"{outputs}, but the data has values up to {needed - 1}")
 
 
 def _digits() -> tuple[NDArray[np.float32], NDArray[np.int32]]:

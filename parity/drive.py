@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -109,11 +110,12 @@ def _resume(run: RunDirectory, trainer: Trainer, side: Side, resume: Resume, att
         return None
     step = run.choose(scan, which, trainer.spec.metric)
     given_up = which == "best" or isinstance(which, int)
+    trainer.restore(step)  # first: what cannot be restored must not cost the newer checkpoints
     moved = run.abandon_after(step, attempt, records=given_up)
+    run.point(run.scan(side.examine), trainer.spec.metric)
     for name, why in scan.damaged:
         if name in moved:
             say(f"moved checkpoint {name} to abandoned/{attempt}: {why}")
-    trainer.restore(step)
     say(f"resumed from step {step} ({which if isinstance(which, str) else 'step'})")
     return step
 
@@ -273,7 +275,10 @@ class _Loop:
         self.say(f"holding after step {self.trainer.step}")
         if self.drills.hold is not None:
             self.drills.hold()
+        parent = os.getppid()
         while self.signal is None:
+            if os.getppid() != parent:
+                raise SystemExit("the check that was to kill this process is gone")
             time.sleep(0.01)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:

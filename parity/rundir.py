@@ -135,8 +135,9 @@ class RunDirectory:
                 when a kill left them behind the newest one, since a higher attempt replaces them.
         """
         moved = []
-        for entry in sorted(self.checkpoints.iterdir()):
-            if _is_step(entry.name) and int(entry.name) > step:
+        steps = sorted((e for e in self.checkpoints.iterdir() if _is_step(e.name)), key=lambda e: -int(e.name))
+        for entry in steps:  # newest first: a kill between leaves no older one as the latest
+            if int(entry.name) > step:
                 target = self.path / "abandoned" / str(attempt) / entry.name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 entry.rename(target)

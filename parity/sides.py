@@ -8,11 +8,13 @@ import importlib.util
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+import xxhash
+
 from parity.errors import MissingFrameworkError, UnknownNameError
 from parity.spec import RunSpec
 from parity.trainer import Trainer
 
-__all__ = ["SIDES", "Side", "installed", "load", "versions"]
+__all__ = ["SIDES", "Side", "installed", "load", "source_digest", "versions"]
 
 SIDES = {"jax": ("jax", "flax", "optax", "orbax"), "torch": ("torch",)}
 """Side to the modules it needs."""
@@ -63,3 +65,12 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
+
+
+def source_digest() -> str:
+    """Return a digest over the sources of the suite: what other code measured is not this one's."""
+    root, digest = Path(__file__).resolve().parents[1], xxhash.xxh3_64()
+    for package in ("parity", *(f"{name}_side" for name in SIDES)):
+        for file in sorted((root / package).rglob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()

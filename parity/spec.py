@@ -7,6 +7,7 @@ Presets are functions that return a RunSpec. Reading and writing TOML, overrides
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
@@ -237,6 +238,8 @@ class RunSpec:
     mesh: MeshSpec = field(default_factory=MeshSpec)
 
     def __post_init__(self) -> None:
+        named = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", self.name)
+        require(named is not None, "name", f"must be letters, digits, '.', '_' and '-', got {self.name!r}")
         for name in ("batch", "accumulation", "steps"):
             positive(getattr(self, name), name)
         require(self.precision in PRECISIONS, "precision", f"must be one of {', '.join(PRECISIONS)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +35,8 @@ def examine(path: Path) -> float | None:
     """
     try:
         meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
-        step, size, metric = meta["step"], meta["bytes"], meta["metric"]
+        step, size = meta["step"], meta["bytes"]
+        metric = None if meta["metric"] is None else float(meta["metric"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"its meta.json cannot be read: {error}") from error
     if step != int(path.name):
@@ -46,7 +46,7 @@ def examine(path: Path) -> float | None:
         raise CheckpointError("lacks state.pt")
     if state.stat().st_size != size:
         raise CheckpointError(f"state.pt has {state.stat().st_size} bytes, was written with {size}")
-    return None if metric is None else float(metric)
+    return metric
 
 
 class Checkpoints:
@@ -101,9 +101,10 @@ class Checkpoints:
         meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
         try:
             saved = torch.load(path / "state.pt", map_location=device, weights_only=True)
-        except (OSError, RuntimeError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as error:
+            scalars = dict(meta["scalars"])
+        except Exception as error:  # torch.load leaks a dozen kinds of error for malformed files (pytorch#127525)
             raise CheckpointError(f"{path / 'state.pt'} cannot be loaded: {error}") from error
-        return step, saved, meta["scalars"]
+        return step, saved, scalars
 
     def _retain(self) -> None:
         scan = self.scan()

@@ -52,8 +52,8 @@ class Dropout(nn.Module):
         if self.native:
             return nn.functional.dropout(x, self.rate)
         signed = random_bits(keys[self.layer], x.numel()).bitwise_xor(-(2**31)).view(x.shape)
-        keep = (signed >= self.threshold).to(x.dtype)
-        return x * (keep * (1.0 / (1.0 - self.rate)))
+        scale = torch.tensor(1.0 / (1.0 - self.rate), dtype=x.dtype, device=x.device)
+        return torch.where(signed >= self.threshold, x * scale, 0.0)  # not a product: infinity times 0 is NaN
 
 
 _ROTATIONS = threefry.ROTATIONS

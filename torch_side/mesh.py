@@ -27,8 +27,9 @@ def topology(spec: RunSpec) -> dict[str, object]:
     """Return what bitwise equality depends on beside the spec: device, threads, and the CPUs this process may use."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return {
-        "platform": build_mesh(spec).type,
+        "platform": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "devices": 1,
         "threads": spec.execution.threads or torch.get_num_threads(),
         "cpus": cpus,
+        "mode": spec.execution.torch,
     }

@@ -25,9 +25,13 @@ def build_optimizer(spec: RunSpec, model: nn.Module, device: torch.device) -> to
         cls = torch.optim.AdamW if optimizer.kind == "adamw" else torch.optim.Adam
         betas = (optimizer.beta1, optimizer.beta2)
         return cls(groups, lr=optimizer.lr, betas=betas, eps=optimizer.eps, fused=fused)
-    return torch.optim.SGD(
+    sgd = torch.optim.SGD(
         groups, lr=optimizer.lr, momentum=optimizer.momentum, nesterov=optimizer.nesterov, fused=fused
     )
+    if optimizer.momentum:
+        for p in model.parameters():  # fused SGD leaves the buffer uninitialised when step 1 overflows (torch 2.13)
+            sgd.state[p]["momentum_buffer"] = torch.zeros_like(p)
+    return sgd
 
 
 def build_scheduler(spec: RunSpec, optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LambdaLR:

@@ -138,7 +138,7 @@ def file_state(trainer: TorchTrainer) -> dict[str, Any]:
         "scaler": trainer.scaler.state_dict(),
         "rng": {
             "torch_cpu": torch.get_rng_state(),
-            "torch_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+            "torch_cuda": [torch.cuda.get_rng_state(trainer.device)] if trainer.device.type == "cuda" else [],
             "python": random.getstate(),
             "numpy": [name, torch.from_numpy(np.asarray(words).astype(np.int64)), *map(float, rest)],
         },
@@ -153,8 +153,8 @@ def load_file_state(trainer: TorchTrainer, saved: Mapping[str, Any]) -> None:
     trainer.scaler.load_state_dict(saved["scaler"])
     rng = saved["rng"]
     torch.set_rng_state(rng["torch_cpu"].cpu())
-    if rng["torch_cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([s.cpu() for s in rng["torch_cuda"]])
+    if rng["torch_cuda"] and trainer.device.type == "cuda":
+        torch.cuda.set_rng_state(rng["torch_cuda"][0].cpu(), trainer.device)
     random.setstate(rng["python"])
     name, words, position, has_gauss, gauss = rng["numpy"]
     state = (name, words.cpu().numpy().astype(np.uint32), int(position), int(has_gauss), gauss)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from parity.data import Chunk
+from parity.errors import CheckpointError
 from parity.initial import initial_buffers, initial_params
 from parity.schedule import factor
 from parity.spec import RunSpec
@@ -156,7 +157,10 @@ class TorchTrainer(Twin):
         """Load a checkpoint into this trainer; return its step."""
         assert self.checkpoints is not None, "built without a directory"
         step, saved, scalars = self.checkpoints.restore(which, self.device)
-        load_file_state(self, saved)
+        try:
+            load_file_state(self, saved)
+        except Exception as error:  # missing keys, other shapes, other types: each from another part of PyTorch
+            raise CheckpointError(f"checkpoint of step {step} does not fit this run: {error}") from error
         self.adopt_host_scalars(scalars)
         return step
 

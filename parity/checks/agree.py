@@ -72,6 +72,13 @@ def agree(
     if exact is not None:
         note = f"{exact.quantity} of step {exact.step} is {exact.got}, was {exact.expected}"
         return _agreement("broken", criterion, gap, first=exact, suspects=_SUSPECTS[exact.quantity], notes=(note,))
+    for step, record in a.items():
+        if not record.skipped and not math.isfinite(record.loss):
+            both = not math.isfinite(b[step].loss)
+            note = f"the loss of step {step} is {record.loss}: the run itself diverged"
+            return _agreement(
+                "inconclusive" if both else "broken", criterion, gap, first=_loss(a, b, step), notes=(note,)
+            )
     if criterion == "float64":
         return _by_float64(a, b, gap, floor())
     return _by_envelope(a, b, gap, envelope(), ENVELOPE_LIMIT[precision])

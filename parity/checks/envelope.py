@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 from parity import sides
 from parity.checks.perturb import perturbed
 from parity.checks.walk import losses, walk
-from parity.criteria import SEEDS, curve_gap, envelope
+from parity.criteria import FLOOR_ULPS, SEEDS, WINDOW, curve_gap, envelope
 from parity.rundir import replace_file
 from parity.spec import RunSpec
 from parity.state import TrainingState
@@ -47,8 +49,8 @@ def measure_envelope(
     """
     spec, names = trainers[0].spec, tuple(t.side for t in trainers)
     file = _cache_file(spec, start, names, until, seeds)
-    if cache and file.exists():
-        return Envelope(width=np.array(json.loads(file.read_text())["width"]), seeds=seeds, sides=names)
+    if cache and (width := _cached(file, until)) is not None:
+        return Envelope(width=width, seeds=seeds, sides=names)
     widths = []
     for trainer in trainers:
         base = list(losses(walk(trainer, until, start)).values())
@@ -59,8 +61,9 @@ def measure_envelope(
         widths.append(envelope(base, runs))
     width = np.max(widths, axis=0)
     if cache and np.isfinite(width).all():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(file, json.dumps({"width": width.tolist()}))
+        with suppress(OSError):  # a cache that cannot be written is no cache
+            file.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(file, json.dumps({"width": width.tolist()}))
     return Envelope(width=width, seeds=seeds, sides=names)
 
 
@@ -70,7 +73,18 @@ def noise_floor(trainer: Trainer, start: TrainingState, base: dict[int, float], 
     return curve_gap(base, moved).max_rel
 
 
+def _cached(file: Path, until: int) -> NDArray[np.float64] | None:
+    """Return the width in a cache file, or None if there is none that can be read."""
+    try:
+        width = np.array(json.loads(file.read_text())["width"], np.float64)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return width if width.shape == (until,) else None
+
+
 def _cache_file(spec: RunSpec, start: TrainingState, names: tuple[str, ...], until: int, seeds: int) -> Path:
     root = Path(os.environ.get("PARITY_CACHE") or Path.home() / ".cache" / "parity")
     key = [start.scalars["config.spec"], start.scalars["config.hash"], names, until, seeds, sides.versions()]
+    key += [WINDOW, FLOOR_ULPS, platform.machine(), platform.processor(), sides.source_digest()]
+    key += [sides.load(name).topology(spec) for name in names]
     return root / "envelopes" / f"{spec.name}-{xxhash.xxh3_64_hexdigest(json.dumps(key).encode())}.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,9 @@ from parity.curves import read_lines
 __all__ = ["ProcessError", "TrainingProcess"]
 
 POLL_SECONDS = 0.01
+
+ENVIRONMENT = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+"""Two processes train side by side: on a GPU, none may take most of the memory at its start."""
 
 
 class ProcessError(RuntimeError):
@@ -38,10 +42,20 @@ class TrainingProcess:
             command += ["--hold-at", str(hold_at)]
         self._steps, self._log = run / "steps.jsonl", log
         with log.open("ab") as out:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**os.environ, **ENVIRONMENT}
+            )
 
-    def wait_for_step(self, step: int, timeout: float) -> None:
-        """Return when the record of a step is on disk.
+    def __enter__(self) -> TrainingProcess:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leave no process behind, whatever went wrong."""
+        if self.process.poll() is None:
+            self.kill()
+
+    def wait_for_step(self, step: int, attempt: int, timeout: float) -> None:
+        """Return when the record of a step by a process start is on disk.
 
         Raises:
             ProcessError: The process ended before, or took too long (it is killed then).
@@ -52,7 +66,8 @@ class TrainingProcess:
             now = self._steps.stat().st_size if self._steps.exists() else 0
             if now != size:
                 size = now
-                if any(row["step"] >= step for row in read_lines(self._steps)[-1:]):
+                last = read_lines(self._steps)[-1:]
+                if any(row["step"] >= step and row["attempt"] == attempt for row in last):
                     return
             if self.process.poll() is not None:
                 raise ProcessError(f"ended with {self.process.returncode} before step {step}", self._tail())

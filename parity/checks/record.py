@@ -46,7 +46,7 @@ class CheckRecord:
 def overall(records: Iterable[CheckRecord]) -> Verdict:
     """Return the verdict over all checks: the worst one; `empty` if nothing was compared."""
     verdicts = {record.verdict for record in records}
-    for verdict in ("crashed", "broken", "inconclusive", "holds"):
+    for verdict in ("crashed", "broken", "inconclusive", "empty", "holds"):
         if verdict in verdicts:
             return verdict
     return "empty"

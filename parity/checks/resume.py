@@ -15,7 +15,7 @@ from parity.checks.judge import Findings, judge
 from parity.checks.process import ProcessError, TrainingProcess
 from parity.checks.record import CheckRecord
 from parity.drive import Drills, train
-from parity.errors import ParityError
+from parity.errors import ParityError, SpecError
 from parity.rundir import RunDirectory
 from parity.sides import Side
 from parity.spec import RunSpec
@@ -31,8 +31,13 @@ SETTLE_SECONDS = 30.0
 
 
 def drill_spec(spec: RunSpec, steps: int) -> RunSpec:
-    """Return the spec shortened to a number of steps, with five saves and as many validations, two chunks each."""
-    every = max(2, steps // 5)
+    """Return the spec shortened to a number of steps, with five saves and as many validations, two chunks each.
+
+    The spec's own intervals are replaced: they are free to change, and kills must fall behind saves.
+    """
+    if steps < 10:
+        raise SpecError("--steps", f"{steps} steps leave no room for five saves and two kills; ask for 10 or more")
+    every = steps // 5
     chunk = min(spec.execution.chunk, max(1, every // 2))
     return replace(
         spec,
@@ -60,7 +65,7 @@ def check_resume(spec: RunSpec, side_name: str, side: Side, workdir: Path, kills
         kills: Steps to kill at; by default two, each a chunk behind a save.
     """
     began = time.perf_counter()
-    kills = tuple(kills) or default_kills(spec)
+    kills = tuple(sorted(set(kills))) or default_kills(spec)
     try:
         findings = judge(*run_processes(spec, side_name, side, workdir, kills))
     except (ProcessError, ParityError) as error:
@@ -93,18 +98,20 @@ def run_processes(
         return TrainingProcess(side_name, spec_file, workdir / run, workdir / f"{run}.log", hold_at=hold_at)
 
     def uninterrupted() -> None:
-        start("reference").wait(TIMEOUT_SECONDS)
+        with start("reference") as process:
+            process.wait(TIMEOUT_SECONDS)
 
     def interrupted() -> list[int | None]:
         expected: list[int | None] = [None]
-        for kill in kills:
-            process = start("resumed", hold_at=kill)
-            process.wait_for_step(kill, TIMEOUT_SECONDS)
-            if durable:
-                _await_checkpoint(workdir / "resumed", side, kill - kill % spec.save.every)
-            process.kill()
+        for attempt, kill in enumerate(kills):
+            with start("resumed", hold_at=kill) as process:
+                process.wait_for_step(kill, attempt, TIMEOUT_SECONDS)
+                if durable:  # the save at `kill` itself would come behind the records
+                    _await_checkpoint(workdir / "resumed", side, (kill - 1) // spec.save.every * spec.save.every)
+                process.kill()
             expected.append(_newest(workdir / "resumed", side))
-        start("resumed").wait(TIMEOUT_SECONDS)
+        with start("resumed") as process:
+            process.wait(TIMEOUT_SECONDS)
         return expected
 
     with ThreadPoolExecutor(2) as pool:

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from parity.checks.handover import check_handover
@@ -85,7 +86,8 @@ def _checks_of(spec: RunSpec, request: Request) -> Iterator[CheckRecord]:
     if "resume" in request.checks:
         for name, side in request.sides.items():
             shutil.rmtree(home / name, ignore_errors=True)
-            yield check_resume(spec, name, side, home / name, request.kills)
+            check = partial(check_resume, spec, name, side, home / name, request.kills)
+            yield _guarded(check, spec, "resume", (name,))
     across = [name for name in ("twins", "handover") if name in request.checks]
     if not across:
         return
@@ -97,14 +99,28 @@ def _checks_of(spec: RunSpec, request: Request) -> Iterator[CheckRecord]:
         return
     try:
         pair = TwinPair(spec, {name: request.sides[name] for name in names})
-        if "twins" in across:
-            yield check_twins(pair)
-        if "handover" in across:
-            a, b = names
-            for path in ((a, b), (b, a), (a, b, a), (b, a, b)):
-                yield check_handover(pair, path)
-    except ParityError as error:
-        yield _without(spec, across[0], names, "crashed", str(error), began)
+    except Exception as error:  # one spec that fails must not cost the records of the others
+        for name in across:
+            yield _without(spec, name, names, "crashed", _describe(error), began)
+        return
+    a, b = names
+    if "twins" in across:
+        yield _guarded(lambda: check_twins(pair), spec, "twins", names)
+    for path in ((a, b), (b, a), (a, b, a), (b, a, b)) if "handover" in across else ():
+        yield _guarded(partial(check_handover, pair, path), spec, f"handover {'-'.join(path)}", path)
+
+
+def _guarded(check: Callable[[], CheckRecord], spec: RunSpec, name: str, names: tuple[str, ...]) -> CheckRecord:
+    """Run a check; an error of ours or of a framework becomes a crashed record, never a lost one."""
+    began = time.perf_counter()
+    try:
+        return check()
+    except Exception as error:
+        return _without(spec, name, names, "crashed", _describe(error), began)
+
+
+def _describe(error: Exception) -> str:
+    return str(error) if isinstance(error, ParityError) else f"{type(error).__name__}: {error}"
 
 
 def _without(spec: RunSpec, name: str, names: tuple[str, ...], verdict: str, note: str, began: float) -> CheckRecord:
@@ -114,7 +130,7 @@ def _without(spec: RunSpec, name: str, names: tuple[str, ...], verdict: str, not
         precision=spec.precision,
         sides=names,
         verdict=verdict,  # type: ignore[arg-type]
-        criterion="float64" if spec.precision == "float64" else "envelope",
+        criterion="bitwise" if name == "resume" else "float64" if spec.precision == "float64" else "envelope",
         steps_compared=0,
         notes=(note,),
         seconds=time.perf_counter() - began,

@@ -40,14 +40,14 @@ BROKEN = replace(
 
 @pytest.mark.parametrize("verdict", EXIT_CODES)
 def test_each_verdict_decides_the_exit_code(verdict, monkeypatch, capsys):
-    records = [] if verdict == "empty" else [RECORD, replace(RECORD, verdict=verdict)]
+    records = [RECORD, replace(RECORD, verdict=verdict)]
     monkeypatch.setattr("parity.cli.run_checks", lambda request, say: records)
     assert main(["check", "--spec", "mlp-digits"]) == EXIT_CODES[verdict]
     assert f"verdict: {verdict}" in capsys.readouterr().out
 
 
 def test_the_worst_verdict_is_the_overall_one():
-    order = ["holds", "inconclusive", "broken", "crashed"]
+    order = ["holds", "empty", "inconclusive", "broken", "crashed"]
     for worst, verdict in enumerate(order):
         assert overall([replace(RECORD, verdict=v) for v in order[: worst + 1]]) == verdict
     assert overall([]) == "empty"

@@ -77,7 +77,9 @@ def _none(saved: list[policy.Saved], spec: RunSpec) -> set[int]:
 def _metrics_forgotten(trainer: Any) -> None:
     """Know no metric of a checkpoint saved before the restart."""
     if trainer.side == "jax":
-        after_restore(lambda trainer: trainer.checkpoints._policy.metrics.clear())(trainer)
+        after_restore(lambda trainer: trainer.checkpoints.manager and trainer.checkpoints._policy.metrics.clear())(
+            trainer
+        )
         return
     own: set[int] = set()
     save = trainer.save

@@ -146,4 +146,4 @@ def test_a_multiple_is_the_smallest_limit_that_passes() -> None:
 def test_the_limits_are_pinned() -> None:
     """A wider tolerance is a decision of its own, never a side effect."""
     assert (FLOAT64_LIMIT, FLOAT64_NOISE_FLOOR) == (1e-12, 1e-13)
-    assert dict(ENVELOPE_LIMIT) == {"float32": 4.0, "bfloat16": 4.0, "float16": 4.0}
+    assert dict(ENVELOPE_LIMIT) == {"float32": 3.0, "bfloat16": 3.0, "float16": 3.0}
