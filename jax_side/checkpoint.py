@@ -13,7 +13,7 @@ import orbax.checkpoint as ocp
 from jax.sharding import Mesh
 
 from jax_side.mesh import replicated
-from parity import policy
+from parity import plan, policy
 from parity.curves import plain
 from parity.errors import CheckpointError
 from parity.rundir import RunDirectory, Scan
@@ -170,12 +170,7 @@ class _Policy:
         """Keep what `policy.kept` keeps."""
         del context
         saved = [policy.Saved(step=c.step, metric=self.metrics.get(c.step)) for c in checkpoints]
-        keep = policy.kept(
-            saved,
-            keep_latest=self.spec.save.keep_latest,
-            keep_best=self.spec.save.keep_best,
-            mode=policy.mode_of(self.spec.metric),
-        )
+        keep = policy.kept(saved, plan.keeping(self.spec))
         return [c.step in keep for c in checkpoints]
 
 

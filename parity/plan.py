@@ -1,10 +1,11 @@
-"""Where chunks are cut: at every save, validation and stop, and by time, so that signals are heard."""
+"""What a run does when: where chunks are cut (saves, validations, stops, time), and which checkpoints stay."""
 
 from __future__ import annotations
 
+from parity import policy
 from parity.spec import RunSpec
 
-__all__ = ["Pace", "chunk_length", "next_stop", "saves_at", "validates_at"]
+__all__ = ["Pace", "chunk_length", "keeping", "next_stop", "saves_at", "validates_at"]
 
 
 def saves_at(spec: RunSpec, step: int) -> bool:
@@ -15,6 +16,18 @@ def saves_at(spec: RunSpec, step: int) -> bool:
 def validates_at(spec: RunSpec, step: int) -> bool:
     """Tell whether a run validates at a step."""
     return spec.validate_every > 0 and step % spec.validate_every == 0
+
+
+def keeping(spec: RunSpec) -> policy.Rules:
+    """Return the rules by which a run keeps checkpoints."""
+    save = spec.save
+    return policy.Rules(
+        mode=policy.mode_of(spec.metric),
+        keep_latest=save.keep_latest,
+        keep_best=save.keep_best,
+        keep_every=save.keep_every,
+        keep_seconds=save.keep_seconds,
+    )
 
 
 def next_stop(spec: RunSpec, step: int, until: int) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Mode", "Saved", "best", "kept", "latest", "mode_of"]
+__all__ = ["Mode", "Rules", "Saved", "best", "kept", "latest", "mode_of"]
 
 Mode = Literal["max", "min"]
 
@@ -23,6 +23,27 @@ class Saved:
     step: int
     metric: float | None
     """Validation metric of this very step; None when it was not measured."""
+    saved_at: float = 0.0
+    """When it was saved, seconds since the epoch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What a run keeps; a checkpoint stays if any rule keeps it."""
+
+    mode: Mode
+    keep_latest: int = 3
+    """The n newest by step; at least 1, since nothing else is sure to be left to resume from."""
+    keep_best: int = 1
+    """The m best by metric; 0 for none."""
+    keep_every: int = 0
+    """Every checkpoint whose step is a multiple of this; 0 for none."""
+    keep_seconds: float = 0.0
+    """One checkpoint for every such time of training; 0 for none."""
+
+    def __post_init__(self) -> None:
+        if self.keep_latest < 1 or min(self.keep_best, self.keep_every, self.keep_seconds) < 0:
+            raise ValueError(f"keep_latest must be at least 1 and no other rule negative, got {self}")
 
 
 def mode_of(metric: str) -> Mode:
@@ -45,19 +66,21 @@ def best(saved: Iterable[Saved], mode: Mode) -> Saved | None:
     return max(_measured(saved), key=lambda s: _rank(s, mode), default=None)
 
 
-def kept(saved: Iterable[Saved], *, keep_latest: int, keep_best: int, mode: Mode) -> set[int]:
-    """Return the steps that stay: the `keep_latest` newest and the `keep_best` best, in any overlap.
-
-    Raises:
-        ValueError: `keep_latest` below 1: nothing would be left to resume from.
-    """
-    if keep_latest < 1 or keep_best < 0:
-        raise ValueError(f"keep_latest must be at least 1 and keep_best at least 0, got {keep_latest}, {keep_best}")
-    saved = list(saved)
-    newest = sorted(saved, key=lambda s: s.step)[-keep_latest:]
-    ranked = sorted(_measured(saved), key=lambda s: _rank(s, mode))
-    top = ranked[-keep_best:] if keep_best else []
-    return {s.step for s in (*newest, *top)}
+def kept(saved: Iterable[Saved], rules: Rules) -> set[int]:
+    """Return the steps that stay: those that at least one rule keeps."""
+    by_step = sorted(saved, key=lambda s: s.step)
+    stay = {s.step for s in by_step[-rules.keep_latest :]}
+    if rules.keep_best:
+        stay |= {s.step for s in sorted(_measured(by_step), key=lambda s: _rank(s, rules.mode))[-rules.keep_best :]}
+    if rules.keep_every:
+        stay |= {s.step for s in by_step if s.step % rules.keep_every == 0}
+    if rules.keep_seconds:
+        last = -math.inf
+        for one in by_step:
+            if one.saved_at >= last + rules.keep_seconds:
+                stay.add(one.step)
+                last = one.saved_at
+    return stay
 
 
 def _measured(saved: Iterable[Saved]) -> list[Saved]:

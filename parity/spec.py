@@ -167,12 +167,19 @@ class SaveSpec:
     every: int = 100
     """Steps between saves; the last step is always saved."""
     keep_latest: int = 3
+    """The n newest stay; at least 1."""
     keep_best: int = 1
+    """The m best by metric stay; 0 for none."""
+    keep_every: int = 0
+    """Checkpoints of steps that are a multiple of this stay for good; 0 for none."""
+    keep_seconds: float = 0.0
+    """One checkpoint for every such time of training stays for good; 0 for none."""
 
     def __post_init__(self) -> None:
         positive(self.every, "save.every")
         positive(self.keep_latest, "save.keep_latest")
-        require(self.keep_best >= 0, "save.keep_best", "must not be negative")
+        for name in ("keep_best", "keep_every", "keep_seconds"):
+            require(getattr(self, name) >= 0, f"save.{name}", "must not be negative")
 
 
 @dataclass(frozen=True, kw_only=True)

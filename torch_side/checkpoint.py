@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from parity import policy
+from parity import plan, policy
 from parity.curves import plain
 from parity.errors import CheckpointError
 from parity.rundir import RunDirectory, Scan, fsync_directory
@@ -109,12 +109,7 @@ class Checkpoints:
     def _retain(self) -> None:
         scan = self.scan()
         self.run.point(scan, self.spec.metric)
-        keep = policy.kept(
-            scan.whole,
-            keep_latest=self.spec.save.keep_latest,
-            keep_best=self.spec.save.keep_best,
-            mode=policy.mode_of(self.spec.metric),
-        )
+        keep = policy.kept(scan.whole, plan.keeping(self.spec))
         for saved in scan.whole:
             if saved.step not in keep:
                 doomed = self.run.checkpoints / f"{DRAFT}-removed-{saved.step}"

@@ -41,7 +41,7 @@ BROKEN = replace(
 @pytest.mark.parametrize("verdict", EXIT_CODES)
 def test_each_verdict_decides_the_exit_code(verdict, monkeypatch, capsys):
     records = [RECORD, replace(RECORD, verdict=verdict)]
-    monkeypatch.setattr("parity.cli.run_checks", lambda request, say: records)
+    monkeypatch.setattr("parity.commands.check.run_checks", lambda request, say: records)
     assert main(["check", "--spec", "mlp-digits"]) == EXIT_CODES[verdict]
     assert f"verdict: {verdict}" in capsys.readouterr().out
 
@@ -58,7 +58,7 @@ def test_our_own_fault_is_a_crash_not_a_verdict(monkeypatch, capsys):
     def explode(request, say):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("parity.cli.run_checks", explode)
+    monkeypatch.setattr("parity.commands.check.run_checks", explode)
     assert main(["check", "--spec", "mlp-digits"]) == 3
     assert "RuntimeError: a bug" in capsys.readouterr().err
 

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
-from parity import policy
+from parity import plan, policy
 from parity.rundir import RunDirectory
 from parity.spec import RunSpec
 from tests.faults.plants import after_restore
@@ -23,7 +23,7 @@ Choose = Callable[[list[policy.Saved], RunSpec], set[int]]
 def audit(run: RunDirectory, spec: RunSpec, examine: Any) -> list[str]:
     """Return how a run directory departs from the policy, given every checkpoint that was ever saved."""
     saved = [policy.Saved(step=step, metric=metric) for step, metric in ACCURACY.items() if step <= spec.steps]
-    keep = policy.kept(saved, keep_latest=spec.save.keep_latest, keep_best=spec.save.keep_best, mode="max")
+    keep = policy.kept(saved, plan.keeping(spec))
     found = {s.step for s in run.scan(examine).whole}
     out = [f"lost {step}" for step in sorted(keep - found)] + [f"left {step}" for step in sorted(found - keep)]
     for name, right in (("latest", policy.latest(saved)), ("best", policy.best(saved, "max"))):
@@ -90,7 +90,7 @@ def _metrics_forgotten(trainer: Any) -> None:
 
     def choose(saved: list[policy.Saved], spec: RunSpec) -> set[int]:
         known = [s if s.step in own else policy.Saved(step=s.step, metric=None) for s in saved]
-        return policy.kept(known, keep_latest=spec.save.keep_latest, keep_best=spec.save.keep_best, mode="max")
+        return policy.kept(known, plan.keeping(spec))
 
     trainer.save = remembering
     _keeping(choose)(trainer)

@@ -126,7 +126,15 @@ LOWER = {
 }
 """The bottom of the contract: module to the modules of the harness it may use."""
 
-HARNESS = ("parity.checks", "parity.audit", "parity.report", "parity.cli", "parity.pytest_plugin", "parity.drive")
+HARNESS = (
+    "parity.checks",
+    "parity.audit",
+    "parity.report",
+    "parity.commands",
+    "parity.cli",
+    "parity.pytest_plugin",
+    "parity.drive",
+)
 
 
 @pytest.mark.parametrize("module", LOWER)

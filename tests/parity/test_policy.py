@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parity.policy import Mode, Saved, best, kept, latest, mode_of
+from parity.policy import Mode, Rules, Saved, best, kept, latest, mode_of
 from tests.parity.small import quick
 
 metrics = st.none() | st.sampled_from([0.0, -0.0, 0.5, 0.9, 1.0, math.nan, math.inf, -math.inf]) | st.floats()
@@ -26,7 +26,7 @@ def better(a: Saved, b: Saved, mode: Mode) -> bool:
 @given(saved=runs, mode=modes, newest=st.integers(1, 4), top=st.integers(0, 4))
 @quick(300)
 def test_the_newest_and_the_best_always_stay(saved: list[Saved], mode: Mode, newest: int, top: int) -> None:
-    steps = kept(saved, keep_latest=newest, keep_best=top, mode=mode)
+    steps = kept(saved, Rules(keep_latest=newest, keep_best=top, mode=mode))
     by_step = sorted((s.step for s in saved), reverse=True)
     measured = [s for s in saved if s.metric is not None and not math.isnan(s.metric)]
     assert steps <= set(by_step)
@@ -58,13 +58,13 @@ def test_best_beats_every_other_and_is_never_nan(saved: list[Saved], mode: Mode)
 def test_the_order_of_the_scan_does_not_matter_and_a_second_pass_keeps_the_same(
     saved: list[Saved], mode: Mode, newest: int, top: int, order: object
 ) -> None:
-    steps = kept(saved, keep_latest=newest, keep_best=top, mode=mode)
+    steps = kept(saved, Rules(keep_latest=newest, keep_best=top, mode=mode))
     shuffled = list(saved)
     order.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert kept(shuffled, keep_latest=newest, keep_best=top, mode=mode) == steps
+    assert kept(shuffled, Rules(keep_latest=newest, keep_best=top, mode=mode)) == steps
     assert best(shuffled, mode) == best(saved, mode)
     rest = [s for s in saved if s.step in steps]
-    assert kept(rest, keep_latest=newest, keep_best=top, mode=mode) == steps
+    assert kept(rest, Rules(keep_latest=newest, keep_best=top, mode=mode)) == steps
 
 
 @given(saved=runs)
@@ -80,7 +80,7 @@ def test_ties_go_to_the_newer(mode: Mode) -> None:
     chosen = best(saved, mode)
     assert chosen is not None
     assert chosen.step == 9
-    assert kept(saved, keep_latest=1, keep_best=2, mode=mode) == {9, 6}
+    assert kept(saved, Rules(keep_latest=1, keep_best=2, mode=mode)) == {9, 6}
 
 
 @pytest.mark.parametrize("mode", ["max", "min"])
@@ -90,13 +90,13 @@ def test_nan_and_missing_metrics_are_never_best(mode: Mode) -> None:
     assert chosen is not None
     assert chosen.step == 3
     assert best(saved[:2], mode) is None
-    assert kept(saved[:2], keep_latest=1, keep_best=5, mode=mode) == {2}
+    assert kept(saved[:2], Rules(keep_latest=1, keep_best=5, mode=mode)) == {2}
 
 
 @pytest.mark.parametrize(("newest", "top"), [(0, 1), (-1, 1), (1, -1)])
 def test_bounds_that_leave_nothing_are_refused(newest: int, top: int) -> None:
-    with pytest.raises(ValueError, match=f"keep_latest must be at least 1 .*, got {newest}, {top}"):
-        kept([Saved(step=1, metric=None)], keep_latest=newest, keep_best=top, mode="max")
+    with pytest.raises(ValueError, match=f"at least 1 .*keep_latest={newest}, keep_best={top}"):
+        Rules(keep_latest=newest, keep_best=top, mode="max")
 
 
 def test_accuracy_is_maximised_and_loss_minimised() -> None:

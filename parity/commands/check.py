@@ -1,0 +1,78 @@
+"""`parity check`: prove that runs resume, agree across sides, and can be handed over."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from parity import sides
+from parity.checks.record import EXIT_CODES, overall
+from parity.checks.suite import CHECKS, DEFAULT_STEPS, Request, run_checks, standard_matrix
+from parity.commands.options import add_spec_options, positive
+from parity.datasets import describe_data
+from parity.errors import SpecError
+from parity.report.document import describe_environment, document, encode
+from parity.report.terminal import print_table
+from parity.rundir import replace_file
+from parity.spec import PRESETS, RunSpec
+from parity.specfile import load, override
+
+__all__ = ["add"]
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `parity check`."""
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(CHECKS)}; default: all")
+    parser.add_argument(
+        "--spec",
+        action="append",
+        metavar="PRESET|FILE",
+        help="repeatable; default: the standard matrix of presets",
+    )
+    parser.add_argument("--sides", default=",".join(sides.SIDES), metavar="jax,torch", help="default: both")
+    add_spec_options(parser)
+    parser.add_argument("--kill-at", type=positive, action="append", default=[], metavar="STEP", help="repeatable")
+    parser.add_argument("--report", type=Path, metavar="DIR", help="write check.json, specs and runs there")
+    parser.add_argument("--json", action="store_true", help="print the JSON document on stdout, all else on stderr")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    out = sys.stderr if options.json else sys.stdout
+    specs = _specs(options)
+    steps = options.steps or DEFAULT_STEPS
+    chosen = {name.strip(): sides.load(name.strip()) for name in options.sides.split(",")}
+    for step in options.kill_at:
+        if step >= steps:
+            raise SpecError("--kill-at", f"{step} is not before the end at {steps} steps")
+    environment = describe_environment() | {
+        "devices": {name: side.topology(specs[0]) for name, side in chosen.items()},
+        "data": {spec.name: describe_data(spec) for spec in specs},
+    }
+    with tempfile.TemporaryDirectory(prefix="parity-") as scratch:
+        request = Request(
+            checks=options.checks or CHECKS,
+            specs=specs,
+            sides=chosen,
+            steps=steps,
+            kills=options.kill_at,
+            workdir=(options.report or Path(scratch)) / "runs",
+        )
+        records = run_checks(request, lambda line: print(line, file=sys.stderr, flush=True))
+    text = encode(document(records, environment))
+    if options.report:
+        options.report.mkdir(parents=True, exist_ok=True)
+        replace_file(options.report / "check.json", text + "\n")
+    print_table(records, out)
+    if options.json:
+        print(text)
+    return EXIT_CODES[overall(records)]
+
+
+def _specs(options: argparse.Namespace) -> list[RunSpec]:
+    if options.spec or options.precision:
+        names = options.spec or list(PRESETS)
+        return [load(name, options.precision, options.set) for name in names]
+    return [override(spec, options.set) for spec in standard_matrix()]

@@ -1,0 +1,60 @@
+"""`parity train`: train a run, or go on with it."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from parity import sides
+from parity.commands.options import add_spec_options, positive
+from parity.drive import Drills, Resume, train
+from parity.report.progress import Progress
+from parity.spec import PRESETS
+from parity.specfile import load
+
+__all__ = ["add"]
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `parity train`."""
+    parser.add_argument("--side", required=True, metavar="{jax,torch}")
+    parser.add_argument("--spec", required=True, metavar="PRESET|FILE", help=f"{', '.join(PRESETS)}, or a TOML file")
+    parser.add_argument("--dir", required=True, type=Path, metavar="RUN", help="run directory, created or continued")
+    add_spec_options(parser)
+    parser.add_argument(
+        "--resume", type=_resume, default="auto", metavar="auto|latest|best|STEP|never", help="default: auto"
+    )
+    parser.add_argument("--trace-state", action="store_true", help="write leaf digests to RUN/states.jsonl")
+    parser.add_argument(
+        "--hold-at", type=positive, metavar="STEP", help="for drills: wait to be killed behind this step"
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    side = sides.load(options.side)
+    spec = load(options.spec, options.precision, options.set)
+    if options.steps:
+        spec = replace(spec, steps=options.steps)
+    drills = Drills(trace=options.trace_state, hold_at=options.hold_at)
+    with Progress(spec.steps) as progress:
+        outcome = train(
+            side,
+            options.side,
+            spec,
+            options.dir,
+            resume=options.resume,
+            say=progress.say,
+            watch=progress.watch,
+            drills=drills,
+        )
+    return 0 if outcome.signal is None else 128 + outcome.signal
+
+
+def _resume(text: str) -> Resume:
+    if text in ("auto", "latest", "best", "never"):
+        return text
+    if text.isdigit():
+        return int(text)
+    raise argparse.ArgumentTypeError(f"must be auto, latest, best, never or a step, got {text!r}")
