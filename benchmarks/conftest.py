@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from parity import sides
+from parity.versions import versions
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -18,7 +19,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
     """Add what a time depends on: versions, devices, the CPUs this process may use and each side's threads."""
     affinity = getattr(os, "sched_getaffinity", None)
-    machine_info["versions"] = sides.versions()
+    machine_info["versions"] = dict(versions())
     machine_info["usable_cpus"] = len(affinity(0)) if affinity else os.cpu_count()
     machine_info["thread_settings"] = {
         name: os.environ[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS") if name in os.environ

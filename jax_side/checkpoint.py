@@ -1,9 +1,13 @@
-"""Checkpoints of the JAX side: Orbax, separate items, asynchronous, restored through abstract templates."""
+"""Checkpoints of the JAX side: Orbax, separate items, asynchronous, sealed, restored through abstract templates."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import asyncio
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +16,26 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from jax.sharding import Mesh
 
+from jax_side.formats.ocdbt import Range, locate
 from jax_side.mesh import replicated
-from parity import plan, policy
+from jax_side.state import stored_names
+from parity import durable, plan, policy, seal
 from parity.curves import plain
-from parity.errors import CheckpointError
-from parity.rundir import RunDirectory, Scan
+from parity.digest import digest_range, list_files
+from parity.durable import REMOVED
+from parity.errors import CheckpointError, SaveError
+from parity.rundir import DRAFT, RunDirectory, Scan
+from parity.seal import Place, Seal
 from parity.spec import RunSpec
+from parity.state import TrainingState, leaf_digests
 from parity.trainer import Which
+from parity.verify import require_verified
+from parity.versions import versions
 
 if TYPE_CHECKING:
     from jax_side.train import DeviceState
 
-__all__ = ["Checkpoints", "examine"]
+__all__ = ["Checkpoints"]
 
 ITEMS = {
     "params": "params",
@@ -34,27 +46,17 @@ ITEMS = {
 }
 """Orbax item to the field of DeviceState it holds; an item without leaves is not written."""
 
+REMOVED_BY_ORBAX = f"{REMOVED}orbax"
+"""Folder that evicted steps are renamed into: a kill in the middle of a removal leaves no half of one."""
 
-def examine(path: Path) -> float | None:
-    """Return the metric of a whole checkpoint.
 
-    Raises:
-        CheckpointError: It lacks Orbax's commit marker, an item, or a readable description of itself.
-    """
-    if not (path / "_CHECKPOINT_METADATA").is_file():
-        raise CheckpointError("has no commit marker")
-    try:
-        meta = json.loads((path / "meta" / "metadata").read_text(encoding="utf-8"))
-        step, items = meta["step"], meta["items"]
-        metric = None if meta["metric"] is None else float(meta["metric"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"its meta item cannot be read: {error}") from error
-    if step != int(path.name):
-        raise CheckpointError(f"holds step {step}")
-    missing = [item for item in items if not (path / item / "_METADATA").is_file()]
-    if missing:
-        raise CheckpointError(f"lacks the items {', '.join(missing)}")
-    return metric
+@dataclass(frozen=True, kw_only=True)
+class _Pending:
+    """What the seal of a save under way needs to know."""
+
+    metric: float | None
+    neutral: TrainingState
+    """The state in neutral form; on a CPU views of what is saved, which keep its buffers from being reused."""
 
 
 class Checkpoints:
@@ -64,18 +66,22 @@ class Checkpoints:
         self.spec, self.mesh = spec, mesh
         self.run = RunDirectory(directory)
         self._policy = _Policy(spec)
+        self._pending: dict[int, _Pending] = {}
         self._manager: ocp.CheckpointManager | None = None
 
     @property
     def manager(self) -> ocp.CheckpointManager:
-        """Return the manager, opened on first use: opening it removes the leftovers of unfinished saves."""
+        """Return the manager, opened on first use."""
         if self._manager is None:
-            self.run.checkpoints.mkdir(parents=True, exist_ok=True)
-            self._policy.metrics = {saved.step: saved.metric for saved in self.scan().whole}
+            durable.make_directory(self.run.checkpoints)
             options = ocp.CheckpointManagerOptions(
-                preservation_policy=self._policy, enable_async_checkpointing=True, create=False
+                preservation_policy=self._policy,
+                enable_async_checkpointing=True,
+                create=False,
+                temporary_path_class=_sealing(self),
+                todelete_subdir=REMOVED_BY_ORBAX,
             )
-            handlers = {item: ocp.StandardCheckpointHandler() for item in ITEMS}
+            handlers = {item: ocp.PyTreeCheckpointHandler(use_compression=False) for item in ITEMS}
             self._manager = ocp.CheckpointManager(
                 self.run.checkpoints.resolve(),
                 options=options,
@@ -83,47 +89,79 @@ class Checkpoints:
             )
         return self._manager
 
-    def save(self, step: int, state: DeviceState, scalars: dict[str, Any], metric: float | None) -> None:
+    def save(
+        self,
+        step: int,
+        state: DeviceState,
+        neutral: TrainingState,
+        scalars: dict[str, Any],
+        metric: float | None,
+    ) -> None:
         """Start an asynchronous save; waits for the one before, so at most one is under way.
 
+        Args:
+            step: Completed steps.
+            state: What is saved.
+            neutral: The same in neutral form, digested into the seal.
+            scalars: The host's half of it, written beside the arrays.
+            metric: Validation metric of this very step, or None.
+
         Raises:
-            CheckpointError: The manager declined.
+            CheckpointError: There is a checkpoint of this step already, or the manager declined.
+            SaveError: The save before failed.
         """
         self.wait()
+        if (self.run.checkpoints / str(step)).exists():
+            raise CheckpointError(f"{self.run.checkpoints / str(step)} exists already; it is not overwritten")
         items = {item: tree for item, tree in _items(state).items() if jax.tree.leaves(tree)}
         meta = {"step": step, "metric": plain(metric), "items": sorted(items), "scalars": scalars}
-        saves = {item: ocp.args.StandardSave(tree) for item, tree in items.items()}
+        saves = {item: ocp.args.PyTreeSave(tree) for item, tree in items.items()}
         args = ocp.args.Composite(**saves, meta=ocp.args.JsonSave(meta))
-        manager = self.manager  # opening it reads the metrics of the checkpoints that are there
-        if step in manager.all_steps():
-            raise CheckpointError(f"{self.run.checkpoints / str(step)} exists already; it is not overwritten")
-        self._policy.metrics[step] = metric
-        if not manager.save(step, args=args, force=True):
-            raise CheckpointError(f"Orbax declined to save step {step}; it holds {manager.all_steps()}")
+        self._policy.known = [*self.scan().whole, policy.Saved(step=step, metric=metric, saved_at=seal.clock())]
+        self._pending = {step: _Pending(metric=metric, neutral=neutral)}
+        try:
+            saved = self.manager.save(step, args=args, force=True)
+        except Exception as error:
+            self._abort()
+            raise SaveError(step, str(error)) from error
+        if not saved:
+            raise CheckpointError(f"Orbax declined to save step {step}; it holds {self.manager.all_steps()}")
 
     def scan(self) -> Scan:
         """Look at what is on disk; Orbax's own list is not asked."""
-        return self.run.scan(examine)
+        return self.run.scan()
 
     def restore(self, which: Which, template: DeviceState) -> tuple[int, DeviceState, dict[str, Any]]:
-        """Load a checkpoint into the structure, dtypes and shardings of a template.
+        """Verify a checkpoint and load it into the structure, dtypes and shardings of a template.
+
+        One without a seal is loaded unverified, if it is named by its step.
 
         Returns:
             Its step, the state on this trainer's mesh, and the JSON scalars saved with it.
 
         Raises:
-            CheckpointError: There is none, or a leaf has another dtype or shape than the template's.
+            DamagedError: It is not what was sealed.
+            CheckpointError: There is none, a leaf has another dtype or shape than the template's, or a file points
+                outside of the checkpoint.
         """
         self.wait()
-        step = self.run.choose(self.scan(), which, self.spec.metric)
+        scan = self.scan()
+        step = self.run.choose(scan, which, self.spec.metric)
+        path = self.run.checkpoints / str(step)
+        if step not in {s.step for s in scan.foreign}:
+            require_verified(path)
+        else:
+            list_files(path)  # no links
         items = {item: tree for item, tree in _items(template).items() if jax.tree.leaves(tree)}
         sharding = replicated(self.mesh)
         abstract = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding), items)
-        args = {item: ocp.args.StandardRestore(tree) for item, tree in abstract.items()}
+        args = {item: _restore_args(tree) for item, tree in abstract.items()}
         try:
+            scalars = dict(seal.read_json(path / "meta" / "metadata")["scalars"])
+            for item in items:
+                locate(path / item)
             self._check_types(step, abstract)
-            found = self.manager.restore(step, args=ocp.args.Composite(**args, meta=ocp.args.JsonRestore()))
-            found["meta"]["scalars"].keys()
+            found = self.manager.restore(step, args=ocp.args.Composite(**args))
         except CheckpointError:
             raise
         except Exception as error:  # Orbax and TensorStore have no common error for a damaged file
@@ -131,7 +169,7 @@ class Checkpoints:
         fields = {ITEMS[item]: found[item] for item in items}
         restored = template._replace(**_owned(fields))
         self.close()  # newer steps may now be moved away: the next manager lists anew
-        return step, restored, found["meta"]["scalars"]
+        return step, restored, scalars
 
     def _check_types(self, step: int, abstract: dict[str, Any]) -> None:
         """Refuse a leaf of another dtype: Orbax would cast it without a word (int32 to float32, say)."""
@@ -146,10 +184,16 @@ class Checkpoints:
                     )
 
     def wait(self) -> None:
-        """Return when the save under way is durable, and point `latest.json` and `best.json` at what is there."""
-        if self._manager is not None:
+        """Return when the save under way is durable; raises SaveError if it failed."""
+        if self._manager is None:
+            return
+        try:
             self._manager.wait_until_finished()
-            self.run.point(self.scan(), self.spec.metric)
+        except Exception as error:
+            step = next(iter(self._pending), 0)
+            self._abort()
+            raise SaveError(step, str(error)) from error
+        self._sweep()
 
     def close(self) -> None:
         """Wait, and stop Orbax's threads."""
@@ -158,20 +202,90 @@ class Checkpoints:
             self._manager.close()
             self._manager = None
 
+    def seal(self, step: int, draft: Path, final: Path) -> None:
+        """Seal a step that Orbax has finished writing, give it its name, and point to it; in the background."""
+        pending = self._pending.pop(step)
+        leaves = leaf_digests(pending.neutral)
+        known = Seal(
+            step=step,
+            metric=None if pending.metric is None else float(pending.metric),
+            saved_at=self._policy.known[-1].saved_at,
+            side="jax",
+            spec_hash=pending.neutral.scalars["config.hash"],
+            versions=versions(),
+            leaves=leaves,
+            places=_places(draft, stored_names(self.spec)),
+        )
+        seal.commit(draft, final, known)
+        self.run.point(self.scan(), self.spec.metric)
+
+    def _abort(self) -> None:
+        """Drop a manager whose save failed; its own state is not to be trusted, and the next one lists anew."""
+        manager, self._manager, self._pending = self._manager, None, {}
+        if manager is not None:
+            with suppress(Exception):  # it would raise the same error again
+                manager.close()
+
+    def _sweep(self) -> None:
+        """Remove what Orbax has moved out of the way, once that is durable."""
+        removed = self.run.checkpoints / REMOVED_BY_ORBAX
+        if removed.is_dir():
+            durable.fsync_directory(self.run.checkpoints)
+            shutil.rmtree(removed)
+
+
+def _sealing(owner: Checkpoints) -> type[ocp.path.atomicity.AtomicRenameTemporaryPath]:
+    """Return Orbax's temporary path with one step more: it is sealed before it gets its final name."""
+
+    class SealedPath(ocp.path.atomicity.AtomicRenameTemporaryPath):
+        async def finalize(self) -> None:
+            home = self.get_final()
+            final = Path(home)
+            if final.parent != owner.run.checkpoints.resolve():  # an item inside a step
+                await super().finalize()
+                return
+            draft = final.with_name(f"{DRAFT}{final.name}-{os.getpid()}")
+            self._final_path = type(home)(draft)  # Orbax writes its commit marker and renames
+            try:
+                await super().finalize()
+            finally:
+                self._final_path = home
+            await asyncio.to_thread(owner.seal, int(final.name), draft, final)
+
+    return SealedPath
+
 
 class _Policy:
     """Our policy in the form Orbax asks for: one bool per checkpoint."""
 
     def __init__(self, spec: RunSpec) -> None:
         self.spec = spec
-        self.metrics: dict[int, float | None] = {}
+        self.known: list[policy.Saved] = []
+        """Every sealed checkpoint, and the one under way."""
 
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
-        """Keep what `policy.kept` keeps."""
+        """Keep what `policy.kept` keeps, and what has no seal: it is not ours to remove."""
         del context
-        saved = [policy.Saved(step=c.step, metric=self.metrics.get(c.step)) for c in checkpoints]
-        keep = policy.kept(saved, plan.keeping(self.spec))
-        return [c.step in keep for c in checkpoints]
+        gone = {saved.step for saved in self.known} - policy.kept(self.known, plan.keeping(self.spec))
+        return [c.step not in gone for c in checkpoints]
+
+
+def _restore_args(tree: Any) -> ocp.args.PyTreeRestore:
+    return ocp.args.PyTreeRestore(item=tree, restore_args=ocp.checkpoint_utils.construct_restore_args(tree))
+
+
+def _places(root: Path, names: Mapping[str, tuple[str, str]]) -> dict[str, tuple[Place, ...]]:
+    """Return where the bytes of each leaf lie in the store of its item."""
+    stores = {item: locate(root / item) for item in ITEMS if (root / item).is_dir()}
+    known: dict[tuple[str, Range], Place] = {}
+    found: dict[str, tuple[Place, ...]] = {}
+    for leaf, (item, name) in names.items():
+        for r in stores.get(item, {}).get(name, ()):
+            if (item, r) not in known:  # a node of the tree holds many leaves
+                digest = digest_range(root / item / r.file, r.start, r.size)
+                known[item, r] = Place(f"{item}/{r.file}", r.start, r.size, digest)
+            found[leaf] = (*found.get(leaf, ()), known[item, r])
+    return found
 
 
 def _items(state: DeviceState) -> dict[str, Any]:

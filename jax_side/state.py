@@ -18,12 +18,12 @@ from parity.errors import StateError
 from parity.initial import initial_buffers, initial_params
 from parity.spec import AdamSpec, RunSpec
 from parity.state import TrainingState, take_count, take_scale
-from parity.table import Row, check_leaves, from_jax, to_jax
+from parity.table import Row, check_leaves, from_jax, table, to_jax
 
 if TYPE_CHECKING:
     from jax_side.train import DeviceState
 
-__all__ = ["export_arrays", "import_arrays", "initial_model_state"]
+__all__ = ["export_arrays", "import_arrays", "initial_model_state", "stored_names"]
 
 Rows = tuple[Row, ...]
 
@@ -46,15 +46,28 @@ def initial_model_state(spec: RunSpec, rows: Rows) -> tuple[Any, nnx.State, nnx.
 
 
 def export_arrays(
-    spec: RunSpec, param_rows: Rows, buffer_rows: Rows, state: DeviceState
+    spec: RunSpec, param_rows: Rows, buffer_rows: Rows, state: DeviceState, *, copy: bool = True
 ) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
-    """Return the arrays of the neutral state, and the scalars that live on the devices."""
-    arrays = _named("model.params", from_jax(param_rows, _flat(state.params), "model.params"))
-    arrays |= _named("model.buffers", from_jax(buffer_rows, _flat(state.buffers), "model.buffers"))
+    """Return the arrays of the neutral state, and the scalars that live on the devices.
+
+    Args:
+        spec: The run.
+        param_rows: Rows of the parameters and of every optimizer slot.
+        buffer_rows: Rows of the buffers.
+        state: What to export.
+        copy: Whether the arrays outlive a donation of the state; without, they may be views of it, which JAX keeps
+            alive by not reusing the buffers as long as they are.
+    """
+
+    def flat(part: nnx.State) -> dict[tuple[str | int, ...], NDArray[np.generic]]:
+        return {path: value.copy() if copy else value for path, value in _flat(part).items()}
+
+    arrays = _named("model.params", from_jax(param_rows, flat(state.params), "model.params"))
+    arrays |= _named("model.buffers", from_jax(buffer_rows, flat(state.buffers), "model.buffers"))
     for slot, (part, name) in slots(spec.optimizer).items():
-        leaves = _flat(getattr(state.optimizer[part], name))
+        leaves = flat(getattr(state.optimizer[part], name))
         arrays |= _named(f"optimizer.{slot}", from_jax(param_rows, leaves, f"optimizer.{slot}"))
-    for path, value in _flat(state.rngs).items():
+    for path, value in flat(state.rngs).items():
         arrays["rng.native.jax." + ".".join(map(str, path))] = value
     scalars: dict[str, Any] = {}
     if isinstance(spec.optimizer, AdamSpec):
@@ -63,6 +76,23 @@ def export_arrays(
         scalars["scaler.scale"] = float(state.scaler.scale)
         scalars["scaler.growth_tracker"] = int(state.scaler.growth_tracker)
     return arrays, scalars
+
+
+def stored_names(spec: RunSpec) -> dict[str, tuple[str, str]]:
+    """Return neutral leaf to the Orbax item that holds it and the name of its array there."""
+    rows = table(spec.model)
+    items = {"params": "params", "buffers": "model_state"}
+    names = {f"model.{row.group}.{row.name}": (items[row.group], f"{_dotted(row.jax)}.value") for row in rows}
+    for slot, (part, field) in slots(spec.optimizer).items():
+        for row in rows:
+            if row.group == "params":
+                array = f"{part}.{field}.{_dotted(row.jax)}.value"
+                names[f"optimizer.{slot}.{row.name}"] = ("optimizer", array)
+    if isinstance(spec.optimizer, AdamSpec):
+        names["optimizer.step"] = ("optimizer", "adam.count")
+    if spec.scaled:
+        names |= {f"scaler.{name}": ("scaler", name) for name in ScalerState._fields}
+    return names
 
 
 def import_arrays(
@@ -115,15 +145,19 @@ def _named(group: str, leaves: Mapping[str, NDArray[np.generic]]) -> dict[str, N
     return {f"{group}.{name}": value for name, value in leaves.items()}
 
 
+def _dotted(path: tuple[str | int, ...]) -> str:
+    return ".".join(map(str, path))
+
+
 def _flat(state: nnx.State) -> dict[tuple[str | int, ...], NDArray[np.generic]]:
-    """Return path to host array; typed PRNG keys as their words."""
+    """Return path to host array, on a CPU a view of the device's; typed PRNG keys as their words."""
     return {tuple(path): _host(leaf[...]) for path, leaf in nnx.to_flat_state(state)}
 
 
 def _host(value: jax.Array) -> NDArray[np.generic]:
     if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
-    return np.array(value)  # a copy: the device buffer may be donated to the next step
+    return np.asarray(value)
 
 
 def _fill(like: nnx.State, leaves: Mapping[tuple[str | int, ...], NDArray[np.generic]]) -> nnx.State:

@@ -188,7 +188,10 @@ class JaxTrainer(Twin):
         """Start an asynchronous checkpoint of this step."""
         assert self.checkpoints is not None, "built without a directory"
         with x64(self.spec.precision):
-            self.checkpoints.save(self.step, self.state, self.host_scalars(), metric)
+            arrays, counts = export_arrays(self.spec, self.param_rows, self.buffer_rows, self.state, copy=False)
+            scalars = self.host_scalars()
+            neutral = TrainingState(arrays=arrays, scalars={**scalars, **counts})
+            self.checkpoints.save(self.step, self.state, neutral, scalars, metric)
 
     def restore(self, which: Which) -> int:
         """Load a checkpoint into the templates of this trainer, with its shardings; return its step."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from parity.checks.record import EXIT_CODES
 from parity.commands import check, train
-from parity.errors import DivergedError, ParityError
+from parity.errors import DivergedError, ParityError, SaveError
 
 __all__ = ["main"]
 
@@ -19,15 +19,20 @@ USAGE_ERROR = 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
-    0 holds (or trained), 1 broken (or diverged), 2 usage, 3 crashed, 4 inconclusive, 5 nothing compared;
-    128 + the signal when training was stopped by one after saving.
+    0 holds (or trained), 1 broken (or diverged), 2 usage, 3 crashed (or could not save), 4 inconclusive, 5 nothing
+    compared; 128 + the signal when training was stopped by one after saving.
     """
     options = _parser().parse_args(argv)
     try:
         return int(options.run(options))
     except ParityError as error:
         print(f"parity: error: {error}", file=sys.stderr)
+        if isinstance(error, SaveError):
+            return EXIT_CODES["crashed"]
         return EXIT_CODES["broken"] if isinstance(error, DivergedError) else USAGE_ERROR
+    except OSError as error:  # a full or read-only disk, mostly: the message names the file
+        print(f"parity: error: {error}", file=sys.stderr)
+        return EXIT_CODES["crashed"]
     except Exception:  # our own fault: never to be taken for a verdict
         traceback.print_exc()
         return EXIT_CODES["crashed"]

@@ -36,9 +36,25 @@ def encode(record: StepRecord | Validation) -> str:
 
 
 def append(path: Path, lines: Iterable[str]) -> None:
-    """Append lines to a file in one write."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write("".join(line + "\n" for line in lines))
+    """Append lines to a file, all or none of them.
+
+    Raises:
+        OSError: They could not be written; a part that was is cut off again, so that no torn line stays inside.
+    """
+    data = "".join(line + "\n" for line in lines).encode()
+    if not data:
+        return
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        size = os.fstat(handle).st_size
+        try:
+            while data:
+                data = data[os.write(handle, data) :]
+        except OSError:
+            os.ftruncate(handle, size)
+            raise
+    finally:
+        os.close(handle)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

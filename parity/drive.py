@@ -8,24 +8,27 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from typing import Literal
 
 from parity import plan
-from parity.curves import append, encode, read_lines, read_records, splice
-from parity.errors import CheckpointError, DivergedError, RunDirectoryError
-from parity.rundir import RunDirectory, Scan
+from parity.curves import append, encode
+from parity.errors import DivergedError, RunDirectoryError, SaveError
+from parity.lock import WriterLock
+from parity.recover import Resume, compare_topology, resume_run, skips_behind
+from parity.rundir import RunDirectory
 from parity.sides import Side
 from parity.spec import RunSpec
 from parity.state import leaf_digests
-from parity.trainer import StepRecord, Trainer, Which
+from parity.stopping import DEADLINE_SECONDS, Signals
+from parity.trainer import StepRecord, Trainer
 
 __all__ = ["Drills", "Outcome", "Resume", "train"]
 
-Resume = Which | str
-"""`auto`, `never`, or what a Trainer restores: `latest`, `best`, a step."""
+OnError = Literal["stop", "continue"]
+"""What a run does when a checkpoint or records cannot be written."""
 
 Say = Callable[[str], None]
 Watch = Callable[[StepRecord], None]
@@ -51,6 +54,8 @@ class Outcome:
     resumed_from: int | None
     signal: int | None = None
     """The signal that stopped it, after saving."""
+    failures: list[str] = field(default_factory=list)
+    """What could not be saved, of a run that went on all the same."""
 
 
 def train(
@@ -63,6 +68,8 @@ def train(
     say: Say = print,
     watch: Watch = lambda record: None,
     drills: Drills | None = None,
+    on_error: OnError = "stop",
+    deadline: float = DEADLINE_SECONDS,
 ) -> Outcome:
     """Train a run in this process until `spec.steps`, or until a signal.
 
@@ -75,9 +82,13 @@ def train(
         say: Takes one line for people.
         watch: Called with every record once it is on disk.
         drills: Orders of a resume check.
+        on_error: Whether a failed save stops the run, or is reported and the run goes on.
+        deadline: Seconds a process may take to save once a signal tells it to stop.
 
     Raises:
         RunDirectoryError: The directory may not be used as asked.
+        LockedError: Another process writes to it.
+        SaveError: A checkpoint or records could not be written; the checkpoints before it stay.
         SpecMismatchError: The run was started with another spec.
         CheckpointError: There is no checkpoint to resume from.
         DivergedError: Loss or gradient were not finite; the last good checkpoint stays.
@@ -87,72 +98,24 @@ def train(
         raise RunDirectoryError(f"{directory} holds a run already; choose another --dir, or --resume auto")
     if resume not in ("never", "auto") and not run.exists:
         raise RunDirectoryError(f"{directory} holds no run to resume; use --resume auto to start one")
-    attempt = run.next_attempt()
-    trainer = side.build(spec, directory, attempt=attempt)  # a spec that cannot be built leaves no trace
-    run.open(spec, side_name)
-    try:
-        start = _resume(run, trainer, side, resume, attempt, say)
+    with ExitStack() as stack:
+        locked = run.exists
+        if locked:
+            stack.enter_context(WriterLock(directory))
+        attempt = run.next_attempt()
+        trainer = side.build(spec, directory, attempt=attempt)  # a spec that cannot be built leaves no trace
+        stack.callback(trainer.close)
+        if not locked:
+            stack.enter_context(WriterLock(directory))
+            if run.exists:
+                raise RunDirectoryError(f"another process started a run in {directory} meanwhile; start again")
+        run.open(spec, side_name)
+        start = resume_run(run, trainer, resume, attempt, say)
         topology = side.topology(spec)
-        _compare_topology(run, topology, start, say)
+        compare_topology(run, topology, start, say)
         run.begin_attempt(attempt, start, topology)
-        return _Loop(trainer, run, attempt, start, say, watch, drills or Drills()).run()
-    finally:
-        trainer.close()
-
-
-def _resume(run: RunDirectory, trainer: Trainer, side: Side, resume: Resume, attempt: int, say: Say) -> int | None:
-    scan = run.scan(side.examine)
-    which = _which(run, scan, resume)
-    if which is None:
-        for name, why in scan.unfinished:
-            say(f"ignored {name}: {why}")
-        say("starting from step 0")
-        return None
-    step = run.choose(scan, which, trainer.spec.metric)
-    given_up = which == "best" or isinstance(which, int)
-    trainer.restore(step)  # first: what cannot be restored must not cost the newer checkpoints
-    moved = run.abandon_after(step, attempt, records=given_up)
-    run.point(run.scan(side.examine), trainer.spec.metric)
-    for name, why in scan.damaged:
-        if name in moved:
-            say(f"moved checkpoint {name} to abandoned/{attempt}: {why}")
-    say(f"resumed from step {step} ({which if isinstance(which, str) else 'step'})")
-    return step
-
-
-def _which(run: RunDirectory, scan: Scan, resume: Resume) -> Which | None:
-    """Return what to restore, or None for a start from step 0."""
-    if resume == "never":
-        return None
-    if resume != "auto":
-        return resume  # type: ignore[return-value]
-    if scan.whole:
-        return "latest"
-    if scan.damaged:
-        raise CheckpointError(
-            f"no whole checkpoint in {run.checkpoints}; starting over would hide the loss. Found:",
-            scan.damaged + scan.unfinished,
-        )
-    return None
-
-
-def _compare_topology(run: RunDirectory, topology: dict[str, Any], start: int | None, say: Say) -> None:
-    rows = read_lines(run.attempts)
-    if start is None or not rows:
-        return
-    before = rows[-1]["topology"]
-    changed = [f"{k} {before.get(k)} -> {v}" for k, v in topology.items() if before.get(k) != v]
-    if changed:
-        say(f"topology changed ({', '.join(changed)}): going on, but bitwise equality is not to be expected")
-
-
-def _skips_behind(run: RunDirectory, step: int) -> int:
-    """Return how many steps up to `step` were skipped in a row: the count that stops a run goes on over a resume."""
-    count = 0
-    for number, record in splice(read_records(run.steps, StepRecord)).items():
-        if number <= step:
-            count = count + 1 if record.skipped else 0
-    return count
+        with Signals(deadline) as signals:
+            return _Loop(trainer, run, attempt, start, say, watch, drills or Drills(), on_error, signals).run()
 
 
 class _Loop:
@@ -167,12 +130,16 @@ class _Loop:
         say: Say,
         watch: Watch,
         drills: Drills,
+        on_error: OnError,
+        signals: Signals,
     ) -> None:
+        self.on_error, self.signals = on_error, signals
+        self.failures: list[str] = []
+        self.unwritten: list[str] = []
         self.trainer, self.run_directory, self.attempt = trainer, run, attempt
         self.start, self.say, self.watch, self.drills = start, say, watch, drills
         self.saved_at = start
-        self.signal: int | None = None
-        self.skips = _skips_behind(run, start) if start and trainer.spec.scaled else 0
+        self.skips = skips_behind(run, start) if start and trainer.spec.scaled else 0
 
     def run(self) -> Outcome:
         """Train until done or told to stop."""
@@ -181,25 +148,23 @@ class _Loop:
         if trainer.step >= spec.steps:
             self.say(f"nothing to do: step {trainer.step} of {spec.steps} is done")
             return Outcome(step=trainer.step, resumed_from=self.start)
-        before = {s: signal.signal(s, self._hear) for s in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            while trainer.step < spec.steps and self.signal is None:
-                self._train_to(plan.next_stop(spec, trainer.step, spec.steps))
-                if self.signal is None or plan.next_stop(spec, trainer.step - 1, spec.steps) == trainer.step:
-                    self._stop_point()
-            if self.signal is not None and self.saved_at != trainer.step:
-                self._save(None)
-            trainer.wait()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        while trainer.step < spec.steps and self.signals.stop is None:
+            self._train_to(plan.next_stop(spec, trainer.step, spec.steps))
+            if plan.next_stop(spec, trainer.step - 1, spec.steps) == trainer.step:
+                self._stop_point()
+        stopped = self.signals.stop
+        if stopped is not None and self.saved_at != trainer.step:
+            self._save(None)
+        self._attempt_to(trainer.wait)
+        self._write_lines([])
         self._trace("final")
-        if self.signal is not None:
-            name = signal.Signals(self.signal).name
-            self.say(f"{name}: saved step {trainer.step}, stopping; resume with --resume auto")
+        if stopped is not None:
+            how = "saved" if not self.failures else "could not save"
+            name = signal.Signals(stopped).name
+            self.say(f"{name}: {how} step {trainer.step}, stopping; resume with --resume auto")
         else:
             self.say(f"done: step {trainer.step}")
-        return Outcome(step=trainer.step, resumed_from=self.start, signal=self.signal)
+        return Outcome(step=trainer.step, resumed_from=self.start, signal=stopped, failures=self.failures)
 
     def _train_to(self, stop: int) -> None:
         """Train up to a stop, writing the records of each chunk as it ends."""
@@ -212,7 +177,9 @@ class _Loop:
             waiting = []
             if self.drills.hold_at is not None and record.step >= self.drills.hold_at:
                 self._hold()
-            if self.signal is not None:
+            if self.signals.save and record.step < stop:  # at a stop the plan decides, and validates first
+                self._save(None)
+            if self.signals.stop is not None:
                 return
 
     def _write(self, records: list[StepRecord]) -> None:
@@ -222,7 +189,7 @@ class _Loop:
             if fault:
                 records = records[:count]
                 break
-        append(self.run_directory.steps, map(encode, records))
+        self._write_lines([encode(record) for record in records])
         for record in records:
             self.watch(record)
         if fault:
@@ -256,14 +223,43 @@ class _Loop:
             append(self.run_directory.validations, [encode(validation)])
             metric = validation.value
             self.say(f"step {trainer.step}: validation {validation.metric} {validation.value:.6g}")
-        if plan.saves_at(spec, trainer.step) or trainer.step == spec.steps:
+        if plan.saves_at(spec, trainer.step) or trainer.step == spec.steps or self.signals.save:
             self._save(metric)
 
     def _save(self, metric: float | None) -> None:
+        self.signals.save = False
         self._trace("saving")
-        self.trainer.save(metric)
-        self._trace("saved")
-        self.saved_at = self.trainer.step
+        self._attempt_to(self.trainer.wait)  # what became of the save before is a fault of its own
+        if self._attempt_to(lambda: self.trainer.save(metric)):
+            self.saved_at = self.trainer.step
+            self._trace("saved")
+
+    def _attempt_to(self, act: Callable[[], None]) -> bool:
+        """Do something that writes a checkpoint; if that fails, stop or go on, as was asked, and say so."""
+        try:
+            act()
+        except SaveError as error:
+            if self.on_error == "stop":
+                raise
+            self.failures.append(str(error))
+            self.say(f"{error}; going on, older checkpoints are untouched")
+            return False
+        return True
+
+    def _write_lines(self, lines: list[str]) -> None:
+        """Append step records, and those that could not be written before."""
+        waiting = self.unwritten + lines
+        try:
+            append(self.run_directory.steps, waiting)
+        except OSError as error:
+            problem = SaveError(self.trainer.step, f"its records: {error}")
+            if self.on_error == "stop" or not lines:  # at the end nothing is left to wait for
+                raise problem from error
+            if not self.unwritten:
+                self.say(f"{problem}; going on, they are kept in memory")
+            self.unwritten = waiting
+        else:
+            self.unwritten = []
 
     def _trace(self, event: str) -> None:
         if self.drills.trace:
@@ -276,14 +272,7 @@ class _Loop:
         if self.drills.hold is not None:
             self.drills.hold()
         parent = os.getppid()
-        while self.signal is None:
+        while self.signals.stop is None:
             if os.getppid() != parent:
                 raise SystemExit("the check that was to kill this process is gone")
             time.sleep(0.01)
-
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        if self.signal is not None:  # the second one does not wait for the chunk
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-        self.signal = number

@@ -6,14 +6,18 @@ from collections.abc import Iterable, Mapping
 
 __all__ = [
     "CheckpointError",
+    "DamagedError",
     "DivergedError",
+    "LockedError",
     "MissingFrameworkError",
     "ParityError",
     "RunDirectoryError",
+    "SaveError",
     "SpecError",
     "SpecMismatchError",
     "StateError",
     "UnknownNameError",
+    "UnsealedError",
 ]
 
 
@@ -100,8 +104,42 @@ class CheckpointError(ParityError, RuntimeError):
         super().__init__(problem + rows)
 
 
+class DamagedError(CheckpointError):
+    """A sealed checkpoint that is not what was sealed."""
+
+
+class UnsealedError(CheckpointError):
+    """A checkpoint without a seal: foreign, readable on request, never proved whole."""
+
+
+class SaveError(ParityError, RuntimeError):
+    """A checkpoint or record could not be written; the command exits with 3.
+
+    Attributes:
+        step: The step that was to be saved.
+    """
+
+    def __init__(self, step: int, problem: str) -> None:
+        self.step = step
+        super().__init__(f"step {step} could not be saved: {problem}")
+
+
 class RunDirectoryError(ParityError, RuntimeError):
     """A run directory that may not be used as asked."""
+
+
+class LockedError(RunDirectoryError):
+    """Another process writes to the run directory.
+
+    Attributes:
+        owner: Who that is: process, host, since when, by which command.
+    """
+
+    def __init__(self, directory: object, owner: str) -> None:
+        self.owner = owner
+        super().__init__(
+            f"{directory} has a writer already: {owner}; wait for it or stop it, or choose another --dir"
+        )
 
 
 class DivergedError(ParityError, RuntimeError):

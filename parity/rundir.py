@@ -1,13 +1,15 @@
 """The run directory: what lies where, which checkpoints count, and what happens to those left behind.
 
-spec.toml  steps.jsonl  validations.jsonl  attempts.jsonl  [states.jsonl]
-checkpoints/<step>/   latest.json  best.json   abandoned/<attempt>/
+spec.toml  steps.jsonl  validations.jsonl  attempts.jsonl  [states.jsonl  metrics.jsonl]
+checkpoints/<step>/   latest.json  best.json   abandoned/<attempt>/   lock
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +17,19 @@ from typing import Any
 
 from parity import policy
 from parity.curves import append, mend, plain, read_lines
-from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError
+from parity.durable import REMOVED, make_directory, move, replace_file
+from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError, UnsealedError
+from parity.seal import Seal, examine
 from parity.spec import RunSpec
 from parity.specfile import differences, from_toml, to_toml
 from parity.trainer import Which
 
-__all__ = ["RunDirectory", "Scan", "fsync_directory", "replace_file"]
+__all__ = ["DRAFT", "RunDirectory", "Scan"]
+
+DRAFT = ".draft-"
+"""Prefix of the directory a PyTorch save is written to before it gets its final name."""
+ORBAX_DRAFT = ".orbax-checkpoint-tmp"
+"""Orbax's own suffix for the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +37,9 @@ class Scan:
     """What a look at `checkpoints/` found."""
 
     whole: list[policy.Saved]
-    """Checkpoints that count, by step."""
+    """Checkpoints that count, by step: a valid seal, and every file there with its size."""
+    foreign: list[policy.Saved] = field(default_factory=list)
+    """Checkpoints without a seal, by step: never picked unless asked for by step, never evicted."""
     unfinished: list[tuple[str, str]] = field(default_factory=list)
     """Leftovers of saves that never completed, with the reason."""
     damaged: list[tuple[str, str]] = field(default_factory=list)
@@ -45,6 +56,7 @@ class RunDirectory:
         self.validations = path / "validations.jsonl"
         self.attempts = path / "attempts.jsonl"
         self.states = path / "states.jsonl"
+        self.metrics = path / "metrics.jsonl"
 
     @property
     def exists(self) -> bool:
@@ -59,9 +71,9 @@ class RunDirectory:
             RunDirectoryError: The run belongs to the other side, or the directory holds something else.
         """
         if not self.exists:
-            if self.path.exists() and {p.name for p in self.path.iterdir()} - {"side", "checkpoints"}:
+            if self.path.exists() and {p.name for p in self.path.iterdir()} - {"side", "checkpoints", "lock"}:
                 raise RunDirectoryError(f"{self.path} is not empty and holds no run; choose another --dir")
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            make_directory(self.checkpoints)
             replace_file(self.path / "side", side + "\n")
             replace_file(self.path / "spec.toml", to_toml(spec))
             return
@@ -72,7 +84,7 @@ class RunDirectory:
         if changed:
             raise SpecMismatchError(changed)
         replace_file(self.path / "spec.toml", to_toml(spec))  # steps and intervals may have changed
-        for file in (self.steps, self.validations, self.attempts, self.states):
+        for file in (self.steps, self.validations, self.attempts, self.states, self.metrics):
             mend(file)
 
     def spec(self) -> RunSpec:
@@ -88,22 +100,75 @@ class RunDirectory:
         row = {"attempt": attempt, "pid": os.getpid(), "resumed_from": resumed_from, "topology": topology}
         append(self.attempts, [json.dumps(row)])
 
-    def scan(self, examine: Callable[[Path], float | None]) -> Scan:
+    def scan(self, examine: Callable[[Path], Seal] = examine) -> Scan:
         """Look at every entry of `checkpoints/` and say whether it counts.
 
         Args:
-            examine: Returns the metric of a whole checkpoint, or raises CheckpointError saying why it is not.
+            examine: Returns the seal of a checkpoint, or raises CheckpointError saying why it does not count.
         """
-        whole, unfinished, damaged = [], [], []
+        whole, foreign, unfinished, damaged = [], [], [], []
+        later = self._later_metrics()
         for entry in sorted(self.checkpoints.iterdir()) if self.checkpoints.is_dir() else []:
             if not _is_step(entry.name):
                 unfinished.append((entry.name, "has not got its final name: the save was cut short"))
                 continue
             try:
-                whole.append(policy.Saved(step=int(entry.name), metric=examine(entry)))
+                seal = examine(entry)
+                metric = later.get((seal.step, seal.saved_at), seal.metric)
+                whole.append(policy.Saved(step=seal.step, metric=metric, saved_at=seal.saved_at))
+            except UnsealedError:
+                foreign.append(policy.Saved(step=int(entry.name), metric=None))
             except CheckpointError as error:
                 damaged.append((entry.name, str(error)))
-        return Scan(whole=sorted(whole, key=lambda s: s.step), unfinished=unfinished, damaged=damaged)
+        return Scan(
+            whole=sorted(whole, key=lambda s: s.step),
+            foreign=sorted(foreign, key=lambda s: s.step),
+            unfinished=unfinished,
+            damaged=sorted(damaged, key=lambda d: int(d[0])),
+        )
+
+    def note_metric(self, step: int, metric: float) -> None:
+        """Give a checkpoint a metric that was measured after it was saved; the last one given counts.
+
+        The checkpoint stays as it was sealed; the metric goes to `metrics.jsonl`. May be called while the run is
+        trained: what is kept is decided anew at its next save.
+
+        Raises:
+            CheckpointError: There is no whole checkpoint of this step (evicted, perhaps).
+        """
+        saved = next((s for s in self.scan().whole if s.step == step), None)
+        if saved is None:
+            have = ", ".join(str(s.step) for s in self.scan().whole) or "none"
+            raise CheckpointError(f"no whole checkpoint of step {step} in {self.checkpoints} (whole steps: {have})")
+        row = {"step": step, "saved_at": saved.saved_at, "metric": plain(float(metric))}
+        append(self.metrics, [json.dumps(row)])
+        self.point(self.scan(), self.spec().metric)
+
+    def _later_metrics(self) -> dict[tuple[int, float], float]:
+        """Return (step, time of its save) to metric: a step saved anew after going back is another checkpoint."""
+        try:
+            return {(row["step"], row["saved_at"]): float(row["metric"]) for row in read_lines(self.metrics)}
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunDirectoryError(
+                f"{self.metrics}: a row is no metric ({error!r}); restore or remove it"
+            ) from error
+
+    def clean(self) -> list[str]:
+        """Remove what unfinished saves and removals left behind; return their names. Only the writer may.
+
+        Raises:
+            OSError: They cannot be removed.
+        """
+        removed = []
+        for entry in sorted(self.checkpoints.iterdir()) if self.checkpoints.is_dir() else []:
+            if entry.name.startswith((DRAFT, REMOVED)) or ORBAX_DRAFT in entry.name:
+                shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+                removed.append(entry.name)
+        for entry in self.path.iterdir():
+            if _POINTER_DRAFT.fullmatch(entry.name):
+                entry.unlink()
+                removed.append(entry.name)
+        return removed
 
     def choose(self, scan: Scan, which: Which, metric: str) -> int:
         """Return the step of the checkpoint to resume from.
@@ -116,14 +181,23 @@ class RunDirectory:
         elif which == "best":
             chosen = policy.best(scan.whole, policy.mode_of(metric))
         else:
-            chosen = next((s for s in scan.whole if s.step == which), None)
+            chosen = next((s for s in (*scan.whole, *scan.foreign) if s.step == which), None)
         if chosen is None:
             have = ", ".join(str(s.step) for s in scan.whole) or "none"
             what = f"checkpoint of step {which}" if isinstance(which, int) else f"{which} checkpoint"
-            raise CheckpointError(
-                f"no whole {what} in {self.checkpoints} (whole steps: {have})", scan.damaged + scan.unfinished
-            )
+            found = scan.damaged + scan.unfinished
+            found += [(str(s.step), f"has no seal; --resume {s.step} takes it unverified") for s in scan.foreign]
+            raise CheckpointError(f"no whole {what} in {self.checkpoints} (whole steps: {have})", found)
         return chosen.step
+
+    def set_aside(self, names: list[str], attempt: int) -> list[str]:
+        """Move checkpoints to `abandoned/<attempt>/`, durably, and return their names."""
+        home = self.path / "abandoned" / str(attempt)
+        for name in sorted(names, key=int, reverse=True):  # a kill between leaves no older one as the latest
+            make_directory(home)
+            taken = sum(entry.name.partition(".")[0] == name for entry in home.iterdir())
+            move(self.checkpoints / name, home / (f"{name}.{taken}" if taken else name))
+        return names
 
     def abandon_after(self, step: int, attempt: int, *, records: bool) -> list[str]:
         """Move the checkpoints after a step to `abandoned/<attempt>/`; return their names.
@@ -134,22 +208,17 @@ class RunDirectory:
             records: Whether the records after the step go too: yes when an older checkpoint was chosen; no
                 when a kill left them behind the newest one, since a higher attempt replaces them.
         """
-        moved = []
-        steps = sorted((e for e in self.checkpoints.iterdir() if _is_step(e.name)), key=lambda e: -int(e.name))
-        for entry in steps:  # newest first: a kill between leaves no older one as the latest
-            if int(entry.name) > step:
-                target = self.path / "abandoned" / str(attempt) / entry.name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                entry.rename(target)
-                moved.append(entry.name)
+        names = [e.name for e in self.checkpoints.iterdir() if _is_step(e.name) and int(e.name) > step]
+        moved = self.set_aside(names, attempt)
         if records:
             for file in (self.steps, self.validations):
                 rows = read_lines(file)
                 late = [json.dumps(row) for row in rows if row["step"] > step]
                 if not late:
                     continue
-                (self.path / "abandoned" / str(attempt)).mkdir(parents=True, exist_ok=True)
-                append(self.path / "abandoned" / str(attempt) / file.name, late)
+                home = self.path / "abandoned" / str(attempt)
+                make_directory(home)
+                append(home / file.name, late)
                 replace_file(file, "".join(json.dumps(row) + "\n" for row in rows if row["step"] <= step))
         return moved
 
@@ -169,26 +238,9 @@ class RunDirectory:
                 replace_file(target, text)
 
 
+_POINTER_DRAFT = re.compile(r"\.(latest\.json|best\.json|spec\.toml|side|steps\.jsonl|validations\.jsonl)\.[0-9]+")
+
+
 def _is_step(name: str) -> bool:
     """Tell whether a name is a step as we write it: no sign, no leading zero, no foreign digits."""
     return name.isascii() and name.isdigit() and name == str(int(name))
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Replace a file so that a reader, or a crash, sees the old text or the new one and nothing between."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(path)
-    fsync_directory(path.parent)
-
-
-def fsync_directory(path: Path) -> None:
-    """Make the entries of a directory durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import importlib.util
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -14,12 +13,10 @@ from parity.errors import MissingFrameworkError, UnknownNameError
 from parity.spec import RunSpec
 from parity.trainer import Trainer
 
-__all__ = ["SIDES", "Side", "installed", "load", "source_digest", "versions"]
+__all__ = ["SIDES", "Side", "installed", "load", "source_digest"]
 
 SIDES = {"jax": ("jax", "flax", "optax", "orbax"), "torch": ("torch",)}
 """Side to the modules it needs."""
-
-_DISTRIBUTIONS = {"jax": ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint"), "torch": ("torch",)}
 
 
 class Side(Protocol):
@@ -27,9 +24,6 @@ class Side(Protocol):
 
     def build(self, spec: RunSpec, directory: Path | None = None, *, attempt: int = 0) -> Trainer:
         """Build a trainer at step 0."""
-
-    def examine(self, path: Path) -> float | None:
-        """Return the metric of a whole checkpoint, or raise CheckpointError."""
 
     def topology(self, spec: RunSpec) -> dict[str, Any]:
         """Return what bitwise equality depends on beside the spec."""
@@ -53,18 +47,6 @@ def load(name: str) -> Side:
 def installed() -> list[str]:
     """Return the sides whose modules are there."""
     return [name for name, modules in SIDES.items() if all(importlib.util.find_spec(m) for m in modules)]
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what results depend on, without importing anything."""
-    names = ["numpy", "grain", "scikit-learn", *(d for group in _DISTRIBUTIONS.values() for d in group)]
-    found = {}
-    for name in names:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def source_digest() -> str:

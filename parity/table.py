@@ -131,10 +131,10 @@ def to_jax(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str) -> di
 
 
 def from_jax(rows: tuple[Row, ...], leaves: Mapping[tuple[str | int, ...], Array], where: str) -> dict[str, Array]:
-    """Turn JAX path to array into neutral leaves; the inverse of `to_jax`."""
+    """Turn JAX path to array into neutral leaves, views where that is possible; the inverse of `to_jax`."""
     names = {row.jax: row for row in rows}
     _match({_dotted(p) for p in names}, {_dotted(p) for p in leaves}, where)
-    out = {names[p].name: np.asarray(_INVERSE[names[p].transform](a), order="C") for p, a in leaves.items()}
+    out = {names[p].name: _INVERSE[names[p].transform](a) for p, a in leaves.items()}
     return {row.name: out[row.name] for row in rows}
 
 

@@ -1,52 +1,36 @@
-"""Checkpoints of the PyTorch side: one file with the full training state, written durably, read safely."""
+"""Checkpoints of the PyTorch side: one file with the full training state, sealed, written in the background."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from parity import plan, policy
+from parity import durable, plan, policy, seal
 from parity.curves import plain
-from parity.errors import CheckpointError
-from parity.rundir import RunDirectory, Scan, fsync_directory
+from parity.digest import DigestWriter
+from parity.errors import CheckpointError, SaveError
+from parity.rundir import DRAFT, RunDirectory, Scan
+from parity.seal import Place, Seal
 from parity.spec import RunSpec
+from parity.state import TrainingState, leaf_digests
 from parity.trainer import Which
-from torch_side.state import file_state
+from parity.verify import require_verified
+from parity.versions import versions
+from torch_side.formats.archive import read_records
+from torch_side.state import Snapshot
 
 if TYPE_CHECKING:
     from torch_side.train import TorchTrainer
 
-__all__ = ["Checkpoints", "examine"]
+__all__ = ["Checkpoints"]
 
-DRAFT = ".draft"
-"""Prefix of the directory a save is written to before it gets its final name."""
-
-
-def examine(path: Path) -> float | None:
-    """Return the metric of a whole checkpoint.
-
-    Raises:
-        CheckpointError: It lacks its state file, has another size, or no readable description of itself.
-    """
-    try:
-        meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
-        step, size = meta["step"], meta["bytes"]
-        metric = None if meta["metric"] is None else float(meta["metric"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"its meta.json cannot be read: {error}") from error
-    if step != int(path.name):
-        raise CheckpointError(f"holds step {step}")
-    state = path / "state.pt"
-    if not state.is_file():
-        raise CheckpointError("lacks state.pt")
-    if state.stat().st_size != size:
-        raise CheckpointError(f"state.pt has {state.stat().st_size} bytes, was written with {size}")
-    return metric
+STATE = "state.pt"
+META = "meta.json"
 
 
 class Checkpoints:
@@ -55,56 +39,106 @@ class Checkpoints:
     def __init__(self, spec: RunSpec, directory: Path) -> None:
         self.spec = spec
         self.run = RunDirectory(directory)
+        self._thread: threading.Thread | None = None
+        self._failure: SaveError | None = None
+        self._spare: Snapshot | None = None
 
     def save(self, step: int, trainer: TorchTrainer, scalars: dict[str, Any], metric: float | None) -> None:
-        """Write, fsync, rename, fsync the directory; then remove what the policy no longer keeps.
+        """Copy the state and write it in the background; waits for the save before, so one is under way at most.
 
         Raises:
             CheckpointError: There is a checkpoint of this step already.
+            SaveError: The save before failed.
         """
+        self.wait()
         final = self.run.checkpoints / str(step)
-        self.run.checkpoints.mkdir(parents=True, exist_ok=True)
         if final.exists():
             raise CheckpointError(f"{final} exists already; it is not overwritten")
-        for leftover in self.run.checkpoints.glob(f"{DRAFT}*"):
-            shutil.rmtree(leftover)
-        draft = self.run.checkpoints / f"{DRAFT}-{step}-{os.getpid()}"
-        draft.mkdir()
-        with (draft / "state.pt").open("wb") as file:
-            torch.save(file_state(trainer), file)
-            _sync(file)
-            size = file.tell()
-        meta = {"step": step, "metric": plain(metric), "bytes": size, "scalars": scalars}
-        with (draft / "meta.json").open("w", encoding="utf-8") as text:
-            json.dump(meta, text)
-            _sync(text)
-        fsync_directory(draft)
-        draft.rename(final)
-        fsync_directory(self.run.checkpoints)
-        self._retain()
+        snapshot, self._spare = Snapshot(trainer, self._spare), None
+        self._thread = threading.Thread(
+            target=self._guarded, args=(final, step, snapshot, scalars, metric), name=f"save-{step}"
+        )
+        self._thread.start()
 
     def scan(self) -> Scan:
         """Look at what is on disk."""
-        return self.run.scan(examine)
+        return self.run.scan()
 
     def restore(self, which: Which, device: torch.device) -> tuple[int, dict[str, Any], dict[str, Any]]:
-        """Load a checkpoint.
+        """Verify a checkpoint and load it; one without a seal is loaded unverified, if it is named by its step.
 
         Returns:
             Its step, the full training state in PyTorch's own terms, and the JSON scalars saved with it.
 
         Raises:
+            DamagedError: It is not what was sealed.
             CheckpointError: There is none, or the file is not one that `weights_only=True` accepts.
         """
-        step = self.run.choose(self.scan(), which, self.spec.metric)
+        self.wait()
+        scan = self.scan()
+        step = self.run.choose(scan, which, self.spec.metric)
         path = self.run.checkpoints / str(step)
-        meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
+        if step not in {s.step for s in scan.foreign}:
+            require_verified(path)
         try:
-            saved = torch.load(path / "state.pt", map_location=device, weights_only=True)
-            scalars = dict(meta["scalars"])
+            scalars = dict(seal.read_json(path / META)["scalars"])
+            read_records(path / STATE)  # what is no archive of torch.save never reaches torch.load
+            saved = torch.load(path / STATE, map_location=device, weights_only=True)
+        except CheckpointError:
+            raise
         except Exception as error:  # torch.load leaks a dozen kinds of error for malformed files (pytorch#127525)
-            raise CheckpointError(f"{path / 'state.pt'} cannot be loaded: {error}") from error
+            raise CheckpointError(f"{path / STATE} cannot be loaded: {error}") from error
         return step, saved, scalars
+
+    def wait(self) -> None:
+        """Return when the save under way is durable; raises SaveError if it failed."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def close(self) -> None:
+        """Wait; nothing else is held."""
+        self.wait()
+
+    def _guarded(
+        self, final: Path, step: int, snapshot: Snapshot, scalars: dict[str, Any], metric: float | None
+    ) -> None:
+        try:
+            self._write(final, step, snapshot, scalars, metric)
+        except BaseException as error:  # told to whoever saves or waits next
+            self._failure = SaveError(step, str(error))
+            self._failure.__cause__ = error
+        self._spare = snapshot
+
+    def _write(
+        self, final: Path, step: int, snapshot: Snapshot, scalars: dict[str, Any], metric: float | None
+    ) -> None:
+        """Write, seal, fsync, rename, fsync the directory; then remove what the policy no longer keeps."""
+        durable.make_directory(self.run.checkpoints)
+        draft = self.run.checkpoints / f"{DRAFT}{step}-{os.getpid()}"
+        draft.mkdir()
+        with (draft / STATE).open("wb") as file:
+            writer = DigestWriter(file)
+            torch.save(snapshot.saved, writer)
+        durable.write_file(draft / META, json.dumps({"step": step, "metric": plain(metric), "scalars": scalars}))
+        arrays, counts = snapshot.neutral()
+        leaves = leaf_digests(TrainingState(arrays=arrays, scalars={**scalars, **counts}))
+        known = Seal(
+            step=step,
+            metric=None if metric is None else float(metric),
+            saved_at=seal.clock(),
+            side="torch",
+            spec_hash=scalars["config.hash"],
+            versions=versions(),
+            files={STATE: writer.result()},
+            leaves=leaves,
+            places=_places(draft / STATE, snapshot, leaves),
+        )
+        seal.commit(draft, final, known)
+        self._retain()
 
     def _retain(self) -> None:
         scan = self.scan()
@@ -112,11 +146,18 @@ class Checkpoints:
         keep = policy.kept(scan.whole, plan.keeping(self.spec))
         for saved in scan.whole:
             if saved.step not in keep:
-                doomed = self.run.checkpoints / f"{DRAFT}-removed-{saved.step}"
-                (self.run.checkpoints / str(saved.step)).rename(doomed)  # a kill leaves no half checkpoint
-                shutil.rmtree(doomed)
+                durable.remove_tree(self.run.checkpoints / str(saved.step))
 
 
-def _sync(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
+def _places(path: Path, snapshot: Snapshot, leaves: dict[str, str]) -> dict[str, tuple[Place, ...]]:
+    """Return where the bytes of each leaf lie in a file of `torch.save`.
+
+    Storage n is the record `data/n`, in the order in which pickling meets them, and every tensor of a snapshot has a
+    storage of its own.
+    """
+    records = read_records(path)
+    places: dict[str, tuple[Place, ...]] = {}
+    for leaf, number in snapshot.records().items():
+        record = records[f"data/{number}"]
+        places[leaf] = (Place(STATE, record.start, record.size, leaves[leaf].rpartition(" ")[2]),)
+    return places

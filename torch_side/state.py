@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from parity.errors import StateError
-from parity.spec import AdamSpec
+from parity.spec import AdamSpec, RunSpec
 from parity.state import TrainingState, take_count, take_scale
 from parity.table import Row, check_leaves, from_torch, to_torch
 from torch_side.optimizer import slots
@@ -20,7 +21,16 @@ from torch_side.optimizer import slots
 if TYPE_CHECKING:
     from torch_side.train import TorchTrainer
 
-__all__ = ["adopt_model", "export_arrays", "file_state", "import_arrays", "load_file_state"]
+__all__ = [
+    "Layout",
+    "Snapshot",
+    "adopt_model",
+    "export_arrays",
+    "file_state",
+    "import_arrays",
+    "load_file_state",
+    "neutral_arrays",
+]
 
 Array = NDArray[np.generic]
 
@@ -34,38 +44,127 @@ def adopt_model(
 
 
 def export_arrays(trainer: TorchTrainer) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the arrays of the neutral state, and the scalars that PyTorch objects hold.
-
-    PyTorch has no optimizer entries before the first applied update: they are exported as zeros and step 0.
+    """Return the arrays of the neutral state, copied, and the scalars that PyTorch objects hold.
 
     Raises:
         StateError: The parameters' step counts differ; one count cannot stand for them.
     """
-    spec = trainer.spec
-    tensors = {name: _host(value) for name, value in trainer.model.state_dict().items()}
+    arrays, scalars = neutral_arrays(Layout.of(trainer), file_state(trainer), _host)
+    return arrays, scalars
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """What turns the file form of a state into the neutral one."""
+
+    spec: RunSpec
+    param_rows: tuple[Row, ...]
+    buffer_rows: tuple[Row, ...]
+    names: tuple[str, ...]
+    """Parameter names in the order in which the optimizer numbers them."""
+
+    @classmethod
+    def of(cls, trainer: TorchTrainer) -> Layout:
+        """Return the layout of a trainer."""
+        names = {id(p): name for name, p in trainer.model.named_parameters()}
+        order = [names[id(p)] for group in trainer.optimizer.param_groups for p in group["params"]]
+        return cls(
+            spec=trainer.spec, param_rows=trainer.param_rows, buffer_rows=trainer.buffer_rows, names=tuple(order)
+        )
+
+
+def neutral_arrays(
+    layout: Layout, saved: Mapping[str, Any], host: Callable[[Tensor], Array]
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Turn the file form of a state into neutral arrays and scalars.
+
+    PyTorch has no optimizer entries before the first applied update: they become zeros and step 0.
+
+    Args:
+        layout: Of the trainer it was taken from.
+        saved: What `file_state` returned.
+        host: Turns a tensor into an array, a copy or a view.
+
+    Raises:
+        StateError: A leaf is missing or left over, or the parameters' step counts differ.
+    """
+    spec = layout.spec
+    tensors = dict(saved["model"])
     arrays: dict[str, Array] = {}
-    for group, rows in (("model.params", trainer.param_rows), ("model.buffers", trainer.buffer_rows)):
-        own = {row.torch: tensors.pop(row.torch) for row in rows}
+    for group, rows in (("model.params", layout.param_rows), ("model.buffers", layout.buffer_rows)):
+        own = {row.torch: host(tensors.pop(row.torch)) for row in rows}
         arrays |= {f"{group}.{name}": value for name, value in from_torch(rows, own, group).items()}
     if tensors:
         raise StateError(f"model.{min(tensors)}", "is left over: no row of the table takes it")
-    named = dict(trainer.model.named_parameters())
-    state = trainer.optimizer.state
+    entries = {name: saved["optimizer"]["state"].get(i, {}) for i, name in enumerate(layout.names)}
     for slot, key in slots(spec.optimizer).items():
-        leaves = {name: _slot(state.get(p, {}).get(key), p) for name, p in named.items()}
-        own = from_torch(trainer.param_rows, leaves, f"optimizer.{slot}")
+        leaves = {}
+        for name, entry in entries.items():
+            value = entry.get(key)
+            leaves[name] = host(torch.zeros_like(saved["model"][name]) if value is None else value)
+        own = from_torch(layout.param_rows, leaves, f"optimizer.{slot}")
         arrays |= {f"optimizer.{slot}.{name}": value for name, value in own.items()}
-    arrays |= {f"rng.native.{name}": stream for name, stream in _native_streams(trainer).items()}
+    if spec.dropout.generator == "native":
+        arrays["rng.native.torch_cpu"] = host(saved["rng"]["torch_cpu"])
+        if saved["rng"]["torch_cuda"]:
+            arrays["rng.native.torch_cuda"] = host(saved["rng"]["torch_cuda"][0])
     scalars: dict[str, Any] = {}
     if isinstance(spec.optimizer, AdamSpec):
-        counts = {name: int(state[p]["step"]) if p in state else 0 for name, p in named.items()}
+        counts = {name: int(entry["step"]) if "step" in entry else 0 for name, entry in entries.items()}
         if len(set(counts.values())) > 1:
             raise StateError("optimizer.step", f"differs between parameters: {counts}")
         scalars["optimizer.step"] = next(iter(counts.values()))
     if spec.scaled:
-        scaler = trainer.scaler.state_dict()
-        scalars |= {"scaler.scale": scaler["scale"], "scaler.growth_tracker": scaler["_growth_tracker"]}
+        scalars["scaler.scale"] = saved["scaler"]["scale"]
+        scalars["scaler.growth_tracker"] = saved["scaler"]["_growth_tracker"]
     return arrays, scalars
+
+
+class Snapshot:
+    """A copy of the full training state on the host, which training may go on beside.
+
+    Takes one copy of the state in memory; given the snapshot before, it copies into that one's buffers, whose pages
+    are there already.
+    """
+
+    def __init__(self, trainer: TorchTrainer, spare: Snapshot | None = None) -> None:
+        self.layout = Layout.of(trainer)
+        self._tensors: list[Tensor] = []
+        self._copies: dict[tuple[Any, ...], Tensor] = {}
+        self._spare = iter(spare._tensors if spare else ())
+        self.saved: dict[str, Any] = self._copied(file_state(trainer))
+        self._copies.clear()  # the keys are addresses of live tensors
+
+    def neutral(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return the neutral arrays, views of the copies, and the scalars."""
+        return neutral_arrays(self.layout, self.saved, lambda value: value.numpy())
+
+    def records(self) -> dict[str, int]:
+        """Return neutral leaf to the number of the record that `torch.save` writes its bytes to."""
+        numbers = {tensor.data_ptr(): number for number, tensor in enumerate(self._tensors)}
+        arrays, _ = self.neutral()
+        return {leaf: numbers[a.ctypes.data] for leaf, a in arrays.items() if a.ctypes.data in numbers}
+
+    def _copied(self, value: Any) -> Any:
+        """Copy containers and tensors in the order in which pickling meets them; shared tensors stay shared."""
+        if isinstance(value, Tensor):
+            key = (value.data_ptr(), value.shape, value.stride(), value.dtype)
+            if key not in self._copies or not value.numel():
+                self._copies[key] = self._copied_tensor(value.detach())
+            return self._copies[key]
+        if isinstance(value, dict):
+            return {name: self._copied(item) for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(self._copied(item) for item in value)
+        return value
+
+    def _copied_tensor(self, value: Tensor) -> Tensor:
+        spare = next(self._spare, None)
+        fits = spare is not None and spare.shape == value.shape and spare.dtype == value.dtype
+        copy = spare if spare is not None and fits else torch.empty_like(value, device="cpu").contiguous()
+        copy.copy_(value)
+        self._tensors.append(copy)
+        return copy
 
 
 def import_arrays(trainer: TorchTrainer, state: TrainingState) -> tuple[Callable[[], None], dict[str, Any]]:
@@ -163,10 +262,6 @@ def load_file_state(trainer: TorchTrainer, saved: Mapping[str, Any]) -> None:
 
 def _host(value: Tensor) -> Array:
     return value.detach().cpu().numpy().copy()
-
-
-def _slot(value: Tensor | None, param: Tensor) -> Array:
-    return _host(torch.zeros_like(param) if value is None else value)
 
 
 def _native_streams(trainer: TorchTrainer) -> dict[str, Array]:

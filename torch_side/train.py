@@ -149,7 +149,7 @@ class TorchTrainer(Twin):
         return validation
 
     def save(self, metric: float | None) -> None:
-        """Write a checkpoint of this step; durable when this returns."""
+        """Copy the state of this step, and start writing it as a checkpoint."""
         assert self.checkpoints is not None, "built without a directory"
         self.checkpoints.save(self.step, self, self.host_scalars(), metric)
 
@@ -165,10 +165,14 @@ class TorchTrainer(Twin):
         return step
 
     def wait(self) -> None:
-        """Return at once: a save is durable when it returns."""
+        """Return when every save is durable."""
+        if self.checkpoints is not None:
+            self.checkpoints.wait()
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Wait; nothing else is held."""
+        if self.checkpoints is not None:
+            self.checkpoints.close()
 
     def export_state(self) -> TrainingState:
         """Return everything that must survive a stop, copied to the host."""

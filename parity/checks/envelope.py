@@ -18,10 +18,11 @@ from parity import sides
 from parity.checks.perturb import perturbed
 from parity.checks.walk import losses, walk
 from parity.criteria import FLOOR_ULPS, SEEDS, WINDOW, curve_gap, envelope
-from parity.rundir import replace_file
+from parity.durable import replace_file
 from parity.spec import RunSpec
 from parity.state import TrainingState
 from parity.trainer import Trainer
+from parity.versions import versions
 
 __all__ = ["Envelope", "measure_envelope", "noise_floor"]
 
@@ -84,7 +85,7 @@ def _cached(file: Path, until: int) -> NDArray[np.float64] | None:
 
 def _cache_file(spec: RunSpec, start: TrainingState, names: tuple[str, ...], until: int, seeds: int) -> Path:
     root = Path(os.environ.get("PARITY_CACHE") or Path.home() / ".cache" / "parity")
-    key = [start.scalars["config.spec"], start.scalars["config.hash"], names, until, seeds, sides.versions()]
+    key = [start.scalars["config.spec"], start.scalars["config.hash"], names, until, seeds, dict(versions())]
     key += [WINDOW, FLOOR_ULPS, platform.machine(), platform.processor(), sides.source_digest()]
     key += [sides.load(name).topology(spec) for name in names]
     return root / "envelopes" / f"{spec.name}-{xxhash.xxh3_64_hexdigest(json.dumps(key).encode())}.json"

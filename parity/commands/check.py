@@ -12,10 +12,10 @@ from parity.checks.record import EXIT_CODES, overall
 from parity.checks.suite import CHECKS, DEFAULT_STEPS, Request, run_checks, standard_matrix
 from parity.commands.options import add_spec_options, positive
 from parity.datasets import describe_data
+from parity.durable import replace_file
 from parity.errors import SpecError
 from parity.report.document import describe_environment, document, encode
 from parity.report.terminal import print_table
-from parity.rundir import replace_file
 from parity.spec import PRESETS, RunSpec
 from parity.specfile import load, override
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 from parity import sides
+from parity.checks.record import EXIT_CODES
 from parity.commands.options import add_spec_options, positive
 from parity.drive import Drills, Resume, train
 from parity.report.progress import Progress
 from parity.spec import PRESETS
 from parity.specfile import load
+from parity.stopping import DEADLINE_SECONDS
 
 __all__ = ["add"]
 
@@ -24,6 +27,19 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_spec_options(parser)
     parser.add_argument(
         "--resume", type=_resume, default="auto", metavar="auto|latest|best|STEP|never", help="default: auto"
+    )
+    parser.add_argument(
+        "--on-error",
+        choices=("stop", "continue"),
+        default="stop",
+        help="when a checkpoint cannot be written: stop (default), or report it, go on, and exit with 3 at the end",
+    )
+    parser.add_argument(
+        "--deadline",
+        type=float,
+        default=DEADLINE_SECONDS,
+        metavar="SECONDS",
+        help=f"longest a stop by SIGTERM or SIGINT may take to save (default {DEADLINE_SECONDS:g})",
     )
     parser.add_argument("--trace-state", action="store_true", help="write leaf digests to RUN/states.jsonl")
     parser.add_argument(
@@ -48,7 +64,13 @@ def _run(options: argparse.Namespace) -> int:
             say=progress.say,
             watch=progress.watch,
             drills=drills,
+            on_error=options.on_error,
+            deadline=options.deadline,
         )
+    for failure in outcome.failures:
+        print(f"parity: error: {failure}", file=sys.stderr)
+    if outcome.failures:
+        return EXIT_CODES["crashed"]
     return 0 if outcome.signal is None else 128 + outcome.signal
 
 

@@ -11,9 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from parity import sides
 from parity.checks.record import CheckRecord, overall
 from parity.curves import plain
+from parity.versions import versions
 
 __all__ = ["SCHEMA", "describe_environment", "document", "encode", "schema"]
 
@@ -37,7 +37,7 @@ def describe_environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "versions": sides.versions(),
+        "versions": dict(versions()),
         "commit": _commit(),
     }
 

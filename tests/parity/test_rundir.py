@@ -12,7 +12,8 @@ from parity import rundir
 from parity.curves import append, encode, read_lines, read_records
 from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError
 from parity.policy import Saved
-from parity.rundir import RunDirectory, Scan, replace_file
+from parity.durable import replace_file
+from parity.rundir import RunDirectory, Scan
 from parity.spec import preset
 from parity.specfile import to_toml
 from parity.trainer import StepRecord

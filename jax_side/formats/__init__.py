@@ -1,0 +1,1 @@
+"""Files people have that need JAX's own libraries to be read."""

@@ -1,0 +1,106 @@
+"""The tree of an OCDBT store, as Orbax writes one per item: where every value lies, and that it lies inside.
+
+A node or a value is named by a data file's path, which may be any relative path: a hostile store can point outside
+its own directory, and TensorStore follows it. So the whole tree is walked before anything is restored from it.
+
+Source: TensorStore 0.1.86, `tensorstore.ocdbt.dump`.
+"""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import tensorstore as ts
+
+from parity.errors import CheckpointError
+
+__all__ = ["Range", "locate"]
+
+MAX_NODES = 100_000
+"""Nodes walked at most; one holds thousands of arrays."""
+
+_LOCATION = re.compile(r"(btreenode|value|versionnode):([^:]*):([^:]*):([0-9]{1,18}):([0-9]{1,18})")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Bytes of a file below the store."""
+
+    file: str
+    start: int
+    size: int
+
+
+def locate(store: Path) -> dict[str, list[Range]]:
+    """Return, for every array of a store, what must be read to restore it.
+
+    Args:
+        store: Directory of an item, with `manifest.ocdbt`.
+
+    Returns:
+        Array name (`layers.0.kernel.value`) to the ranges of its values, and of the nodes that name or hold them.
+
+    Raises:
+        CheckpointError: It is no store, is damaged, or points to a file outside of itself.
+    """
+    if not (store / "manifest.ocdbt").is_file():
+        raise CheckpointError(f"{store} holds no manifest.ocdbt; only OCDBT stores are read")
+    try:
+        return _walk(store)
+    except CheckpointError:
+        raise
+    except Exception as error:  # TensorStore raises ValueError, KeyError and OSError alike for a damaged store
+        raise CheckpointError(f"{store} is no readable OCDBT store: {error}") from error
+
+
+def _walk(store: Path) -> dict[str, list[Range]]:
+    base = ts.KvStore.open({"driver": "file", "path": f"{store.resolve()}/"}).result()
+    manifest = ts.ocdbt.dump(base).result()
+    for location in _locations([*manifest["version_tree_nodes"], *(v["root"] for v in manifest["versions"])]):
+        _range(store, location)  # older versions are not read; they may not point outside either
+    found: dict[str, list[Range]] = {}
+    root = manifest["versions"][-1]["root"].get("location")
+    waiting, seen = [root] if root else [], {root}
+    while waiting:
+        location = waiting.pop()
+        node = _range(store, location)
+        for entry in ts.ocdbt.dump(base, location).result()["entries"]:
+            if "location" in entry:
+                if entry["location"] in seen or len(seen) >= MAX_NODES:
+                    raise CheckpointError(f"{store}: its tree has a cycle, or more than {MAX_NODES} nodes")
+                seen.add(entry["location"])
+                waiting.append(entry["location"])
+                continue
+            ranges = found.setdefault(entry["key"].decode("utf-8").rpartition("/")[0], [])
+            if node not in ranges:
+                ranges.append(node)
+            if "indirect_value" in entry:
+                ranges.append(_range(store, entry["indirect_value"]))
+    return found
+
+
+def _locations(parts: list[dict[str, Any]]) -> Iterator[str]:
+    for part in parts:
+        if "location" in part:
+            yield part["location"]
+
+
+def _range(store: Path, location: str) -> Range:
+    """Parse `<type>:<folder>:<file>:<offset>:<length>` and refuse a file outside the store, or a link to one."""
+    match = _LOCATION.fullmatch(location)
+    if match is None:
+        raise CheckpointError(f"{store}: {location!r} is no location")
+    _, folder, file, start, size = match.groups()
+    name = urllib.parse.unquote(folder) + urllib.parse.unquote(file)
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\0" in name or "\\" in name:
+        raise CheckpointError(f"{store}: points to {name!r}, outside of itself")
+    target = store / path
+    if not target.is_file() or not target.resolve().is_relative_to(store.resolve()):
+        raise CheckpointError(f"{store}: points to {name!r}, which is no file inside of it")
+    return Range(str(path), int(start), int(size))

@@ -1,0 +1,179 @@
+"""Digests of files: XXH3-128 of XXH3-128s of blocks, so that several threads can share one file.
+
+XXH3-128 finds every accident (a flipped bit, a torn write, a file of another step) at the speed of memory: 30 GB/s on
+one core here, where BLAKE3 does about 2 and would be the cost of every save. It proves nothing against somebody who
+rewrites the file and its digest together; no digest without a secret does.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import xxhash
+
+from parity.errors import CheckpointError
+
+__all__ = [
+    "ALGORITHM",
+    "BLOCK",
+    "DigestWriter",
+    "FileDigest",
+    "digest_files",
+    "digest_range",
+    "list_files",
+    "open_regular",
+]
+
+ALGORITHM = "xxh3-128 of the xxh3-128 of every 8 MiB"
+BLOCK = 8 << 20
+_PIECE = 1 << 20
+"""Bytes read at once: stays in the second-level cache between reading and digesting."""
+
+MAX_DEPTH = 16
+MAX_FILES = 1_000_000
+"""Caps on a directory: far above any real checkpoint, low enough that a hostile one ends."""
+
+
+@dataclass(frozen=True)
+class FileDigest:
+    """Size in bytes and digest of a file; the digest is 32 hex digits."""
+
+    size: int
+    digest: str
+
+
+def list_files(root: Path) -> dict[str, int]:
+    """Return the regular files below a directory, relative POSIX path to size in bytes.
+
+    Raises:
+        CheckpointError: Something there is neither a regular file nor a directory (links are not followed, whatever
+            they point to), or the tree is deeper or larger than any checkpoint.
+    """
+    found: dict[str, int] = {}
+    waiting = [("", 0)]
+    while waiting:
+        folder, depth = waiting.pop()
+        try:
+            entries = sorted(os.scandir(root / folder), key=lambda e: e.name)
+        except OSError as error:
+            raise CheckpointError(f"{root / folder} cannot be listed: {error.strerror}") from error
+        for entry in entries:
+            name = f"{folder}{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                if depth == MAX_DEPTH:
+                    raise CheckpointError(f"{root}: {name} lies deeper than {MAX_DEPTH} folders")
+                waiting.append((name + "/", depth + 1))
+            elif entry.is_file(follow_symlinks=False):
+                found[name] = entry.stat(follow_symlinks=False).st_size
+            else:
+                raise CheckpointError(f"{root}: {name} is a link or no regular file; a checkpoint holds neither")
+        if len(found) > MAX_FILES:
+            raise CheckpointError(f"{root} holds more than {MAX_FILES} files")
+    return dict(sorted(found.items()))
+
+
+def digest_files(root: Path, names: Iterable[str]) -> dict[str, FileDigest]:
+    """Digest files below a directory, by as many threads as there are processors (at most 8).
+
+    Raises:
+        OSError: A file cannot be read, or is a link.
+    """
+    sizes = {name: os.lstat(root / name).st_size for name in names}
+    tasks = [(name, start) for name, size in sizes.items() for start in range(0, size, BLOCK)]
+    buffers = threading.local()
+
+    def block(task: tuple[str, int]) -> bytes:
+        name, start = task
+        if not hasattr(buffers, "piece"):
+            buffers.piece = memoryview(bytearray(_PIECE))
+        handle = open_regular(root / name)
+        try:
+            return _digest(handle, start, min(BLOCK, sizes[name] - start), buffers.piece)
+        finally:
+            os.close(handle)
+
+    threads = min(8, os.cpu_count() or 1, max(1, len(tasks)))
+    if threads == 1 or sum(sizes.values()) < _PIECE:
+        blocks = list(map(block, tasks))
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            blocks = list(pool.map(block, tasks))
+    joined: dict[str, list[bytes]] = {name: [] for name in sizes}
+    for (name, _), digest in zip(tasks, blocks, strict=True):
+        joined[name].append(digest)
+    return {name: FileDigest(size, _join(joined[name])) for name, size in sizes.items()}
+
+
+def digest_range(path: Path, start: int, size: int) -> str:
+    """Return the XXH3-128 of a byte range, of what is there of it."""
+    handle = open_regular(path)
+    try:
+        return _digest(handle, start, size, memoryview(bytearray(_PIECE))).hex()
+    finally:
+        os.close(handle)
+
+
+def open_regular(path: Path) -> int:
+    """Open a regular file for reading, never a link, and never waiting for the other end of a pipe."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(f"{path} is no regular file")
+    return handle
+
+
+class DigestWriter:
+    """A binary file that digests what is written to it, in order."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._size = file, 0
+        self._blocks: list[bytes] = []
+        self._block = xxhash.xxh3_128()
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Write all of the data and digest it."""
+        view = memoryview(data).cast("B")
+        rest = view
+        while rest:
+            rest = rest[self._file.write(rest) :]
+        while view:
+            room = BLOCK - self._size % BLOCK
+            part, view = view[:room], view[room:]
+            self._block.update(part)
+            self._size += len(part)
+            if len(part) == room:
+                self._blocks.append(self._block.digest())
+                self._block = xxhash.xxh3_128()
+        return len(data)
+
+    def flush(self) -> None:
+        """Hand everything to the system."""
+        self._file.flush()
+
+    def result(self) -> FileDigest:
+        """Return size and digest of what was written so far."""
+        tail = [self._block.digest()] if self._size % BLOCK else []
+        return FileDigest(self._size, _join([*self._blocks, *tail]))
+
+
+def _digest(handle: int, start: int, size: int, piece: memoryview) -> bytes:
+    state = xxhash.xxh3_128()
+    end = start + size
+    while start < end:
+        count = os.preadv(handle, [piece[: min(_PIECE, end - start)]], start)
+        if count == 0:
+            break  # shorter than it was: the size tells
+        state.update(piece[:count])
+        start += count
+    return bytes(state.digest())
+
+
+def _join(blocks: list[bytes]) -> str:
+    return str(xxhash.xxh3_128_hexdigest(b"".join(blocks)))

@@ -1,0 +1,79 @@
+"""Files that outlive a crash: write, fsync the file, rename, fsync the directory, in that order."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+__all__ = ["fsync_directory", "fsync_tree", "make_directory", "move", "remove_tree", "replace_file", "write_file"]
+
+REMOVED = ".removed-"
+"""Prefix of a directory that is being removed: it lost its name first, so a kill leaves no half of it."""
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a new file and fsync it."""
+    with path.open("x", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace a file so that a reader, or a crash, sees the old text or the new one and nothing between."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    try:
+        write_file(draft, text)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+    draft.rename(path)
+    fsync_directory(path.parent)
+
+
+def fsync_directory(path: Path) -> None:
+    """Make the entries of a directory durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def fsync_tree(root: Path) -> None:
+    """Make every file and directory below a directory durable, and its own entries last."""
+    for folder, _, files in os.walk(root, topdown=False):
+        for name in files:
+            handle = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        fsync_directory(Path(folder))
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and its parents, durably."""
+    if path.is_dir():
+        return
+    make_directory(path.parent)
+    path.mkdir(exist_ok=True)
+    fsync_directory(path.parent)
+
+
+def move(source: Path, target: Path) -> None:
+    """Rename, and make it durable in both directories."""
+    source.rename(target)
+    fsync_directory(target.parent)
+    if source.parent != target.parent:
+        fsync_directory(source.parent)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory; it loses its name first, durably, so that a crash leaves all of it or a leftover."""
+    doomed = path if path.name.startswith(REMOVED) else path.with_name(f"{REMOVED}{path.name}-{os.getpid()}")
+    if doomed != path:
+        move(path, doomed)
+    shutil.rmtree(doomed)

@@ -1,0 +1,94 @@
+"""One writer per run directory: a lock that names its owner and that a dead process cannot hold.
+
+A POSIX record lock: it belongs to one process, the system drops it when that process is gone however it ended, and
+children do not inherit it (a `flock` would live on in a forked data worker). Works on local disks and on NFS 4.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+
+from parity.errors import LockedError
+
+__all__ = ["WriterLock"]
+
+_held: set[str] = set()
+_guard = threading.Lock()
+"""Record locks do not conflict within one process, and closing any handle of the file drops them: so a process keeps
+its own list, and never opens a file whose lock it holds."""
+
+
+class WriterLock:
+    """The lock of one run directory; a context manager."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "lock"
+        self._handle: int | None = None
+        self._name = ""
+
+    def __enter__(self) -> WriterLock:
+        """Take the lock.
+
+        Raises:
+            LockedError: Another process, or another trainer of this one, writes to the directory.
+            OSError: The directory cannot be written.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._name = os.path.realpath(self.path)
+        with _guard:
+            if self._name in _held:
+                raise LockedError(self.path.parent, f"process {os.getpid()}: this one, by another trainer")
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            try:
+                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                owner = os.pread(handle, 4096, 0)
+                os.close(handle)
+                raise LockedError(self.path.parent, _describe(owner)) from error
+            except BaseException:
+                os.close(handle)
+                raise
+            _held.add(self._name)
+            self._handle = handle
+        try:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, _owner().encode(), 0)
+        except OSError:  # a full disk: the lock holds all the same, it only cannot say whose it is
+            pass
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release it; the file stays, since removing it would let two owners hold two files of one name."""
+        with _guard:
+            if self._handle is not None:
+                os.close(self._handle)
+                _held.discard(self._name)
+                self._handle = None
+
+
+def _owner() -> str:
+    value = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "since": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+        "command": " ".join(sys.argv)[:1000],
+    }
+    return json.dumps(value) + "\n"
+
+
+def _describe(text: bytes) -> str:
+    try:
+        owner = json.loads(text)
+        return f"process {owner['pid']} on {owner['host']} since {owner['since']} ({owner['command']})"
+    except (ValueError, KeyError, TypeError):
+        return "a process that has not written its name yet"

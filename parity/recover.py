@@ -1,0 +1,103 @@
+"""The start of a process: what to go on from, what is moved aside, and what that loses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from parity.curves import read_lines, read_records, splice
+from parity.errors import CheckpointError, DamagedError
+from parity.rundir import RunDirectory, Scan
+from parity.trainer import StepRecord, Trainer, Which
+
+__all__ = ["Resume", "compare_topology", "resume_run", "skips_behind"]
+
+Resume = Which | str
+"""`auto`, `never`, or what a Trainer restores: `latest`, `best`, a step."""
+
+Say = Callable[[str], None]
+
+
+def resume_run(run: RunDirectory, trainer: Trainer, resume: Resume, attempt: int, say: Say) -> int | None:
+    """Restore what a run goes on from; return its step, or None for a start from step 0.
+
+    A checkpoint that is not what was sealed is moved aside, never deleted, and the one before is taken.
+
+    Args:
+        run: The run directory, whose lock is held.
+        trainer: A fresh trainer; it has the state afterwards.
+        resume: What was asked for.
+        attempt: Process starts before this one.
+        say: Takes one line for people.
+
+    Raises:
+        CheckpointError: There is none to go on from, or the step that was named is damaged.
+    """
+    for name in run.clean():
+        say(f"removed {name}: the leftover of a save or removal that was cut short")
+    scan = run.scan()
+    which = _which(run, scan, resume)
+    if which is None:
+        say("starting from step 0")
+        return None
+    while True:
+        step = run.choose(scan, which, trainer.spec.metric)
+        try:
+            trainer.restore(step)  # first: what cannot be restored must not cost the newer checkpoints
+            break
+        except DamagedError as error:
+            if isinstance(which, int):
+                raise
+            whole = [saved for saved in scan.whole if saved.step != step]
+            scan = replace(scan, whole=whole, damaged=[*scan.damaged, (str(step), str(error))])
+    if step in {saved.step for saved in scan.foreign}:
+        say(f"checkpoint {step} has no seal: restored unverified")
+    given_up = which == "best" or isinstance(which, int)
+    moved = run.set_aside([name for name, _ in scan.damaged], attempt)
+    run.abandon_after(step, attempt, records=given_up)
+    run.point(run.scan(), trainer.spec.metric)
+    for name, why in scan.damaged:
+        say(f"moved checkpoint {name} to abandoned/{attempt}: {why}")
+    lost = max([int(name) for name in moved if int(name) > step], default=step) - step
+    if lost and not given_up:
+        say(f"{lost} steps are lost with it and trained again")
+    say(f"resumed from step {step} ({which if isinstance(which, str) else 'step'})")
+    return step
+
+
+def _which(run: RunDirectory, scan: Scan, resume: Resume) -> Which | None:
+    """Return what to restore, or None for a start from step 0."""
+    if resume == "never":
+        return None
+    if resume != "auto":
+        return resume  # type: ignore[return-value]
+    if scan.whole:
+        return "latest"
+    if scan.damaged or scan.foreign:
+        found = scan.damaged + scan.unfinished
+        found += [(str(s.step), f"has no seal; --resume {s.step} takes it unverified") for s in scan.foreign]
+        raise CheckpointError(
+            f"no whole checkpoint in {run.checkpoints}; starting over would hide the loss. Found:", found
+        )
+    return None
+
+
+def compare_topology(run: RunDirectory, topology: dict[str, Any], start: int | None, say: Say) -> None:
+    """Say what of the topology changed since the process before; bitwise equality hangs on it."""
+    rows = read_lines(run.attempts)
+    if start is None or not rows:
+        return
+    before = rows[-1]["topology"]
+    changed = [f"{k} {before.get(k)} -> {v}" for k, v in topology.items() if before.get(k) != v]
+    if changed:
+        say(f"topology changed ({', '.join(changed)}): going on, but bitwise equality is not to be expected")
+
+
+def skips_behind(run: RunDirectory, step: int) -> int:
+    """Return how many steps up to `step` were skipped in a row: the count that stops a run goes on over a resume."""
+    count = 0
+    for number, record in splice(read_records(run.steps, StepRecord)).items():
+        if number <= step:
+            count = count + 1 if record.skipped else 0
+    return count

@@ -1,0 +1,260 @@
+"""The seal of a checkpoint: a manifest of every file and every leaf, written last, before the rename.
+
+A step exists exactly when `checkpoints/<step>/` holds a valid `seal.json`. The seal is canonical JSON: any other
+spelling of the same content, and any changed byte, is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import xxhash
+
+from parity import durable
+from parity.curves import plain
+from parity.digest import ALGORITHM, FileDigest, digest_files, list_files, open_regular
+from parity.errors import CheckpointError, UnsealedError
+
+__all__ = ["FILE", "Place", "Seal", "clock", "commit", "examine", "read_json", "read_seal"]
+
+FILE = "seal.json"
+SCHEMA = "parity.seal/1"
+MAX_JSON = 64 << 20
+"""Longest JSON file of a checkpoint in bytes; a leaf takes about 200."""
+
+clock: Callable[[], float] = time.time
+"""Seconds since the epoch, as seals record them."""
+
+_HEX = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where bytes of a leaf lie in a file, as they are in memory."""
+
+    file: str
+    start: int
+    size: int
+    digest: str
+    """XXH3-128 of the range."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seal:
+    """What a checkpoint is made of."""
+
+    step: int
+    metric: float | None
+    saved_at: float
+    """Seconds since the epoch."""
+    side: str
+    spec_hash: str
+    """Hash over what gives the run its meaning: model, optimizer, schedule, precision, data, seed."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, FileDigest] = field(default_factory=dict)
+    """By POSIX path below the checkpoint; the seal itself is not among them."""
+    leaves: Mapping[str, str] = field(default_factory=dict)
+    """Neutral leaf path to `type digest`, as `state.leaf_digests` makes them: equal across sides."""
+    places: Mapping[str, tuple[Place, ...]] = field(default_factory=dict)
+    """Leaf path to where its bytes lie, for the leaves of which that is known."""
+
+
+def commit(draft: Path, final: Path, seal: Seal) -> Seal:
+    """Seal a finished draft, make it durable, and give it its final name.
+
+    Args:
+        draft: Directory with every file of the checkpoint, beside its final place.
+        final: `checkpoints/<step>`.
+        seal: What is known; files without a digest are digested now, by several threads.
+
+    Returns:
+        The seal as written.
+
+    Raises:
+        OSError: The disk is full, or failed; the draft stays a leftover, and nothing else was touched.
+    """
+    known = dict(seal.files)
+    files = {**known, **digest_files(draft, [name for name in list_files(draft) if name not in known])}
+    seal = Seal(**{**vars(seal), "files": dict(sorted(files.items()))})
+    durable.write_file(draft / FILE, encode(seal))
+    durable.fsync_tree(draft)
+    durable.move(draft, final)
+    return seal
+
+
+def examine(path: Path) -> Seal:
+    """Return the seal of a checkpoint whose files are all there with their sizes; contents are not read.
+
+    Raises:
+        UnsealedError: There is no seal: a foreign checkpoint.
+        CheckpointError: The seal is not valid or not of this step, or a file is missing, left over, or of another
+            size.
+    """
+    seal = read_seal(path)
+    if str(seal.step) != path.name:
+        raise CheckpointError(f"its seal is of step {seal.step}")
+    faults = compare_listing(seal, list_files(path))
+    if faults:
+        raise CheckpointError("; ".join(f"{name} {problem}" for name, problem in faults[:3]))
+    return seal
+
+
+def compare_listing(seal: Seal, listing: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return the files that are missing, left over, or of another size, each with what is wrong."""
+    faults = []
+    for name in sorted({*seal.files, *listing} - {FILE}):
+        size = listing.get(name)
+        expected = seal.files.get(name)
+        if expected is None:
+            faults.append((name, "is not in the seal"))
+        elif size is None:
+            faults.append((name, "is missing"))
+        elif size != expected.size:
+            faults.append((name, f"has {size} bytes, was sealed with {expected.size}"))
+    return faults
+
+
+def read_seal(path: Path) -> Seal:
+    """Read and check the seal of a checkpoint directory.
+
+    Raises:
+        UnsealedError: There is none.
+        CheckpointError: It is not exactly what was written: another byte, another type, a path that leads outside.
+    """
+    if not os.path.lexists(path / FILE):
+        raise UnsealedError(f"{path} has no seal: nothing proves that it is whole")
+    value = read_json(path / FILE)
+    try:
+        seal = _decode(value)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CheckpointError(f"{path / FILE} is not a seal: {error!r}") from error
+    if encode(seal).encode() != _read_bytes(path / FILE):
+        raise CheckpointError(f"{path / FILE} was changed: its own digest does not fit")
+    return seal
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read an untrusted JSON object: size capped, no duplicate names, no tokens that JSON lacks.
+
+    Raises:
+        CheckpointError: It cannot be read, or is anything else.
+    """
+    data = _read_bytes(path)
+    try:
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path} cannot be read: expected an object, got {type(value).__name__}")
+    return value
+
+
+def encode(seal: Seal) -> str:
+    """Return the text of a seal: canonical JSON that ends with a digest of itself."""
+    value: dict[str, Any] = {
+        "schema": SCHEMA,
+        "step": seal.step,
+        "metric": plain(seal.metric),
+        "saved_at": seal.saved_at,
+        "side": seal.side,
+        "spec_hash": seal.spec_hash,
+        "versions": dict(seal.versions),
+        "algorithm": ALGORITHM,
+        "files": {name: [d.size, d.digest] for name, d in seal.files.items()},
+        "leaves": dict(seal.leaves),
+        "places": {leaf: [[p.file, p.start, p.size, p.digest] for p in at] for leaf, at in seal.places.items()},
+    }
+    text = json.dumps(value, indent=1, allow_nan=False)
+    return json.dumps(value | {"self": xxhash.xxh3_128_hexdigest(text.encode())}, indent=1, allow_nan=False) + "\n"
+
+
+def _decode(value: Mapping[str, Any]) -> Seal:
+    if value["schema"] != SCHEMA or value["algorithm"] != ALGORITHM:
+        raise ValueError(f"written as {value['schema']!r} with {value['algorithm']!r}, this version reads {SCHEMA!r}")
+    files = {
+        _inside(name): FileDigest(_size(size), _digest(digest)) for name, (size, digest) in value["files"].items()
+    }
+    places = {
+        leaf: tuple(Place(_inside(f), _size(start), _size(size), _digest(d)) for f, start, size, d in at)
+        for leaf, at in value["places"].items()
+    }
+    for leaf, at in places.items():
+        if leaf not in value["leaves"] or any(place.file not in files for place in at):
+            raise ValueError(f"the place of {leaf!r} is none of its own")
+    metric = value["metric"]
+    if metric is not None and type(metric) is not float and metric not in ("nan", "inf", "-inf"):
+        raise TypeError(f"metric {metric!r} is no float")
+    return Seal(
+        step=_size(value["step"]),
+        metric=None if metric is None else float(metric),
+        saved_at=_time(value["saved_at"]),
+        side=_text(value["side"]),
+        spec_hash=_text(value["spec_hash"]),
+        versions={_text(k): _text(v) for k, v in value["versions"].items()},
+        files=files,
+        leaves={_text(k): _text(v) for k, v in value["leaves"].items()},
+        places=places,
+    )
+
+
+def _inside(name: Any) -> str:
+    """Return a relative path that stays inside; as text it must be what it is as a path."""
+    path = PurePosixPath(_text(name))
+    if path.is_absolute() or ".." in path.parts or str(path) != name or "\0" in name or name in (FILE, "."):
+        raise ValueError(f"{name!r} is no path inside a checkpoint")
+    return str(name)
+
+
+def _size(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 62:
+        raise TypeError(f"{value!r} is no size")
+    return value
+
+
+def _time(value: Any) -> float:
+    if type(value) is not float or not math.isfinite(value):
+        raise TypeError(f"{value!r} is no time")
+    return value
+
+
+def _digest(value: Any) -> str:
+    if type(value) is not str or not _HEX.fullmatch(value):
+        raise TypeError(f"{value!r} is no digest")
+    return value
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        handle = open_regular(path)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    with os.fdopen(handle, "rb") as file:
+        data = file.read(MAX_JSON + 1)
+    if len(data) > MAX_JSON:
+        raise CheckpointError(f"{path} is longer than {MAX_JSON} bytes")
+    return data
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a name occurs twice")
+    return value
+
+
+def _refuse(token: str) -> None:
+    raise ValueError(f"{token} is no JSON")

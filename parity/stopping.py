@@ -1,0 +1,73 @@
+"""What a running process hears: SIGTERM and SIGINT finish the chunk, save and stop; SIGUSR1 saves and goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from types import FrameType, TracebackType
+
+__all__ = ["DEADLINE_SECONDS", "Signals"]
+
+DEADLINE_SECONDS = 60.0
+"""Longest a process takes to save once it is told to stop; preemption notices give 60 to 300 s."""
+
+
+class Signals:
+    """Hears signals while training runs; a context manager.
+
+    The first SIGTERM or SIGINT sets `stop`. A second one ends the process as if nobody had listened, and so does the
+    deadline: the run then goes on from its newest whole checkpoint. Outside of the main thread nothing is heard.
+    """
+
+    def __init__(self, deadline: float = DEADLINE_SECONDS) -> None:
+        self.stop: int | None = None
+        """The signal that asks to stop, if one came."""
+        self.save = False
+        """Whether a save is asked for; set back by who saves."""
+        self._deadline = deadline
+        self._timer: threading.Timer | None = None
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> Signals:
+        if threading.current_thread() is threading.main_thread():
+            handlers = {
+                signal.SIGTERM: self._hear_stop,
+                signal.SIGINT: self._hear_stop,
+                signal.SIGUSR1: self._hear_save,
+            }
+            self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _hear_stop(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self.stop is not None:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self.stop = number
+        self._timer = threading.Timer(self._deadline, self._give_up, (number,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _hear_save(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self.save = True
+
+    def _give_up(self, number: int) -> None:
+        """End the process from a thread of its own: the main one is in a chunk or a save that does not return."""
+        print(
+            f"parity: {signal.Signals(number).name}: not saved within {self._deadline:g} s, giving up; "
+            "the run goes on from its newest whole checkpoint",
+            file=sys.stderr,
+            flush=True,
+        )
+        os._exit(128 + number)

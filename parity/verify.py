@@ -1,0 +1,138 @@
+"""Verify checkpoints against their seals, and compare two without loading them; needs neither jax nor torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from parity.digest import FileDigest, digest_files, digest_range, list_files
+from parity.errors import CheckpointError, DamagedError, UnsealedError
+from parity.seal import FILE, Seal, compare_listing, read_seal
+from parity.state import Difference, compare_digests
+
+__all__ = ["Fault", "Verified", "compare", "describe", "require_verified", "verify"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One thing that is not as it was sealed."""
+
+    file: str
+    problem: str
+    leaves: tuple[str, ...] = ()
+    """Leaves whose bytes are wrong or gone; empty when the damage lies outside of any, or that is not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """What verifying one checkpoint found."""
+
+    path: Path
+    seal: Seal | None = None
+    """None when there is none, or none that can be trusted."""
+    faults: tuple[Fault, ...] = field(default=())
+    foreign: bool = False
+    """There is no seal: nothing can be said."""
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether every byte is as it was sealed."""
+        return self.seal is not None and not self.faults
+
+
+def verify(path: Path) -> Verified:
+    """Compare every file of a checkpoint with its seal, and name the leaves that are wrong.
+
+    Reads each byte once; a second time only what is damaged. Never raises for what it finds, whatever that is.
+    """
+    try:
+        seal = read_seal(path)
+    except UnsealedError as error:
+        return Verified(path=path, faults=(Fault(file=FILE, problem=str(error)),), foreign=True)
+    except CheckpointError as error:
+        return Verified(path=path, faults=(Fault(file=FILE, problem=str(error)),))
+    faults = []
+    if path.name.isdigit() and path.name != str(seal.step):
+        faults.append(Fault(file=FILE, problem=f"is of step {seal.step}: it belongs to another checkpoint"))
+    try:
+        listing = list_files(path)
+        wrong = compare_listing(seal, listing)
+        sound = [name for name in seal.files if name not in dict(wrong)]
+        found = _digest_each(path, sound)
+    except CheckpointError as error:
+        return Verified(path=path, seal=seal, faults=(*faults, Fault(file=".", problem=str(error))))
+    wrong += [(name, problem) for name, problem in found.items() if isinstance(problem, str)]
+    wrong += [
+        (name, "does not hold the bytes that were sealed")
+        for name, digest in found.items()
+        if isinstance(digest, FileDigest) and digest != seal.files[name]
+    ]
+    faults += [Fault(file=name, problem=why, leaves=_wrong_leaves(path, seal, name)) for name, why in sorted(wrong)]
+    return Verified(path=path, seal=seal, faults=tuple(faults))
+
+
+def require_verified(path: Path) -> Seal:
+    """Return the seal of a checkpoint that is whole to the last byte.
+
+    Raises:
+        UnsealedError: There is no seal.
+        DamagedError: Something differs from the seal; names every file and leaf.
+    """
+    result = verify(path)
+    if result.foreign:
+        raise UnsealedError(result.faults[0].problem)
+    if result.seal is None or result.faults:
+        raise DamagedError(f"{path} is not what was sealed:", describe(result.faults))
+    return result.seal
+
+
+def describe(faults: Iterable[Fault]) -> list[tuple[str, str]]:
+    """Return faults as pairs for people: file, and what is wrong with it and its leaves."""
+    out = []
+    for fault in faults:
+        shown = ", ".join(fault.leaves[:5]) + (f" and {len(fault.leaves) - 5} more" if len(fault.leaves) > 5 else "")
+        out.append((fault.file, f"{fault.problem} (leaves: {shown})" if fault.leaves else fault.problem))
+    return out
+
+
+def compare(a: Path, b: Path) -> list[Difference]:
+    """Return the leaves in which two sealed checkpoints differ, without loading either.
+
+    Leaves are digested in their neutral form, so the checkpoints may be of different sides.
+
+    Raises:
+        CheckpointError: One has no valid seal.
+    """
+    return compare_digests(read_seal(a).leaves, read_seal(b).leaves)
+
+
+def _digest_each(path: Path, names: list[str]) -> dict[str, FileDigest | str]:
+    """Digest files; one that cannot be read gets the reason instead."""
+    try:
+        return dict(digest_files(path, names))
+    except OSError:
+        out: dict[str, FileDigest | str] = {}
+        for name in names:
+            try:
+                out |= digest_files(path, [name])
+            except OSError as error:
+                out[name] = f"cannot be read: {error.strerror or error}"
+        return out
+
+
+def _wrong_leaves(path: Path, seal: Seal, file: str) -> tuple[str, ...]:
+    """Return the leaves of a damaged file whose own bytes are damaged or gone."""
+    wrong = []
+    for leaf, places in seal.places.items():
+        for place in places:
+            if place.file != file:
+                continue
+            try:
+                same = digest_range(path / file, place.start, place.size) == place.digest
+            except OSError:
+                same = False
+            if not same:
+                wrong.append(leaf)
+                break
+    return tuple(sorted(wrong))

@@ -1,0 +1,1 @@
+"""Files people have that need PyTorch to be read."""
