@@ -62,11 +62,11 @@ def export_arrays(
     def flat(part: nnx.State) -> dict[tuple[str | int, ...], NDArray[np.generic]]:
         return {path: value.copy() if copy else value for path, value in _flat(part).items()}
 
-    arrays = _named("model.params", from_jax(param_rows, flat(state.params), "model.params"))
-    arrays |= _named("model.buffers", from_jax(buffer_rows, flat(state.buffers), "model.buffers"))
+    arrays = _named("model.params", from_jax(param_rows, flat(state.params), "model.params", views=not copy))
+    arrays |= _named("model.buffers", from_jax(buffer_rows, flat(state.buffers), "model.buffers", views=not copy))
     for slot, (part, name) in slots(spec.optimizer).items():
         leaves = flat(getattr(state.optimizer[part], name))
-        arrays |= _named(f"optimizer.{slot}", from_jax(param_rows, leaves, f"optimizer.{slot}"))
+        arrays |= _named(f"optimizer.{slot}", from_jax(param_rows, leaves, f"optimizer.{slot}", views=not copy))
     for path, value in flat(state.rngs).items():
         arrays["rng.native.jax." + ".".join(map(str, path))] = value
     scalars: dict[str, Any] = {}

@@ -130,11 +130,22 @@ def to_jax(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str) -> di
     return {row.jax: np.asarray(_FORWARD[row.transform](leaves[row.name]), order="C") for row in rows}
 
 
-def from_jax(rows: tuple[Row, ...], leaves: Mapping[tuple[str | int, ...], Array], where: str) -> dict[str, Array]:
-    """Turn JAX path to array into neutral leaves, views where that is possible; the inverse of `to_jax`."""
+def from_jax(
+    rows: tuple[Row, ...], leaves: Mapping[tuple[str | int, ...], Array], where: str, *, views: bool = False
+) -> dict[str, Array]:
+    """Turn JAX path to array into neutral leaves; the inverse of `to_jax`.
+
+    Args:
+        rows: The rows that apply; each must find its leaf, and no leaf may be left over.
+        leaves: JAX path to array.
+        where: Prefix of the leaf paths in error messages.
+        views: Whether transposed leaves may be views; otherwise every leaf is in C order.
+    """
     names = {row.jax: row for row in rows}
     _match({_dotted(p) for p in names}, {_dotted(p) for p in leaves}, where)
     out = {names[p].name: _INVERSE[names[p].transform](a) for p, a in leaves.items()}
+    if not views:
+        out = {name: np.asarray(value, order="C") for name, value in out.items()}
     return {row.name: out[row.name] for row in rows}
 
 

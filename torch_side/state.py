@@ -188,7 +188,8 @@ def import_arrays(trainer: TorchTrainer, state: TrainingState) -> tuple[Callable
         check_leaves(spec.model, rows, state.group(group), group, dtype)
         taken.update(f"{group}.{row.name}" for row in rows)
         leaves = to_torch(rows, state.group(group), group)
-        found[group] = {name: torch.tensor(value) for name, value in leaves.items()}
+        # In C order: fused kernels take a moment whose strides are not its parameter's for another matrix.
+        found[group] = {name: torch.tensor(np.asarray(value, order="C")) for name, value in leaves.items()}
     own, native = _native_streams(trainer), state.group("rng.native")
     for name in sorted({*own} ^ {*native}):
         raise StateError(f"rng.native.{name}", "is missing" if name in own else "is left over: nothing takes it")
