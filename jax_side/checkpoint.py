@@ -216,6 +216,7 @@ class Checkpoints:
             leaves=leaves,
             places=_places(draft, stored_names(self.spec)),
         )
+        self.run.sync()
         seal.commit(draft, final, known)
         self.run.point(self.scan(), self.spec.metric)
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from parity.durable import replace_file
 from parity.errors import RunDirectoryError
 from parity.trainer import QUANTITIES, StepRecord, Validation
 
@@ -74,7 +75,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
             value = json.loads(line)
             if not isinstance(value, dict):
                 raise ValueError("not an object")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if number == len(lines):  # no newline behind it: the write was cut short by a kill
                 break
             raise RunDirectoryError(f"{path} line {number}: {error}; restore or remove this line") from error
@@ -82,10 +83,32 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return out
 
 
-def mend(path: Path) -> None:
-    """Cut a torn last line off a file, so that the next append starts a line of its own."""
-    if path.exists() and (data := path.read_bytes()) and not data.endswith(b"\n"):
-        os.truncate(path, data.rfind(b"\n") + 1)
+def mend(path: Path) -> int:
+    """Make a file of lines readable again after a crash; return how many lines were set aside.
+
+    A torn last line is cut off, so that the next append starts a line of its own. Unreadable lines inside (a power
+    loss can leave zeros where a block never reached the disk) go to `<name>.damaged`; all others stay.
+    """
+    if not path.exists():
+        return 0
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    lines = whole.split(b"\n")[:-1]
+    good = [line for line in lines if not line.strip() or _is_object(line)]
+    if len(good) < len(lines):
+        with path.with_name(path.name + ".damaged").open("ab") as file:
+            file.write(b"".join(line + b"\n" for line in lines if line.strip() and not _is_object(line)))
+        replace_file(path, "".join(line.decode() + "\n" for line in good))
+    elif len(whole) < len(data):
+        os.truncate(path, len(whole))
+    return len(lines) - len(good)
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def read_records(path: Path, kind: type[Record]) -> list[Record]:

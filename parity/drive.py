@@ -98,10 +98,13 @@ def train(
         raise RunDirectoryError(f"{directory} holds a run already; choose another --dir, or --resume auto")
     if resume not in ("never", "auto") and not run.exists:
         raise RunDirectoryError(f"{directory} holds no run to resume; use --resume auto to start one")
+    run.require_free()
     with ExitStack() as stack:
         locked = run.exists
         if locked:
             stack.enter_context(WriterLock(directory))
+        for line in run.mend():
+            say(line)
         attempt = run.next_attempt()
         trainer = side.build(spec, directory, attempt=attempt)  # a spec that cannot be built leaves no trace
         stack.callback(trainer.close)

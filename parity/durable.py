@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["fsync_directory", "fsync_tree", "make_directory", "move", "remove_tree", "replace_file", "write_file"]
+__all__ = [
+    "fsync_directory",
+    "fsync_files",
+    "fsync_tree",
+    "make_directory",
+    "move",
+    "remove_tree",
+    "replace_file",
+    "write_file",
+]
 
 REMOVED = ".removed-"
 """Prefix of a directory that is being removed: it lost its name first, so a kill leaves no half of it."""
@@ -31,6 +41,17 @@ def replace_file(path: Path, text: str) -> None:
         raise
     draft.rename(path)
     fsync_directory(path.parent)
+
+
+def fsync_files(paths: Iterable[Path]) -> None:
+    """Make the contents of files durable, of those that are there."""
+    for path in paths:
+        if path.exists():
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
 
 def fsync_directory(path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from parity import policy
 from parity.curves import append, mend, plain, read_lines
-from parity.durable import REMOVED, make_directory, move, replace_file
+from parity.durable import REMOVED, fsync_directory, fsync_files, make_directory, move, replace_file
 from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError, UnsealedError
 from parity.seal import Seal, examine
 from parity.spec import RunSpec
@@ -57,11 +57,20 @@ class RunDirectory:
         self.attempts = path / "attempts.jsonl"
         self.states = path / "states.jsonl"
         self.metrics = path / "metrics.jsonl"
+        self._records = (self.steps, self.validations, self.attempts, self.states, self.metrics)
 
     @property
     def exists(self) -> bool:
         """Tell whether a run was started here."""
         return (self.path / "spec.toml").exists()
+
+    def require_free(self) -> None:
+        """Raise RunDirectoryError if the directory holds something that is not a run of ours."""
+        ours = {"side", "checkpoints", "lock"}  # what a start that was cut short leaves
+        if self.exists or not self.path.exists():
+            return
+        if {entry.name for entry in self.path.iterdir() if not _POINTER_DRAFT.fullmatch(entry.name)} - ours:
+            raise RunDirectoryError(f"{self.path} is not empty and holds no run; choose another --dir")
 
     def open(self, spec: RunSpec, side: str) -> None:
         """Create the run, or check that it is the same one.
@@ -71,8 +80,7 @@ class RunDirectory:
             RunDirectoryError: The run belongs to the other side, or the directory holds something else.
         """
         if not self.exists:
-            if self.path.exists() and {p.name for p in self.path.iterdir()} - {"side", "checkpoints", "lock"}:
-                raise RunDirectoryError(f"{self.path} is not empty and holds no run; choose another --dir")
+            self.require_free()
             make_directory(self.checkpoints)
             replace_file(self.path / "side", side + "\n")
             replace_file(self.path / "spec.toml", to_toml(spec))
@@ -84,12 +92,23 @@ class RunDirectory:
         if changed:
             raise SpecMismatchError(changed)
         replace_file(self.path / "spec.toml", to_toml(spec))  # steps and intervals may have changed
-        for file in (self.steps, self.validations, self.attempts, self.states, self.metrics):
-            mend(file)
 
     def spec(self) -> RunSpec:
         """Return the spec the run was last started with."""
         return from_toml((self.path / "spec.toml").read_text(encoding="utf-8"))
+
+    def mend(self) -> list[str]:
+        """Make the records readable after a crash; return a sentence for each file that lost lines."""
+        said = []
+        for file in self._records:
+            if count := mend(file):
+                said.append(f"{count} unreadable lines of {file.name} went to {file.name}.damaged")
+        return said
+
+    def sync(self) -> None:
+        """Make the records durable: a checkpoint must not outlive the records of the steps before it."""
+        fsync_files(self._records)
+        fsync_directory(self.path)
 
     def next_attempt(self) -> int:
         """Return the number of process starts so far."""
@@ -99,6 +118,7 @@ class RunDirectory:
         """Write down a process start."""
         row = {"attempt": attempt, "pid": os.getpid(), "resumed_from": resumed_from, "topology": topology}
         append(self.attempts, [json.dumps(row)])
+        fsync_files([self.attempts])
 
     def scan(self, examine: Callable[[Path], Seal] = examine) -> Scan:
         """Look at every entry of `checkpoints/` and say whether it counts.

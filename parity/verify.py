@@ -87,11 +87,12 @@ def require_verified(path: Path) -> Seal:
     return result.seal
 
 
-def describe(faults: Iterable[Fault]) -> list[tuple[str, str]]:
-    """Return faults as pairs for people: file, and what is wrong with it and its leaves."""
+def describe(faults: Iterable[Fault], most: int | None = 5) -> list[tuple[str, str]]:
+    """Return faults as pairs for people: file, and what is wrong with it and its leaves (at most so many named)."""
     out = []
     for fault in faults:
-        shown = ", ".join(fault.leaves[:5]) + (f" and {len(fault.leaves) - 5} more" if len(fault.leaves) > 5 else "")
+        rest = len(fault.leaves) - (len(fault.leaves) if most is None else most)
+        shown = ", ".join(fault.leaves[:most]) + (f" and {rest} more" if rest > 0 else "")
         out.append((fault.file, f"{fault.problem} (leaves: {shown})" if fault.leaves else fault.problem))
     return out
 

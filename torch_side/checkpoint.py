@@ -137,6 +137,7 @@ class Checkpoints:
             leaves=leaves,
             places=_places(draft / STATE, snapshot, leaves),
         )
+        self.run.sync()
         seal.commit(draft, final, known)
         self._retain()
 

@@ -245,8 +245,32 @@ def file_state(trainer: TorchTrainer) -> dict[str, Any]:
     }
 
 
+def check_file_state(trainer: TorchTrainer, saved: Mapping[str, Any]) -> None:
+    """Check every array of a full training state against a trainer; PyTorch itself checks the model's only.
+
+    Raises:
+        StateError: A leaf is missing, left over, or of another dtype or shape.
+    """
+    spec = trainer.spec
+    arrays, scalars = neutral_arrays(Layout.of(trainer), saved, lambda value: value.detach().cpu().numpy())
+    neutral = TrainingState(arrays=arrays, scalars=scalars)
+    groups = {"model.params": trainer.param_rows, "model.buffers": trainer.buffer_rows}
+    groups |= {f"optimizer.{slot}": trainer.param_rows for slot in slots(spec.optimizer)}
+    for group, rows in groups.items():
+        dtype = "float64" if spec.precision == "float64" else "float32"
+        check_leaves(spec.model, rows, neutral.group(group), group, dtype)
+    for leaf, take in (
+        ("optimizer.step", take_count),
+        ("scaler.scale", take_scale),
+        ("scaler.growth_tracker", take_count),
+    ):
+        if leaf in scalars:
+            take(scalars, leaf)
+
+
 def load_file_state(trainer: TorchTrainer, saved: Mapping[str, Any]) -> None:
     """Put a full training state back into a trainer; the inverse of `file_state`."""
+    check_file_state(trainer, saved)
     trainer.model.load_state_dict(saved["model"], strict=True)
     trainer.optimizer.load_state_dict(saved["optimizer"])
     trainer.scheduler.load_state_dict(saved["scheduler"])
