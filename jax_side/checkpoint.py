@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +14,17 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from jax.sharding import Mesh
 
-from jax_side.formats.ocdbt import Range, locate
+from jax_side.formats.ocdbt import locate
 from jax_side.mesh import replicated
+from jax_side.seal import DigestingHandler, RestoreItem, SaveItem, gather, places, sealing_path
 from jax_side.state import stored_names
 from parity import durable, plan, policy, seal
 from parity.curves import plain
-from parity.digest import digest_range, list_files
+from parity.digest import list_files
 from parity.durable import REMOVED
 from parity.errors import CheckpointError, SaveError
-from parity.rundir import DRAFT, RunDirectory, Scan
-from parity.seal import Place, Seal
+from parity.rundir import RunDirectory, Scan
+from parity.seal import Seal
 from parity.spec import RunSpec
 from parity.state import TrainingState, leaf_digests
 from parity.trainer import Which
@@ -78,10 +77,10 @@ class Checkpoints:
                 preservation_policy=self._policy,
                 enable_async_checkpointing=True,
                 create=False,
-                temporary_path_class=_sealing(self),
+                temporary_path_class=sealing_path(self.run.checkpoints, self._seal),
                 todelete_subdir=REMOVED_BY_ORBAX,
             )
-            handlers = {item: ocp.PyTreeCheckpointHandler(use_compression=False) for item in ITEMS}
+            handlers = {item: DigestingHandler(use_compression=False) for item in ITEMS}
             self._manager = ocp.CheckpointManager(
                 self.run.checkpoints.resolve(),
                 options=options,
@@ -115,7 +114,7 @@ class Checkpoints:
             raise CheckpointError(f"{self.run.checkpoints / str(step)} exists already; it is not overwritten")
         items = {item: tree for item, tree in _items(state).items() if jax.tree.leaves(tree)}
         meta = {"step": step, "metric": plain(metric), "items": sorted(items), "scalars": scalars}
-        saves = {item: ocp.args.PyTreeSave(tree) for item, tree in items.items()}
+        saves = {item: SaveItem(tree) for item, tree in items.items()}
         args = ocp.args.Composite(**saves, meta=ocp.args.JsonSave(meta))
         self._policy.known = [*self.scan().whole, policy.Saved(step=step, metric=metric, saved_at=seal.clock())]
         self._pending = {step: _Pending(metric=metric, neutral=neutral)}
@@ -202,7 +201,7 @@ class Checkpoints:
             self._manager.close()
             self._manager = None
 
-    def seal(self, step: int, draft: Path, final: Path) -> None:
+    def _seal(self, step: int, draft: Path, final: Path) -> None:
         """Seal a step that Orbax has finished writing, give it its name, and point to it; in the background."""
         pending = self._pending.pop(step)
         leaves = leaf_digests(pending.neutral)
@@ -213,8 +212,9 @@ class Checkpoints:
             side="jax",
             spec_hash=pending.neutral.scalars["config.hash"],
             versions=versions(),
+            files=gather(draft, ITEMS),
             leaves=leaves,
-            places=_places(draft, stored_names(self.spec)),
+            places=places(draft, ITEMS, stored_names(self.spec)),
         )
         self.run.sync()
         seal.commit(draft, final, known)
@@ -235,27 +235,6 @@ class Checkpoints:
             shutil.rmtree(removed)
 
 
-def _sealing(owner: Checkpoints) -> type[ocp.path.atomicity.AtomicRenameTemporaryPath]:
-    """Return Orbax's temporary path with one step more: it is sealed before it gets its final name."""
-
-    class SealedPath(ocp.path.atomicity.AtomicRenameTemporaryPath):
-        async def finalize(self) -> None:
-            home = self.get_final()
-            final = Path(home)
-            if final.parent != owner.run.checkpoints.resolve():  # an item inside a step
-                await super().finalize()
-                return
-            draft = final.with_name(f"{DRAFT}{final.name}-{os.getpid()}")
-            self._final_path = type(home)(draft)  # Orbax writes its commit marker and renames
-            try:
-                await super().finalize()
-            finally:
-                self._final_path = home
-            await asyncio.to_thread(owner.seal, int(final.name), draft, final)
-
-    return SealedPath
-
-
 class _Policy:
     """Our policy in the form Orbax asks for: one bool per checkpoint."""
 
@@ -271,22 +250,8 @@ class _Policy:
         return [c.step not in gone for c in checkpoints]
 
 
-def _restore_args(tree: Any) -> ocp.args.PyTreeRestore:
-    return ocp.args.PyTreeRestore(item=tree, restore_args=ocp.checkpoint_utils.construct_restore_args(tree))
-
-
-def _places(root: Path, names: Mapping[str, tuple[str, str]]) -> dict[str, tuple[Place, ...]]:
-    """Return where the bytes of each leaf lie in the store of its item."""
-    stores = {item: locate(root / item) for item in ITEMS if (root / item).is_dir()}
-    known: dict[tuple[str, Range], Place] = {}
-    found: dict[str, tuple[Place, ...]] = {}
-    for leaf, (item, name) in names.items():
-        for r in stores.get(item, {}).get(name, ()):
-            if (item, r) not in known:  # a node of the tree holds many leaves
-                digest = digest_range(root / item / r.file, r.start, r.size)
-                known[item, r] = Place(f"{item}/{r.file}", r.start, r.size, digest)
-            found[leaf] = (*found.get(leaf, ()), known[item, r])
-    return found
+def _restore_args(tree: Any) -> RestoreItem:
+    return RestoreItem(item=tree, restore_args=ocp.checkpoint_utils.construct_restore_args(tree))
 
 
 def _items(state: DeviceState) -> dict[str, Any]:

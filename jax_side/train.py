@@ -79,9 +79,10 @@ class JaxTrainer(Twin):
             scaler = init_scaler(spec.scaler) if spec.scaled else None
             state = DeviceState(params, buffers, rngs, self.optimizer.init(params), scaler)
             self.state: DeviceState = jax.device_put(state, replicated(self.mesh))
-            self._chunk_fn = jax.jit(self._scan_steps, donate_argnums=0)
-            self._step_fn = jax.jit(self._train_step, donate_argnums=0)
-            self._eval_fn = jax.jit(self._evaluate)
+            everywhere = {"out_shardings": replicated(self.mesh)}  # every process reads losses and state
+            self._chunk_fn = jax.jit(self._scan_steps, donate_argnums=0, **everywhere)
+            self._step_fn = jax.jit(self._train_step, donate_argnums=0, **everywhere)
+            self._eval_fn = jax.jit(self._evaluate, **everywhere)
         self.checkpoints = Checkpoints(spec, directory, self.mesh) if directory else None
 
     # One step, phase by phase; the twin is TorchTrainer._train_step.

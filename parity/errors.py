@@ -121,7 +121,8 @@ class SaveError(ParityError, RuntimeError):
 
     def __init__(self, step: int, problem: str) -> None:
         self.step = step
-        super().__init__(f"step {step} could not be saved: {problem}")
+        text = " ".join(problem.split())  # a framework's message may hold the whole state
+        super().__init__(f"step {step} could not be saved: {text[:400]}{'...' if len(text) > 400 else ''}")
 
 
 class RunDirectoryError(ParityError, RuntimeError):

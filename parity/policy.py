@@ -1,7 +1,12 @@
 """Which checkpoints stay, and which are best and latest: one pure function that both sides obey.
 
 Latest is for resuming: the newest by step, whatever its metric. Best is for shipping: the best by metric, whatever
-its age. Neither rule ever removes what the other one keeps.
+its age. Neither rule ever removes what the other one keeps. The rules are numbered in docs/policy.md; the table of
+cases in `policy_cases.py` is their specification.
+
+A run applies `kept` at every save to what is on disk then, not to all it ever saved. That gives the same, since no
+rule looks at a checkpoint that it would not keep itself: whatever is kept of a set is kept of every subset that holds
+it, so nothing has to be remembered over a restart or after a kill between two removals.
 """
 
 from __future__ import annotations
@@ -11,9 +16,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Mode", "Rules", "Saved", "best", "kept", "latest", "mode_of"]
+__all__ = ["Mode", "Reason", "Rules", "Saved", "best", "kept", "latest", "mode_of", "reasons"]
 
 Mode = Literal["max", "min"]
+Reason = Literal["latest", "best", "every", "time"]
+"""The rule by which a checkpoint stays."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +29,7 @@ class Saved:
 
     step: int
     metric: float | None
-    """Validation metric of this very step; None when it was not measured."""
+    """Validation metric of this very step; None when it was not measured. Infinities are ordinary numbers."""
     saved_at: float = 0.0
     """When it was saved, seconds since the epoch."""
 
@@ -35,11 +42,12 @@ class Rules:
     keep_latest: int = 3
     """The n newest by step; at least 1, since nothing else is sure to be left to resume from."""
     keep_best: int = 1
-    """The m best by metric; 0 for none."""
+    """The m best by metric, counted over all checkpoints, the newest included; 0 for none."""
     keep_every: int = 0
     """Every checkpoint whose step is a multiple of this; 0 for none."""
     keep_seconds: float = 0.0
-    """One checkpoint for every such time of training; 0 for none."""
+    """The first checkpoint, and each that was saved at least so many seconds after the one before that this rule
+    kept; 0 for none. Seconds of the clock: a pause counts."""
 
     def __post_init__(self) -> None:
         if self.keep_latest < 1 or min(self.keep_best, self.keep_every, self.keep_seconds) < 0:
@@ -67,20 +75,50 @@ def best(saved: Iterable[Saved], mode: Mode) -> Saved | None:
 
 
 def kept(saved: Iterable[Saved], rules: Rules) -> set[int]:
-    """Return the steps that stay: those that at least one rule keeps."""
+    """Return the steps that stay: those that at least one rule keeps.
+
+    Example:
+        >>> run = [Saved(step=10, metric=0.9), Saved(step=20, metric=0.5), Saved(step=30, metric=0.6)]
+        >>> sorted(kept(run, Rules(mode="max", keep_latest=1, keep_best=1)))
+        [10, 30]
+    """
+    return set(reasons(saved, rules))
+
+
+def reasons(saved: Iterable[Saved], rules: Rules) -> dict[int, tuple[Reason, ...]]:
+    """Return by which rules each step stays, in step order; a step that no rule keeps is left out.
+
+    Example:
+        >>> run = [Saved(step=10, metric=0.9), Saved(step=20, metric=0.5), Saved(step=30, metric=None)]
+        >>> reasons(run, Rules(mode="max", keep_latest=1, keep_best=1, keep_every=30))
+        {10: ('best',), 30: ('latest', 'every')}
+    """
     by_step = sorted(saved, key=lambda s: s.step)
-    stay = {s.step for s in by_step[-rules.keep_latest :]}
-    if rules.keep_best:
-        stay |= {s.step for s in sorted(_measured(by_step), key=lambda s: _rank(s, rules.mode))[-rules.keep_best :]}
-    if rules.keep_every:
-        stay |= {s.step for s in by_step if s.step % rules.keep_every == 0}
-    if rules.keep_seconds:
-        last = -math.inf
-        for one in by_step:
-            if one.saved_at >= last + rules.keep_seconds:
-                stay.add(one.step)
-                last = one.saved_at
-    return stay
+    by_metric = sorted(_measured(by_step), key=lambda s: _rank(s, rules.mode), reverse=True)
+    chosen: dict[Reason, set[int]] = {
+        "latest": {s.step for s in by_step[-rules.keep_latest :]},
+        "best": {s.step for s in by_metric[: rules.keep_best]},
+        "every": {s.step for s in by_step if rules.keep_every and s.step % rules.keep_every == 0},
+        "time": _spaced(by_step, rules.keep_seconds) if rules.keep_seconds else set(),
+    }
+    found = {s.step: tuple(name for name, steps in chosen.items() if s.step in steps) for s in by_step}
+    return {step: why for step, why in found.items() if why}
+
+
+def _spaced(by_step: list[Saved], seconds: float) -> set[int]:
+    """Return the steps that the time rule keeps.
+
+    A time before that of the one kept last means that the clock was set back, perhaps by a restart on another host.
+    The count starts anew there, and that checkpoint is kept: without it a clock that once ran a year ahead would
+    switch the rule off for a year, and a start that is not itself kept would not be known at the next save.
+    """
+    steps: set[int] = set()
+    last = -math.inf
+    for one in by_step:
+        if one.saved_at >= last + seconds or one.saved_at < last:
+            steps.add(one.step)
+            last = one.saved_at
+    return steps
 
 
 def _measured(saved: Iterable[Saved]) -> list[Saved]:

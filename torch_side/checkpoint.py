@@ -15,13 +15,14 @@ from parity.curves import plain
 from parity.digest import DigestWriter
 from parity.errors import CheckpointError, SaveError
 from parity.rundir import DRAFT, RunDirectory, Scan
-from parity.seal import Place, Seal
+from parity.seal import Seal
 from parity.spec import RunSpec
 from parity.state import TrainingState, leaf_digests
 from parity.trainer import Which
 from parity.verify import require_verified
 from parity.versions import versions
 from torch_side.formats.archive import read_records
+from torch_side.seal import places
 from torch_side.state import Snapshot
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class Checkpoints:
             versions=versions(),
             files={STATE: writer.result()},
             leaves=leaves,
-            places=_places(draft / STATE, snapshot, leaves),
+            places=places(draft, STATE, snapshot, leaves),
         )
         self.run.sync()
         seal.commit(draft, final, known)
@@ -148,17 +149,3 @@ class Checkpoints:
         for saved in scan.whole:
             if saved.step not in keep:
                 durable.remove_tree(self.run.checkpoints / str(saved.step))
-
-
-def _places(path: Path, snapshot: Snapshot, leaves: dict[str, str]) -> dict[str, tuple[Place, ...]]:
-    """Return where the bytes of each leaf lie in a file of `torch.save`.
-
-    Storage n is the record `data/n`, in the order in which pickling meets them, and every tensor of a snapshot has a
-    storage of its own.
-    """
-    records = read_records(path)
-    places: dict[str, tuple[Place, ...]] = {}
-    for leaf, number in snapshot.records().items():
-        record = records[f"data/{number}"]
-        places[leaf] = (Place(STATE, record.start, record.size, leaves[leaf].rpartition(" ")[2]),)
-    return places

@@ -1,0 +1,134 @@
+"""Orbax's save with a seal: digests by the process that wrote, places of leaves, and the seal before the rename."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+
+from jax_side.formats.ocdbt import Range, locate
+from parity import durable
+from parity.digest import FileDigest, digest_files, digest_range, list_files
+from parity.errors import CheckpointError
+from parity.rundir import DRAFT
+from parity.seal import Place, read_json
+
+__all__ = ["DigestingHandler", "RestoreItem", "SaveItem", "gather", "places", "sealing_path"]
+
+SHARDS = "digests.process_{}.json"
+"""What a process writes into the draft of an item: digests of its own files. Process 0 takes them out again."""
+
+
+class DigestingHandler(ocp.PyTreeCheckpointHandler):
+    """Orbax's handler; of several processes, each digests the files it wrote, right behind writing them."""
+
+    async def async_save(self, directory: Any, *args: Any, **kwargs: Any) -> Any:
+        """Save as Orbax does, and digest in the background."""
+        futures = await super().async_save(directory, *args, **kwargs)
+        return futures if jax.process_count() == 1 else [*(futures or []), _OwnDigests(futures or [], directory)]
+
+
+@ocp.args.register_with_handler(DigestingHandler, for_save=True)
+@dataclass
+class SaveItem(ocp.args.PyTreeSave):
+    """`PyTreeSave`, for the digesting handler: Orbax finds a handler by the class of its arguments."""
+
+
+@ocp.args.register_with_handler(DigestingHandler, for_restore=True)
+@dataclass
+class RestoreItem(ocp.args.PyTreeRestore):
+    """`PyTreeRestore`, for the digesting handler."""
+
+
+class _OwnDigests:
+    """A future that is done when the digests of this process's files are on disk."""
+
+    def __init__(self, writing: Iterable[Any], directory: Any) -> None:
+        self._writing, self._directory = list(writing), directory
+
+    def result(self, timeout: float | None = None) -> None:
+        """Wait for the writes, then digest."""
+        for future in self._writing:
+            future.result(timeout=timeout)
+        item = Path(getattr(self._directory, "path", self._directory))
+        index = jax.process_index()
+        own = [name for name in list_files(item) if name.startswith(f"ocdbt.process_{index}/")]
+        found = {name: [d.size, d.digest] for name, d in digest_files(item, own).items()}
+        durable.write_file(item / SHARDS.format(index), json.dumps(found))
+
+
+def gather(root: Path, items: Iterable[str]) -> dict[str, FileDigest]:
+    """Return the digests that the processes left in a draft, and remove them from it; none of a single process.
+
+    Raises:
+        CheckpointError: A process left none.
+    """
+    found: dict[str, FileDigest] = {}
+    if jax.process_count() == 1:
+        return found
+    for item in items:
+        if not (root / item).is_dir():
+            continue
+        for index in range(jax.process_count()):
+            path = root / item / SHARDS.format(index)
+            if not path.exists():
+                raise CheckpointError(f"process {index} left no digests of {item}")
+            found |= {f"{item}/{name}": FileDigest(*value) for name, value in read_json(path).items()}
+            path.unlink()
+    return found
+
+
+def places(root: Path, items: Iterable[str], names: Mapping[str, tuple[str, str]]) -> dict[str, tuple[Place, ...]]:
+    """Return where the bytes of each leaf lie in the store of its item.
+
+    Args:
+        root: The checkpoint, or its draft.
+        items: Items that are stores.
+        names: Neutral leaf to item and array name.
+    """
+    stores = {item: locate(root / item) for item in items if (root / item).is_dir()}
+    known: dict[tuple[str, Range], Place] = {}
+    found: dict[str, tuple[Place, ...]] = {}
+    for leaf, (item, name) in names.items():
+        for r in stores.get(item, {}).get(name, ()):
+            if (item, r) not in known:  # a node of the tree holds many leaves
+                digest = digest_range(root / item / r.file, r.start, r.size)
+                known[item, r] = Place(f"{item}/{r.file}", r.start, r.size, digest)
+            found[leaf] = (*found.get(leaf, ()), known[item, r])
+    return found
+
+
+def sealing_path(
+    checkpoints: Path, seal: Callable[[int, Path, Path], None]
+) -> type[ocp.path.atomicity.AtomicRenameTemporaryPath]:
+    """Return Orbax's temporary path with one step more: a step is sealed before it gets its final name.
+
+    Args:
+        checkpoints: The directory of the steps.
+        seal: Called in the background of process 0 with the step, its finished draft and its final path.
+    """
+    home = checkpoints.resolve()
+
+    class SealedPath(ocp.path.atomicity.AtomicRenameTemporaryPath):
+        async def finalize(self) -> None:
+            chosen = self.get_final()
+            final = Path(chosen)
+            if final.parent != home:  # an item inside a step
+                await super().finalize()
+                return
+            draft = final.with_name(f"{DRAFT}{final.name}-{os.getpid()}")
+            self._final_path = type(chosen)(draft)  # Orbax writes its commit marker and renames
+            try:
+                await super().finalize()
+            finally:
+                self._final_path = chosen
+            await asyncio.to_thread(seal, int(final.name), draft, final)
+
+    return SealedPath
