@@ -223,14 +223,14 @@ class Checkpoints:
     def _abort(self) -> None:
         """Drop a manager whose save failed; its own state is not to be trusted, and the next one lists anew."""
         manager, self._manager, self._pending = self._manager, None, {}
-        if manager is not None:
+        if manager is not None and jax.process_count() == 1:  # of several, the others would be waited for
             with suppress(Exception):  # it would raise the same error again
                 manager.close()
 
     def _sweep(self) -> None:
         """Remove what Orbax has moved out of the way, once that is durable."""
         removed = self.run.checkpoints / REMOVED_BY_ORBAX
-        if removed.is_dir():
+        if jax.process_index() == 0 and removed.is_dir():
             durable.fsync_directory(self.run.checkpoints)
             shutil.rmtree(removed)
 

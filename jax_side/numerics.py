@@ -49,7 +49,7 @@ def configure(spec: RunSpec) -> None:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_deterministic_ops=true".strip()
     jax.config.update("jax_default_matmul_precision", "highest")
     jax.config.update("jax_threefry_partitionable", True)
-    if spec.mesh.data > 1:
+    if spec.mesh.data > 1 and not jax.distributed.is_initialized():  # several processes bring their own devices
         with suppress(RuntimeError):  # a device is in use already: build_mesh says if there are too few
             jax.config.update("jax_num_cpu_devices", spec.mesh.data)
         jax.config.update("jax_cpu_enable_async_dispatch", False)
