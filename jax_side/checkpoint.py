@@ -65,7 +65,8 @@ class Checkpoints:
         self.spec, self.mesh = spec, mesh
         self.run = RunDirectory(directory)
         self._policy = _Policy(spec)
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[int, _Pending | None] = {}
+        """The save under way, by its step; its state is let go as soon as it is digested."""
         self._manager: ocp.CheckpointManager | None = None
 
     @property
@@ -186,13 +187,14 @@ class Checkpoints:
         """Return when the save under way is durable; raises SaveError if it failed."""
         if self._manager is None:
             return
+        step = next(iter(self._pending), 0)
         try:
             self._manager.wait_until_finished()
+            self._sweep()
         except Exception as error:
-            step = next(iter(self._pending), 0)
             self._abort()
             raise SaveError(step, str(error)) from error
-        self._sweep()
+        self._pending = {}
 
     def close(self) -> None:
         """Wait, and stop Orbax's threads."""
@@ -203,8 +205,10 @@ class Checkpoints:
 
     def _seal(self, step: int, draft: Path, final: Path) -> None:
         """Seal a step that Orbax has finished writing, give it its name, and point to it; in the background."""
-        pending = self._pending.pop(step)
+        pending = self._pending[step]
+        assert pending is not None
         leaves = leaf_digests(pending.neutral)
+        self._pending[step] = None
         known = Seal(
             step=step,
             metric=None if pending.metric is None else float(pending.metric),
@@ -226,6 +230,9 @@ class Checkpoints:
         if manager is not None and jax.process_count() == 1:  # of several, the others would be waited for
             with suppress(Exception):  # it would raise the same error again
                 manager.close()
+        if jax.process_index() == 0:
+            with suppress(OSError):
+                self.run.clean()  # what it left takes up room on a disk that may be full
 
     def _sweep(self) -> None:
         """Remove what Orbax has moved out of the way, once that is durable."""

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Sequence
 
 from parity.checks.record import EXIT_CODES
-from parity.commands import check, checkpoints, train
+from parity.commands import check, checkpoints, policy, train
 from parity.errors import DivergedError, ParityError, SaveError
 
 __all__ = ["main"]
@@ -49,5 +49,6 @@ def _parser() -> argparse.ArgumentParser:
     checkpoints.add_path(commands.add_parser("path", help="print the directory of a run's best or latest checkpoint"))
     checkpoints.add_export(commands.add_parser("export", help="copy a verified checkpoint out of a run, to ship it"))
     checkpoints.add_metric(commands.add_parser("metric", help="give a checkpoint a metric measured after its save"))
+    policy.add(commands.add_parser("policy", help="show what a checkpoint policy keeps on disk"))
     check.add(commands.add_parser("check", help="prove that runs resume, agree across sides, and can be handed over"))
     return parser

@@ -136,13 +136,19 @@ class DigestWriter:
         self._file, self._size = file, 0
         self._blocks: list[bytes] = []
         self._block = xxhash.xxh3_128()
+        self.failure: OSError | None = None
+        """What stopped a write; PyTorch's own error for it says `unexpected pos` and hides this one."""
 
     def write(self, data: bytes | memoryview) -> int:
         """Write all of the data and digest it."""
         view = memoryview(data).cast("B")
         rest = view
-        while rest:
-            rest = rest[self._file.write(rest) :]
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            self.failure = self.failure or error
+            raise
         while view:
             room = BLOCK - self._size % BLOCK
             part, view = view[:room], view[room:]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "fsync_tree",
     "make_directory",
     "move",
+    "named",
     "remove_tree",
     "replace_file",
     "write_file",
@@ -22,9 +24,20 @@ REMOVED = ".removed-"
 """Prefix of a directory that is being removed: it lost its name first, so a kill leaves no half of it."""
 
 
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Give an OSError the path it is about: the system's own names none for a write or fsync."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+
+
 def write_file(path: Path, text: str) -> None:
     """Write a new file and fsync it."""
-    with path.open("x", encoding="utf-8") as file:
+    with named(path), path.open("x", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -47,31 +60,19 @@ def fsync_files(paths: Iterable[Path]) -> None:
     """Make the contents of files durable, of those that are there."""
     for path in paths:
         if path.exists():
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            _fsync(path)
 
 
 def fsync_directory(path: Path) -> None:
     """Make the entries of a directory durable."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    _fsync(path, os.O_DIRECTORY)
 
 
 def fsync_tree(root: Path) -> None:
     """Make every file and directory below a directory durable, and its own entries last."""
     for folder, _, files in os.walk(root, topdown=False):
         for name in files:
-            handle = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            _fsync(Path(folder) / name, os.O_NOFOLLOW)
         fsync_directory(Path(folder))
 
 
@@ -98,3 +99,12 @@ def remove_tree(path: Path) -> None:
     if doomed != path:
         move(path, doomed)
     shutil.rmtree(doomed)
+
+
+def _fsync(path: Path, flags: int = 0) -> None:
+    handle = os.open(path, os.O_RDONLY | flags)
+    try:
+        with named(path):
+            os.fsync(handle)
+    finally:
+        os.close(handle)

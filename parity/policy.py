@@ -50,7 +50,8 @@ class Rules:
     kept; 0 for none. Seconds of the clock: a pause counts."""
 
     def __post_init__(self) -> None:
-        if self.keep_latest < 1 or min(self.keep_best, self.keep_every, self.keep_seconds) < 0:
+        others = (self.keep_best, self.keep_every, self.keep_seconds)
+        if self.keep_latest < 1 or not all(value >= 0 for value in others):  # NaN is refused too
             raise ValueError(f"keep_latest must be at least 1 and no other rule negative, got {self}")
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from parity import policy
 from parity.curves import append, mend, plain, read_lines
-from parity.durable import REMOVED, fsync_directory, fsync_files, make_directory, move, replace_file
+from parity.durable import REMOVED, fsync_directory, fsync_files, make_directory, move, remove_tree, replace_file
 from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError, UnsealedError
 from parity.seal import Seal, examine
 from parity.spec import RunSpec
@@ -189,6 +189,18 @@ class RunDirectory:
                 entry.unlink()
                 removed.append(entry.name)
         return removed
+
+    def evict(self, step: int) -> None:
+        """Remove a checkpoint that the policy no longer keeps; a kill leaves all of it, or a leftover.
+
+        Raises:
+            OSError: It could not be removed; the message says that nothing else is wrong.
+        """
+        try:
+            remove_tree(self.checkpoints / str(step))
+        except OSError as error:
+            problem = f"{error.strerror}; the newer checkpoint is whole, evicted step {step} could not be removed"
+            raise OSError(error.errno, problem, error.filename) from error
 
     def choose(self, scan: Scan, which: Which, metric: str) -> int:
         """Return the step of the checkpoint to resume from.

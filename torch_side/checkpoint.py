@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +113,8 @@ class Checkpoints:
         except BaseException as error:  # told to whoever saves or waits next
             self._failure = SaveError(step, str(error))
             self._failure.__cause__ = error
+            with suppress(OSError):
+                self.run.clean()  # what it left takes up room on a disk that may be full
         self._spare = snapshot
 
     def _write(
@@ -121,9 +124,12 @@ class Checkpoints:
         durable.make_directory(self.run.checkpoints)
         draft = self.run.checkpoints / f"{DRAFT}{step}-{os.getpid()}"
         draft.mkdir()
-        with (draft / STATE).open("wb") as file:
+        with durable.named(draft / STATE), (draft / STATE).open("wb", buffering=0) as file:
             writer = DigestWriter(file)
-            torch.save(snapshot.saved, writer)
+            try:
+                torch.save(snapshot.saved, writer)
+            except Exception as error:
+                raise writer.failure or error from error
         durable.write_file(draft / META, json.dumps({"step": step, "metric": plain(metric), "scalars": scalars}))
         arrays, counts = snapshot.neutral()
         leaves = leaf_digests(TrainingState(arrays=arrays, scalars={**scalars, **counts}))
@@ -148,4 +154,4 @@ class Checkpoints:
         keep = policy.kept(scan.whole, plan.keeping(self.spec))
         for saved in scan.whole:
             if saved.step not in keep:
-                durable.remove_tree(self.run.checkpoints / str(saved.step))
+                self.run.evict(saved.step)

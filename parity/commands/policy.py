@@ -1,0 +1,87 @@
+"""`parity policy`: what a checkpoint policy does, before a run pays for it."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from parity.commands.options import positive
+from parity.policy import Rules
+from parity.policy_simulate import read_curve, read_run, simulate
+from parity.report.policy import print_moments
+
+__all__ = ["add"]
+
+CURVE = """\
+CURVE is one of
+  0.5,0.7,nan,-,0.9   metrics of one save after the other, - where none was measured
+                      (behind -- if the first one begins with a minus)
+  FILE.csv            columns step and metric, or metric alone; a header may name them
+  FILE                JSON lines with `step` and `value`, such as a run's validations.jsonl
+  RUN                 a run directory: its own saves, validations, times and rules
+"""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add `parity policy simulate` and its options."""
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    one = commands.add_parser(
+        "simulate",
+        help="show what is on disk after every save of a curve",
+        description="Shows, for a policy and a curve, what is on disk after every save, and why.",
+        epilog=CURVE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    one.add_argument("curve", metavar="CURVE", help="metrics, a file of them, or a run; see below")
+    one.add_argument("--keep-latest", type=positive, metavar="N", help="the N newest stay (default 3)")
+    one.add_argument("--keep-best", type=_count, metavar="M", help="the M best stay (default 1; 0 for none)")
+    one.add_argument("--keep-every", type=_count, metavar="K", help="multiples of K stay (default 0: none)")
+    one.add_argument("--keep-seconds", type=_seconds, metavar="T", help="one every T seconds stays (default 0: none)")
+    one.add_argument(
+        "--mode",
+        choices=("min", "max"),
+        help="whether a smaller or a larger metric is better (default max, or that of the metric CURVE names)",
+    )
+    one.add_argument(
+        "--every", type=positive, default=100, metavar="STEPS", help="steps between saves, if CURVE names none (100)"
+    )
+    one.add_argument(
+        "--seconds-per-step", type=_seconds, metavar="S", help="time of a step (default 1; of a RUN, its own)"
+    )
+    one.set_defaults(run=_simulate)
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    path, rules = Path(options.curve), Rules(mode="max")
+    if path.is_dir():
+        curve, rules = read_run(path)
+        if options.seconds_per_step is not None:
+            curve = [replace(saved, saved_at=saved.step * options.seconds_per_step) for saved in curve]
+    else:
+        seconds = 1.0 if options.seconds_per_step is None else options.seconds_per_step
+        curve, mode = read_curve(options.curve, options.every, seconds)
+        rules = replace(rules, mode=mode or "max")
+    names = ("mode", "keep_latest", "keep_best", "keep_every", "keep_seconds")
+    asked = {name: value for name in names if (value := getattr(options, name)) is not None}
+    rules = replace(rules, **asked)
+    print_moments(simulate(curve, rules), rules, sys.stdout)
+    return 0
+
+
+def _count(text: str) -> int:
+    """Return an integer of at least 0."""
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"must be at least 0, got {value}")
+    return value
+
+
+def _seconds(text: str) -> float:
+    """Return a finite time of at least 0."""
+    value = float(text)
+    if not (value >= 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"must be a time of at least 0 seconds, got {text}")
+    return value
