@@ -28,7 +28,7 @@ from parity.seal import Seal
 from parity.spec import RunSpec
 from parity.state import TrainingState, leaf_digests
 from parity.trainer import Which
-from parity.verify import require_verified
+from parity.verify import Restored, read_scalars, require_verified
 from parity.versions import versions
 
 if TYPE_CHECKING:
@@ -131,13 +131,13 @@ class Checkpoints:
         """Look at what is on disk; Orbax's own list is not asked."""
         return self.run.scan()
 
-    def restore(self, which: Which, template: DeviceState) -> tuple[int, DeviceState, dict[str, Any]]:
+    def restore(self, which: Which, template: DeviceState) -> Restored[DeviceState]:
         """Verify a checkpoint and load it into the structure, dtypes and shardings of a template.
 
         One without a seal is loaded unverified, if it is named by its step.
 
         Returns:
-            Its step, the state on this trainer's mesh, and the JSON scalars saved with it.
+            Its step, the state on this trainer's mesh, the JSON scalars saved with it, and its seal.
 
         Raises:
             DamagedError: It is not what was sealed.
@@ -148,16 +148,15 @@ class Checkpoints:
         scan = self.scan()
         step = self.run.choose(scan, which, self.spec.metric)
         path = self.run.checkpoints / str(step)
-        if step not in {s.step for s in scan.foreign}:
-            require_verified(path)
-        else:
-            list_files(path)  # no links
+        foreign = step in {s.step for s in scan.foreign}
+        sealed = None if foreign else require_verified(path)
+        scalars = read_scalars(path / "meta" / "metadata")
+        list_files(path)  # no links, where there is no seal to say so
         items = {item: tree for item, tree in _items(template).items() if jax.tree.leaves(tree)}
         sharding = replicated(self.mesh)
         abstract = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding), items)
         args = {item: _restore_args(tree) for item, tree in abstract.items()}
         try:
-            scalars = dict(seal.read_json(path / "meta" / "metadata")["scalars"])
             for item in items:
                 locate(path / item)
             self._check_types(step, abstract)
@@ -169,7 +168,7 @@ class Checkpoints:
         fields = {ITEMS[item]: found[item] for item in items}
         restored = template._replace(**_owned(fields))
         self.close()  # newer steps may now be moved away: the next manager lists anew
-        return step, restored, scalars
+        return Restored(step, restored, scalars, sealed)
 
     def _check_types(self, step: int, abstract: dict[str, Any]) -> None:
         """Refuse a leaf of another dtype: Orbax would cast it without a word (int32 to float32, say)."""

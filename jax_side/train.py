@@ -21,10 +21,12 @@ from jax_side.optimizer import build_optimizer
 from jax_side.scaler import ScalerState, all_finite, init_scaler, unscale, update_scaler
 from jax_side.state import export_arrays, import_arrays, initial_model_state
 from parity.data import Chunk
+from parity.errors import CheckpointError, StateError
 from parity.spec import RunSpec
 from parity.state import TrainingState
 from parity.trainer import Validation, Which
 from parity.twin import StepInputs, StepOutputs, Twin
+from parity.verify import require_sealed
 
 __all__ = ["DeviceState", "JaxTrainer", "build"]
 
@@ -198,8 +200,13 @@ class JaxTrainer(Twin):
         """Load a checkpoint into the templates of this trainer, with its shardings; return its step."""
         assert self.checkpoints is not None, "built without a directory"
         with x64(self.spec.precision):
-            step, state, scalars = self.checkpoints.restore(which, self.state)
-        self.adopt_host_scalars(scalars)
+            step, state, scalars, seal = self.checkpoints.restore(which, self.state)
+            try:
+                arrays, counts = export_arrays(self.spec, self.param_rows, self.buffer_rows, state, copy=False)
+                require_sealed(seal, TrainingState(arrays=arrays, scalars={**scalars, **counts}))
+                self.adopt_host_scalars(scalars, step)
+            except StateError as error:
+                raise CheckpointError(f"checkpoint of step {step} does not fit this run: {error}") from error
         self.state = state
         return step
 

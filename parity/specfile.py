@@ -47,7 +47,11 @@ def from_toml(text: str) -> RunSpec:
     """
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (
+        ValueError,
+        TypeError,
+        RecursionError,
+    ) as error:  # TOMLDecodeError is a ValueError; so are 5,000 digits
         raise SpecError("spec", f"not valid TOML: {error}") from error
     return from_dict(data)
 

@@ -26,6 +26,9 @@ __all__ = [
 ]
 
 
+MAX_COUNT = 1 << 53
+"""Counts stay below, so that every format holds them exactly."""
+
 DIGEST_LENGTH = 32
 """Hex digits of an XXH3-128 digest."""
 
@@ -146,8 +149,9 @@ def take_count(scalars: dict[str, Any], leaf: str) -> int:
         StateError: It is missing, or no integer of at least 0.
     """
     value = _take(scalars, leaf)
-    if type(value) is not int or value < 0:
-        raise StateError(leaf, f"expected a count of at least 0, got {value!r}")
+    if type(value) is not int or not 0 <= value < MAX_COUNT:
+        shown = repr(value)[:40] if type(value) is not int or abs(value) < MAX_COUNT else "more than any run has"
+        raise StateError(leaf, f"expected a count of at least 0, got {shown}")
     return value
 
 

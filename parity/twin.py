@@ -19,7 +19,7 @@ from parity.errors import StateError
 from parity.feed import Feed
 from parity.schedule import rates
 from parity.spec import RunSpec
-from parity.specfile import from_toml, meaning_hash, to_toml
+from parity.specfile import meaning_hash, to_toml
 from parity.state import take_count
 from parity.table import table
 from parity.trainer import StepRecord, Validation
@@ -151,17 +151,21 @@ class Twin(ABC):
             "config.hash": meaning_hash(self.spec, self.dataset.digest),
         }
 
-    def adopt_host_scalars(self, scalars: dict[str, Any]) -> None:
+    def adopt_host_scalars(self, scalars: dict[str, Any], step: int | None = None) -> None:
         """Take over the JSON half of a neutral state.
 
+        Args:
+            scalars: Leaf path to JSON value.
+            step: The step it must be of, if that is known.
+
         Raises:
-            StateError: A scalar is missing, left over, or belongs to a run of another meaning.
+            StateError: A scalar is missing, left over, of another type, or of a run of another meaning; nothing was
+                changed.
         """
         own = self.host_scalars()
         for name in sorted({*own} ^ {*scalars}):
             raise StateError(name, "is missing" if name in own else "is left over: nothing takes it")
         if scalars["config.hash"] != own["config.hash"]:
-            from_toml(scalars["config.spec"])  # a broken spec gets its own error
             raise StateError("config.hash", "belongs to a run of another model, data, optimizer or seed")
         for name in ("rng.init", "rng.data", "rng.dropout"):
             if scalars[name] != own[name]:
@@ -169,6 +173,8 @@ class Twin(ABC):
         rest = dict(scalars)
         names = ("step", "updates", "epoch", "skips_in_row")
         counters = {name: take_count(rest, f"counters.{name}") for name in names}
+        if step is not None and counters["step"] != step:
+            raise StateError("counters.step", f"expected {step}, got {counters['step']}")
         schedule, best = take_count(rest, "schedule.step"), _read_best(scalars["best"])
         self.feed.seek(scalars["data.position"])  # the last thing that may be refused
         self.counters, self.best = Counters(**counters), best
@@ -214,7 +220,10 @@ class Twin(ABC):
 
 
 def _read_best(value: Any) -> dict[str, Any] | None:
+    if value is None:
+        return None
     try:
-        return value and {"metric": float(value["metric"]), "step": int(value["step"])}
-    except (TypeError, KeyError, ValueError) as error:
-        raise StateError("best", f"expected null or an object of metric and step, got {value!r}") from error
+        counted = {"step": value["step"]}
+        return {"metric": float(value["metric"]), "step": take_count(counted, "step")}
+    except (TypeError, KeyError, ValueError, OverflowError) as error:
+        raise StateError("best", "expected null or an object of metric and step") from error

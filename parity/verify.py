@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from parity.digest import FileDigest, digest_files, digest_range, list_files
 from parity.errors import CheckpointError, DamagedError, UnsealedError
-from parity.seal import FILE, Seal, compare_listing, read_seal
-from parity.state import Difference, compare_digests
+from parity.seal import FILE, Seal, compare_listing, read_json, read_seal
+from parity.state import Difference, TrainingState, compare_digests, leaf_digests
 
-__all__ = ["Fault", "Verified", "compare", "describe", "require_verified", "verify"]
+__all__ = [
+    "Fault",
+    "Restored",
+    "Verified",
+    "compare",
+    "describe",
+    "read_scalars",
+    "require_sealed",
+    "require_verified",
+    "verify",
+]
+
+State = TypeVar("State")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +98,46 @@ def require_verified(path: Path) -> Seal:
     if result.seal is None or result.faults:
         raise DamagedError(f"{path} is not what was sealed:", describe(result.faults))
     return result.seal
+
+
+class Restored(NamedTuple, Generic[State]):
+    """What a side's `Checkpoints.restore` returns."""
+
+    step: int
+    state: State
+    """In the framework's own terms; nothing has adopted it yet."""
+    scalars: dict[str, Any]
+    """The host's half of the neutral state."""
+    seal: Seal | None
+    """None for a checkpoint without one."""
+
+
+def read_scalars(path: Path) -> dict[str, Any]:
+    """Return the scalars of a checkpoint's untrusted JSON file.
+
+    Raises:
+        CheckpointError: It cannot be read, or holds none.
+    """
+    scalars = read_json(path).get("scalars")
+    if not isinstance(scalars, dict):
+        raise CheckpointError(f"{path} holds no object `scalars`")
+    return scalars
+
+
+def require_sealed(seal: Seal | None, loaded: TrainingState) -> None:
+    """Check that what was loaded is, leaf by leaf, what was in memory when the checkpoint was sealed.
+
+    Bytes that verify can still be read as something else: cast, reordered, left out.
+
+    Raises:
+        CheckpointError: A leaf differs; names each.
+    """
+    if seal is None:
+        return
+    differences = compare_digests(seal.leaves, leaf_digests(loaded))
+    if differences:
+        found = [(d.leaf, f"{d.kind}: {d.detail}") for d in differences]
+        raise CheckpointError(f"what was loaded of step {seal.step} is not what was sealed:", found)
 
 
 def describe(faults: Iterable[Fault], most: int | None = 5) -> list[tuple[str, str]]:

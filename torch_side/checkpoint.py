@@ -13,14 +13,14 @@ import torch
 
 from parity import durable, plan, policy, seal
 from parity.curves import plain
-from parity.digest import DigestWriter
+from parity.digest import DigestWriter, list_files
 from parity.errors import CheckpointError, SaveError
 from parity.rundir import DRAFT, RunDirectory, Scan
 from parity.seal import Seal
 from parity.spec import RunSpec
 from parity.state import TrainingState, leaf_digests
 from parity.trainer import Which
-from parity.verify import require_verified
+from parity.verify import Restored, read_scalars, require_verified
 from parity.versions import versions
 from torch_side.formats.archive import read_records
 from torch_side.seal import places
@@ -66,11 +66,11 @@ class Checkpoints:
         """Look at what is on disk."""
         return self.run.scan()
 
-    def restore(self, which: Which, device: torch.device) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    def restore(self, which: Which, device: torch.device) -> Restored[dict[str, Any]]:
         """Verify a checkpoint and load it; one without a seal is loaded unverified, if it is named by its step.
 
         Returns:
-            Its step, the full training state in PyTorch's own terms, and the JSON scalars saved with it.
+            Its step, the full training state in PyTorch's own terms, the JSON scalars saved with it, and its seal.
 
         Raises:
             DamagedError: It is not what was sealed.
@@ -80,17 +80,18 @@ class Checkpoints:
         scan = self.scan()
         step = self.run.choose(scan, which, self.spec.metric)
         path = self.run.checkpoints / str(step)
-        if step not in {s.step for s in scan.foreign}:
-            require_verified(path)
+        foreign = step in {s.step for s in scan.foreign}
+        sealed = None if foreign else require_verified(path)
+        scalars = read_scalars(path / META)
+        list_files(path)  # no links, where there is no seal to say so
         try:
-            scalars = dict(seal.read_json(path / META)["scalars"])
             read_records(path / STATE)  # what is no archive of torch.save never reaches torch.load
             saved = torch.load(path / STATE, map_location=device, weights_only=True)
         except CheckpointError:
             raise
         except Exception as error:  # torch.load leaks a dozen kinds of error for malformed files (pytorch#127525)
             raise CheckpointError(f"{path / STATE} cannot be loaded: {error}") from error
-        return step, saved, scalars
+        return Restored(step, saved, scalars, sealed)
 
     def wait(self) -> None:
         """Return when the save under way is durable; raises SaveError if it failed."""

@@ -16,6 +16,7 @@ from parity.errors import StateError
 from parity.spec import AdamSpec, RunSpec
 from parity.state import TrainingState, take_count, take_scale
 from parity.table import Row, check_leaves, from_torch, to_torch
+from torch_side.formats.structure import require_alike
 from torch_side.optimizer import slots
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ __all__ = [
     "Layout",
     "Snapshot",
     "adopt_model",
+    "check_file_state",
     "export_arrays",
     "file_state",
     "import_arrays",
@@ -246,31 +248,39 @@ def file_state(trainer: TorchTrainer) -> dict[str, Any]:
 
 
 def check_file_state(trainer: TorchTrainer, saved: Mapping[str, Any]) -> None:
-    """Check every array of a full training state against a trainer; PyTorch itself checks the model's only.
+    """Check a full training state against a trainer, down to the last setting; changes nothing.
 
     Raises:
-        StateError: A leaf is missing, left over, or of another dtype or shape.
+        StateError: Something is missing, left over, of another dtype or shape, or set otherwise.
     """
-    spec = trainer.spec
-    arrays, scalars = neutral_arrays(Layout.of(trainer), saved, lambda value: value.detach().cpu().numpy())
-    neutral = TrainingState(arrays=arrays, scalars=scalars)
-    groups = {"model.params": trainer.param_rows, "model.buffers": trainer.buffer_rows}
-    groups |= {f"optimizer.{slot}": trainer.param_rows for slot in slots(spec.optimizer)}
-    for group, rows in groups.items():
-        dtype = "float64" if spec.precision == "float64" else "float32"
-        check_leaves(spec.model, rows, neutral.group(group), group, dtype)
-    for leaf, take in (
-        ("optimizer.step", take_count),
-        ("scaler.scale", take_scale),
-        ("scaler.growth_tracker", take_count),
+    like = file_state(trainer)
+    entries = {}
+    for number, p in enumerate(p for group in trainer.optimizer.param_groups for p in group["params"]):
+        entries[number] = {key: torch.empty_like(p, device="meta") for key in slots(trainer.spec.optimizer).values()}
+        if isinstance(trainer.spec.optimizer, AdamSpec):
+            entries[number]["step"] = torch.empty((), dtype=torch.float32, device="meta")
+    found = saved.get("optimizer")
+    bare = isinstance(found, dict) and found.get("state") == {}  # nothing was applied yet: PyTorch has no entries
+    like["optimizer"]["state"] = {} if bare else entries
+    require_alike(saved, like)
+    _, scalars = neutral_arrays(Layout.of(trainer), saved, lambda value: value.detach().cpu().numpy())
+    for leaf in list(scalars):
+        (take_scale if leaf == "scaler.scale" else take_count)(scalars, leaf)
+    rng = saved["rng"]
+    name, words, position, has_gauss, gauss = rng["numpy"]
+    for leaf, attempt in (
+        ("torch_cpu", lambda: torch.Generator().set_state(rng["torch_cpu"].cpu())),
+        ("python", lambda: random.Random().setstate(rng["python"])),
+        ("numpy", lambda: np.random.RandomState().set_state(_legacy(name, words, position, has_gauss, gauss))),
     ):
-        if leaf in scalars:
-            take(scalars, leaf)
+        try:
+            attempt()
+        except (RuntimeError, ValueError, TypeError, OverflowError) as error:
+            raise StateError(f"rng.{leaf}", f"is no state of a generator: {error}") from error
 
 
 def load_file_state(trainer: TorchTrainer, saved: Mapping[str, Any]) -> None:
-    """Put a full training state back into a trainer; the inverse of `file_state`."""
-    check_file_state(trainer, saved)
+    """Put a full training state, which was checked, back into a trainer; the inverse of `file_state`."""
     trainer.model.load_state_dict(saved["model"], strict=True)
     trainer.optimizer.load_state_dict(saved["optimizer"])
     trainer.scheduler.load_state_dict(saved["scheduler"])
@@ -280,9 +290,12 @@ def load_file_state(trainer: TorchTrainer, saved: Mapping[str, Any]) -> None:
     if rng["torch_cuda"] and trainer.device.type == "cuda":
         torch.cuda.set_rng_state(rng["torch_cuda"][0].cpu(), trainer.device)
     random.setstate(rng["python"])
-    name, words, position, has_gauss, gauss = rng["numpy"]
-    state = (name, words.cpu().numpy().astype(np.uint32), int(position), int(has_gauss), gauss)
-    np.random.set_state(state)  # noqa: NPY002
+    np.random.set_state(_legacy(*rng["numpy"]))  # noqa: NPY002
+
+
+def _legacy(name: str, words: Tensor, position: float, has_gauss: float, gauss: float) -> tuple[Any, ...]:
+    """Return a state of NumPy's legacy stream from the form in which it is saved."""
+    return (name, words.cpu().numpy().astype(np.uint32), int(position), int(has_gauss), gauss)
 
 
 def _host(value: Tensor) -> Array:

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from parity.data import Chunk
-from parity.errors import CheckpointError
+from parity.errors import CheckpointError, StateError
 from parity.initial import initial_buffers, initial_params
 from parity.schedule import factor
 from parity.spec import RunSpec
 from parity.state import TrainingState
 from parity.trainer import Validation, Which
 from parity.twin import StepInputs, StepOutputs, Twin
+from parity.verify import require_sealed
 from torch_side.checkpoint import Checkpoints
 from torch_side.dropout import Dropout, mask_keys
 from torch_side.mesh import build_mesh
@@ -24,7 +25,15 @@ from torch_side.model import build_model, cross_entropy
 from torch_side.numerics import autocast, configure, dtypes
 from torch_side.optimizer import build_optimizer, build_scheduler
 from torch_side.scaler import build_scaler
-from torch_side.state import adopt_model, export_arrays, import_arrays, load_file_state
+from torch_side.state import (
+    Layout,
+    adopt_model,
+    check_file_state,
+    export_arrays,
+    import_arrays,
+    load_file_state,
+    neutral_arrays,
+)
 
 __all__ = ["TorchTrainer", "build"]
 
@@ -156,12 +165,15 @@ class TorchTrainer(Twin):
     def restore(self, which: Which) -> int:
         """Load a checkpoint into this trainer; return its step."""
         assert self.checkpoints is not None, "built without a directory"
-        step, saved, scalars = self.checkpoints.restore(which, self.device)
+        step, saved, scalars, seal = self.checkpoints.restore(which, self.device)
         try:
-            load_file_state(self, saved)
-        except Exception as error:  # missing keys, other shapes, other types: each from another part of PyTorch
+            check_file_state(self, saved)
+            arrays, counts = neutral_arrays(Layout.of(self), saved, lambda value: value.detach().cpu().numpy())
+            require_sealed(seal, TrainingState(arrays=arrays, scalars={**scalars, **counts}))
+            self.adopt_host_scalars(scalars, step)
+        except StateError as error:
             raise CheckpointError(f"checkpoint of step {step} does not fit this run: {error}") from error
-        self.adopt_host_scalars(scalars)
+        load_file_state(self, saved)
         return step
 
     def wait(self) -> None:

@@ -20,6 +20,9 @@ MAX_RECORDS = 1_000_000
 MAX_PICKLE = 256 << 20
 """Longest `data.pkl` in bytes: it holds the structure, and no tensor's values."""
 
+DESCRIPTORS = (0, 16, 24)
+"""Bytes that may follow a record: none, its data descriptor, or that of zip64."""
+
 
 @dataclass(frozen=True)
 class Record:
@@ -39,7 +42,8 @@ def read_records(path: Path) -> dict[str, Record]:
     records: dict[str, Record] = {}
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb") as file:
-            entries = archive.infolist()
+            entries = sorted(archive.infolist(), key=lambda info: info.header_offset)
+            end = 0
             if len(entries) > MAX_RECORDS:
                 raise CheckpointError(f"{path} holds {len(entries)} records, more than {MAX_RECORDS}")
             for info in entries:
@@ -48,8 +52,16 @@ def read_records(path: Path) -> dict[str, Record]:
                 lengths = file.read(4)
                 start = info.header_offset + 30 + sum(int.from_bytes(lengths[i : i + 2], "little") for i in (0, 2))
                 record = Record(start, info.file_size)
+                gap = info.header_offset - end
+                end = record.start + record.size
                 _check(path, info, name, record, length, records)
+                if gap not in (DESCRIPTORS if records else (0,)):
+                    raise CheckpointError(f"{path}: {gap} bytes before record {info.filename!r} belong to no record")
                 records[name] = record
+            if archive.start_dir - end not in DESCRIPTORS:
+                raise CheckpointError(
+                    f"{path}: {archive.start_dir - end} bytes before the directory belong to no record"
+                )
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError, OverflowError) as error:
         raise CheckpointError(f"{path} is no archive of torch.save: {error}") from error
     if "data.pkl" not in records:
