@@ -74,6 +74,8 @@ class Checkpoints:
         """Return the manager, opened on first use."""
         if self._manager is None:
             durable.make_directory(self.run.checkpoints)
+            for foreign in self.scan().foreign:  # Orbax reads it, and would fail with an error of its own
+                seal.read_json(self.run.checkpoints / str(foreign.step) / "_CHECKPOINT_METADATA")
             options = ocp.CheckpointManagerOptions(
                 preservation_policy=self._policy,
                 enable_async_checkpointing=True,
@@ -81,7 +83,7 @@ class Checkpoints:
                 temporary_path_class=sealing_path(self.run.checkpoints, self._seal),
                 todelete_subdir=REMOVED_BY_ORBAX,
             )
-            handlers = {item: DigestingHandler(use_compression=False) for item in ITEMS}
+            handlers = {item: _handler() for item in ITEMS}
             self._manager = ocp.CheckpointManager(
                 self.run.checkpoints.resolve(),
                 options=options,
@@ -160,7 +162,7 @@ class Checkpoints:
             for item in items:
                 locate(path / item)
             self._check_types(step, abstract)
-            found = self.manager.restore(step, args=ocp.args.Composite(**args))
+            found = {item: _load(path / item, args[item]) for item in items}
         except CheckpointError:
             raise
         except Exception as error:  # Orbax and TensorStore have no common error for a damaged file
@@ -173,7 +175,7 @@ class Checkpoints:
     def _check_types(self, step: int, abstract: dict[str, Any]) -> None:
         """Refuse a leaf of another dtype: Orbax would cast it without a word (int32 to float32, say)."""
         for item, tree in abstract.items():
-            saved = self.manager.item_metadata(step)[item]
+            saved = _handler().metadata(self.run.checkpoints.resolve() / str(step) / item)
             expected, found = (_named_types(t) for t in (tree, saved.tree))
             for name in sorted({*expected, *found}):
                 if expected.get(name) != found.get(name):
@@ -254,6 +256,16 @@ class _Policy:
         del context
         gone = {saved.step for saved in self.known} - policy.kept(self.known, plan.keeping(self.spec))
         return [c.step not in gone for c in checkpoints]
+
+
+def _handler() -> DigestingHandler:
+    return DigestingHandler(use_compression=False)
+
+
+def _load(path: Path, args: RestoreItem) -> Any:
+    """Restore one item, without a manager: that would read the descriptions of all other checkpoints too."""
+    with ocp.Checkpointer(_handler()) as checkpointer:
+        return checkpointer.restore(path.resolve(), args=args)
 
 
 def _restore_args(tree: Any) -> RestoreItem:

@@ -72,7 +72,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            value = json.loads(line)
+            value = json.loads(line.decode("utf-8"))
             if not isinstance(value, dict):
                 raise ValueError("not an object")
         except (ValueError, RecursionError) as error:
@@ -106,7 +106,7 @@ def mend(path: Path) -> int:
 
 def _is_object(line: bytes) -> bool:
     try:
-        return isinstance(json.loads(line), dict)
+        return isinstance(json.loads(line.decode("utf-8")), dict)
     except (ValueError, RecursionError):
         return False
 
@@ -122,7 +122,7 @@ def read_records(path: Path, kind: type[Record]) -> list[Record]:
     for row in read_lines(path):
         try:
             values: dict[str, Any] = {name: _read(row[name], wanted) for name, wanted in types.items()}
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise RunDirectoryError(f"{path}: not a {kind.__name__}: {row!r} ({error!r})") from error
         out.append(kind(**values))
     return out

@@ -66,6 +66,8 @@ def list_files(root: Path) -> dict[str, int]:
             raise CheckpointError(f"{root / folder} cannot be listed: {error.strerror}") from error
         for entry in entries:
             name = f"{folder}{entry.name}"
+            if not entry.name.isprintable():
+                raise CheckpointError(f"{root}: {name!a} is no name that a checkpoint's file has")
             if entry.is_dir(follow_symlinks=False):
                 if depth == MAX_DEPTH:
                     raise CheckpointError(f"{root}: {name} lies deeper than {MAX_DEPTH} folders")
@@ -85,7 +87,7 @@ def digest_files(root: Path, names: Iterable[str]) -> dict[str, FileDigest]:
     Raises:
         OSError: A file cannot be read, or is a link.
     """
-    sizes = {name: os.lstat(root / name).st_size for name in names}
+    sizes = {name: _regular_size(root / name) for name in names}
     tasks = [(name, start) for name, size in sizes.items() for start in range(0, size, BLOCK)]
     buffers = threading.local()
 
@@ -127,6 +129,13 @@ def open_regular(path: Path) -> int:
         os.close(handle)
         raise OSError(f"{path} is no regular file")
     return handle
+
+
+def _regular_size(path: Path) -> int:
+    status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(f"{path} is no regular file")
+    return status.st_size
 
 
 class DigestWriter:

@@ -88,7 +88,9 @@ def compare_topology(run: RunDirectory, topology: dict[str, Any], start: int | N
     rows = read_lines(run.attempts)
     if start is None or not rows:
         return
-    before = rows[-1]["topology"]
+    before = rows[-1].get("topology")
+    if not isinstance(before, dict):
+        return
     changed = [f"{k} {before.get(k)} -> {v}" for k, v in topology.items() if before.get(k) != v]
     if changed:
         say(f"topology changed ({', '.join(changed)}): going on, but bitwise equality is not to be expected")

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from parity import policy
-from parity.curves import append, mend, plain, read_lines
+from parity.curves import append, mend, plain, read_lines, read_records
 from parity.durable import REMOVED, fsync_directory, fsync_files, make_directory, move, remove_tree, replace_file
 from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError, UnsealedError
 from parity.seal import Seal, examine
 from parity.spec import RunSpec
 from parity.specfile import differences, from_toml, to_toml
-from parity.trainer import Which
+from parity.trainer import StepRecord, Validation, Which
 
 __all__ = ["DRAFT", "RunDirectory", "Scan"]
 
@@ -85,7 +85,7 @@ class RunDirectory:
             replace_file(self.path / "side", side + "\n")
             replace_file(self.path / "spec.toml", to_toml(spec))
             return
-        found = (self.path / "side").read_text().strip()
+        found = _read_text(self.path / "side").strip()
         if found != side:
             raise RunDirectoryError(f"{self.path} holds a run of side {found!r}, not {side!r}; choose another --dir")
         changed = differences(self.spec(), spec)
@@ -95,7 +95,7 @@ class RunDirectory:
 
     def spec(self) -> RunSpec:
         """Return the spec the run was last started with."""
-        return from_toml((self.path / "spec.toml").read_text(encoding="utf-8"))
+        return from_toml(_read_text(self.path / "spec.toml"))
 
     def mend(self) -> list[str]:
         """Make the records readable after a crash; return a sentence for each file that lost lines."""
@@ -168,7 +168,7 @@ class RunDirectory:
         """Return (step, time of its save) to metric: a step saved anew after going back is another checkpoint."""
         try:
             return {(row["step"], row["saved_at"]): float(row["metric"]) for row in read_lines(self.metrics)}
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise RunDirectoryError(
                 f"{self.metrics}: a row is no metric ({error!r}); restore or remove it"
             ) from error
@@ -240,6 +240,9 @@ class RunDirectory:
             records: Whether the records after the step go too: yes when an older checkpoint was chosen; no
                 when a kill left them behind the newest one, since a higher attempt replaces them.
         """
+        if records:  # read before anything is moved: a record that cannot be read costs nothing
+            read_records(self.steps, StepRecord)
+            read_records(self.validations, Validation)
         names = [e.name for e in self.checkpoints.iterdir() if _is_step(e.name) and int(e.name) > step]
         moved = self.set_aside(names, attempt)
         if records:
@@ -266,11 +269,20 @@ class RunDirectory:
                 continue
             value = {"step": saved.step, "metric": plain(saved.metric), "path": f"checkpoints/{saved.step}"}
             text = json.dumps(value) + "\n"
-            if not target.exists() or target.read_text() != text:
+            if target.is_dir():
+                raise RunDirectoryError(f"{target} is a directory, and should be a pointer; move it away")
+            if not target.is_file() or target.read_bytes() != text.encode():
                 replace_file(target, text)
 
 
 _POINTER_DRAFT = re.compile(r"\.(latest\.json|best\.json|spec\.toml|side|steps\.jsonl|validations\.jsonl)\.[0-9]+")
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except ValueError as error:
+        raise RunDirectoryError(f"{path} cannot be read: {error}") from error
 
 
 def _is_step(name: str) -> bool:

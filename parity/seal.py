@@ -30,10 +30,14 @@ SCHEMA = "parity.seal/1"
 MAX_JSON = 64 << 20
 """Longest JSON file of a checkpoint in bytes; a leaf takes about 200."""
 
+SMALL = 64 << 10
+"""Files of at most so many bytes are digested by every look at a checkpoint."""
+
 clock: Callable[[], float] = time.time
 """Seconds since the epoch, as seals record them."""
 
 _HEX = re.compile(r"[0-9a-f]{32}")
+_LEAF = re.compile(r"\S+ .+", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,9 @@ def commit(draft: Path, final: Path, seal: Seal) -> Seal:
 
 
 def examine(path: Path) -> Seal:
-    """Return the seal of a checkpoint whose files are all there with their sizes; contents are not read.
+    """Return the seal of a checkpoint whose files are all there with their sizes; only small ones are read.
+
+    The small ones describe the others, and a framework may look at every checkpoint's before it opens one.
 
     Raises:
         UnsealedError: There is no seal: a foreign checkpoint.
@@ -102,6 +108,12 @@ def examine(path: Path) -> Seal:
     if str(seal.step) != path.name:
         raise CheckpointError(f"its seal is of step {seal.step}")
     faults = compare_listing(seal, list_files(path))
+    if not faults:
+        small = [name for name, digest in seal.files.items() if digest.size <= SMALL]
+        found = digest_files(path, small)
+        faults = [
+            (name, "does not hold the bytes that were sealed") for name in small if found[name] != seal.files[name]
+        ]
     if faults:
         raise CheckpointError("; ".join(f"{name} {problem}" for name, problem in faults[:3]))
     return seal
@@ -129,6 +141,8 @@ def read_seal(path: Path) -> Seal:
         UnsealedError: There is none.
         CheckpointError: It is not exactly what was written: another byte, another type, a path that leads outside.
     """
+    if path.is_symlink():
+        raise CheckpointError(f"{path} is a link; a checkpoint lies in the run itself")
     if not os.path.lexists(path / FILE):
         raise UnsealedError(f"{path} has no seal: nothing proves that it is whole")
     value = read_json(path / FILE)
@@ -189,6 +203,7 @@ def _decode(value: Mapping[str, Any]) -> Seal:
     for leaf, at in places.items():
         if leaf not in value["leaves"] or any(place.file not in files for place in at):
             raise ValueError(f"the place of {leaf!r} is none of its own")
+    _check_extent(places, files)
     metric = value["metric"]
     if metric is not None and type(metric) is not float and metric not in ("nan", "inf", "-inf"):
         raise TypeError(f"metric {metric!r} is no float")
@@ -200,7 +215,7 @@ def _decode(value: Mapping[str, Any]) -> Seal:
         spec_hash=_text(value["spec_hash"]),
         versions={_text(k): _text(v) for k, v in value["versions"].items()},
         files=files,
-        leaves={_text(k): _text(v) for k, v in value["leaves"].items()},
+        leaves={_text(k): _leaf(v) for k, v in value["leaves"].items()},
         places=places,
     )
 
@@ -208,6 +223,7 @@ def _decode(value: Mapping[str, Any]) -> Seal:
 def _inside(name: Any) -> str:
     """Return a relative path that stays inside; as text it must be what it is as a path."""
     path = PurePosixPath(_text(name))
+    name.encode("utf-8")  # a lone surrogate names no file
     if path.is_absolute() or ".." in path.parts or str(path) != name or "\0" in name or name in (FILE, "."):
         raise ValueError(f"{name!r} is no path inside a checkpoint")
     return str(name)
@@ -223,6 +239,22 @@ def _time(value: Any) -> float:
     if type(value) is not float or not math.isfinite(value):
         raise TypeError(f"{value!r} is no time")
     return value
+
+
+def _leaf(value: Any) -> str:
+    if not _LEAF.fullmatch(_text(value)):
+        raise TypeError(f"{value!r} is no type and digest")
+    return str(value)
+
+
+def _check_extent(places: Mapping[str, tuple[Place, ...]], files: Mapping[str, FileDigest]) -> None:
+    """Refuse places that cover a file more than once: reading them would take as long as somebody likes."""
+    covered = dict.fromkeys(files, 0)
+    for place in {place for at in places.values() for place in at}:
+        covered[place.file] += place.size
+    for name, size in covered.items():
+        if size > files[name].size:
+            raise ValueError(f"its places cover {size} bytes of {name!r}, which has {files[name].size}")
 
 
 def _digest(value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from parity.digest import FileDigest, digest_files, digest_range, list_files
 from parity.errors import CheckpointError, DamagedError, UnsealedError
-from parity.seal import FILE, Seal, compare_listing, read_json, read_seal
+from parity.seal import FILE, Place, Seal, compare_listing, read_json, read_seal
 from parity.state import Difference, TrainingState, compare_digests, leaf_digests
 
 __all__ = [
@@ -178,15 +178,14 @@ def _digest_each(path: Path, names: list[str]) -> dict[str, FileDigest | str]:
 def _wrong_leaves(path: Path, seal: Seal, file: str) -> tuple[str, ...]:
     """Return the leaves of a damaged file whose own bytes are damaged or gone."""
     wrong = []
+    sound: dict[Place, bool] = {}
     for leaf, places in seal.places.items():
         for place in places:
-            if place.file != file:
-                continue
-            try:
-                same = digest_range(path / file, place.start, place.size) == place.digest
-            except OSError:
-                same = False
-            if not same:
-                wrong.append(leaf)
-                break
+            if place.file == file and place not in sound:
+                try:
+                    sound[place] = digest_range(path / file, place.start, place.size) == place.digest
+                except OSError:
+                    sound[place] = False
+        if not all(sound[place] for place in places if place.file == file):
+            wrong.append(leaf)
     return tuple(sorted(wrong))

@@ -8,6 +8,8 @@ Source: TensorStore 0.1.86, `tensorstore.ocdbt.dump`.
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import urllib.parse
 from collections.abc import Iterator
@@ -20,6 +22,12 @@ import tensorstore as ts
 from parity.errors import CheckpointError
 
 __all__ = ["Range", "locate"]
+
+MAX_METADATA = 64 << 10
+"""Longest `.zarray` in bytes; a real one has about 170."""
+
+TYPES = {"<f8": 8, "<f4": 4, "<f2": 2, "bfloat16": 2, "<i8": 8, "<i4": 4, "<u4": 4, "|u1": 1, "|b1": 1}
+"""Types of arrays to bytes per element: little-endian, as every machine that saves one writes it."""
 
 MAX_NODES = 100_000
 """Nodes walked at most; one holds thousands of arrays."""
@@ -37,7 +45,7 @@ class Range:
 
 
 def locate(store: Path) -> dict[str, list[Range]]:
-    """Return, for every array of a store, what must be read to restore it.
+    """Return, for every array of a store, what must be read to restore it, and check that it is as large as it says.
 
     Args:
         store: Directory of an item, with `manifest.ocdbt`.
@@ -46,7 +54,8 @@ def locate(store: Path) -> dict[str, list[Range]]:
         Array name (`layers.0.kernel.value`) to the ranges of its values, and of the nodes that name or hold them.
 
     Raises:
-        CheckpointError: It is no store, is damaged, or points to a file outside of itself.
+        CheckpointError: It is no store, is damaged, points to a file outside of itself, or has an array that is
+            compressed, in another order, or of more elements than it has bytes for.
     """
     if not (store / "manifest.ocdbt").is_file():
         raise CheckpointError(f"{store} holds no manifest.ocdbt; only OCDBT stores are read")
@@ -64,6 +73,8 @@ def _walk(store: Path) -> dict[str, list[Range]]:
     for location in _locations([*manifest["version_tree_nodes"], *(v["root"] for v in manifest["versions"])]):
         _range(store, location)  # older versions are not read; they may not point outside either
     found: dict[str, list[Range]] = {}
+    chunks: dict[str, list[int]] = {}
+    metadata: dict[str, bytes] = {}
     root = manifest["versions"][-1]["root"].get("location")
     waiting, seen = [root] if root else [], {root}
     while waiting:
@@ -76,12 +87,40 @@ def _walk(store: Path) -> dict[str, list[Range]]:
                 seen.add(entry["location"])
                 waiting.append(entry["location"])
                 continue
-            ranges = found.setdefault(entry["key"].decode("utf-8").rpartition("/")[0], [])
+            name, _, part = entry["key"].decode("utf-8").rpartition("/")
+            ranges = found.setdefault(name, [])
             if node not in ranges:
                 ranges.append(node)
-            if "indirect_value" in entry:
-                ranges.append(_range(store, entry["indirect_value"]))
+            value = _range(store, entry["indirect_value"]) if "indirect_value" in entry else None
+            if value is not None:
+                ranges.append(value)
+            size = len(entry["inline_value"]) if value is None else value.size
+            if part != ".zarray":
+                chunks.setdefault(name, []).append(size)
+            elif size > MAX_METADATA:
+                raise CheckpointError(f"{store}: the description of {name!r} has {size} bytes")
+            elif value is None:
+                metadata[name] = entry["inline_value"]
+            else:
+                metadata[name] = bytes(ts.ocdbt.dump(base, entry["indirect_value"]).result())
+    for name in found:
+        _check_array(store, name, metadata.get(name), chunks.get(name, []))
     return found
+
+
+def _check_array(store: Path, name: str, metadata: bytes | None, chunks: list[int]) -> None:
+    """Refuse an array that is not stored as it is in memory: what it unpacks to is anybody's guess."""
+    array = json.loads(metadata or b"null")
+    try:
+        kept = (array["compressor"], array["filters"], array["order"]) == (None, None, "C")
+        shape, chunk = [[int(n) for n in array[key]] for key in ("shape", "chunks")]
+        item = TYPES[array["dtype"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{store}: the description of {name!r} is none of ours ({error!r})") from error
+    if not kept or min([*shape, 0]) < 0 or min([*chunk, 1]) < 1:
+        raise CheckpointError(f"{store}: {name!r} is compressed, or not in C order")
+    if set(chunks) - {item * math.prod(chunk)} or item * math.prod(shape) > sum(chunks):
+        raise CheckpointError(f"{store}: {name!r} of shape {shape} does not have the bytes for it")
 
 
 def _locations(parts: list[dict[str, Any]]) -> Iterator[str]:

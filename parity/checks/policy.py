@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from parity import seal
 from parity.checks.record import CheckRecord
 from parity.policy import Rules
-from parity.policy_cases import Case, cases
+from parity.policy_cases import cases
 from parity.policy_replay import Implementation, InMemory, replay
 from parity.recover import Resume, resume_run
 from parity.rundir import RunDirectory
@@ -23,8 +24,11 @@ from parity.trainer import Trainer, Which
 
 __all__ = ["PURE", "OnDisk", "check_policy", "check_policy_of"]
 
-PURE = "none"
+PURE = "memory"
 """What stands for a side where the pure function alone is checked."""
+
+MEMORY = Path("/dev/shm")
+"""A file system in memory, where there is one: what stays is checked, not that it lasts; three times faster."""
 
 SMALL = ("model.hidden=[4]", "batch=4", "data.validation=4", "steps=1000", "save.every=10", "validate_every=10")
 """A model that costs nothing: what is trained plays no role."""
@@ -35,32 +39,31 @@ def check_policy() -> CheckRecord:
     return _judge(PURE, InMemory)
 
 
-def check_policy_of(name: str, side: Side, home: Path | None = None) -> CheckRecord:
+def check_policy_of(name: str, side: Side) -> CheckRecord:
     """Run the table against a side: a run directory for each case, saved to, restarted and resumed as a run is.
 
     Args:
         name: The side's name, which its run directories carry.
         side: The side.
-        home: Where the run directories go; a temporary directory by default.
     """
+    home = MEMORY if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="parity-policy-", dir=home) as scratch:
         count = iter(range(len(cases())))
         return _judge(name, lambda rules: OnDisk(name, side, Path(scratch) / str(next(count)), rules))
 
 
-def _judge(name: str, make: Callable[[Rules], Implementation], table: Iterable[Case] | None = None) -> CheckRecord:
+def _judge(name: str, make: Callable[[Rules], Implementation]) -> CheckRecord:
     began = time.perf_counter()
-    table = tuple(cases() if table is None else table)
-    found = [differences for case in table if (differences := replay(case, make))]
+    found = [differences for case in cases() if (differences := replay(case, make))]
     groups = dict.fromkeys(differences[0].case.group for differences in found)
     return CheckRecord(
         name="policy",
         spec="mlp-digits",
         precision="float32",
         sides=(name,),
-        verdict="broken" if found else "holds" if table else "empty",
+        verdict="broken" if found else "holds",
         criterion="bitwise",
-        steps_compared=sum(len(case.rows) for case in table),
+        steps_compared=sum(len(case.rows) for case in cases()),
         suspects=tuple(f"policy.{group}" for group in groups),
         notes=tuple(str(differences[0]) for differences in found),
         seconds=time.perf_counter() - began,

@@ -23,7 +23,7 @@ class CheckRecord:
     """One verdict and what it rests on."""
 
     name: str
-    """`resume`, `twins` or `handover`, with a direction or variant where there is one: `handover jax-torch`."""
+    """`resume`, `twins`, `handover` or `policy`, with a direction where there is one: `handover jax-torch`."""
     spec: str
     precision: Precision
     sides: tuple[str, ...]

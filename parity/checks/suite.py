@@ -11,17 +11,21 @@ from pathlib import Path
 
 from parity.checks.handover import check_handover
 from parity.checks.pair import TwinPair
+from parity.checks.policy import PURE, check_policy, check_policy_of
 from parity.checks.record import CheckRecord
 from parity.checks.resume import check_resume, drill_spec
 from parity.checks.twins import check_twins
+from parity.criteria import Criterion
 from parity.errors import ParityError, UnknownNameError
 from parity.sides import Side
 from parity.spec import RunSpec, preset
 from parity.specfile import to_toml
 
-__all__ = ["CHECKS", "Request", "run_checks", "standard_matrix"]
+__all__ = ["CHECKS", "SPEC_CHECKS", "Request", "run_checks", "standard_matrix"]
 
-CHECKS = ("resume", "twins", "handover")
+SPEC_CHECKS = ("resume", "twins", "handover")
+"""Checks of a spec; they run once for each."""
+CHECKS = (*SPEC_CHECKS, "policy")
 DEFAULT_STEPS = 200
 
 
@@ -32,7 +36,7 @@ class Request:
     checks: Sequence[str] = CHECKS
     specs: Sequence[RunSpec]
     sides: Mapping[str, Side]
-    """By name; resume is checked on each, twins and handover between the first two."""
+    """By name; resume and policy are checked on each, twins and handover between the first two."""
     steps: int = DEFAULT_STEPS
     kills: Sequence[int] = ()
     workdir: Path
@@ -59,12 +63,22 @@ def run_checks(request: Request, say: Callable[[str], None]) -> list[CheckRecord
         say: Takes a line for people when a check has its verdict.
     """
     records = []
-    for spec in request.specs:
-        spec = with_overflows(drill_spec(spec, request.steps))
-        for record in _checks_of(spec, request):
-            say(f"{record.name} {record.spec} {record.precision} ({', '.join(record.sides)}): {record.verdict}")
-            records.append(record)
+    for record in _records(request):
+        say(f"{record.name} {record.spec} {record.precision} ({', '.join(record.sides)}): {record.verdict}")
+        records.append(record)
     return records
+
+
+def _records(request: Request) -> Iterator[CheckRecord]:
+    if "policy" in request.checks:
+        spec = preset("mlp-digits")
+        yield _guarded(check_policy, spec, "policy", (PURE,))
+        for name, side in request.sides.items():
+            yield _guarded(partial(check_policy_of, name, side), spec, "policy", (name,))
+    if not set(SPEC_CHECKS) & set(request.checks):
+        return
+    for spec in request.specs:
+        yield from _checks_of(with_overflows(drill_spec(spec, request.steps)), request)
 
 
 def with_overflows(spec: RunSpec) -> RunSpec:
@@ -124,13 +138,14 @@ def _describe(error: Exception) -> str:
 
 
 def _without(spec: RunSpec, name: str, names: tuple[str, ...], verdict: str, note: str, began: float) -> CheckRecord:
+    across: Criterion = "float64" if spec.precision == "float64" else "envelope"
     return CheckRecord(
         name=name,
         spec=spec.name,
         precision=spec.precision,
         sides=names,
         verdict=verdict,  # type: ignore[arg-type]
-        criterion="bitwise" if name == "resume" else "float64" if spec.precision == "float64" else "envelope",
+        criterion="bitwise" if name in ("resume", "policy") else across,
         steps_compared=0,
         notes=(note,),
         seconds=time.perf_counter() - began,

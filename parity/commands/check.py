@@ -9,7 +9,7 @@ from pathlib import Path
 
 from parity import sides
 from parity.checks.record import EXIT_CODES, overall
-from parity.checks.suite import CHECKS, DEFAULT_STEPS, Request, run_checks, standard_matrix
+from parity.checks.suite import CHECKS, DEFAULT_STEPS, SPEC_CHECKS, Request, run_checks, standard_matrix
 from parity.commands.options import add_spec_options, positive
 from parity.datasets import describe_data
 from parity.durable import replace_file
@@ -24,7 +24,9 @@ __all__ = ["add"]
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity check`."""
-    parser.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(CHECKS)}; default: all")
+    parser.add_argument(
+        "checks", nargs="*", metavar="CHECK", help=f"{', '.join(CHECKS)}; default: all, policy only without --spec"
+    )
     parser.add_argument(
         "--spec",
         action="append",
@@ -53,7 +55,7 @@ def _run(options: argparse.Namespace) -> int:
     }
     with tempfile.TemporaryDirectory(prefix="parity-") as scratch:
         request = Request(
-            checks=options.checks or CHECKS,
+            checks=options.checks or (SPEC_CHECKS if options.spec else CHECKS),
             specs=specs,
             sides=chosen,
             steps=steps,

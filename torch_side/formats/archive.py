@@ -8,17 +8,22 @@ Source: `torch/serialization.py` and `caffe2/serialize/inline_container.cc`, PyT
 
 from __future__ import annotations
 
+import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from parity.errors import CheckpointError
+from torch_side.formats.pickled import require_plain_pickle
 
 __all__ = ["Record", "read_records"]
 
 MAX_RECORDS = 1_000_000
-MAX_PICKLE = 256 << 20
-"""Longest `data.pkl` in bytes: it holds the structure, and no tensor's values."""
+NAMES = re.compile(
+    r"data\.pkl|byteorder|version|\.format_version|\.storage_alignment|\.data/serialization_id|data/[0-9]{1,7}"
+)
+"""Records that PyTorch 2.11 to 2.15 write."""
 
 DESCRIPTORS = (0, 16, 24)
 """Bytes that may follow a record: none, its data descriptor, or that of zip64."""
@@ -43,6 +48,7 @@ def read_records(path: Path) -> dict[str, Record]:
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb") as file:
             entries = sorted(archive.infolist(), key=lambda info: info.header_offset)
+            pickles = [info for info in entries if info.filename.endswith("/data.pkl")]
             end = 0
             if len(entries) > MAX_RECORDS:
                 raise CheckpointError(f"{path} holds {len(entries)} records, more than {MAX_RECORDS}")
@@ -58,17 +64,26 @@ def read_records(path: Path) -> dict[str, Record]:
                 if gap not in (DESCRIPTORS if records else (0,)):
                     raise CheckpointError(f"{path}: {gap} bytes before record {info.filename!r} belong to no record")
                 records[name] = record
-            if archive.start_dir - end not in DESCRIPTORS:
-                raise CheckpointError(
-                    f"{path}: {archive.start_dir - end} bytes before the directory belong to no record"
-                )
+            if (gap := archive.start_dir - end) not in DESCRIPTORS:
+                raise CheckpointError(f"{path}: {gap} bytes before the directory belong to no record")
+            _check_end(path, file, length)
+            pickled = archive.read(pickles[0]) if pickles else b""
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError, OverflowError) as error:
         raise CheckpointError(f"{path} is no archive of torch.save: {error}") from error
     if "data.pkl" not in records:
         raise CheckpointError(f"{path} is no archive of torch.save: it holds no data.pkl")
-    if records["data.pkl"].size > MAX_PICKLE:
-        raise CheckpointError(f"{path}: data.pkl is longer than {MAX_PICKLE} bytes")
+    require_plain_pickle(path, pickled, len(records))
     return records
+
+
+def _check_end(path: Path, file: BinaryIO, length: int) -> None:
+    """Check that the archive has one end: PyTorch follows a zip64 locator that Python does not look at."""
+    file.seek(max(0, length - 42))
+    tail = file.read()
+    if tail[20:24] != b"PK\x05\x06" or tail[-2:] != b"\0\0":
+        raise CheckpointError(f"{path}: its last 22 bytes are not the end of an archive")
+    if tail[:4] == b"PK\x06\x07" and int.from_bytes(tail[8:16], "little") != length - 98:
+        raise CheckpointError(f"{path}: it has a second directory")
 
 
 def _check(
@@ -79,8 +94,8 @@ def _check(
         problem = "is compressed or encrypted"
     elif name in records:
         problem = "occurs twice"
-    elif not name or ".." in name.split("/"):
-        problem = "has no name inside the archive"
+    elif not NAMES.fullmatch(name):
+        problem = "is none of a training state's"
     elif record.start + record.size > length:
         problem = "reaches beyond the end of the file"
     if problem:

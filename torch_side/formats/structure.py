@@ -1,7 +1,7 @@
-"""Compare what a file holds with what it should: containers, keys, types, shapes and settings, before any is adopted.
+"""Compare what a file holds with what it should: containers, keys, types, shapes and settings.
 
-`load_state_dict` takes a good deal on trust: an optimizer adopts whatever settings and entries a file has, a scheduler
-overwrites its own attributes. So nothing reaches them that this module has not found to be alike.
+`load_state_dict` takes a good deal on trust: an optimizer adopts whatever settings and entries a file has, a
+scheduler overwrites its own attributes. So nothing reaches them that this module has not found to be alike.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def require_alike(found: Any, like: Any, path: str = "") -> None:
         for number, (item, wanted) in enumerate(zip(found, like, strict=True)):
             require_alike(item, wanted, _at(path, number))
     elif FREE.fullmatch(path):
-        alike = type(found) is type(like) or (like is None and type(found) is float)
+        alike = type(found) is type(like) or {type(found), type(like)} == {float, type(None)}
         _require(alike, path, f"expected {type(like).__name__}, got {_short(found)}")
     else:
         alike = type(found) is type(like) and bool(found == like)
