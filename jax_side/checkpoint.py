@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,6 +47,9 @@ ITEMS = {
     "rng": "rngs",
 }
 """Orbax item to the field of DeviceState it holds; an item without leaves is not written."""
+
+SETTLE_SECONDS = 1.0
+"""Longest the leftovers of a failed save are tried to be removed; the next start removes them in any case."""
 
 REMOVED_BY_ORBAX = f"{REMOVED}orbax"
 """Folder that evicted steps are renamed into: a kill in the middle of a removal leaves no half of one."""
@@ -125,7 +131,7 @@ class Checkpoints:
             saved = self.manager.save(step, args=args, force=True)
         except Exception as error:
             self._abort()
-            raise SaveError(step, str(error)) from error
+            raise SaveError(step, _reason(error)) from error
         if not saved:
             raise CheckpointError(f"Orbax declined to save step {step}; it holds {self.manager.all_steps()}")
 
@@ -194,7 +200,7 @@ class Checkpoints:
             self._sweep()
         except Exception as error:
             self._abort()
-            raise SaveError(step, str(error)) from error
+            raise SaveError(step, _reason(error)) from error
         self._pending = {}
 
     def close(self) -> None:
@@ -219,7 +225,7 @@ class Checkpoints:
             versions=versions(),
             files=gather(draft, ITEMS),
             leaves=leaves,
-            places=places(draft, ITEMS, stored_names(self.spec)),
+            places=places(draft, ITEMS, stored_names(self.spec, leaves)),
         )
         self.run.sync()
         seal.commit(draft, final, known)
@@ -231,9 +237,13 @@ class Checkpoints:
         if manager is not None and jax.process_count() == 1:  # of several, the others would be waited for
             with suppress(Exception):  # it would raise the same error again
                 manager.close()
-        if jax.process_index() == 0:
-            with suppress(OSError):
+        until = time.monotonic() + SETTLE_SECONDS
+        while jax.process_index() == 0 and time.monotonic() < until:
+            try:
                 self.run.clean()  # what it left takes up room on a disk that may be full
+                return
+            except OSError:  # TensorStore may still be writing into it
+                time.sleep(0.05)
 
     def _sweep(self) -> None:
         """Remove what Orbax has moved out of the way, once that is durable."""
@@ -256,6 +266,13 @@ class _Policy:
         del context
         gone = {saved.step for saved in self.known} - policy.kept(self.known, plan.keeping(self.spec))
         return [c.step not in gone for c in checkpoints]
+
+
+def _reason(error: BaseException) -> str:
+    """Return the text of an error, the system's reason first: TensorStore puts it behind its own specification."""
+    text = re.sub(r" \[tensorstore_spec='.*?'\] ?", " ", str(error))
+    code = re.search(r"os_error_code='(\d+)'", text)
+    return f"{os.strerror(int(code[1]))}: {text}" if code else text
 
 
 def _handler() -> DigestingHandler:

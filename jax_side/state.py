@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["export_arrays", "import_arrays", "initial_model_state", "stored_names"]
 
 Rows = tuple[Row, ...]
+
+NATIVE = "rng.native.jax."
+"""Prefix of the leaves of JAX's own streams."""
 
 
 def initial_model_state(spec: RunSpec, rows: Rows) -> tuple[Any, nnx.State, nnx.State, nnx.State]:
@@ -68,7 +71,7 @@ def export_arrays(
         leaves = flat(getattr(state.optimizer[part], name))
         arrays |= _named(f"optimizer.{slot}", from_jax(param_rows, leaves, f"optimizer.{slot}", views=not copy))
     for path, value in flat(state.rngs).items():
-        arrays["rng.native.jax." + ".".join(map(str, path))] = value
+        arrays[NATIVE + _dotted(path)] = value
     scalars: dict[str, Any] = {}
     if isinstance(spec.optimizer, AdamSpec):
         scalars["optimizer.step"] = int(state.optimizer["adam"].count)
@@ -78,8 +81,13 @@ def export_arrays(
     return arrays, scalars
 
 
-def stored_names(spec: RunSpec) -> dict[str, tuple[str, str]]:
-    """Return neutral leaf to the Orbax item that holds it and the name of its array there."""
+def stored_names(spec: RunSpec, leaves: Iterable[str] = ()) -> dict[str, tuple[str, str]]:
+    """Return neutral leaf to the Orbax item that holds it and the name of its array there.
+
+    Args:
+        spec: The run.
+        leaves: The leaves of a state of it; names the native streams, which the spec alone does not.
+    """
     rows = table(spec.model)
     items = {"params": "params", "buffers": "model_state"}
     names = {f"model.{row.group}.{row.name}": (items[row.group], f"{_dotted(row.jax)}.value") for row in rows}
@@ -92,7 +100,8 @@ def stored_names(spec: RunSpec) -> dict[str, tuple[str, str]]:
         names["optimizer.step"] = ("optimizer", "adam.count")
     if spec.scaled:
         names |= {f"scaler.{name}": ("scaler", name) for name in ScalerState._fields}
-    return names
+    native = [leaf for leaf in leaves if leaf.startswith(NATIVE)]
+    return names | {leaf: ("rng", f"{leaf.removeprefix(NATIVE)}.value") for leaf in native}
 
 
 def import_arrays(

@@ -233,6 +233,8 @@ class _Loop:
         self.signals.save = False
         self._trace("saving")
         self._attempt_to(self.trainer.wait)  # what became of the save before is a fault of its own
+        if self.unwritten and not self._attempt_to(self._retry_records):
+            return
         if self._attempt_to(lambda: self.trainer.save(metric)):
             self.saved_at = self.trainer.step
             self._trace("saved")
@@ -241,13 +243,22 @@ class _Loop:
         """Do something that writes a checkpoint; if that fails, stop or go on, as was asked, and say so."""
         try:
             act()
-        except SaveError as error:
+        except (SaveError, OSError) as error:
+            error = error if isinstance(error, SaveError) else SaveError(self.trainer.step, str(error))
             if self.on_error == "stop":
-                raise
+                raise error
             self.failures.append(str(error))
             self.say(f"{error}; going on, older checkpoints are untouched")
             return False
         return True
+
+    def _retry_records(self) -> None:
+        """Write the records that wait, before a checkpoint that would outlive them."""
+        try:
+            append(self.run_directory.steps, self.unwritten)
+        except OSError as error:
+            raise SaveError(self.trainer.step, f"its records are not on disk: {error}") from error
+        self.unwritten = []
 
     def _write_lines(self, lines: list[str]) -> None:
         """Append step records, and those that could not be written before."""

@@ -10,15 +10,23 @@ import fcntl
 import json
 import os
 import socket
+import struct
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from parity.errors import LockedError
 
 __all__ = ["WriterLock"]
+
+NAME_SECONDS = 0.5
+"""Longest the owner's name is waited for, by a process that is refused anyway."""
+
+_FLOCK = "hhqqi4x"
+"""`struct flock` of 64-bit Linux: type, whence, start, length, process."""
 
 _held: set[str] = set()
 _guard = threading.Lock()
@@ -50,9 +58,9 @@ class WriterLock:
             try:
                 fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                owner = os.pread(handle, 4096, 0)
+                owner = _name_owner(handle)
                 os.close(handle)
-                raise LockedError(self.path.parent, _describe(owner)) from error
+                raise LockedError(self.path.parent, owner) from error
             except BaseException:
                 os.close(handle)
                 raise
@@ -71,9 +79,10 @@ class WriterLock:
         """Release it; the file stays, since removing it would let two owners hold two files of one name."""
         with _guard:
             if self._handle is not None:
-                os.close(self._handle)
+                handle, self._handle = self._handle, None
                 _held.discard(self._name)
-                self._handle = None
+                with suppress(OSError):  # the lock is gone with the handle, whatever closing it says
+                    os.close(handle)
 
 
 def _owner() -> str:
@@ -86,9 +95,20 @@ def _owner() -> str:
     return json.dumps(value) + "\n"
 
 
-def _describe(text: bytes) -> str:
-    try:
-        owner = json.loads(text)
-        return f"process {owner['pid']} on {owner['host']} since {owner['since']} ({owner['command']})"
-    except (ValueError, KeyError, TypeError):
-        return "a process that has not written its name yet"
+def _name_owner(handle: int) -> str:
+    """Say who holds the lock: the system knows the process, and the file the rest once that process has written it."""
+    pid = 0
+    if sys.platform == "linux":
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        pid = struct.unpack(_FLOCK, fcntl.fcntl(handle, fcntl.F_GETLK, asked))[4]
+    until = time.monotonic() + NAME_SECONDS
+    while True:
+        try:
+            owner = json.loads(os.pread(handle, 4096, 0))
+            if pid in (owner["pid"], 0, -1):  # 0: gone meanwhile; -1: on another host
+                return f"process {owner['pid']} on {owner['host']} since {owner['since']} ({owner['command']})"
+        except (ValueError, KeyError, TypeError):
+            pass
+        if time.monotonic() > until:
+            return f"process {pid}" if pid > 0 else "a process that has not written its name"
+        time.sleep(0.001)

@@ -55,9 +55,12 @@ def resume_run(run: RunDirectory, trainer: Trainer, resume: Resume, attempt: int
         say(f"checkpoint {step} has no seal: restored unverified")
     given_up = which == "best" or isinstance(which, int)
     moved = run.set_aside([name for name, _ in scan.damaged], attempt)
-    run.abandon_after(step, attempt, records=given_up)
+    newer = run.abandon_after(step, attempt, records=given_up)
     run.point(run.scan(), trainer.spec.metric)
     for name, why in scan.damaged:
+        say(f"moved checkpoint {name} to abandoned/{attempt}: {why}")
+    for name in newer:
+        why = "it is newer, and was given up" if given_up else "it is newer, and has no seal"
         say(f"moved checkpoint {name} to abandoned/{attempt}: {why}")
     lost = max([int(name) for name in moved if int(name) > step], default=step) - step
     if lost and not given_up:

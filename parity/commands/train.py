@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -48,8 +49,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_run)
 
 
+def _quiet_orbax() -> None:
+    """Keep Orbax from writing tracebacks of failures that are reported in one line anyway."""
+    logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)
+
+
 def _run(options: argparse.Namespace) -> int:
     side = sides.load(options.side)
+    _quiet_orbax()
     spec = load(options.spec, options.precision, options.set)
     if options.steps:
         spec = replace(spec, steps=options.steps)
