@@ -229,7 +229,8 @@ class Checkpoints:
         )
         self.run.sync()
         seal.commit(draft, final, known)
-        self.run.point(self.scan(), self.spec.metric)
+        keep = policy.kept(self._policy.known, plan.keeping(self.spec))  # as Orbax was told when this save began
+        self.run.point(self.scan(), self.spec.metric, keep)
 
     def _abort(self) -> None:
         """Drop a manager whose save failed; its own state is not to be trusted, and the next one lists anew."""

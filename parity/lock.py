@@ -96,7 +96,7 @@ def _owner() -> str:
 
 
 def _name_owner(handle: int) -> str:
-    """Say who holds the lock: the system knows the process, and the file the rest once that process has written it."""
+    """Say who holds the lock: the system knows the process, the file the rest once that process has written it."""
     pid = 0
     if sys.platform == "linux":
         asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -257,11 +257,18 @@ class RunDirectory:
                 replace_file(file, "".join(json.dumps(row) + "\n" for row in rows if row["step"] <= step))
         return moved
 
-    def point(self, scan: Scan, metric: str) -> None:
-        """Replace `latest.json` and `best.json` by what a scan found, each atomically."""
+    def point(self, scan: Scan, metric: str, keep: Container[int] | None = None) -> None:
+        """Replace `latest.json` and `best.json` by what a scan found, each atomically.
+
+        Args:
+            scan: What is there.
+            metric: What best is measured by.
+            keep: The steps that are not about to be removed, if some are: pointers name only those.
+        """
+        whole = [saved for saved in scan.whole if keep is None or saved.step in keep]
         for name, saved in (
-            ("latest", policy.latest(scan.whole)),
-            ("best", policy.best(scan.whole, policy.mode_of(metric))),
+            ("latest", policy.latest(whole)),
+            ("best", policy.best(whole, policy.mode_of(metric))),
         ):
             target = self.path / f"{name}.json"
             if saved is None:

@@ -151,8 +151,8 @@ class Checkpoints:
 
     def _retain(self) -> None:
         scan = self.scan()
-        self.run.point(scan, self.spec.metric)
         keep = policy.kept(scan.whole, plan.keeping(self.spec))
+        self.run.point(scan, self.spec.metric, keep)
         for saved in scan.whole:
             if saved.step not in keep:
                 self.run.evict(saved.step)

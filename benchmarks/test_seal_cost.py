@@ -1,0 +1,160 @@
+"""What the seal costs: the delay of the loop by a save with it against without, and verifying against reading.
+
+The model has 100 million float32 parameters under AdamW, so a checkpoint holds 1.2 GB; both arms of a round save the
+same state. Without the seal means: no digest of a leaf or a file is computed, everything else is as it was.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parity import seal, sides
+from parity.digest import FileDigest
+from parity.specfile import load
+from parity.verify import verify
+
+HIDDEN = 9_940
+OVERRIDES = [f"model.hidden=[{HIDDEN},{HIDDEN}]", "batch=8", "execution.chunk=1", "execution.threads=0"]
+OVERRIDES += ["save.keep_latest=1", "save.keep_best=0", "dropout.rate=0.0"]
+STEPS_BEHIND = 3
+"""Steps k to k+2: what the save costs the loop shows in them, or not at all."""
+NOTHING = FileDigest(0, "0" * 32)
+
+
+@contextmanager
+def unsealed(side: str) -> Iterator[None]:
+    """Save as always, but digest nothing."""
+    patch = pytest.MonkeyPatch()
+    checkpoint = importlib.import_module(f"{side}_side.checkpoint")
+    patch.setattr(checkpoint, "leaf_digests", lambda state: {})
+    patch.setattr(checkpoint, "places", lambda *args: {})
+    patch.setattr(seal, "digest_files", lambda root, names: dict.fromkeys(names, NOTHING))
+    if side == "torch":
+
+        class Plain:
+            failure = None
+
+            def __init__(self, file: Any) -> None:
+                self.write, self.flush = file.write, file.flush
+
+            def result(self) -> FileDigest:
+                return NOTHING
+
+        patch.setattr(checkpoint, "DigestWriter", Plain)
+    try:
+        yield
+    finally:
+        patch.undo()
+
+
+def build(side: str, path: Path) -> Any:
+    trainer = sides.load(side).build(load("mlp-digits", None, OVERRIDES), path)
+    for _ in trainer.steps(2):  # compilation
+        pass
+    return trainer
+
+
+def steps_seconds(trainer: Any, save: bool) -> float:
+    """Return the seconds of the next steps, with a save before them or without."""
+    began = time.perf_counter()
+    if save:
+        trainer.save(None)
+    for _ in trainer.steps(trainer.step + STEPS_BEHIND):
+        pass
+    return time.perf_counter() - began
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", ["torch", "jax"])
+def test_delay_of_the_loop_by_a_save_with_the_seal_and_without(benchmark: Any, side: str, tmp_path: Path) -> None:
+    trainer = build(side, tmp_path)
+    rounds: dict[str, list[float]] = {"bare": [], "sealed": [], "unsealed": []}
+
+    def arm(name: str) -> None:
+        if name == "unsealed":
+            with unsealed(side):
+                seconds = steps_seconds(trainer, save=True)
+                trainer.wait()
+        else:
+            seconds = steps_seconds(trainer, save=name == "sealed")
+            trainer.wait()
+        rounds[name].append(seconds)
+        for entry in (tmp_path / "checkpoints").glob("*"):
+            shutil.rmtree(entry)
+        trainer.close()
+
+    def one_round(order: list[str]) -> None:
+        for name in order:
+            arm(name)
+
+    one_round(["sealed", "unsealed"])  # memory and the page cache are paid for here
+    rounds.update({name: [] for name in rounds})
+    orders = [["bare", "sealed", "unsealed"], ["unsealed", "sealed", "bare"]]
+    benchmark.pedantic(lambda: [one_round(orders[i % 2]) for i in range(10)], rounds=1)
+    bare = statistics.median(rounds["bare"])
+    delays = {name: [t - bare for t in rounds[name]] for name in ("sealed", "unsealed")}
+    whole = [a / b for a, b in zip(rounds["sealed"], rounds["unsealed"], strict=True)]
+    benchmark.extra_info |= {
+        "parameters": sum(v.size for k, v in trainer.export_state().arrays.items() if k.startswith("model.params")),
+        "seconds": rounds,
+        "delay": {name: statistics.median(values) for name, values in delays.items()},
+        "ratio_of_delays": statistics.median(delays["sealed"]) / statistics.median(delays["unsealed"]),
+        "ratio_of_loops": {"median": statistics.median(whole), "min": min(whole), "max": max(whole)},
+    }
+    print(f"\n{side}: {benchmark.extra_info['delay']} ratio {benchmark.extra_info['ratio_of_delays']:.3f}", end=" ")
+    print(f"loops {benchmark.extra_info['ratio_of_loops']}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", ["torch", "jax"])
+def test_verify_against_reading_the_same_bytes(benchmark: Any, side: str, tmp_path: Path) -> None:
+    """From the page cache on both arms; the reader fills one buffer, over and over, as fast as one thread can."""
+    trainer = build(side, tmp_path)
+    trainer.save(None)
+    trainer.close()
+    path = tmp_path / "checkpoints" / "2"
+    files = [path / name for name in verify(path).seal.files]  # type: ignore[union-attr]
+    size = sum(file.stat().st_size for file in files)
+    pairs = []
+
+    def compare() -> None:
+        for number in range(10):
+            arms: list[Callable[[], Any]] = [lambda: verify(path), lambda: read(files)]
+            seconds = {}
+            for index in (0, 1) if number % 2 == 0 else (1, 0):
+                began = time.perf_counter()
+                result = arms[index]()
+                seconds[index] = time.perf_counter() - began
+                assert index or result.whole
+            pairs.append((seconds[0], seconds[1]))
+
+    compare()
+    pairs.clear()
+    benchmark.pedantic(compare, rounds=1)
+    ratios = [reading / verifying for verifying, reading in pairs]
+    benchmark.extra_info |= {
+        "bytes": size,
+        "gigabytes_per_second": size / statistics.median(v for v, _ in pairs) / 1e9,
+        "ratio": {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)},
+    }
+    print(f"\n{side}: {size / 1e9:.2f} GB, {benchmark.extra_info['ratio']}, ", end="")
+    print(f"{benchmark.extra_info['gigabytes_per_second']:.1f} GB/s")
+
+
+def read(files: list[Path]) -> None:
+    buffer = bytearray(8 << 20)
+    for file in files:
+        handle = os.open(file, os.O_RDONLY)
+        while os.readv(handle, [buffer]):
+            pass
+        os.close(handle)
