@@ -4,24 +4,29 @@ WORKERS ?= 2
 BIN := .venv/bin
 REPORTS := reports
 
-.PHONY: setup check test lint types format soak bench bench-quick clean
+.PHONY: setup packages check test lint types format soak bench bench-quick clean
 
 setup: .venv/.ready
 
 .venv/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "needs Python 3.11 or newer: make PYTHON=python3.12 setup"; exit 2; }
-	@command -v c++ >/dev/null || echo "note: no C++ compiler; torch.compile and its tests need one (Debian: apt-get install g++)"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
+packages:  ## what some tests need of the system: a C and C++ compiler, strace; installed where that is allowed
+	@if command -v c++ >/dev/null && command -v cc >/dev/null && command -v strace >/dev/null; then :; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	  apt-get update -qq && apt-get install -y -qq g++ python3-dev strace; \
+	else echo "the tests need cc, c++ and strace (Debian: apt-get install g++ python3-dev strace)"; exit 2; fi
+
 check: setup  ## train, kill, resume, hand over; one table of verdicts and reports/check/check.json
 	$(BIN)/parity check --report $(REPORTS)/check
 
-test: setup  ## the tests
+test: setup packages  ## the tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak" tests
 
-soak: setup  ## the full product of presets, precisions and sides
+soak: setup packages  ## the full product of presets, precisions and sides; 500 kills, ten times the crashes
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m soak tests
 
 bench-quick: setup  ## first figures in under three minutes
