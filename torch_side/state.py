@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ def neutral_arrays(
             arrays["rng.native.torch_cuda"] = host(saved["rng"]["torch_cuda"][0])
     scalars: dict[str, Any] = {}
     if isinstance(spec.optimizer, AdamSpec):
-        counts = {name: int(entry["step"]) if "step" in entry else 0 for name, entry in entries.items()}
+        counts = {name: _count(name, entry["step"]) if "step" in entry else 0 for name, entry in entries.items()}
         if len(set(counts.values())) > 1:
             raise StateError("optimizer.step", f"differs between parameters: {counts}")
         scalars["optimizer.step"] = next(iter(counts.values()))
@@ -253,6 +254,8 @@ def check_file_state(trainer: TorchTrainer, saved: Mapping[str, Any]) -> None:
     Raises:
         StateError: Something is missing, left over, of another dtype or shape, or set otherwise.
     """
+    if not isinstance(saved, dict):
+        raise StateError("state", f"expected a mapping, got {type(saved).__name__}")
     like = file_state(trainer)
     entries = {}
     for number, p in enumerate(p for group in trainer.optimizer.param_groups for p in group["params"]):
@@ -294,8 +297,20 @@ def load_file_state(trainer: TorchTrainer, saved: Mapping[str, Any]) -> None:
 
 
 def _legacy(name: str, words: Tensor, position: float, has_gauss: float, gauss: float) -> tuple[Any, ...]:
-    """Return a state of NumPy's legacy stream from the form in which it is saved."""
+    """Return a state of NumPy's legacy stream from the form in which it is saved; NumPy itself checks no value."""
+    if not (0 <= position <= 624 and position == int(position) and has_gauss in (0, 1)):
+        raise ValueError(f"position {position} of 624, has_gauss {has_gauss}")
+    if not 0 <= int(words.min()) <= int(words.max()) < 1 << 32:
+        raise ValueError("its words do not fit 32 bits")
     return (name, words.cpu().numpy().astype(np.uint32), int(position), int(has_gauss), gauss)
+
+
+def _count(name: str, step: Tensor) -> int:
+    """Return the step of a parameter's optimizer entry, a float in PyTorch, as the count it is."""
+    value = float(step)
+    if not (math.isfinite(value) and value >= 0 and value == int(value)):
+        raise StateError("optimizer.step", f"of {name} is {value}, no count")
+    return int(value)
 
 
 def _host(value: Tensor) -> Array:
