@@ -125,7 +125,7 @@ class Checkpoints:
         durable.make_directory(self.run.checkpoints)
         draft = self.run.checkpoints / f"{DRAFT}{step}-{os.getpid()}"
         draft.mkdir()
-        with durable.named(draft / STATE), (draft / STATE).open("wb", buffering=0) as file:
+        with durable.named(draft / STATE), (draft / STATE).open("wb") as file:
             writer = DigestWriter(file)
             try:
                 torch.save(snapshot.saved, writer)
