@@ -49,10 +49,10 @@ def replace_file(path: Path, text: str) -> None:
     draft.unlink(missing_ok=True)
     try:
         write_file(draft, text)
+        draft.rename(path)
     except OSError:
         draft.unlink(missing_ok=True)
         raise
-    draft.rename(path)
     fsync_directory(path.parent)
 
 

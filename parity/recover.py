@@ -10,6 +10,7 @@ from parity.curves import read_lines, read_records, splice
 from parity.errors import CheckpointError, DamagedError
 from parity.rundir import RunDirectory, Scan
 from parity.trainer import StepRecord, Trainer, Which
+from parity.verify import describe, verify
 
 __all__ = ["Resume", "compare_topology", "resume_run", "skips_behind"]
 
@@ -54,10 +55,11 @@ def resume_run(run: RunDirectory, trainer: Trainer, resume: Resume, attempt: int
     if step in {saved.step for saved in scan.foreign}:
         say(f"checkpoint {step} has no seal: restored unverified")
     given_up = which == "best" or isinstance(which, int)
+    faults = {name: _explain(run, name, why) for name, why in scan.damaged}
     moved = run.set_aside([name for name, _ in scan.damaged], attempt)
     newer = run.abandon_after(step, attempt, records=given_up)
     run.point(run.scan(), trainer.spec.metric)
-    for name, why in scan.damaged:
+    for name, why in faults.items():
         say(f"moved checkpoint {name} to abandoned/{attempt}: {why}")
     for name in newer:
         why = "it is newer, and was given up" if given_up else "it is newer, and has no seal"
@@ -67,6 +69,12 @@ def resume_run(run: RunDirectory, trainer: Trainer, resume: Resume, attempt: int
         say(f"{lost} steps are lost with it and trained again")
     say(f"resumed from step {step} ({which if isinstance(which, str) else 'step'})")
     return step
+
+
+def _explain(run: RunDirectory, name: str, why: str) -> str:
+    """Return what is wrong with a damaged checkpoint, down to the leaves: it is read once more for that."""
+    found = describe(verify(run.checkpoints / name).faults)
+    return "; ".join(f"{file}: {problem}" for file, problem in found) or why
 
 
 def _which(run: RunDirectory, scan: Scan, resume: Resume) -> Which | None:
