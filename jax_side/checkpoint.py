@@ -31,6 +31,7 @@ from parity.seal import Seal
 from parity.spec import RunSpec
 from parity.state import TrainingState, leaf_digests
 from parity.trainer import Which
+from parity.untrusted import read_json
 from parity.verify import Restored, read_scalars, require_verified
 from parity.versions import versions
 
@@ -81,7 +82,7 @@ class Checkpoints:
         if self._manager is None:
             durable.make_directory(self.run.checkpoints)
             for foreign in self.scan().foreign:  # Orbax reads it, and would fail with an error of its own
-                seal.read_json(self.run.checkpoints / str(foreign.step) / "_CHECKPOINT_METADATA")
+                read_json(self.run.checkpoints / str(foreign.step) / "_CHECKPOINT_METADATA")
             options = ocp.CheckpointManagerOptions(
                 preservation_policy=self._policy,
                 enable_async_checkpointing=True,
@@ -166,6 +167,7 @@ class Checkpoints:
         args = {item: _restore_args(tree) for item, tree in abstract.items()}
         try:
             for item in items:
+                _check_documents(path / item)
                 locate(path / item)
             self._check_types(step, abstract)
             found = {item: _load(path / item, args[item]) for item in items}
@@ -280,10 +282,21 @@ def _handler() -> DigestingHandler:
     return DigestingHandler(use_compression=False)
 
 
+def _check_documents(item: Path) -> None:
+    """Read what Orbax is about to read of an item, within bounds, so that an error names the file."""
+    read_json(item / "_METADATA")
+    for path in (item / "_sharding", *sorted(item.glob("array_metadatas/*"))):
+        if os.path.lexists(path):
+            read_json(path)
+
+
 def _load(path: Path, args: RestoreItem) -> Any:
     """Restore one item, without a manager: that would read the descriptions of all other checkpoints too."""
-    with ocp.Checkpointer(_handler()) as checkpointer:
-        return checkpointer.restore(path.resolve(), args=args)
+    try:
+        with ocp.Checkpointer(_handler()) as checkpointer:
+            return checkpointer.restore(path.resolve(), args=args)
+    except Exception as error:  # Orbax and TensorStore have no common error for a damaged file
+        raise CheckpointError(f"{path} cannot be restored: {error}") from error
 
 
 def _restore_args(tree: Any) -> RestoreItem:

@@ -18,7 +18,8 @@ from parity import durable
 from parity.digest import FileDigest, digest_files, digest_range, list_files
 from parity.errors import CheckpointError
 from parity.rundir import DRAFT
-from parity.seal import Place, read_json
+from parity.seal import Place
+from parity.untrusted import read_json
 
 __all__ = ["DigestingHandler", "RestoreItem", "SaveItem", "gather", "places", "sealing_path"]
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from parity.durable import replace_file
 from parity.errors import RunDirectoryError
 from parity.trainer import QUANTITIES, StepRecord, Validation
+from parity.untrusted import read_bytes
 
 __all__ = [
     "Divergence",
@@ -66,7 +67,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """
     if not path.exists():
         return []
-    lines = path.read_bytes().split(b"\n")
+    lines = read_bytes(path, None, RunDirectoryError).split(b"\n")
     out = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -91,7 +92,7 @@ def mend(path: Path) -> int:
     """
     if not path.exists():
         return 0
-    data = path.read_bytes()
+    data = read_bytes(path, None, RunDirectoryError)
     whole = data[: data.rfind(b"\n") + 1]
     lines = whole.split(b"\n")[:-1]
     good = [line for line in lines if not line.strip() or _is_object(line)]

@@ -19,6 +19,7 @@ from typing import BinaryIO
 import xxhash
 
 from parity.errors import CheckpointError
+from parity.untrusted import open_regular
 
 __all__ = [
     "ALGORITHM",
@@ -28,7 +29,6 @@ __all__ = [
     "digest_files",
     "digest_range",
     "list_files",
-    "open_regular",
 ]
 
 ALGORITHM = "xxh3-128 of the xxh3-128 of every 8 MiB"
@@ -120,15 +120,6 @@ def digest_range(path: Path, start: int, size: int) -> str:
         return _digest(handle, start, size, memoryview(bytearray(_PIECE))).hex()
     finally:
         os.close(handle)
-
-
-def open_regular(path: Path) -> int:
-    """Open a regular file for reading, never a link, and never waiting for the other end of a pipe."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise OSError(f"{path} is no regular file")
-    return handle
 
 
 def _regular_size(path: Path) -> int:

@@ -21,6 +21,14 @@ __all__ = [
 ]
 
 
+MOST_ROWS = 20
+"""Rows of findings that a message shows; a hostile file may have a hundred thousand."""
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
 class ParityError(Exception):
     """Base of all errors that name what failed, where, and what to do; the command exits with 2."""
 
@@ -100,8 +108,9 @@ class CheckpointError(ParityError, RuntimeError):
 
     def __init__(self, problem: str, found: Iterable[tuple[str, str]] = ()) -> None:
         self.found = list(found)
-        rows = "".join(f"\n  {name}: {why}" for name, why in self.found)
-        super().__init__(problem + rows)
+        rows = "".join(f"\n  {_cut(name, 200)}: {_cut(why, 600)}" for name, why in self.found[:MOST_ROWS])
+        rest = len(self.found) - MOST_ROWS
+        super().__init__(_cut(problem, 2000) + rows + (f"\n  and {rest} more" if rest > 0 else ""))
 
 
 class DamagedError(CheckpointError):

@@ -6,6 +6,7 @@ children do not inherit it (a `flock` would live on in a forked data worker). Wo
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -18,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from parity.errors import LockedError
+from parity.errors import LockedError, RunDirectoryError
 
 __all__ = ["WriterLock"]
 
@@ -54,10 +55,18 @@ class WriterLock:
         with _guard:
             if self._name in _held:
                 raise LockedError(self.path.parent, f"process {os.getpid()}: this one, by another trainer")
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            try:
+                handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            except OSError as error:
+                if error.errno in (errno.EISDIR, errno.ELOOP, errno.ENXIO):
+                    raise RunDirectoryError(f"{self.path} is no regular file; move it away") from error
+                raise
             try:
                 fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):  # no lock of somebody else's: the disk fails
+                    os.close(handle)
+                    raise
                 owner = _name_owner(handle)
                 os.close(handle)
                 raise LockedError(self.path.parent, owner) from error

@@ -23,6 +23,7 @@ from parity.seal import Seal, examine
 from parity.spec import RunSpec
 from parity.specfile import differences, from_toml, to_toml
 from parity.trainer import StepRecord, Validation, Which
+from parity.untrusted import read_bytes
 
 __all__ = ["DRAFT", "RunDirectory", "Scan"]
 
@@ -287,7 +288,7 @@ _POINTER_DRAFT = re.compile(r"\.(latest\.json|best\.json|spec\.toml|side|steps\.
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bytes(path, failure=RunDirectoryError).decode("utf-8")
     except ValueError as error:
         raise RunDirectoryError(f"{path} cannot be read: {error}") from error
 

@@ -20,16 +20,14 @@ import xxhash
 
 from parity import durable
 from parity.curves import plain
-from parity.digest import ALGORITHM, FileDigest, digest_files, list_files, open_regular
+from parity.digest import ALGORITHM, FileDigest, digest_files, list_files
 from parity.errors import CheckpointError, UnsealedError
+from parity.untrusted import read_bytes, read_json
 
-__all__ = ["FILE", "Place", "Seal", "clock", "commit", "examine", "read_json", "read_seal"]
+__all__ = ["FILE", "Place", "Seal", "clock", "commit", "examine", "read_seal"]
 
 FILE = "seal.json"
 SCHEMA = "parity.seal/1"
-MAX_JSON = 64 << 20
-"""Longest JSON file of a checkpoint in bytes; a leaf takes about 200."""
-
 SMALL = 64 << 10
 """Files of at most so many bytes are digested by every look at a checkpoint."""
 
@@ -150,25 +148,9 @@ def read_seal(path: Path) -> Seal:
         seal = _decode(value)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CheckpointError(f"{path / FILE} is not a seal: {error!r}") from error
-    if encode(seal).encode() != _read_bytes(path / FILE):
+    if encode(seal).encode() != read_bytes(path / FILE):
         raise CheckpointError(f"{path / FILE} was changed: its own digest does not fit")
     return seal
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read an untrusted JSON object: size capped, no duplicate names, no tokens that JSON lacks.
-
-    Raises:
-        CheckpointError: It cannot be read, or is anything else.
-    """
-    data = _read_bytes(path)
-    try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{path} cannot be read: expected an object, got {type(value).__name__}")
-    return value
 
 
 def encode(seal: Seal) -> str:
@@ -267,26 +249,3 @@ def _text(value: Any) -> str:
     if type(value) is not str:
         raise TypeError(f"{value!r} is no text")
     return value
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        handle = open_regular(path)
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
-    with os.fdopen(handle, "rb") as file:
-        data = file.read(MAX_JSON + 1)
-    if len(data) > MAX_JSON:
-        raise CheckpointError(f"{path} is longer than {MAX_JSON} bytes")
-    return data
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("a name occurs twice")
-    return value
-
-
-def _refuse(token: str) -> None:
-    raise ValueError(f"{token} is no JSON")

@@ -9,8 +9,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from parity.digest import FileDigest, digest_files, digest_range, list_files
 from parity.errors import CheckpointError, DamagedError, UnsealedError
-from parity.seal import FILE, Place, Seal, compare_listing, read_json, read_seal
+from parity.seal import FILE, Place, Seal, compare_listing, read_seal
 from parity.state import Difference, TrainingState, compare_digests, leaf_digests
+from parity.untrusted import read_json
 
 __all__ = [
     "Fault",
