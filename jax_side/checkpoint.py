@@ -19,7 +19,16 @@ from jax.sharding import Mesh
 
 from jax_side.formats.ocdbt import locate
 from jax_side.mesh import replicated
-from jax_side.seal import DigestingHandler, RestoreItem, SaveItem, gather, places, sealing_path
+from jax_side.seal import (
+    DigestingHandler,
+    RestoreItem,
+    SaveItem,
+    gather,
+    places,
+    readable_steps,
+    sealing_path,
+    wake_waiting_threads,
+)
 from jax_side.state import stored_names
 from parity import durable, plan, policy, seal
 from parity.curves import plain
@@ -81,14 +90,13 @@ class Checkpoints:
         """Return the manager, opened on first use."""
         if self._manager is None:
             durable.make_directory(self.run.checkpoints)
-            for foreign in self.scan().foreign:  # Orbax reads it, and would fail with an error of its own
-                read_json(self.run.checkpoints / str(foreign.step) / "_CHECKPOINT_METADATA")
             options = ocp.CheckpointManagerOptions(
                 preservation_policy=self._policy,
                 enable_async_checkpointing=True,
                 create=False,
                 temporary_path_class=sealing_path(self.run.checkpoints, self._seal),
                 todelete_subdir=REMOVED_BY_ORBAX,
+                step_name_format=readable_steps(),
             )
             handlers = {item: _handler() for item in ITEMS}
             self._manager = ocp.CheckpointManager(
@@ -183,7 +191,11 @@ class Checkpoints:
     def _check_types(self, step: int, abstract: dict[str, Any]) -> None:
         """Refuse a leaf of another dtype: Orbax would cast it without a word (int32 to float32, say)."""
         for item, tree in abstract.items():
-            saved = _handler().metadata(self.run.checkpoints.resolve() / str(step) / item)
+            path = self.run.checkpoints.resolve() / str(step) / item
+            try:
+                saved = _handler().metadata(path)
+            except Exception as error:
+                raise CheckpointError(f"{path / '_METADATA'} cannot be read: {error}") from error
             expected, found = (_named_types(t) for t in (tree, saved.tree))
             for name in sorted({*expected, *found}):
                 if expected.get(name) != found.get(name):
@@ -237,6 +249,8 @@ class Checkpoints:
     def _abort(self) -> None:
         """Drop a manager whose save failed; its own state is not to be trusted, and the next one lists anew."""
         manager, self._manager, self._pending = self._manager, None, {}
+        if jax.process_count() == 1:
+            wake_waiting_threads()
         if manager is not None and jax.process_count() == 1:  # of several, the others would be waited for
             with suppress(Exception):  # it would raise the same error again
                 manager.close()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,16 @@ from parity.rundir import DRAFT
 from parity.seal import Place
 from parity.untrusted import read_json
 
-__all__ = ["DigestingHandler", "RestoreItem", "SaveItem", "gather", "places", "sealing_path"]
+__all__ = [
+    "DigestingHandler",
+    "RestoreItem",
+    "SaveItem",
+    "gather",
+    "places",
+    "readable_steps",
+    "sealing_path",
+    "wake_waiting_threads",
+]
 
 SHARDS = "digests.process_{}.json"
 """What a process writes into the draft of an item: digests of its own files. Process 0 takes them out again."""
@@ -104,6 +114,43 @@ def places(root: Path, items: Iterable[str], names: Mapping[str, tuple[str, str]
                 known[item, r] = Place(f"{item}/{r.file}", r.start, r.size, digest)
             found[leaf] = (*found.get(leaf, ()), known[item, r])
     return found
+
+
+def wake_waiting_threads() -> None:
+    """End the threads of a failed save that wait for a signal nobody will send.
+
+    Orbax 0.12 waits 300 s for directories that could not be made, in threads that keep the process from ending.
+    """
+    from orbax.checkpoint._src.futures import future
+
+    for thread in threading.enumerate():
+        if isinstance(thread, future._SignalingThread):
+            thread.cancel()
+            future.set_signals(
+                thread._receive_signals, operation_id=thread._operation_id
+            )  # wakes it: it is cancelled
+
+
+def readable_steps() -> Any:
+    """Return Orbax's own names of steps, without those whose description it cannot read.
+
+    It reads the one of every step when a manager opens, and a single bad one would stop every save.
+    """
+    standard = ocp.path.step.standard_name_format()
+
+    class Readable(type(standard)):  # type: ignore[misc]
+        def find_all(self, base_path: Any) -> Any:
+            return (step for step in super().find_all(base_path) if _has_description(Path(step.path)))
+
+    return Readable(**{f.name: getattr(standard, f.name) for f in fields(standard)})
+
+
+def _has_description(step: Path) -> bool:
+    try:
+        read_json(step / "_CHECKPOINT_METADATA")
+    except CheckpointError:
+        return False
+    return True
 
 
 def sealing_path(

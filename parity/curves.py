@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from parity.durable import replace_file
+from parity.durable import named, replace_file
 from parity.errors import RunDirectoryError
 from parity.trainer import QUANTITIES, StepRecord, Validation
 from parity.untrusted import read_bytes
@@ -46,17 +46,18 @@ def append(path: Path, lines: Iterable[str]) -> None:
     data = "".join(line + "\n" for line in lines).encode()
     if not data:
         return
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    try:
-        size = os.fstat(handle).st_size
+    with named(path):
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
-            while data:
-                data = data[os.write(handle, data) :]
-        except OSError:
-            os.ftruncate(handle, size)
-            raise
-    finally:
-        os.close(handle)
+            size = os.fstat(handle).st_size
+            try:
+                while data:
+                    data = data[os.write(handle, data) :]
+            except OSError:
+                os.ftruncate(handle, size)
+                raise
+        finally:
+            os.close(handle)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -138,7 +138,7 @@ class _Loop:
     ) -> None:
         self.on_error, self.signals = on_error, signals
         self.failures: list[str] = []
-        self.unwritten: list[str] = []
+        self.unwritten: list[tuple[Path, str]] = []
         self.trainer, self.run_directory, self.attempt = trainer, run, attempt
         self.start, self.say, self.watch, self.drills = start, say, watch, drills
         self.saved_at = start
@@ -159,7 +159,7 @@ class _Loop:
         if stopped is not None and self.saved_at != trainer.step:
             self._save(None)
         self._attempt_to(trainer.wait)
-        self._write_lines([])
+        self._write_lines(self.run_directory.steps, [])
         self._trace("final")
         if stopped is not None:
             how = "saved" if not self.failures else "could not save"
@@ -192,7 +192,7 @@ class _Loop:
             if fault:
                 records = records[:count]
                 break
-        self._write_lines([encode(record) for record in records])
+        self._write_lines(self.run_directory.steps, [encode(record) for record in records])
         for record in records:
             self.watch(record)
         if fault:
@@ -223,7 +223,7 @@ class _Loop:
         metric = None
         if plan.validates_at(spec, trainer.step):
             validation = trainer.evaluate()
-            append(self.run_directory.validations, [encode(validation)])
+            self._write_lines(self.run_directory.validations, [encode(validation)])
             metric = validation.value
             self.say(f"step {trainer.step}: validation {validation.metric} {validation.value:.6g}")
         if plan.saves_at(spec, trainer.step) or trainer.step == spec.steps or self.signals.save:
@@ -255,25 +255,27 @@ class _Loop:
     def _retry_records(self) -> None:
         """Write the records that wait, before a checkpoint that would outlive them."""
         try:
-            append(self.run_directory.steps, self.unwritten)
+            self._flush()
         except OSError as error:
             raise SaveError(self.trainer.step, f"its records are not on disk: {error}") from error
-        self.unwritten = []
 
-    def _write_lines(self, lines: list[str]) -> None:
-        """Append step records, and those that could not be written before."""
-        waiting = self.unwritten + lines
+    def _write_lines(self, file: Path, lines: list[str]) -> None:
+        """Append records, and those that could not be written before."""
+        waited = bool(self.unwritten)
+        self.unwritten += [(file, line) for line in lines]
         try:
-            append(self.run_directory.steps, waiting)
+            self._flush()
         except OSError as error:
             problem = SaveError(self.trainer.step, f"its records: {error}")
             if self.on_error == "stop" or not lines:  # at the end nothing is left to wait for
                 raise problem from error
-            if not self.unwritten:
+            if not waited:
                 self.say(f"{problem}; going on, they are kept in memory")
-            self.unwritten = waiting
-        else:
-            self.unwritten = []
+
+    def _flush(self) -> None:
+        for file in (self.run_directory.steps, self.run_directory.validations):
+            append(file, [line for of, line in self.unwritten if of == file])
+            self.unwritten = [(of, line) for of, line in self.unwritten if of != file]
 
     def _trace(self, event: str) -> None:
         if self.drills.trace:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _quiet_orbax() -> None:
     """Keep Orbax from writing tracebacks of failures that are reported in one line anyway."""
     logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)
+    warnings.filterwarnings("ignore", message="coroutine .* was never awaited")  # of a save that was given up
 
 
 def _run(options: argparse.Namespace) -> int:
