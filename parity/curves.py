@@ -47,9 +47,9 @@ def append(path: Path, lines: Iterable[str]) -> None:
     if not data:
         return
     with named(path):
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
-            size = os.fstat(handle).st_size
+            size = _cut_torn_line(handle)
             try:
                 while data:
                     data = data[os.write(handle, data) :]
@@ -58,6 +58,16 @@ def append(path: Path, lines: Iterable[str]) -> None:
                 raise
         finally:
             os.close(handle)
+
+
+def _cut_torn_line(handle: int) -> int:
+    """Return the size of a file of lines, after cutting off a last one that a failed write left without its end."""
+    size = os.fstat(handle).st_size
+    if size and os.pread(handle, 1, size - 1) != b"\n":
+        tail = os.pread(handle, min(size, 1 << 20), max(0, size - (1 << 20)))
+        size -= len(tail) - (tail.rfind(b"\n") + 1)
+        os.ftruncate(handle, size)
+    return size
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import pytest
 
 from parity.cli import main
 from parity.curves import read_lines
+from parity.seal import read_seal
 
 SMALL = ["--set", "model.hidden=[16]", "--set", "execution.chunk=5", "--set", "save.every=10"]
 
@@ -21,7 +22,7 @@ def _train(run, *extra, side="torch", steps=20):
     ("command", "message"),
     [
         (["check", "--spec", "mlp"], "unknown preset 'mlp'; known: cnn-digits, gpt-text, mlp-digits"),
-        (["check", "resumes"], "unknown check 'resumes'; known: handover, resume, twins"),
+        (["check", "resumes"], "unknown check 'resumes'; known: handover, policy, resume, twins"),
         (["check", "--sides", "mxnet"], "unknown side 'mxnet'; known: jax, torch"),
         (["train", "--side", "tf", "--spec", "mlp-digits", "--dir", "x"], "unknown side 'tf'; known: jax, torch"),
         (["check", "--set", "optimizer.rate=1"], "unknown field 'optimizer.rate'; known: "),
@@ -100,15 +101,61 @@ def test_no_whole_checkpoint_says_what_was_found_and_why_it_does_not_count(side,
         victim = run / "checkpoints" / str(step)
         (victim / "_CHECKPOINT_METADATA" if side == "jax" else victim / "state.pt").unlink()
     (run / "checkpoints" / ".draft-30-1").mkdir()
-    reason = "has no commit marker" if side == "jax" else "lacks state.pt"
+    (run / "checkpoints" / "30 copy").mkdir()
+    reason = f"{'_CHECKPOINT_METADATA' if side == 'jax' else 'state.pt'} is missing"
     for resume in ("auto", "latest", "20"):
         assert _train(run, "--resume", resume, side=side) == 2
-        err = capsys.readouterr().err
+        out, err = capsys.readouterr()
         assert "no whole" in err
         assert f"10: {reason}" in err
         assert f"20: {reason}" in err
-        assert ".draft-30-1: has not got its final name" in err
-    assert len(list((run / "checkpoints").iterdir())) == 3, "nothing is deleted"
+        assert "30 copy: has not got its final name" in err
+        assert ("removed .draft-30-1: the leftover of a save" in out) == (resume == "auto"), "once, and said"
+    names = {entry.name for entry in (run / "checkpoints").iterdir()}
+    assert names == {"10", "20", "30 copy"}, "nothing else is deleted, and nothing is moved"
+
+
+@pytest.mark.parametrize("side", ["jax", "torch"])
+def test_a_flipped_bit_names_the_file_and_the_leaf_and_the_run_goes_on_from_the_one_before(
+    side, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("parity.seal.SMALL", -1)  # as with files of gigabytes: only a restore reads them
+    run = tmp_path / "run"
+    assert _train(run, side=side) == 0
+    leaf = "optimizer.second_moment.layers.0.weight"
+    place = read_seal(run / "checkpoints" / "20").places[leaf][-1]
+    victim = run / "checkpoints" / "20" / place.file
+    data = bytearray(victim.read_bytes())
+    data[place.start + place.size // 2] ^= 1
+    victim.write_bytes(data)
+    capsys.readouterr()
+    assert _train(run, "--resume", "20", side=side, steps=30) == 2
+    err = capsys.readouterr().err
+    assert f"20 is not what was sealed:\n  {place.file}: does not hold the bytes that were sealed" in err
+    assert leaf in err
+    assert (run / "checkpoints" / "20").is_dir(), "asked for by its step it stays where it is"
+    assert _train(run, side=side, steps=30) == 0
+    out = capsys.readouterr().out
+    moved = out[out.index("moved checkpoint 20 to abandoned/1: ") :]
+    assert place.file in moved
+    assert leaf in moved
+    assert "10 steps are lost with it and trained again" in out
+    assert "resumed from step 10 (latest)" in out
+
+
+@pytest.mark.parametrize("side", ["jax", "torch"])
+def test_a_checkpoint_without_a_seal_is_taken_only_by_its_step_and_that_is_said(side, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert _train(run, side=side) == 0
+    for step in (10, 20):
+        (run / "checkpoints" / str(step) / "seal.json").unlink()
+    for resume in ("auto", "latest", "best"):
+        assert _train(run, "--resume", resume, side=side, steps=30) == 2
+        assert "20: has no seal; --resume 20 takes it unverified" in capsys.readouterr().err
+    assert _train(run, "--resume", "20", side=side, steps=30) == 0
+    out = capsys.readouterr().out
+    assert "checkpoint 20 has no seal: restored unverified" in out
+    assert "resumed from step 20 (step)" in out
 
 
 @pytest.mark.parametrize("side", ["jax", "torch"])
@@ -121,6 +168,7 @@ def test_a_damaged_newer_checkpoint_is_moved_aside_and_named(side, tmp_path, cap
     assert _train(run, side=side, steps=30) == 0
     out = capsys.readouterr().out
     assert "moved checkpoint 20 to abandoned/1: " in out
+    assert "meta/metadata: is missing" in out if side == "jax" else "state.pt: has 5 bytes" in out
     assert "resumed from step 10 (latest)" in out
     assert (run / "abandoned" / "1" / "20").is_dir()
     assert (run / "checkpoints" / "30").is_dir()

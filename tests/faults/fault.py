@@ -95,10 +95,6 @@ class Planted:
             raise
         return trainer
 
-    def examine(self, path: Path) -> float | None:
-        """Examine as the clean side does."""
-        return self._clean.examine(path)
-
     def topology(self, spec: RunSpec) -> dict[str, Any]:
         """Return the clean side's topology."""
         return self._clean.topology(spec)

@@ -10,7 +10,6 @@ from typing import Any
 from parity import plan, policy
 from parity.rundir import RunDirectory
 from parity.spec import RunSpec
-from tests.faults.plants import after_restore
 
 __all__ = ["ACCURACY", "BY_AUDIT", "audit"]
 
@@ -20,11 +19,11 @@ ACCURACY = {10: 0.9, 20: 0.5, 30: 0.6, 40: 0.7, 50: 0.8, 60: 0.65}
 Choose = Callable[[list[policy.Saved], RunSpec], set[int]]
 
 
-def audit(run: RunDirectory, spec: RunSpec, examine: Any) -> list[str]:
+def audit(run: RunDirectory, spec: RunSpec) -> list[str]:
     """Return how a run directory departs from the policy, given every checkpoint that was ever saved."""
     saved = [policy.Saved(step=step, metric=metric) for step, metric in ACCURACY.items() if step <= spec.steps]
     keep = policy.kept(saved, plan.keeping(spec))
-    found = {s.step for s in run.scan(examine).whole}
+    found = {s.step for s in run.scan().whole}
     out = [f"lost {step}" for step in sorted(keep - found)] + [f"left {step}" for step in sorted(found - keep)]
     for name, right in (("latest", policy.latest(saved)), ("best", policy.best(saved, "max"))):
         pointer = run.path / f"{name}.json"
@@ -43,8 +42,9 @@ def _keeping(choose: Choose) -> Any:
             rule = checkpoints._policy
 
             def should_preserve(found: Any, *, context: Any) -> list[bool]:
-                saved = [policy.Saved(step=c.step, metric=rule.metrics.get(c.step)) for c in found]
-                return [c.step in choose(saved, spec) for c in found]
+                here = {c.step for c in found}
+                keep = choose([saved for saved in rule.known if saved.step in here], spec)
+                return [c.step in keep for c in found]
 
             rule.should_preserve = should_preserve
             return
@@ -76,11 +76,6 @@ def _none(saved: list[policy.Saved], spec: RunSpec) -> set[int]:
 
 def _metrics_forgotten(trainer: Any) -> None:
     """Know no metric of a checkpoint saved before the restart."""
-    if trainer.side == "jax":
-        after_restore(lambda trainer: trainer.checkpoints.manager and trainer.checkpoints._policy.metrics.clear())(
-            trainer
-        )
-        return
     own: set[int] = set()
     save = trainer.save
 
@@ -100,8 +95,8 @@ def _latest_follows_best(trainer: Any) -> None:
     run = trainer.checkpoints.run
     point = run.point
 
-    def linked(scan: Any, metric: str) -> None:
-        point(scan, metric)
+    def linked(scan: Any, metric: str, keep: Any = None) -> None:
+        point(scan, metric, keep)
         if (run.path / "best.json").exists():
             shutil.copy(run.path / "best.json", run.path / "latest.json")
 

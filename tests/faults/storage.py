@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
-import json
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from tests.faults.fault import Fault
+from parity import seal
+from tests.faults.fault import Fault, Plant
 from tests.faults.plants import Leaves, leaves_under, rewritten
 from torch_side.state import file_state
 
-__all__ = ["FAULTS", "edit_file"]
+__all__ = ["BEHIND_THE_SEAL", "FAULTS", "IN_THE_WRITING", "edit_file", "reseal"]
 
 M, V, T = "optimizer.first_moment", "optimizer.second_moment", "optimizer.step"
 MOMENTS = ("optimizer.first_moment.", "optimizer.second_moment.")
 
 
 def edit_file(checkpoint: Path, change: Any) -> None:
-    """Rewrite the state file of a PyTorch checkpoint so that it looks whole."""
+    """Rewrite the state file of a PyTorch checkpoint, behind the back of its seal."""
     saved = torch.load(checkpoint / "state.pt", weights_only=True)
     change(saved)
     torch.save(saved, checkpoint / "state.pt")
-    meta = json.loads((checkpoint / "meta.json").read_text())
-    meta["bytes"] = (checkpoint / "state.pt").stat().st_size
-    (checkpoint / "meta.json").write_text(json.dumps(meta))
+
+
+def reseal(checkpoint: Path, piece: str = "", older: Path | None = None) -> None:
+    """Seal what lies in a checkpoint now, as a saver does that wrote the wrong thing in the first place.
+
+    Args:
+        checkpoint: What to seal.
+        piece: Leaves below this path are not what the seal before said.
+        older: The checkpoint they come from; by default there are none.
+    """
+    old = seal.read_seal(checkpoint)
+    leaves = {leaf: digest for leaf, digest in old.leaves.items() if not piece or not leaf.startswith(piece)}
+    if older is not None:
+        found = seal.read_seal(older).leaves
+        leaves |= {leaf: digest for leaf, digest in found.items() if leaf.startswith(piece)}
+    draft = checkpoint.rename(checkpoint.with_name(".draft-resealed"))
+    (draft / seal.FILE).unlink()
+    seal.commit(draft, checkpoint, replace(old, files={}, places={}, leaves=leaves))
 
 
 def _two_newest(trainer: Any) -> list[Path]:
@@ -37,8 +54,15 @@ def _two_newest(trainer: Any) -> list[Path]:
     return found[-2:]
 
 
-def _piece_of_older(piece: str) -> Any:
-    """Return a plant that puts a piece of the checkpoint before into the newest."""
+Finish = Callable[[Path, str, Path | None], None]
+"""What becomes of the seal: given the checkpoint, the piece, and the checkpoint that piece is of."""
+
+LEAVES = {"optimizer": "optimizer.", "rng": "rng.native."}
+"""Piece to the leaves it holds."""
+
+
+def _piece_of_older(piece: str, finish: Finish) -> Plant:
+    """Return a plant that puts a piece of the checkpoint before into the newest, and then `finish`es it."""
 
     def plant(trainer: Any) -> None:
         if not (found := _two_newest(trainer)):
@@ -47,24 +71,39 @@ def _piece_of_older(piece: str) -> Any:
         if trainer.side == "jax":
             shutil.rmtree(newest / piece)
             shutil.copytree(older / piece, newest / piece)
-            return
-        stale = torch.load(older / "state.pt", weights_only=True)[piece]
-        edit_file(newest, lambda saved: saved.update({piece: stale}))
+        else:
+            stale = torch.load(older / "state.pt", weights_only=True)[piece]
+            edit_file(newest, lambda saved: saved.update({piece: stale}))
+        finish(newest, LEAVES[piece], older)
 
     return plant
 
 
-def _without_rng(trainer: Any) -> None:
-    """Take the streams out of the file, and load what a new trainer has where a piece is missing."""
-    if found := _two_newest(trainer):
-        edit_file(found[-1], lambda saved: saved.pop("rng"))
-    restore = trainer.checkpoints.restore
+def _without_rng(finish: Finish) -> Plant:
+    """Return a plant that takes the streams out of the file, and loads a new trainer's where a piece is missing."""
 
-    def tolerant(*args: Any) -> Any:
-        step, saved, scalars = restore(*args)
-        return step, {**file_state(trainer), **saved}, scalars
+    def plant(trainer: Any) -> None:
+        if found := _two_newest(trainer):
+            edit_file(found[-1], lambda saved: saved.pop("rng"))
+            finish(found[-1], LEAVES["rng"], None)
+        restore = trainer.checkpoints.restore
 
-    trainer.checkpoints.restore = tolerant
+        def tolerant(*args: Any) -> Any:
+            found = restore(*args)
+            return found._replace(state={**file_state(trainer), **found.state}, seal=None)
+
+        trainer.checkpoints.restore = tolerant
+
+    return plant
+
+
+def _left_as_it_is(checkpoint: Path, piece: str, older: Path | None) -> None:
+    """Leave the seal of what was there before."""
+
+
+def _files_sealed_anew(checkpoint: Path, piece: str, older: Path | None) -> None:
+    """Seal the files as they are now, and the leaves as they were in memory."""
+    reseal(checkpoint)
 
 
 def _halves_exchanged(leaves: Leaves) -> Leaves:
@@ -84,14 +123,14 @@ FAULTS = (
         id="mixed_generation",
         group="storage",
         lost="the optimizer of this step: the one of an older checkpoint lies in its place",
-        plant=_piece_of_older("optimizer"),
+        plant=_piece_of_older("optimizer", reseal),
         suspects=(M, V, T),
     ),
     Fault(
         id="rng_stale_file_in_dir",
         group="storage",
         lost="the streams of this step: those of an older checkpoint lie in their place",
-        plant=_piece_of_older("rng"),
+        plant=_piece_of_older("rng", reseal),
         suspects=("rng",),
         overrides=("dropout.generator=native",),
     ),
@@ -99,7 +138,7 @@ FAULTS = (
         id="missing_piece_defaults",
         group="storage",
         lost="a missing piece, taken from a new trainer without a word",
-        plant=_without_rng,
+        plant=_without_rng(reseal),
         suspects=("rng",),
         sides=("torch",),
         overrides=("dropout.generator=native",),
@@ -121,3 +160,16 @@ FAULTS = (
         suspects=("model.params",),
     ),
 )
+
+BEHIND_THE_SEAL: dict[str, tuple[Plant, str]] = {
+    "mixed_generation": (_piece_of_older("optimizer", _left_as_it_is), "optimizer"),
+    "rng_stale_file_in_dir": (_piece_of_older("rng", _left_as_it_is), "rng"),
+    "missing_piece_defaults": (_without_rng(_left_as_it_is), "rng"),
+}
+"""The same faults in files that were sealed before: id to the plant, and the piece that is not what was sealed."""
+
+IN_THE_WRITING: dict[str, tuple[Plant, str]] = {
+    "mixed_generation": (_piece_of_older("optimizer", _files_sealed_anew), r"optimizer\.first_moment\."),
+    "rng_stale_file_in_dir": (_piece_of_older("rng", _files_sealed_anew), r"rng\.native\."),
+}
+"""The same faults of a saver that sealed the leaves in memory, and wrote others: id to plant and first wrong leaf."""

@@ -26,7 +26,7 @@ def trained(side, plant, path):
     planted = Planted(side, scripted, plant)
     for steps in (30, 60):
         train(planted, side, replace(SPEC, steps=steps), path, say=lambda line: None)
-    return audit(RunDirectory(path), SPEC, planted.examine)
+    return audit(RunDirectory(path), SPEC)
 
 
 @pytest.mark.parametrize("side", ["torch", "jax"])

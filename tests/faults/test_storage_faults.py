@@ -1,4 +1,4 @@
-"""Checkpoints cut short, incomplete or cast are never taken and never loaded in silence; whole ones are."""
+"""Checkpoints cut short, incomplete, mixed or cast are never taken and never loaded in silence; whole ones are."""
 
 import json
 import shutil
@@ -9,15 +9,19 @@ import jax.numpy as jnp
 import pytest
 
 from jax_side.mesh import replicated
-from parity import policy, sides
+from parity import policy, seal, sides
+from parity.checks.resume import run_here
+from parity.curves import first_divergence
 from parity.drive import Drills, train
 from parity.errors import CheckpointError, StateError
 from parity.rundir import RunDirectory
 from parity.specfile import load
-from tests.faults.fault import BOTH, MLP, Planted, nothing
+from tests.faults.fault import BOTH, MLP, Planted
+from tests.faults.storage import BEHIND_THE_SEAL, FAULTS, IN_THE_WRITING, edit_file, reseal
 
 SPEC = load(MLP[0], None, [*MLP[1], "validate_every=0"])
 STATE = {"torch": "state.pt", "jax": "optimizer/_METADATA"}
+BEHIND = [pytest.param(f, side, id=f"{f.id}-{side}") for f in FAULTS if f.id in BEHIND_THE_SEAL for side in f.sides]
 
 
 class Cut(BaseException):
@@ -40,14 +44,14 @@ def run(stopped, tmp_path):
     return sides.load(side), side, RunDirectory(tmp_path / "run")
 
 
-def resume(side, name, run):
+def resume(side, name, run, say=lambda line: None):
     """Go on to step 30; return where from."""
-    return train(side, name, replace(SPEC, steps=30), run.path, say=lambda line: None).resumed_from
+    return train(side, name, replace(SPEC, steps=30), run.path, say=say).resumed_from
 
 
 def test_whole_checkpoints_are_taken(run):
     side, name, directory = run
-    assert [s.step for s in directory.scan(side.examine).whole] == [10, 20]
+    assert [s.step for s in directory.scan().whole] == [10, 20]
     assert resume(side, name, directory) == 20
 
 
@@ -62,35 +66,119 @@ def test_partial_is_never_latest(what, run):
         (newest / STATE[name]).unlink()
     else:
         (newest / STATE[name]).write_bytes((newest / STATE[name]).read_bytes()[:-100])
-    scan = directory.scan(side.examine)
+    scan = directory.scan()
     assert [s.step for s in scan.whole] == [10]
     assert len(scan.damaged) + len(scan.unfinished) == 1
     assert resume(side, name, directory) == 10
 
 
-def test_a_side_that_takes_partial_checkpoints_is_found(run):
-    """partial_taken_as_latest, planted: a name is enough; the load then stops instead of starting from zero."""
-    _, name, directory = run
+def _a_name_is_enough(monkeypatch):
+    """Plant a scan that takes whatever has a seal, without looking at the files."""
+    scan = RunDirectory.scan
+    monkeypatch.setattr(RunDirectory, "scan", lambda self: scan(self, examine=seal.read_seal))
+
+
+def test_a_scan_that_takes_partial_checkpoints_is_found_by_the_load(run, monkeypatch):
+    """partial_taken_as_latest, planted: what the load finds is named, and the run goes on from the one before."""
+    side, name, directory = run
     (directory.checkpoints / "20" / STATE[name]).unlink()
-    faulty = Planted(name, nothing)
-    faulty.examine = lambda path: None
-    assert [s.step for s in directory.scan(faulty.examine).whole] == [10, 20]
-    with pytest.raises((CheckpointError, FileNotFoundError), match=r"20|state\.pt"):
-        resume(faulty, name, directory)
+    _a_name_is_enough(monkeypatch)
+    assert [s.step for s in directory.scan().whole] == [10, 20]
+    said = []
+    assert resume(side, name, directory, say=said.append) == 10
+    moved = next(line for line in said if line.startswith("moved checkpoint 20 to abandoned/1: "))
+    assert f"{STATE[name]}: is missing" in moved
+
+
+def test_a_load_that_takes_partial_checkpoints_too_stops_instead_of_starting_from_zero(run, monkeypatch):
+    """partial_taken_as_latest, planted twice: neither the scan nor the restore looks at a file."""
+    side, name, directory = run
+    (directory.checkpoints / "20" / ("state.pt" if name == "torch" else "optimizer/manifest.ocdbt")).unlink()
+    _a_name_is_enough(monkeypatch)
+    monkeypatch.setattr(f"{name}_side.checkpoint.require_verified", seal.read_seal)
+    with pytest.raises(CheckpointError, match=r"checkpoints/20/(state\.pt|optimizer)"):
+        resume(side, name, directory)
+    assert {entry.name for entry in directory.checkpoints.iterdir()} == {"10", "20"}
 
 
 def test_a_missing_piece_is_an_error(run):
-    """missing_piece_defaults: an item that the checkpoint lists, and an entry of the file, must be there."""
+    """missing_piece_defaults: every file of an item must be there."""
+    _, name, directory = run
+    newest = directory.checkpoints / "20"
+    if name == "jax":
+        shutil.rmtree(newest / "optimizer")
+    else:
+        (newest / "state.pt").unlink()
+    with pytest.raises(CheckpointError, match=r"optimizer/\S+ is missing|state\.pt is missing"):
+        seal.examine(newest)
+
+
+def test_a_missing_piece_that_was_sealed_stops_the_load(run):
+    """missing_piece_defaults: a saver that forgets a piece seals the rest; no start value stands in for it."""
     side, name, directory = run
     newest = directory.checkpoints / "20"
     if name == "jax":
         shutil.rmtree(newest / "optimizer")
-        with pytest.raises(CheckpointError, match="lacks the items optimizer"):
-            side.examine(newest)
     else:
-        (newest / "state.pt").unlink()
-        with pytest.raises(CheckpointError, match=r"lacks state\.pt"):
-            side.examine(newest)
+        edit_file(newest, lambda saved: saved.pop("rng"))
+    reseal(newest)
+    assert [s.step for s in directory.scan().whole] == [10, 20]
+    with pytest.raises(
+        CheckpointError,
+        match=r"20/optimizer(/\S+ cannot be read| holds no)|step 20 does not fit .*rng",
+    ):
+        resume(side, name, directory)
+    assert {entry.name for entry in directory.checkpoints.iterdir()} == {"10", "20"}
+
+
+@pytest.mark.parametrize(("fault", "side"), BEHIND)
+def test_what_was_changed_behind_its_seal_is_refused_named_and_moved_aside(fault, side, tmp_path, monkeypatch):
+    """Pieces of other steps, and missing ones: each restart goes on from the checkpoint before, bit for bit."""
+    plant, piece = BEHIND_THE_SEAL[fault.id]
+    said = []
+    monkeypatch.setattr(
+        "parity.checks.resume.train", lambda *args, **options: train(*args, **{**options, "say": said.append})
+    )
+    reference, resumed, expected = run_here(
+        fault.spec, Planted(side), tmp_path, fault.kills, resuming=Planted(side, plant)
+    )
+    assert expected == [None, 20, 30], "the kill left them whole"
+    assert resumed.resumed_from == [None, 10, 20]
+    assert first_divergence(reference.curve, resumed.curve) is None
+    for attempt, step in ((1, 20), (2, 30)):
+        assert (tmp_path / "resumed" / "abandoned" / str(attempt) / str(step)).is_dir()
+        moved = next(line for line in said if line.startswith(f"moved checkpoint {step} to abandoned/{attempt}: "))
+        assert f"{piece}/" in moved if side == "jax" else "state.pt" in moved
+
+
+@pytest.mark.parametrize(("fault", "side"), [case for case in BEHIND if case.values[0].id in IN_THE_WRITING])
+def test_a_piece_that_was_not_in_memory_when_its_checkpoint_was_sealed_stops_the_load(fault, side, tmp_path):
+    """Every byte is as it was sealed, and the leaves are not."""
+    plant, leaf = IN_THE_WRITING[fault.id]
+    with pytest.raises(CheckpointError, match=rf"what was loaded of step 20 is not what was sealed:\n  {leaf}"):
+        run_here(fault.spec, Planted(side), tmp_path, fault.kills, resuming=Planted(side, plant))
+    names = {entry.name for entry in (tmp_path / "resumed" / "checkpoints").iterdir()}
+    assert names == {"10", "20"}, "nothing is moved"
+
+
+def test_a_piece_that_the_load_does_not_bind_is_missed_before_the_first_step(tmp_path):
+    """opt_replace_discarded, inside the load: what the seal says of the optimizer is not what a new trainer has."""
+    trainer = sides.load("jax").build(SPEC, tmp_path)
+    list(trainer.steps(5))
+    trainer.save(None)
+    trainer.close()
+    trainer = sides.load("jax").build(SPEC, tmp_path, attempt=1)
+    template, restore = trainer.state.optimizer, trainer.checkpoints.restore
+
+    def forgetful(*args):
+        found = restore(*args)
+        return found._replace(state=found.state._replace(optimizer=template))
+
+    trainer.checkpoints.restore = forgetful
+    with pytest.raises(CheckpointError, match=r"of step 5 is not what was sealed:\n  optimizer\.first_moment"):
+        trainer.restore("latest")
+    assert trainer.step == 0
+    trainer.close()
 
 
 def test_a_position_of_another_batch_size_is_refused(run):
@@ -114,7 +202,7 @@ def _cut_saves(order):
         def save_wrongly(metric):
             if trainer.step == 20:
                 trainer.wait()
-                run.point = lambda scan, metric: None  # what is killed corrects no pointer
+                run.point = lambda scan, metric, keep=None: None  # what is killed corrects no pointer
                 order(run, trainer.step)
                 raise Cut
             save(metric)
@@ -139,7 +227,7 @@ def _kill_in_save(name, order, path):
         train(side, name, SPEC, path, say=lambda line: None, drills=Drills())
     run = RunDirectory(path)
     pointed = json.loads((run.path / "latest.json").read_text())["step"]
-    return [s.step for s in run.scan(side.examine).whole], pointed
+    return [s.step for s in run.scan().whole], pointed
 
 
 @pytest.mark.parametrize("name", BOTH)

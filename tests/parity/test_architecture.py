@@ -120,7 +120,17 @@ LOWER = {
     "parity.spec": {"parity.errors", "parity.model_spec"},
     "parity.model_spec": {"parity.errors"},
     "parity.state": {"parity.errors"},
+    "parity.trainer": {"parity.spec", "parity.state"},
+    "parity.untrusted": {"parity.errors"},
+    "parity.curves": {"parity.durable", "parity.errors", "parity.trainer", "parity.untrusted"},
+    "parity.digest": {"parity.errors", "parity.untrusted"},
+    "parity.seal": {"parity.curves", "parity.digest", "parity.durable", "parity.errors", "parity.untrusted"},
+    "parity.verify": {"parity.digest", "parity.errors", "parity.seal", "parity.state", "parity.untrusted"},
+    "parity.lock": {"parity.errors"},
+    "parity.durable": set(),
     "parity.policy": set(),
+    "parity.stopping": set(),
+    "parity.versions": set(),
     "parity.threefry": set(),
     "parity.errors": set(),
 }
@@ -155,6 +165,62 @@ def test_the_report_renders_and_never_trains(module: str) -> None:
     if module.startswith("parity.report"):
         used = {name for name in all_imports(module) if name in FILES}
         assert used & {"parity.drive", "parity.twin", "parity.rundir", "parity.feed"} == set()
+
+
+PICKLERS = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
+"""Modules that run what a file tells them to."""
+
+
+@each_module
+def test_no_module_reads_pickles(module: str) -> None:
+    """Loading a pickle runs it: checkpoints are arrays and JSON, read by readers that run nothing."""
+    assert tops(all_imports(module)) & PICKLERS == set()
+    lenient = [ast.unparse(node) for node in keywords(module) if node.arg == "allow_pickle"]
+    assert [text for text in lenient if text != "allow_pickle=False"] == []
+
+
+def keywords(module: str) -> list[ast.keyword]:
+    return [node for node in ast.walk(TREES[module]) if isinstance(node, ast.keyword)]
+
+
+def torch_loads(tree: ast.AST) -> list[ast.Call]:
+    """Return the calls of torch.load, by whatever name the function was brought in."""
+    names = {"torch.load", "torch.serialization.load", "torch.jit.load"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in ("torch", "torch.serialization", "torch.jit"):
+            names |= {alias.asname or alias.name for alias in node.names if alias.name == "load"}
+        if isinstance(node, ast.Import):
+            names |= {f"{a.asname}.load" for a in node.names if a.asname and a.name.startswith("torch")}
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) in names]
+
+
+def loads_weights_only(call: ast.Call) -> bool:
+    return any(k.arg == "weights_only" and ast.unparse(k.value) == "True" for k in call.keywords)
+
+
+def test_every_load_of_pytorch_says_that_it_runs_no_code() -> None:
+    """Said at the call: PyTorch's own default was the other one up to 2.5, and a variable can turn it back."""
+    calls = {module: torch_loads(tree) for module, tree in TREES.items()}
+    assert calls["torch_side.checkpoint"], "the loader of checkpoints is among them"
+    assert [ast.unparse(call) for found in calls.values() for call in found if not loads_weights_only(call)] == []
+    for module in FILES:
+        assert not [k for k in keywords(module) if k.arg == "weights_only" and ast.unparse(k.value) != "True"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\ntorch.load(file)",
+        "import torch\ntorch.load(file, weights_only=False)",
+        "import torch\ntorch.load(file, weights_only=safe)",
+        "import torch as t\nt.load(file, map_location='cpu')",
+        "from torch import load as read\nread(file)",
+        "from torch.serialization import load\nload(file)",
+        "def f():\n    return torch.jit.load(file)",
+    ],
+)
+def test_a_load_that_may_run_code_is_found(source: str) -> None:
+    assert [loads_weights_only(call) for call in torch_loads(ast.parse(source))] == [False]
 
 
 def test_no_module_needs_itself_to_be_imported() -> None:
@@ -235,10 +301,20 @@ ONLY: dict[str, tuple[set[str], set[str], str]] = {
         {"build_scaler"},
         "PyTorch has GradScaler; JAX needs it as a pure function",
     ),
+    "seal": (
+        {
+            *("DigestingHandler", "RestoreItem", "SaveItem"),
+            *("gather", "readable_steps", "sealing_path", "wake_waiting_threads"),
+        },
+        set(),
+        "Orbax lists, writes and renames many files, from several processes and threads: the seal has to be put "
+        "between; PyTorch's one file is written by us",
+    ),
     "state": (
-        {"initial_model_state"},
-        {"adopt_model", "file_state", "load_file_state"},
-        "a JAX state is a value, saved as it is; PyTorch's lives in objects that are filled and read",
+        {"initial_model_state", "stored_names"},
+        {"Layout", "Snapshot", "adopt_model", "check_file_state", "file_state", "load_file_state", "neutral_arrays"},
+        "a JAX state is a value, saved as it is under Orbax's names; PyTorch's lives in objects, which are checked "
+        "before they are filled, and copied before they change",
     ),
     "train": ({"DeviceState"}, set(), "the value that a JAX step maps to the next one"),
 }

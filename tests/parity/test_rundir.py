@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from parity import rundir
+from parity import seal
 from parity.curves import append, encode, read_lines, read_records
-from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError
-from parity.policy import Saved
 from parity.durable import replace_file
+from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError, UnsealedError
+from parity.policy import Saved
 from parity.rundir import RunDirectory, Scan
+from parity.seal import Seal
 from parity.spec import preset
 from parity.specfile import to_toml
 from parity.trainer import StepRecord
@@ -34,11 +35,24 @@ def checkpoints(run: RunDirectory, *names: str) -> None:
         (run.checkpoints / name).mkdir()
 
 
-def examine(path: Path) -> float | None:
-    """Take metrics from the file `metric`; a checkpoint with a file `broken` does not count."""
+def examine(path: Path) -> Seal:
+    """Take metrics from the file `metric`; a file `broken` or `foreign` says what is wrong with the seal."""
     if (path / "broken").exists():
         raise CheckpointError("its seal is broken")
-    return float((path / "metric").read_text()) if (path / "metric").exists() else None
+    if (path / "foreign").exists():
+        raise UnsealedError("it has no seal")
+    metric = float((path / "metric").read_text()) if (path / "metric").exists() else None
+    return Seal(step=int(path.name), metric=metric, saved_at=0.0, side="torch", spec_hash="")
+
+
+def sealed(run: RunDirectory, step: int, metric: float | None = None, saved_at: float = 0.0) -> Path:
+    """Make a whole checkpoint with one file."""
+    draft = run.checkpoints / ".draft-of-test"
+    draft.mkdir()
+    (draft / "state.pt").write_bytes(b"weights")
+    final = run.checkpoints / str(step)
+    seal.commit(draft, final, Seal(step=step, metric=metric, saved_at=saved_at, side="torch", spec_hash=""))
+    return final
 
 
 def test_a_new_run_writes_down_its_spec_and_side(run: RunDirectory) -> None:
@@ -79,13 +93,20 @@ def test_an_empty_directory_is_taken(tmp_path: Path) -> None:
     assert RunDirectory(tmp_path).exists
 
 
-def test_opening_mends_torn_records(run: RunDirectory) -> None:
+def test_mending_cuts_torn_records_off_so_that_the_next_start_a_line_of_their_own(run: RunDirectory) -> None:
     append(run.steps, [encode(record(1))])
     with run.steps.open("a") as file:
         file.write('{"attempt": 0, "st')
-    run.open(SPEC, "torch")
+    assert run.mend() == []
     append(run.steps, [encode(record(2))])
     assert [row.step for row in read_records(run.steps, StepRecord)] == [1, 2]
+
+
+def test_mending_says_which_file_lost_lines_and_keeps_them(run: RunDirectory) -> None:
+    append(run.steps, [encode(record(1)), "\0" * 40, encode(record(2))])
+    assert run.mend() == ["1 unreadable lines of steps.jsonl went to steps.jsonl.damaged"]
+    assert [row.step for row in read_records(run.steps, StepRecord)] == [1, 2]
+    assert (run.path / "steps.jsonl.damaged").read_bytes() == b"\0" * 40 + b"\n"
 
 
 def test_attempts_are_counted(run: RunDirectory) -> None:
@@ -100,11 +121,13 @@ def test_attempts_are_counted(run: RunDirectory) -> None:
 
 
 def test_a_scan_tells_whole_unfinished_and_damaged_apart_with_the_reason(run: RunDirectory) -> None:
-    checkpoints(run, "100", "20", "30", ".draft-40-1", "50.orbax-checkpoint-tmp-0", "notes")
+    checkpoints(run, "100", "20", "30", "60", ".draft-40-1", "50.orbax-checkpoint-tmp-0", "notes")
     (run.checkpoints / "30" / "broken").touch()
+    (run.checkpoints / "60" / "foreign").touch()
     (run.checkpoints / "20" / "metric").write_text("0.75")
     scan = run.scan(examine)
     assert scan.whole == [Saved(step=20, metric=0.75), Saved(step=100, metric=None)]
+    assert scan.foreign == [Saved(step=60, metric=None)]
     assert scan.damaged == [("30", "its seal is broken")]
     assert {name for name, _ in scan.unfinished} == {".draft-40-1", "50.orbax-checkpoint-tmp-0", "notes"}
     assert {why for _, why in scan.unfinished} == {"has not got its final name: the save was cut short"}
@@ -118,7 +141,86 @@ def test_a_name_that_is_no_plain_step_number_never_counts(run: RunDirectory, nam
 
 
 def test_a_scan_of_an_absent_directory_finds_nothing(tmp_path: Path) -> None:
-    assert RunDirectory(tmp_path / "none").scan(examine) == Scan(whole=[])
+    assert RunDirectory(tmp_path / "none").scan() == Scan(whole=[])
+
+
+def test_a_scan_goes_by_the_seals_and_needs_no_side(run: RunDirectory) -> None:
+    sealed(run, 10, metric=0.5, saved_at=7.0)
+    (sealed(run, 20) / "state.pt").write_bytes(b"short")
+    (sealed(run, 30) / seal.FILE).unlink()
+    sealed(run, 40).rename(run.checkpoints / "50")
+    scan = run.scan()
+    assert scan.whole == [Saved(step=10, metric=0.5, saved_at=7.0)]
+    assert scan.foreign == [Saved(step=30, metric=None)]
+    assert scan.damaged == [
+        ("20", "state.pt has 5 bytes, was sealed with 7"),
+        ("50", "its seal is of step 40"),
+    ]
+
+
+@pytest.mark.parametrize("what", ["a link", "a file"])
+def test_what_only_has_the_name_of_a_step_does_not_count(run: RunDirectory, what: str, tmp_path: Path) -> None:
+    """A link to a whole checkpoint elsewhere is none of this run's."""
+    if what == "a link":
+        other = RunDirectory(tmp_path / "other")
+        other.open(SPEC, "torch")
+        (run.checkpoints / "10").symlink_to(sealed(other, 10), target_is_directory=True)
+    else:
+        (run.checkpoints / "10").write_text("not a directory")
+    assert run.scan().whole == []
+
+
+def test_a_metric_given_later_counts_and_the_last_one_given_wins(run: RunDirectory) -> None:
+    for step, metric in ((10, None), (20, 0.5)):
+        sealed(run, step, metric, saved_at=float(step))
+    before = (run.checkpoints / "10" / seal.FILE).read_bytes()
+    run.note_metric(10, 0.25)
+    run.note_metric(10, 0.75)
+    assert [s.metric for s in run.scan().whole] == [0.75, 0.5]
+    assert json.loads((run.path / "best.json").read_text())["step"] == 10
+    assert (run.checkpoints / "10" / seal.FILE).read_bytes() == before, "the checkpoint stays as it was sealed"
+    run.note_metric(10, float("nan"))
+    assert json.loads((run.path / "best.json").read_text())["step"] == 20, "NaN is never best"
+
+
+def test_a_metric_is_of_one_save_and_not_of_a_later_one_of_the_same_step(run: RunDirectory) -> None:
+    sealed(run, 10, None, saved_at=1.0)
+    run.note_metric(10, 0.75)
+    run.abandon_after(0, 1, records=True)
+    sealed(run, 10, None, saved_at=2.0)
+    assert run.scan().whole == [Saved(step=10, metric=None, saved_at=2.0)]
+
+
+def test_a_metric_of_no_checkpoint_is_refused(run: RunDirectory) -> None:
+    sealed(run, 10)
+    with pytest.raises(CheckpointError, match=r"no whole checkpoint of step 20 in .* \(whole steps: 10\)"):
+        run.note_metric(20, 0.5)
+    assert not run.metrics.exists()
+
+
+def test_a_damaged_file_of_metrics_is_an_error_that_names_it(run: RunDirectory) -> None:
+    sealed(run, 10)
+    append(run.metrics, ['{"step": 10}'])
+    with pytest.raises(RunDirectoryError, match=r"metrics\.jsonl: a row is no metric \(KeyError\('saved_at'\)\)"):
+        run.scan()
+
+
+def test_leftovers_are_cleaned_and_nothing_else(run: RunDirectory, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "thesis.tex").write_text("precious")
+    sealed(run, 10)
+    leftovers = (".draft-20-7", ".removed-5-7", ".removed-orbax", "30.orbax-checkpoint-tmp-3")
+    checkpoints(run, *leftovers, "notes", "40")
+    (run.checkpoints / leftovers[0] / "state.pt").write_bytes(b"half")
+    (run.checkpoints / ".draft-50-7").symlink_to(outside, target_is_directory=True)
+    (run.path / ".latest.json.123").write_text("half")
+    (run.path / ".latest.json.bak").write_text("mine")
+    assert set(run.clean()) == {*leftovers, ".draft-50-7", ".latest.json.123"}
+    assert {entry.name for entry in run.checkpoints.iterdir()} == {"10", "40", "notes"}
+    assert (outside / "thesis.tex").exists(), "what a link points to is not ours"
+    assert (run.path / ".latest.json.bak").exists()
+    assert run.clean() == []
 
 
 FOUND = Scan(
@@ -146,6 +248,16 @@ def test_when_nothing_can_be_chosen_the_error_lists_what_was_found(run: RunDirec
     assert caught.value.found == [("50", "holds step 7"), (".draft-40-1", "cut short")]
 
 
+def test_a_foreign_checkpoint_is_chosen_by_its_step_only(run: RunDirectory) -> None:
+    scan = Scan(whole=[], foreign=[Saved(step=70, metric=None)])
+    assert run.choose(scan, 70, "loss") == 70
+    for which in ("latest", "best", 60):
+        with pytest.raises(CheckpointError, match=r"no whole .*\n  70: has no seal; --resume 70 takes it unverified"):
+            run.choose(scan, which, "loss")  # type: ignore[arg-type]
+    scan = Scan(whole=[Saved(step=10, metric=0.5)], foreign=[Saved(step=70, metric=9.0)])
+    assert run.choose(scan, "latest", "accuracy") == run.choose(scan, "best", "accuracy") == 10
+
+
 def test_the_error_names_the_steps_that_are_there(run: RunDirectory) -> None:
     with pytest.raises(CheckpointError, match=r"no whole checkpoint of step 50 in .* \(whole steps: 10, 20, 30\)"):
         run.choose(FOUND, 50, "loss")
@@ -161,6 +273,29 @@ def test_newer_checkpoints_and_records_go_to_abandoned(run: RunDirectory) -> Non
     assert {entry.name for entry in abandoned.iterdir()} == {"15", "20", "steps.jsonl"}
     assert run.steps.read_text().splitlines() == lines[:2]
     assert (abandoned / "steps.jsonl").read_text().splitlines() == lines[2:]
+
+
+def test_what_is_set_aside_never_replaces_what_was_before(run: RunDirectory) -> None:
+    for turn in range(3):
+        checkpoints(run, "10")
+        (run.checkpoints / "10" / "turn").write_text(str(turn))
+        assert run.set_aside(["10"], 2) == ["10"]
+    home = run.path / "abandoned" / "2"
+    assert {entry.name: (entry / "turn").read_text() for entry in home.iterdir()} == {
+        "10": "0",
+        "10.1": "1",
+        "10.2": "2",
+    }
+
+
+def test_the_newest_is_set_aside_first_so_that_a_kill_leaves_no_gap(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints(run, "5", "9", "10", "100")
+    moved: list[str] = []
+    monkeypatch.setattr("parity.rundir.move", lambda source, target: moved.append(source.name))
+    run.abandon_after(5, 1, records=False)
+    assert moved == ["100", "10", "9"]
 
 
 def test_records_stay_when_a_kill_left_them_behind_the_newest_checkpoint(run: RunDirectory) -> None:
@@ -212,32 +347,10 @@ def test_a_pointer_is_the_old_one_until_the_new_one_is_whole(
     def crash(*_: Any) -> None:
         raise RuntimeError("the machine went down")
 
-    monkeypatch.setattr(*((rundir.os, "fsync") if stage == "fsync" else (Path, "rename")), crash)
+    monkeypatch.setattr(*((os, "fsync") if stage == "fsync" else (Path, "rename")), crash)
     with pytest.raises(RuntimeError, match="the machine went down"):
         run.point(Scan(whole=[Saved(step=99, metric=None)]), "accuracy")
     assert (run.path / "latest.json").read_text() == old
-
-
-def test_a_replacement_is_synced_renamed_and_its_directory_synced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[str] = []
-    sync, rename = os.fsync, Path.rename
-
-    def fsync(handle: int) -> None:
-        calls.append("directory" if os.path.isdir(f"/proc/self/fd/{handle}") else "file")
-        sync(handle)
-
-    def renamed(self: Path, target: Path) -> Path:
-        calls.append("rename")
-        return rename(self, target)
-
-    monkeypatch.setattr(rundir.os, "fsync", fsync)
-    monkeypatch.setattr(Path, "rename", renamed)
-    replace_file(tmp_path / "latest.json", "new")
-    assert calls == ["file", "rename", "directory"]
-    assert (tmp_path / "latest.json").read_text() == "new"
-    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_start_cut_short_before_the_spec_was_written_can_be_started_again(tmp_path: Path) -> None:

@@ -9,11 +9,34 @@ import pytest
 
 from parity.checks.evidence import read_evidence
 from parity.curves import read_lines
+from parity.rundir import RunDirectory
 from parity.specfile import load, to_toml
+from parity.verify import verify
+from tests.parity.small import bits_of
 
 pytestmark = pytest.mark.processes
 
 SPEC = load("mlp-digits", None, ["model.hidden=[32]", "execution.chunk=2", "steps=100000", "save.every=50000"])
+
+HANGING = """
+import sys, time
+import {side}_side.checkpoint, {side}_side.train
+def hang(*args):
+    print("hanging", flush=True)
+    time.sleep(1000)
+{side}_side.{target} = hang
+from parity.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""`parity`, with something in a save that never returns."""
+
+SAVES = {
+    ("jax", "save"): "train.JaxTrainer.save",
+    ("jax", "background"): "checkpoint.Checkpoints._seal",
+    ("torch", "save"): "train.TorchTrainer.save",
+    ("torch", "background"): "checkpoint.Checkpoints._write",
+}
+"""What hangs, by side and by whether it holds up the training loop at once or only when that waits."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -50,3 +73,90 @@ def test_signal_saves_and_exits_with_128_plus_it(side, number, tmp_path):
     )
     assert f"resumed from step {last} (latest)" in again.stdout
     assert read_evidence(run).records[-1].step == last + 4
+
+
+@pytest.mark.parametrize("side", ["jax", "torch"])
+def test_sigusr1_saves_and_training_goes_on_as_if_nothing_had_been(side, tmp_path):
+    command, run = train_command(side, tmp_path)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for(lambda: read_lines(run.steps), process)
+        process.send_signal(signal.SIGUSR1)
+        wait_for(lambda: run.scan().whole, process)
+        (saved,) = run.scan().whole
+        wait_for(lambda: read_lines(run.steps)[-1]["step"] > saved.step + 4, process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM, process.stderr.read()
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+    assert verify(run.checkpoints / str(saved.step)).whole
+    records = read_evidence(run.path).records
+    assert len(read_lines(run.attempts)) == 1
+    other = tmp_path / "without"
+    subprocess.run(
+        [*command[:-1], str(other), "--steps", str(records[-1].step)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        timeout=120,
+    )
+    assert bits_of(records) == bits_of(read_evidence(other).records)
+
+
+@pytest.mark.parametrize(("side", "where"), SAVES)
+def test_a_save_that_hangs_is_given_up_at_the_deadline(side, where, tmp_path):
+    process, run = stop_while_hanging(side, where, tmp_path, deadline=0.5)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, (out, err)
+    assert err.splitlines() == [
+        "parity: SIGTERM: not saved within 0.5 s, giving up; the run goes on from its newest whole checkpoint"
+    ]
+    scan = run.scan()
+    assert not scan.whole
+    assert not scan.damaged
+
+
+@pytest.mark.parametrize("side", ["jax", "torch"])
+def test_a_second_signal_ends_a_process_at_once(side, tmp_path):
+    process, run = stop_while_hanging(side, "save", tmp_path, deadline=600)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGTERM, err
+    assert "Traceback" not in err
+    assert not run.scan().damaged
+
+
+def train_command(side, home):
+    """Return the command of a run in `home`, its directory last, and the run."""
+    file, run = home / "spec.toml", RunDirectory(home / "run")
+    file.write_text(to_toml(SPEC))
+    return [sys.executable, "-m", "parity", "train", "--side", side, "--spec", str(file), "--dir", str(run.path)], run
+
+
+def wait_for(condition, process):
+    """Return when a condition holds, and fail if the process ends before."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def stop_while_hanging(side, where, home, deadline):
+    """Return a process that was told to stop and hangs in its save, and its run."""
+    command, run = train_command(side, home)
+    script = home / "hanging.py"
+    script.write_text(HANGING.format(side=side, target=SAVES[side, where]))
+    process = subprocess.Popen(
+        [sys.executable, str(script), *command[3:], "--deadline", str(deadline)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: read_lines(run.steps), process)
+    process.send_signal(signal.SIGTERM)
+    while process.stdout.readline().strip() != "hanging":
+        assert process.poll() is None, process.stderr.read()
+    return process, run

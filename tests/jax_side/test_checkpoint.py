@@ -1,0 +1,296 @@
+"""What Orbax saves in the background is the state of that step, and comes back bit for bit or not at all."""
+
+import importlib.metadata
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jax_side
+from jax_side.formats.ocdbt import locate
+from parity.digest import digest_range
+from parity.errors import CheckpointError, DamagedError, SaveError
+from parity.rundir import RunDirectory
+from parity.seal import FILE, examine, read_seal
+from parity.specfile import meaning_hash, override
+from parity.state import compare_states, leaf_digests
+from parity.verify import require_verified, verify
+from tests.faults.conftest import compiled, compiled_once  # noqa: F401 - seven trainers share three programs each
+from tests.parity.saving import SPECS, blamed, held, reseal, saved
+from tests.parity.sealed import flip
+from tests.parity.small import bits_of, small, state_of
+
+ADAM = SPECS["adam"]
+
+
+@pytest.fixture(scope="module", params=SPECS.values(), ids=SPECS)
+def one(request: Any, tmp_path_factory: Any) -> Any:
+    """Return a run saved at step 5, for all to read: trainer at step 10, state at 5, curve behind 5, checkpoint."""
+    trainer, path = saved(jax_side, request.param, tmp_path_factory.mktemp("run"), steps=5)
+    state = trainer.export_state()
+    curve = bits_of(list(trainer.steps(10)))
+    return trainer, state, curve, path
+
+
+def test_a_save_is_sealed_with_the_digest_of_every_leaf(one: Any) -> None:
+    trainer, state, _, path = one
+    seal = require_verified(path)
+    assert examine(path) == seal
+    assert (seal.step, seal.metric, seal.side) == (5, 0.5, "jax")
+    assert seal.spec_hash == meaning_hash(trainer.spec, trainer.dataset.digest)
+    assert seal.leaves == leaf_digests(state)
+    assert seal.versions["orbax-checkpoint"] == importlib.metadata.version("orbax-checkpoint")
+    assert [entry.name for entry in path.parent.iterdir()] == ["5"]
+
+
+def test_every_array_has_a_place(one: Any) -> None:
+    """Small arrays lie in a node of the store beside others, large ones in ranges of their own."""
+    _, state, _, path = one
+    seal = read_seal(path)
+    assert set(state.arrays) - set(seal.places) == set()
+    for places in seal.places.values():
+        for place in places:
+            assert digest_range(path / place.file, place.start, place.size) == place.digest
+
+
+def test_damage_names_the_leaf_it_lies_in(one: Any) -> None:
+    path = one[-1]
+    for leaf, places in read_seal(path).places.items():
+        assert all(leaf in blamed(path, place) for place in places)
+
+
+def test_what_was_saved_comes_back_and_goes_on_bit_for_bit(one: Any) -> None:
+    trainer, state, curve, path = one
+    other = jax_side.build(trainer.spec, path.parents[1])
+    assert other.restore("latest") == 5
+    assert compare_states(state, other.export_state()) == []
+    assert bits_of(list(other.steps(10))) == curve
+    other.close()
+
+
+def test_training_on_beside_a_save_does_not_change_what_is_saved(one: Any, tmp_path: Path) -> None:
+    """The seal digests views of the arrays that are saved; a step must not get their buffers to write to."""
+    trainer = jax_side.build(one[0].spec, tmp_path)
+    list(trainer.steps(5))
+    state = trainer.export_state()
+    with held(trainer, "_seal") as reached:
+        trainer.save(None)
+        list(trainer.steps(25))
+        assert reached.wait(timeout=60)
+        list(trainer.steps(45))
+        assert not (tmp_path / "checkpoints" / "5").exists(), "nothing was sealed before the forty steps"
+    trainer.wait()
+    assert compare_states(state, trainer.export_state()) != []
+    assert read_seal(tmp_path / "checkpoints" / "5").leaves == leaf_digests(state)
+    trainer.restore(5)
+    assert compare_states(state, trainer.export_state()) == []
+    trainer.close()
+
+
+def test_damage_in_an_array_s_own_range_names_that_leaf_only_and_the_range_holds_its_bytes(tmp_path: Path) -> None:
+    trainer, path = saved(jax_side, ADAM, tmp_path, steps=0)
+    kernel = np.asarray(trainer.state.params["layers"][0]["kernel"].get_value())
+    place = max(read_seal(path).places["model.params.layers.0.weight"], key=lambda place: place.size)
+    assert blamed(path, place) == ("model.params.layers.0.weight",)
+    data = (path / place.file).read_bytes()[place.start : place.start + place.size]
+    assert data == kernel.tobytes(), "uncompressed, as it is in memory"
+    trainer.close()
+
+
+def assert_goes_on(trainer: Any, directory: Path) -> None:
+    """What was saved last comes back, and takes the same steps."""
+    state, step = trainer.export_state(), trainer.step
+    expected = bits_of(list(trainer.steps(step + 6)))
+    trainer.close()
+    other = jax_side.build(trainer.spec, directory)
+    assert other.restore("latest") == step
+    assert compare_states(state, other.export_state()) == []
+    assert bits_of(list(other.steps(step + 6))) == expected
+    other.close()
+
+
+def test_saves_in_a_row_share_no_values(tmp_path: Path) -> None:
+    spec = override(ADAM, ["save.keep_latest=10"])
+    trainer = jax_side.build(spec, tmp_path)
+    expected = {}
+    for step in (5, 10, 15, 20):
+        list(trainer.steps(step))
+        expected[step] = state_of(trainer)
+        trainer.save(None)
+    trainer.close()
+    for step, leaves in expected.items():
+        assert require_verified(tmp_path / "checkpoints" / str(step)).leaves == leaves
+        trainer.restore(step)
+        assert state_of(trainer) == leaves
+    trainer.close()
+
+
+def test_tied_weights_are_one_leaf_in_one_place(tmp_path: Path) -> None:
+    trainer, path = saved(jax_side, SPECS["tied weights"], tmp_path, steps=0)
+    names = [name for name in locate(path / "params") if "token" in name or "head" in name]
+    assert len(names) == 1
+    assert not [leaf for leaf in read_seal(path).leaves if "head" in leaf]
+    trainer.close()
+
+
+def test_before_the_first_step_the_moments_are_zeros_with_a_place(tmp_path: Path) -> None:
+    """Optax has its state from the start, unlike PyTorch."""
+    trainer, path = saved(jax_side, ADAM, tmp_path, steps=0)
+    state = trainer.export_state()
+    assert require_verified(path).leaves == leaf_digests(state)
+    assert set(state.arrays) <= set(read_seal(path).places)
+    assert_goes_on(trainer, tmp_path)
+
+
+def test_a_first_step_that_overflowed_is_saved_with_no_update_applied(tmp_path: Path) -> None:
+    spec = small("mlp-digits", "float16", "scaler.overflow_steps=[1]", "steps=50", "execution.chunk=1")
+    trainer, path = saved(jax_side, spec, tmp_path, steps=1)
+    state = trainer.export_state()
+    assert state.scalars["counters.updates"] == state.scalars["optimizer.step"] == 0
+    assert require_verified(path).leaves == leaf_digests(state)
+    assert_goes_on(trainer, tmp_path)
+
+
+@pytest.mark.parametrize("which", ["latest", "best"])
+def test_without_a_seal_it_is_restored_by_its_step_only(which: Any, tmp_path: Path) -> None:
+    trainer, path = saved(jax_side, ADAM, tmp_path)
+    state = trainer.export_state()
+    trainer.close()
+    (path / FILE).unlink()
+    other = jax_side.build(ADAM, tmp_path)
+    start = state_of(other)
+    with pytest.raises(CheckpointError, match="3: has no seal; --resume 3 takes it unverified"):
+        other.restore(which)
+    assert state_of(other) == start
+    assert other.restore(3) == 3
+    assert compare_states(state, other.export_state()) == []
+    assert [s.step for s in RunDirectory(tmp_path).scan().foreign] == [3], "reported as what it is"
+
+
+def test_one_flipped_bit_is_refused_before_anything_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("parity.seal.SMALL", -1)  # as with files of gigabytes: only a restore reads them
+    trainer, path = saved(jax_side, ADAM, tmp_path)
+    trainer.close()
+    leaf = "optimizer.first_moment.layers.0.weight"
+    place = max(read_seal(path).places[leaf], key=lambda place: place.size)
+    flip(path / place.file, place.start)
+    other = jax_side.build(ADAM, tmp_path)
+    before = state_of(other)
+    for which in ("latest", 3):
+        with pytest.raises(DamagedError, match=rf"3 is not what was sealed:\n  optimizer/.*{leaf}"):
+            other.restore(which)
+    assert state_of(other) == before
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["model.hidden=[17]"], r"layers\.0\.bias\S*: expected float32\[17\], found float32\[16\]"),
+        (["model.hidden=[16, 16]"], r"layers\.(1|2)\."),
+        (["precision=float64"], r"layers\.0\.bias\S*: expected float64\[16\], found float32\[16\]"),
+        (["optimizer.kind=sgd"], r"optimizer\."),
+    ],
+)
+def test_a_state_of_another_shape_or_type_is_refused_by_name(
+    overrides: list[str], message: str, tmp_path: Path
+) -> None:
+    trainer, _ = saved(jax_side, ADAM, tmp_path)
+    trainer.close()
+    other = jax_side.build(override(ADAM, overrides), tmp_path)
+    before = state_of(other)
+    with pytest.raises(CheckpointError, match=rf"checkpoint of step 3.*{message}"):
+        other.restore("latest")
+    assert state_of(other) == before
+    other.close()
+
+
+def _with_float_count(trainer: Any) -> Any:
+    adam = trainer.state.optimizer["adam"]
+    return trainer.state._replace(
+        optimizer={**trainer.state.optimizer, "adam": adam._replace(count=adam.count.astype(jnp.float32))}
+    )
+
+
+def test_what_a_faulty_saver_sealed_is_refused_by_name(tmp_path: Path) -> None:
+    """The seal holds: the content does not fit."""
+    trainer, path = saved(jax_side, ADAM, tmp_path)
+    list(trainer.steps(4))
+    trainer.state = _with_float_count(trainer)
+    trainer.save(None)
+    trainer.close()
+    other = jax_side.build(ADAM, tmp_path)
+    before = state_of(other)
+    with pytest.raises(CheckpointError, match=r"optimizer\.adam\.count: expected int32\[\], found float32\[\]"):
+        other.restore("latest")
+    shutil.rmtree(path / "model_state", ignore_errors=True)
+    shutil.rmtree(path / "params")
+    reseal(path)
+    with pytest.raises(CheckpointError, match=r"3/params(/_METADATA cannot be read| holds no)"):
+        other.restore(3)
+    assert state_of(other) == before
+
+
+def test_a_step_is_saved_once(tmp_path: Path) -> None:
+    trainer, path = saved(jax_side, ADAM, tmp_path)
+    before = (path / FILE).read_bytes()
+    with pytest.raises(CheckpointError, match="3 exists already; it is not overwritten"):
+        trainer.save(0.9)
+    assert (path / FILE).read_bytes() == before
+    trainer.close()
+
+
+def test_a_failure_in_the_background_is_told_once_and_costs_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, path = saved(jax_side, ADAM, tmp_path)
+    list(trainer.steps(5))
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("parity.seal.commit", full)
+        trainer.save(None)
+        with pytest.raises(SaveError, match=r"step 5 could not be saved: .*No space left on device"):
+            trainer.wait()
+    trainer.wait()
+    assert [s.step for s in RunDirectory(tmp_path).scan().whole] == [3]
+    assert verify(path).whole
+    list(trainer.steps(7))
+    trainer.save(None)
+    trainer.close()
+    assert [s.step for s in RunDirectory(tmp_path).scan().whole] == [3, 7]
+
+
+def test_what_the_policy_does_not_keep_is_gone_and_what_has_no_seal_stays(tmp_path: Path) -> None:
+    spec = replace(ADAM, save=replace(ADAM.save, keep_latest=1, keep_best=1))
+    trainer = jax_side.build(spec, tmp_path)
+    for step, metric in ((1, 0.5), (2, 0.9), (3, 0.1), (4, 0.2), (5, None)):
+        list(trainer.steps(step))
+        trainer.save(metric)
+        trainer.wait()
+        if step == 1:
+            (tmp_path / "checkpoints" / "1" / FILE).unlink()
+    trainer.close()
+    assert sorted(entry.name for entry in (tmp_path / "checkpoints").iterdir()) == ["1", "2", "5"]
+
+
+def test_a_restored_state_owns_its_buffers(tmp_path: Path) -> None:
+    """Chunks are donated what was restored: a view of memory that another owns would be written over."""
+    trainer, path = saved(jax_side, ADAM, tmp_path)
+    trainer.restore(3)
+    before = {file.name: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    held_on_to = [np.array(leaf) for leaf in jax.tree.leaves(trainer.state.params)]
+    list(trainer.steps(20))
+    trainer.restore(3)
+    after = [np.array(leaf) for leaf in jax.tree.leaves(trainer.state.params)]
+    assert all(np.array_equal(a, b) for a, b in zip(held_on_to, after, strict=True))
+    assert {file.name: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
+    trainer.close()

@@ -1,0 +1,210 @@
+"""Every byte of a checkpoint is as it was sealed, or the file and the leaves that are not are named."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import jax_side
+import torch_side
+from parity.errors import CheckpointError, DamagedError, UnsealedError
+from parity.seal import FILE, encode, read_seal
+from parity.spec import PRECISIONS, Precision
+from parity.state import component_of
+from parity.verify import Fault, compare, describe, require_verified, verify
+from tests.parity.sealed import FILES, PLACES, flip, save
+from tests.parity.small import NAMES, small, with_leaf
+from tests.parity.test_digest import KINDS, make
+
+NOT_SEALED = "does not hold the bytes that were sealed"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return save(tmp_path, 10)
+
+
+def found(path: Path) -> list[tuple[str, str, tuple[str, ...]]]:
+    result = verify(path)
+    assert result.whole == (not result.faults)
+    return [(fault.file, fault.problem, fault.leaves) for fault in result.faults]
+
+
+def test_what_was_sealed_is_whole(path: Path) -> None:
+    result = verify(path)
+    assert result.whole
+    assert result.seal == read_seal(path) == require_verified(path)
+    assert not result.foreign
+
+
+def test_every_flipped_bit_names_its_file_and_its_leaf(path: Path) -> None:
+    for file, data in FILES.items():
+        for place in range(len(data)):
+            flip(path / file, place)
+            hit = [leaf for leaf, (f, start, size) in PLACES.items() if f == file and start <= place < start + size]
+            assert found(path) == [(file, NOT_SEALED, tuple(hit))]
+            with pytest.raises(DamagedError, match=f"10 is not what was sealed:\n  {file}: {NOT_SEALED}"):
+                require_verified(path)
+            flip(path / file, place)
+    assert found(path) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "leaves"),
+    [
+        (12, ()),
+        (9, ("model.params.bias",)),
+        (6, ("model.params.bias",)),
+        (5, ("model.params.bias", "model.params.weight")),
+        (0, ("model.params.bias", "model.params.weight")),
+    ],
+)
+def test_a_truncated_file_names_the_leaves_that_are_cut(size: int, leaves: tuple[str, ...], path: Path) -> None:
+    (path / "params/shard").write_bytes(FILES["params/shard"][:size])
+    assert found(path) == [("params/shard", f"has {size} bytes, was sealed with 16", leaves)]
+
+
+def test_a_missing_file_names_its_leaves_and_a_left_over_one_names_none(path: Path) -> None:
+    (path / "optimizer/shard").unlink()
+    (path / "params" / "other").touch()
+    assert found(path) == [
+        ("optimizer/shard", "is missing", ("optimizer.first_moment.weight",)),
+        ("params/other", "is not in the seal", ()),
+    ]
+
+
+def test_files_that_were_exchanged_are_both_named(path: Path) -> None:
+    a, b = path / "optimizer/shard", path / "params/shard"
+    swapped = a.read_bytes(), b.read_bytes()
+    b.write_bytes(swapped[0])
+    a.write_bytes(swapped[1])
+    assert [file for file, _, _ in found(path)] == ["optimizer/shard", "params/shard"]
+
+
+def test_a_checkpoint_of_another_step_is_named_but_a_copy_elsewhere_is_whole(path: Path, tmp_path: Path) -> None:
+    path.rename(tmp_path / "20")
+    assert found(tmp_path / "20") == [(FILE, "is of step 10: it belongs to another checkpoint", ())]
+    (tmp_path / "20").rename(tmp_path / "shipped")
+    assert verify(tmp_path / "shipped").whole
+
+
+def test_without_a_seal_nothing_can_be_said(path: Path) -> None:
+    (path / FILE).unlink()
+    result = verify(path)
+    assert result.foreign
+    assert not result.whole
+    with pytest.raises(UnsealedError, match="has no seal: nothing proves that it is whole"):
+        require_verified(path)
+
+
+def test_a_damaged_seal_is_damage_and_not_the_want_of_one(path: Path) -> None:
+    flip(path / FILE, 40)
+    result = verify(path)
+    assert not result.foreign
+    assert [fault.file for fault in result.faults] == [FILE]
+    with pytest.raises(DamagedError, match=r"10 is not what was sealed:\n  seal\.json: "):
+        require_verified(path)
+
+
+@pytest.mark.parametrize("where", [FILE, "params/shard", "extra"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_lies_there_is_reported_and_nothing_is_raised(kind: str, where: str, path: Path) -> None:
+    (path / where).unlink(missing_ok=True)
+    make(kind, path / where)
+    result = verify(path)
+    assert result.faults
+    assert not result.whole
+    assert not result.foreign
+
+
+def test_a_checkpoint_that_is_not_there_is_reported(tmp_path: Path) -> None:
+    assert verify(tmp_path / "10").foreign
+
+
+def test_a_file_that_vanishes_while_it_is_read_does_not_hide_the_damage_in_another(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flip(path / "optimizer/shard", 0)
+    sizes = dict.fromkeys(FILES, 0) | {name: len(data) for name, data in FILES.items()}
+    (path / "params/shard").unlink()
+    monkeypatch.setattr("parity.verify.list_files", lambda path: sizes)
+    assert found(path) == [
+        ("optimizer/shard", NOT_SEALED, ("optimizer.first_moment.weight",)),
+        ("params/shard", "cannot be read: No such file or directory", ("model.params.bias", "model.params.weight")),
+    ]
+
+
+def test_people_are_told_a_few_leaves_and_how_many_more() -> None:
+    fault = Fault(file="a", problem="is missing", leaves=tuple("abcdefg"))
+    assert describe([fault]) == [("a", "is missing (leaves: a, b, c, d, e and 2 more)")]
+    assert describe([fault], most=7) == [("a", "is missing (leaves: a, b, c, d, e, f, g)")]
+    assert describe([fault], most=None) == [("a", "is missing (leaves: a, b, c, d, e, f, g)")]
+    assert describe([replace(fault, leaves=())]) == [("a", "is missing")]
+
+
+def test_two_checkpoints_are_compared_by_their_seals_alone(path: Path, tmp_path: Path) -> None:
+    other = save(tmp_path, 20)
+    assert compare(path, other) == []
+    seal = read_seal(other)
+    leaves = {**seal.leaves, "model.params.bias": "uint8[4] " + "0" * 32}
+    (other / FILE).write_text(encode(replace(seal, leaves=leaves)))
+    (difference,) = compare(path, other)
+    assert (difference.leaf, difference.kind) == ("model.params.bias", "value")
+    (other / FILE).unlink()
+    with pytest.raises(CheckpointError, match="20 has no seal"):
+        compare(path, other)
+
+
+# Across sides, on real trainers.
+
+
+def saved(side: Any, spec: Any, directory: Path, state: Any) -> Path:
+    trainer = side.build(spec, directory)
+    trainer.import_state(state)
+    trainer.save(None)
+    trainer.close()
+    return directory / "checkpoints" / str(trainer.step)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_checkpoints_of_one_state_have_equal_leaves_on_both_sides(
+    name: str, precision: Precision, tmp_path: Path
+) -> None:
+    """Every leaf, in every precision: no leaf of the state is a side's own."""
+    spec = small(name, precision, "scaler.overflow_steps=[2]")
+    trainer = torch_side.build(spec)
+    list(trainer.steps(3))
+    state = trainer.export_state()
+    ours, theirs = (saved(s, spec, tmp_path / s.__name__, state) for s in (jax_side, torch_side))
+    assert compare(ours, theirs) == []
+    assert set(read_seal(ours).leaves) == {*state.arrays, *state.scalars}
+    assert (read_seal(ours).side, read_seal(theirs).side) == ("jax", "torch")
+
+
+def test_a_leaf_that_differs_across_sides_is_the_only_one_named(tmp_path: Path) -> None:
+    spec = small("mlp-digits", "float64")
+    state = torch_side.build(spec).export_state()
+    leaf = "optimizer.second_moment.layers.1.weight"
+    other = state.arrays[leaf].copy()
+    other[0, 0] = 5e-324
+    ours = saved(jax_side, spec, tmp_path / "jax", state)
+    theirs = saved(torch_side, spec, tmp_path / "torch", with_leaf(state, leaf, other))
+    assert [(d.leaf, d.kind, d.component) for d in compare(ours, theirs)] == [
+        (leaf, "value", "optimizer.second_moment")
+    ]
+
+
+def test_with_native_dropout_the_streams_are_all_that_differs(tmp_path: Path) -> None:
+    spec = small("mlp-digits", "float64", "dropout.generator=native")
+    paths = []
+    for side in (jax_side, torch_side):
+        trainer = side.build(spec, tmp_path / side.__name__)
+        trainer.save(None)
+        trainer.close()
+        paths.append(tmp_path / side.__name__ / "checkpoints" / "0")
+    differences = compare(*paths)
+    assert {component_of(d.leaf) for d in differences} == {"rng"}
+    assert {d.kind for d in differences if d.leaf.startswith("rng.native.jax.")} == {"missing"}
+    assert [d.leaf for d in differences if d.kind == "extra"] == ["rng.native.torch_cpu"]
