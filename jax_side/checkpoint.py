@@ -193,10 +193,10 @@ class Checkpoints:
         for item, tree in abstract.items():
             path = self.run.checkpoints.resolve() / str(step) / item
             try:
-                saved = _handler().metadata(path)
+                found = _named_types(_handler().metadata(path).tree)
             except Exception as error:
                 raise CheckpointError(f"{path / '_METADATA'} cannot be read: {error}") from error
-            expected, found = (_named_types(t) for t in (tree, saved.tree))
+            expected = _named_types(tree)
             for name in sorted({*expected, *found}):
                 if expected.get(name) != found.get(name):
                     raise CheckpointError(

@@ -88,7 +88,9 @@ class RunDirectory:
             return
         found = _read_text(self.path / "side").strip()
         if found != side:
-            raise RunDirectoryError(f"{self.path} holds a run of side {found!r}, not {side!r}; choose another --dir")
+            raise RunDirectoryError(
+                f"{self.path} holds a run of side {found[:20]!r}, not {side!r}; choose another --dir"
+            )
         changed = differences(self.spec(), spec)
         if changed:
             raise SpecMismatchError(changed)

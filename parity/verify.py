@@ -72,8 +72,8 @@ def verify(path: Path) -> Verified:
     try:
         listing = list_files(path)
         wrong = compare_listing(seal, listing)
-        sound = [name for name in seal.files if name not in dict(wrong)]
-        found = _digest_each(path, sound)
+        unsound = {name for name, _ in wrong}
+        found = _digest_each(path, [name for name in seal.files if name not in unsound])
     except CheckpointError as error:
         return Verified(path=path, seal=seal, faults=(*faults, Fault(file=".", problem=str(error))))
     wrong += [(name, problem) for name, problem in found.items() if isinstance(problem, str)]
@@ -82,7 +82,14 @@ def verify(path: Path) -> Verified:
         for name, digest in found.items()
         if isinstance(digest, FileDigest) and digest != seal.files[name]
     ]
-    faults += [Fault(file=name, problem=why, leaves=_wrong_leaves(path, seal, name)) for name, why in sorted(wrong)]
+    held: dict[str, list[tuple[str, Place]]] = {name: [] for name, _ in wrong}
+    for leaf, places in seal.places.items():
+        for place in places:
+            if place.file in held:
+                held[place.file].append((leaf, place))
+    faults += [
+        Fault(file=name, problem=why, leaves=_wrong_leaves(path / name, held[name])) for name, why in sorted(wrong)
+    ]
     return Verified(path=path, seal=seal, faults=tuple(faults))
 
 
@@ -176,17 +183,16 @@ def _digest_each(path: Path, names: list[str]) -> dict[str, FileDigest | str]:
         return out
 
 
-def _wrong_leaves(path: Path, seal: Seal, file: str) -> tuple[str, ...]:
+def _wrong_leaves(file: Path, held: Iterable[tuple[str, Place]]) -> tuple[str, ...]:
     """Return the leaves of a damaged file whose own bytes are damaged or gone."""
-    wrong = []
     sound: dict[Place, bool] = {}
-    for leaf, places in seal.places.items():
-        for place in places:
-            if place.file == file and place not in sound:
-                try:
-                    sound[place] = digest_range(path / file, place.start, place.size) == place.digest
-                except OSError:
-                    sound[place] = False
-        if not all(sound[place] for place in places if place.file == file):
-            wrong.append(leaf)
+    wrong = set()
+    for leaf, place in held:
+        if place not in sound:  # leaves may share a range, and a damaged file is read once for it
+            try:
+                sound[place] = digest_range(file, place.start, place.size) == place.digest
+            except OSError:
+                sound[place] = False
+        if not sound[place]:
+            wrong.add(leaf)
     return tuple(sorted(wrong))

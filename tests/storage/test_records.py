@@ -1,4 +1,4 @@
-"""Records on a disk that takes a part of them: what cannot be written leaves no torn line for the next one."""
+"""Records on a disk that takes a part of them: no torn line stays for the next to run into."""
 
 import errno
 import json
