@@ -107,11 +107,11 @@ def train(
             say(line)
         attempt = run.next_attempt()
         trainer = side.build(spec, directory, attempt=attempt)  # a spec that cannot be built leaves no trace
-        stack.callback(trainer.close)
         if not locked:
             stack.enter_context(WriterLock(directory))
             if run.exists:
                 raise RunDirectoryError(f"another process started a run in {directory} meanwhile; start again")
+        stack.callback(trainer.close)  # before the lock is given up: a save may be under way
         run.open(spec, side_name)
         start = resume_run(run, trainer, resume, attempt, say)
         topology = side.topology(spec)

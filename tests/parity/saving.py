@@ -1,6 +1,5 @@
 """Checkpoints of real trainers, for the tests of both sides: specs, saves held up in the background, damage."""
 
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,9 +69,3 @@ def reseal(path: Path) -> None:
     draft = path.rename(path.with_name(".draft-resealed"))
     (draft / seal.FILE).unlink()
     seal.commit(draft, path, replace(old, files={}, places={}))
-
-
-def copied(path: Path, target: Path) -> Path:
-    """Copy a run directory."""
-    shutil.copytree(path, target)
-    return target
