@@ -1,7 +1,7 @@
 """The tree of an OCDBT store, as Orbax writes one per item: where every value lies, and that it lies inside.
 
-A node or a value is named by a data file's path, which may be any relative path: a hostile store can point outside
-its own directory, and TensorStore follows it. So the whole tree is walked before anything is restored from it.
+A node or a value is named by a data file's path. TensorStore 0.1.86 refuses one that leads outside by its text, and
+follows one that does by a link; neither is left to it: the whole tree is walked before anything is restored from it.
 
 Source: TensorStore 0.1.86, `tensorstore.ocdbt.dump`.
 """
