@@ -38,7 +38,7 @@ from parity.errors import CheckpointError, SaveError
 from parity.rundir import RunDirectory, Scan
 from parity.seal import Seal
 from parity.spec import RunSpec
-from parity.state import TrainingState, leaf_digests
+from parity.state import TrainingState, leaf_digests, memory_orders
 from parity.trainer import Which
 from parity.untrusted import read_json
 from parity.verify import Restored, read_scalars, require_verified
@@ -228,7 +228,7 @@ class Checkpoints:
         """Seal a step that Orbax has finished writing, give it its name, and point to it; in the background."""
         pending = self._pending[step]
         assert pending is not None
-        leaves = leaf_digests(pending.neutral)
+        leaves = leaf_digests(pending.neutral, memory_orders(pending.neutral))
         self._pending[step] = None
         known = Seal(
             step=step,
@@ -239,7 +239,7 @@ class Checkpoints:
             versions=versions(),
             files=gather(draft, ITEMS),
             leaves=leaves,
-            places=places(draft, ITEMS, stored_names(self.spec, leaves)),
+            places=places(draft, ITEMS, stored_names(self.spec, leaves), leaves),
         )
         self.run.sync()
         seal.commit(draft, final, known)

@@ -33,6 +33,9 @@ __all__ = [
     "wake_waiting_threads",
 ]
 
+READ_AGAIN = 64 << 10
+"""Values of at most so many bytes are digested from the file: a counter has another type there than its leaf."""
+
 SHARDS = "digests.process_{}.json"
 """What a process writes into the draft of an item: digests of its own files. Process 0 takes them out again."""
 
@@ -96,13 +99,18 @@ def gather(root: Path, items: Iterable[str]) -> dict[str, FileDigest]:
     return found
 
 
-def places(root: Path, items: Iterable[str], names: Mapping[str, tuple[str, str]]) -> dict[str, tuple[Place, ...]]:
+def places(
+    root: Path, items: Iterable[str], names: Mapping[str, tuple[str, str]], leaves: Mapping[str, str]
+) -> dict[str, tuple[Place, ...]]:
     """Return where the bytes of each leaf lie in the store of its item.
+
+    An array that is one value of the store lies there as it is in memory, so the leaf's digest is the range's.
 
     Args:
         root: The checkpoint, or its draft.
         items: Items that are stores.
         names: Neutral leaf to item and array name.
+        leaves: Neutral leaf to `type digest`, in the order the arrays have in memory.
     """
     stores = {item: locate(root / item) for item in items if (root / item).is_dir()}
     known: dict[tuple[str, Range], Place] = {}
@@ -110,7 +118,8 @@ def places(root: Path, items: Iterable[str], names: Mapping[str, tuple[str, str]
     for leaf, (item, name) in names.items():
         for r in stores.get(item, {}).get(name, ()):
             if (item, r) not in known:  # a node of the tree holds many leaves
-                digest = digest_range(root / item / r.file, r.start, r.size)
+                own = leaves[leaf].rpartition(" ")[2] if r.whole and r.size > READ_AGAIN else ""
+                digest = own or digest_range(root / item / r.file, r.start, r.size)
                 known[item, r] = Place(f"{item}/{r.file}", r.start, r.size, digest)
             found[leaf] = (*found.get(leaf, ()), known[item, r])
     return found

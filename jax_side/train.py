@@ -191,10 +191,8 @@ class JaxTrainer(Twin):
         """Start an asynchronous checkpoint of this step."""
         assert self.checkpoints is not None, "built without a directory"
         with x64(self.spec.precision):
-            arrays, counts = export_arrays(self.spec, self.param_rows, self.buffer_rows, self.state, copy=False)
-            scalars = self.host_scalars()
-            neutral = TrainingState(arrays=arrays, scalars={**scalars, **counts})
-            self.checkpoints.save(self.step, self.state, neutral, scalars, metric)
+            neutral = self.export_state(copy=False)
+            self.checkpoints.save(self.step, self.state, neutral, self.host_scalars(), metric)
 
     def restore(self, which: Which) -> int:
         """Load a checkpoint into the templates of this trainer, with its shardings; return its step."""
@@ -220,10 +218,10 @@ class JaxTrainer(Twin):
         if self.checkpoints is not None:
             self.checkpoints.close()
 
-    def export_state(self) -> TrainingState:
-        """Return everything that must survive a stop, copied to the host."""
+    def export_state(self, *, copy: bool = True) -> TrainingState:
+        """Return everything that must survive a stop, copied to the host; see `parity.trainer`."""
         with x64(self.spec.precision):
-            arrays, scalars = export_arrays(self.spec, self.param_rows, self.buffer_rows, self.state)
+            arrays, scalars = export_arrays(self.spec, self.param_rows, self.buffer_rows, self.state, copy=copy)
         return TrainingState(arrays=arrays, scalars={**self.host_scalars(), **scalars})
 
     def import_state(self, state: TrainingState) -> None:

@@ -279,7 +279,7 @@ class _Loop:
 
     def _trace(self, event: str) -> None:
         if self.drills.trace:
-            leaves = leaf_digests(self.trainer.export_state())
+            leaves = leaf_digests(self.trainer.export_state(copy=False))
             row = {"event": event, "attempt": self.attempt, "step": self.trainer.step, "leaves": leaves}
             append(self.run_directory.states, [json.dumps(row)])
 

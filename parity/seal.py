@@ -64,7 +64,7 @@ class Seal:
     files: Mapping[str, FileDigest] = field(default_factory=dict)
     """By POSIX path below the checkpoint; the seal itself is not among them."""
     leaves: Mapping[str, str] = field(default_factory=dict)
-    """Neutral leaf path to `type digest`, as `state.leaf_digests` makes them: equal across sides."""
+    """Neutral leaf path to `type digest`, as `state.leaf_digests` makes them, in the order of the axes in memory."""
     places: Mapping[str, tuple[Place, ...]] = field(default_factory=dict)
     """Leaf path to where its bytes lie, for the leaves of which that is known."""
 

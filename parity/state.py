@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +21,11 @@ __all__ = [
     "compare_digests",
     "compare_states",
     "component_of",
+    "digest_text",
     "leaf_digests",
+    "memory_orders",
+    "order_of",
+    "orders_of",
     "take_count",
     "take_scale",
 ]
@@ -29,11 +34,13 @@ __all__ = [
 MAX_COUNT = 1 << 53
 """Counts stay below, so that every format holds them exactly."""
 
-PIECE_BYTES = 4 << 20
-"""Bytes of a transposed array that are copied at once."""
+Order = tuple[int, ...]
+"""Axes of an array, slowest first: `a.transpose(order)` is in C order. Empty for C order itself."""
 
 DIGEST_LENGTH = 32
 """Hex digits of an XXH3-128 digest."""
+
+_ORDER = re.compile(r"[^\s@]*@([0-9]{1,2}(?:,[0-9]{1,2}){1,15}) ")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +77,7 @@ class Difference:
     leaf: str
     component: str
     kind: str
-    """`missing` (only the first state has it), `extra`, `type`, or `value`."""
+    """`missing` (only the first state has it), `extra`, `type`, `value`, or `order` (of the bytes digested)."""
     detail: str
     max_abs: float | None = None
     """Largest absolute difference of numeric leaves of equal type."""
@@ -91,34 +98,70 @@ def component_of(leaf: str) -> str:
     return f"{group}.{rest.partition('.')[0]}" if rest else group
 
 
-def leaf_digests(state: TrainingState) -> dict[str, str]:
+def leaf_digests(state: TrainingState, orders: Mapping[str, Order] | None = None) -> dict[str, str]:
     """Return leaf path to `type digest`; two leaves are equal bit for bit if and only if the texts are.
 
-    The digest is XXH3-128 over the bytes in C order; the type of an array is its dtype and shape.
+    The digest is XXH3-128 over the bytes; the type of an array is its dtype and shape, and `@axes` when they were
+    not taken in C order. Leaves digested in different orders cannot be told apart or equal by their texts.
+
+    Args:
+        state: What is digested.
+        orders: Leaf path to the order in which its bytes are taken; C order for all others.
+
+    Example:
+        >>> state = TrainingState(arrays={"model.params.w": np.zeros((2, 3), np.float32)})
+        >>> leaf_digests(state, {"model.params.w": (1, 0)})["model.params.w"].split()[0]
+        'float32[2,3]@1,0'
     """
     out = {}
     for leaf, value in state.arrays.items():
-        shape = ",".join(map(str, value.shape))
-        out[leaf] = f"{value.dtype}[{shape}] {_digest(value)}"
+        out[leaf] = digest_text(value, (orders or {}).get(leaf, ()))
     for leaf, item in state.scalars.items():
         text = json.dumps(item, sort_keys=True)
         out[leaf] = f"{type(item).__name__} {text if len(text) <= 40 else xxhash.xxh3_128_hexdigest(text.encode())}"
     return out
 
 
-def _digest(value: NDArray[np.generic]) -> str:
-    """Return the XXH3-128 of an array's bytes in C order; a transposed view is copied piece by piece, never whole."""
-    rows = len(value) if value.ndim else 1
-    step = rows if value.flags.c_contiguous else max(1, rows * PIECE_BYTES // max(1, value.nbytes))
-    state = xxhash.xxh3_128()
-    for start in range(0, rows, max(1, step)):
-        piece = np.ascontiguousarray(value[start : start + step] if value.ndim else value)
-        state.update(piece.reshape(-1).view(np.uint8).data)
-    return str(state.hexdigest())
+def memory_orders(state: TrainingState) -> dict[str, Order]:
+    """Return the arrays that lie in memory with their axes in another order, so that no byte moves to digest them."""
+    found = {}
+    for leaf, value in state.arrays.items():
+        if not value.flags.c_contiguous:
+            order = tuple(sorted(range(value.ndim), key=lambda axis: -value.strides[axis]))
+            if value.transpose(order).flags.c_contiguous:
+                found[leaf] = order
+    return found
+
+
+def order_of(text: str) -> Order:
+    """Return the order in which a leaf was digested.
+
+    Example:
+        >>> order_of("float32[2,3]@1,0 5f2a"), order_of("float32[2,3] 5f2a"), order_of("int 3")
+        ((1, 0), (), ())
+    """
+    match = _ORDER.match(text)
+    return tuple(map(int, match[1].split(","))) if match else ()
+
+
+def orders_of(leaves: Mapping[str, str]) -> dict[str, Order]:
+    """Return the orders in which leaves were digested, for digesting others the same way."""
+    return {leaf: order for leaf, text in leaves.items() if (order := order_of(text))}
+
+
+def digest_text(value: NDArray[np.generic], order: Order = ()) -> str:
+    """Return `type digest` of one array, its bytes taken in an order; one that is none of its axes is ignored."""
+    kind = f"{value.dtype}[{','.join(map(str, value.shape))}]"
+    if order and sorted(order) == list(range(value.ndim)):
+        value, kind = value.transpose(order), f"{kind}@{','.join(map(str, order))}"
+    return f"{kind} {xxhash.xxh3_128_hexdigest(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)}"
 
 
 def compare_digests(a: Mapping[str, str], b: Mapping[str, str]) -> list[Difference]:
-    """Return the leaves in which two sets of leaf digests differ, in path order."""
+    """Return the leaves in which two sets of leaf digests differ, in path order.
+
+    Leaves digested in different orders are named with kind `order`: nothing is known of their values.
+    """
     out = []
     for leaf in sorted({*a, *b}):
         left, right = a.get(leaf), b.get(leaf)
@@ -129,6 +172,8 @@ def compare_digests(a: Mapping[str, str], b: Mapping[str, str]) -> list[Differen
         else:
             (before, value), (after, other) = left.split(" ", 1), right.split(" ", 1)
             kind = "value" if before == after else "type"
+            if kind == "type" and before.partition("@")[0] == after.partition("@")[0]:
+                kind = "order"
             digests = len(value) == len(other) == DIGEST_LENGTH and before == after
             detail = f"{before} of another value" if digests else f"{left} became {right}"
         out.append(Difference(leaf=leaf, component=component_of(leaf), kind=kind, detail=detail))

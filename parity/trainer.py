@@ -94,8 +94,13 @@ class Trainer(Protocol):
     def close(self) -> None:
         """Wait, and release what is held."""
 
-    def export_state(self) -> TrainingState:
-        """Return everything that must survive a stop, copied to the host."""
+    def export_state(self, *, copy: bool = True) -> TrainingState:
+        """Return everything that must survive a stop, on the host.
+
+        Args:
+            copy: Whether the arrays are in C order and outlive the next step; without, they may be views of the
+                state, their axes in memory as the side keeps them.
+        """
 
     def import_state(self, state: TrainingState) -> None:
         """Become the given state.

@@ -1,4 +1,4 @@
-"""Verify checkpoints against their seals, and compare two without loading them; needs neither jax nor torch."""
+"""Verify checkpoints against their seals; needs neither jax nor torch."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from parity.digest import FileDigest, digest_files, digest_range, list_files
 from parity.errors import CheckpointError, DamagedError, UnsealedError
 from parity.seal import FILE, Place, Seal, compare_listing, read_seal
-from parity.state import Difference, TrainingState, compare_digests, leaf_digests
+from parity.state import TrainingState, compare_digests, leaf_digests, orders_of
 from parity.untrusted import read_json
 
 __all__ = [
     "Fault",
     "Restored",
     "Verified",
-    "compare",
     "describe",
     "read_scalars",
     "require_sealed",
@@ -142,7 +141,7 @@ def require_sealed(seal: Seal | None, loaded: TrainingState) -> None:
     """
     if seal is None:
         return
-    differences = compare_digests(seal.leaves, leaf_digests(loaded))
+    differences = compare_digests(seal.leaves, leaf_digests(loaded, orders_of(seal.leaves)))
     if differences:
         found = [(d.leaf, f"{d.kind}: {d.detail}") for d in differences]
         raise CheckpointError(f"what was loaded of step {seal.step} is not what was sealed:", found)
@@ -156,17 +155,6 @@ def describe(faults: Iterable[Fault], most: int | None = 5) -> list[tuple[str, s
         shown = ", ".join(fault.leaves[:most]) + (f" and {rest} more" if rest > 0 else "")
         out.append((fault.file, f"{fault.problem} (leaves: {shown})" if fault.leaves else fault.problem))
     return out
-
-
-def compare(a: Path, b: Path) -> list[Difference]:
-    """Return the leaves in which two sealed checkpoints differ, without loading either.
-
-    Leaves are digested in their neutral form, so the checkpoints may be of different sides.
-
-    Raises:
-        CheckpointError: One has no valid seal.
-    """
-    return compare_digests(read_seal(a).leaves, read_seal(b).leaves)
 
 
 def _digest_each(path: Path, names: list[str]) -> dict[str, FileDigest | str]:

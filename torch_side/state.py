@@ -46,14 +46,17 @@ def adopt_model(
     model.load_state_dict({name: torch.tensor(value) for name, value in leaves.items()}, strict=True)
 
 
-def export_arrays(trainer: TorchTrainer) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the arrays of the neutral state, copied, and the scalars that PyTorch objects hold.
+def export_arrays(trainer: TorchTrainer, *, copy: bool = True) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Return the arrays of the neutral state, and the scalars that PyTorch objects hold.
+
+    Args:
+        trainer: Whose state.
+        copy: Whether the arrays outlive the next step; without, they are views of the parameters on a CPU.
 
     Raises:
         StateError: The parameters' step counts differ; one count cannot stand for them.
     """
-    arrays, scalars = neutral_arrays(Layout.of(trainer), file_state(trainer), _host)
-    return arrays, scalars
+    return neutral_arrays(Layout.of(trainer), file_state(trainer), _copied if copy else _viewed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,7 +269,7 @@ def check_file_state(trainer: TorchTrainer, saved: Mapping[str, Any]) -> None:
     bare = isinstance(found, dict) and found.get("state") == {}  # nothing was applied yet: PyTorch has no entries
     like["optimizer"]["state"] = {} if bare else entries
     require_alike(saved, like)
-    _, scalars = neutral_arrays(Layout.of(trainer), saved, lambda value: value.detach().cpu().numpy())
+    _, scalars = neutral_arrays(Layout.of(trainer), saved, _viewed)
     for leaf in list(scalars):
         (take_scale if leaf == "scaler.scale" else take_count)(scalars, leaf)
     rng = saved["rng"]
@@ -313,8 +316,12 @@ def _count(name: str, step: Tensor) -> int:
     return int(value)
 
 
-def _host(value: Tensor) -> Array:
-    return value.detach().cpu().numpy().copy()
+def _viewed(value: Tensor) -> Array:
+    return value.detach().cpu().numpy()
+
+
+def _copied(value: Tensor) -> Array:
+    return _viewed(value).copy()
 
 
 def _native_streams(trainer: TorchTrainer) -> dict[str, Array]:

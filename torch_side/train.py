@@ -186,9 +186,9 @@ class TorchTrainer(Twin):
         if self.checkpoints is not None:
             self.checkpoints.close()
 
-    def export_state(self) -> TrainingState:
-        """Return everything that must survive a stop, copied to the host."""
-        arrays, scalars = export_arrays(self)
+    def export_state(self, *, copy: bool = True) -> TrainingState:
+        """Return everything that must survive a stop, copied to the host; see `parity.trainer`."""
+        arrays, scalars = export_arrays(self, copy=copy)
         return TrainingState(arrays=arrays, scalars={**self.host_scalars(), **scalars})
 
     def import_state(self, state: TrainingState) -> None:

@@ -13,7 +13,7 @@ import math
 import re
 import urllib.parse
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -42,6 +42,8 @@ class Range:
     file: str
     start: int
     size: int
+    whole: bool = False
+    """It holds the bytes of one array as they are in memory, all of them and nothing else."""
 
 
 def locate(store: Path) -> dict[str, list[Range]]:
@@ -92,24 +94,29 @@ def _walk(store: Path) -> dict[str, list[Range]]:
             if node not in ranges:
                 ranges.append(node)
             value = _range(store, entry["indirect_value"]) if "indirect_value" in entry else None
-            if value is not None:
-                ranges.append(value)
             size = len(entry["inline_value"]) if value is None else value.size
             if part != ".zarray":
                 chunks.setdefault(name, []).append(size)
+                value = value and replace(value, whole=True)
             elif size > MAX_METADATA:
                 raise CheckpointError(f"{store}: the description of {name!r} has {size} bytes")
             elif value is None:
                 metadata[name] = entry["inline_value"]
             else:
                 metadata[name] = bytes(ts.ocdbt.dump(base, entry["indirect_value"]).result())
+            if value is not None:
+                ranges.append(value)
     for name in found:
-        _check_array(store, name, metadata.get(name), chunks.get(name, []))
+        if not _check_array(store, name, metadata.get(name), chunks.get(name, [])):
+            found[name] = [replace(r, whole=False) for r in found[name]]
     return found
 
 
-def _check_array(store: Path, name: str, metadata: bytes | None, chunks: list[int]) -> None:
-    """Refuse an array that is not stored as it is in memory: what it unpacks to is anybody's guess."""
+def _check_array(store: Path, name: str, metadata: bytes | None, chunks: list[int]) -> bool:
+    """Tell whether an array is one chunk; refuse one that is not stored as it is in memory.
+
+    What that unpacks to is anybody's guess.
+    """
     array = json.loads(metadata or b"null")
     try:
         kept = (array["compressor"], array["filters"], array["order"]) == (None, None, "C")
@@ -121,6 +128,7 @@ def _check_array(store: Path, name: str, metadata: bytes | None, chunks: list[in
         raise CheckpointError(f"{store}: {name!r} is compressed, or not in C order")
     if set(chunks) - {item * math.prod(chunk)} or item * math.prod(shape) > sum(chunks):
         raise CheckpointError(f"{store}: {name!r} of shape {shape} does not have the bytes for it")
+    return len(chunks) == 1 and shape == chunk
 
 
 def _locations(parts: list[dict[str, Any]]) -> Iterator[str]:

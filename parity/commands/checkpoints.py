@@ -11,11 +11,12 @@ from rich.console import Console
 
 from parity import durable
 from parity.checks.record import EXIT_CODES
+from parity.compare import compare
 from parity.curves import plain
 from parity.errors import CheckpointError, RunDirectoryError
 from parity.rundir import RunDirectory
 from parity.trainer import Which
-from parity.verify import Verified, compare, describe, require_verified, verify
+from parity.verify import Verified, describe, require_verified, verify
 
 __all__ = ["add_export", "add_metric", "add_path", "add_verify"]
 

@@ -16,8 +16,8 @@ from typing import Any
 from parity import drive, sides
 from parity.spec import RunSpec
 from parity.specfile import load
-from parity.state import leaf_digests
 from tests.crash.operations import MARK
+from tests.parity.small import state_of
 
 OLD, NEW = 2, 4
 """Steps of the two saves."""
@@ -54,7 +54,7 @@ def train(name: str, directory: Path, steps: int) -> dict[str, str]:
     """Train up to a step, or go on to it, and return the digest of every leaf of the live state."""
     side = Watched(name)
     drive.train(side, name, spec(steps), directory, say=lambda line: None)
-    return leaf_digests(side.trainer.export_state())
+    return state_of(side.trainer)
 
 
 def copy(source: str, target: str) -> str:

@@ -13,9 +13,9 @@ import jax_side
 from parity.rundir import RunDirectory
 from parity.seal import read_seal
 from parity.specfile import load
-from parity.state import leaf_digests
 from parity.verify import verify
 from tests.jax_side.two_processes import OVERRIDES
+from tests.parity.small import state_of
 
 pytestmark = pytest.mark.processes
 
@@ -83,7 +83,7 @@ def test_it_is_restored_in_one_process(run):
     path, (first, _) = run
     trainer = jax_side.build(load("mlp-digits", None, [*OVERRIDES, "mesh.data=1"]), path)
     assert trainer.restore("latest") == 4
-    restored = leaf_digests(trainer.export_state())
+    restored = state_of(trainer)
     trainer.close()
     spec = "config.spec"  # names the mesh
     assert {k: v for k, v in restored.items() if k != spec} == {k: v for k, v in first["saved"].items() if k != spec}

@@ -24,7 +24,7 @@ def main(index: int, port: str, run: Path, plant: str) -> None:
     from jax_side import seal
     from parity.lock import WriterLock
     from parity.specfile import load
-    from parity.state import leaf_digests
+    from tests.parity.small import state_of
 
     digested: list[str] = []
     digest_files = seal.digest_files
@@ -44,11 +44,11 @@ def main(index: int, port: str, run: Path, plant: str) -> None:
             for _ in trainer.steps(step):
                 pass
             trainer.save(metric)
-        said["saved"] = leaf_digests(trainer.export_state())
+        said["saved"] = state_of(trainer)
         for _ in trainer.steps(6):
             pass
         said["restored_step"] = trainer.restore("latest")
-        said["restored"] = leaf_digests(trainer.export_state())
+        said["restored"] = state_of(trainer)
         trainer.close()
     print(json.dumps({**said, "digested": digested}), flush=True)
 

@@ -7,7 +7,7 @@ from hypothesis import settings
 
 from parity.spec import PRESETS, Precision, RunSpec
 from parity.specfile import load
-from parity.state import TrainingState, leaf_digests
+from parity.state import TrainingState, leaf_digests, memory_orders
 from parity.trainer import StepRecord
 
 NAMES = tuple(PRESETS)
@@ -60,8 +60,9 @@ def bits_of(curve: list[StepRecord]) -> list[tuple[Any, ...]]:
 
 
 def state_of(trainer: Any) -> dict[str, str]:
-    """Return the digest of every leaf of a trainer's state."""
-    return leaf_digests(trainer.export_state())
+    """Return the digest of every leaf of a trainer's state, as its side seals them."""
+    state = trainer.export_state(copy=False)
+    return leaf_digests(state, memory_orders(state))
 
 
 def with_leaf(state: TrainingState, leaf: str, value: Any) -> TrainingState:

@@ -15,6 +15,9 @@ from parity.state import (
     compare_states,
     component_of,
     leaf_digests,
+    memory_orders,
+    order_of,
+    orders_of,
 )
 from tests.parity.small import quick
 
@@ -162,3 +165,37 @@ def test_a_group_is_the_leaves_below_a_whole_name() -> None:
     state = TrainingState(arrays={"model.params.a.b": np.zeros(1), "model.parameters": np.ones(1)})
     assert list(state.group("model.params")) == ["a.b"]
     assert state.group("model.para") == {}
+
+
+@pytest.mark.parametrize("axes", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (0, 2, 1)])
+def test_an_array_is_digested_in_the_order_its_bytes_have(axes: tuple[int, ...]) -> None:
+    """The same array held in C order gives the same text when the order is named, and another when it is not."""
+    value = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    held = np.ascontiguousarray(value.transpose(axes)).transpose(np.argsort(axes))
+    orders = memory_orders(one(held))
+    assert orders == ({} if axes == (0, 1, 2) else {"model.params.w": axes})
+    texts = leaf_digests(one(held), orders)
+    assert orders_of(texts) == orders
+    assert leaf_digests(one(value), orders_of(texts)) == texts
+    assert (leaf_digests(one(value)) == texts) == (axes == (0, 1, 2))
+    assert leaf_digests(one(held)) == leaf_digests(one(value)), "by default C order, whatever lies in memory"
+    wrong = [d.kind for d in compare_digests(texts, leaf_digests(one(value)))]
+    assert wrong == ([] if axes == (0, 1, 2) else ["order"])
+
+
+@pytest.mark.parametrize(
+    "value", [np.zeros((4, 6))[::2], np.zeros((4, 6))[:, 1:], np.broadcast_to(np.zeros(3), (2, 3))]
+)
+def test_an_array_with_gaps_has_no_order_of_its_own(value: Any) -> None:
+    assert memory_orders(one(value)) == {}
+    assert digest(value) == digest(value.copy())
+
+
+@pytest.mark.parametrize("order", [(0,), (0, 0), (1, 2), (0, 1, 2)])
+def test_an_order_that_is_none_of_the_axes_is_ignored(order: tuple[int, ...]) -> None:
+    value = np.arange(6.0).reshape(2, 3)
+    assert leaf_digests(one(value), {"model.params.w": order}) == leaf_digests(one(value))
+
+
+def test_text_that_only_looks_like_an_order_is_none() -> None:
+    assert [order_of(text) for text in ("str a@1,0 b", "list@1 x", "float32[2,3] @1,0", "")] == [()] * 4

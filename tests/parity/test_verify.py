@@ -2,19 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import jax_side
-import torch_side
-from parity.errors import CheckpointError, DamagedError, UnsealedError
-from parity.seal import FILE, encode, read_seal
-from parity.spec import PRECISIONS, Precision
-from parity.state import component_of
-from parity.verify import Fault, compare, describe, require_verified, verify
+from parity.errors import DamagedError, UnsealedError
+from parity.seal import FILE, read_seal
+from parity.verify import Fault, describe, require_verified, verify
 from tests.parity.sealed import FILES, PLACES, flip, save
-from tests.parity.small import NAMES, small, with_leaf
 from tests.parity.test_digest import KINDS, make
 
 NOT_SEALED = "does not hold the bytes that were sealed"
@@ -141,70 +135,3 @@ def test_people_are_told_a_few_leaves_and_how_many_more() -> None:
     assert describe([fault], most=7) == [("a", "is missing (leaves: a, b, c, d, e, f, g)")]
     assert describe([fault], most=None) == [("a", "is missing (leaves: a, b, c, d, e, f, g)")]
     assert describe([replace(fault, leaves=())]) == [("a", "is missing")]
-
-
-def test_two_checkpoints_are_compared_by_their_seals_alone(path: Path, tmp_path: Path) -> None:
-    other = save(tmp_path, 20)
-    assert compare(path, other) == []
-    seal = read_seal(other)
-    leaves = {**seal.leaves, "model.params.bias": "uint8[4] " + "0" * 32}
-    (other / FILE).write_text(encode(replace(seal, leaves=leaves)))
-    (difference,) = compare(path, other)
-    assert (difference.leaf, difference.kind) == ("model.params.bias", "value")
-    (other / FILE).unlink()
-    with pytest.raises(CheckpointError, match="20 has no seal"):
-        compare(path, other)
-
-
-# Across sides, on real trainers.
-
-
-def saved(side: Any, spec: Any, directory: Path, state: Any) -> Path:
-    trainer = side.build(spec, directory)
-    trainer.import_state(state)
-    trainer.save(None)
-    trainer.close()
-    return directory / "checkpoints" / str(trainer.step)
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("name", NAMES)
-def test_checkpoints_of_one_state_have_equal_leaves_on_both_sides(
-    name: str, precision: Precision, tmp_path: Path
-) -> None:
-    """Every leaf, in every precision: no leaf of the state is a side's own."""
-    spec = small(name, precision, "scaler.overflow_steps=[2]")
-    trainer = torch_side.build(spec)
-    list(trainer.steps(3))
-    state = trainer.export_state()
-    ours, theirs = (saved(s, spec, tmp_path / s.__name__, state) for s in (jax_side, torch_side))
-    assert compare(ours, theirs) == []
-    assert set(read_seal(ours).leaves) == {*state.arrays, *state.scalars}
-    assert (read_seal(ours).side, read_seal(theirs).side) == ("jax", "torch")
-
-
-def test_a_leaf_that_differs_across_sides_is_the_only_one_named(tmp_path: Path) -> None:
-    spec = small("mlp-digits", "float64")
-    state = torch_side.build(spec).export_state()
-    leaf = "optimizer.second_moment.layers.1.weight"
-    other = state.arrays[leaf].copy()
-    other[0, 0] = 5e-324
-    ours = saved(jax_side, spec, tmp_path / "jax", state)
-    theirs = saved(torch_side, spec, tmp_path / "torch", with_leaf(state, leaf, other))
-    assert [(d.leaf, d.kind, d.component) for d in compare(ours, theirs)] == [
-        (leaf, "value", "optimizer.second_moment")
-    ]
-
-
-def test_with_native_dropout_the_streams_are_all_that_differs(tmp_path: Path) -> None:
-    spec = small("mlp-digits", "float64", "dropout.generator=native")
-    paths = []
-    for side in (jax_side, torch_side):
-        trainer = side.build(spec, tmp_path / side.__name__)
-        trainer.save(None)
-        trainer.close()
-        paths.append(tmp_path / side.__name__ / "checkpoints" / "0")
-    differences = compare(*paths)
-    assert {component_of(d.leaf) for d in differences} == {"rng"}
-    assert {d.kind for d in differences if d.leaf.startswith("rng.native.jax.")} == {"missing"}
-    assert [d.leaf for d in differences if d.kind == "extra"] == ["rng.native.torch_cpu"]
