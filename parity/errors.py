@@ -11,6 +11,7 @@ __all__ = [
     "LockedError",
     "MissingFrameworkError",
     "ParityError",
+    "ResultError",
     "RunDirectoryError",
     "SaveError",
     "SpecError",
@@ -132,6 +133,10 @@ class SaveError(ParityError, RuntimeError):
         self.step = step
         text = " ".join(problem.split())  # a framework's message may hold the whole state
         super().__init__(f"step {step} could not be saved: {text[:400]}{'...' if len(text) > 400 else ''}")
+
+
+class ResultError(ParityError, ValueError):
+    """A file of results (of checks, of benchmarks) that cannot be read as one."""
 
 
 class RunDirectoryError(ParityError, RuntimeError):
