@@ -6,7 +6,8 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,13 +29,22 @@ __all__ = [
 
 Record = TypeVar("Record", StepRecord, Validation)
 
+_encode = json.JSONEncoder(allow_nan=False).encode
+_NAMES = {kind: [f.name for f in fields(kind)] for kind in (StepRecord, Validation)}
+_FIELDS = {kind: (names, attrgetter(*names)) for kind, names in _NAMES.items()}
+
 
 def encode(record: StepRecord | Validation) -> str:
     """Return a record as one line of valid JSON; floats read back bit for bit.
 
     Non-finite floats become the strings `inf`, `-inf` and `nan`, since JSON has no token for them.
     """
-    return json.dumps(plain(asdict(record)), allow_nan=False)
+    names, values = _FIELDS[type(record)]
+    row = dict(zip(names, values(record), strict=True))  # asdict and json.dumps take three times as long
+    try:
+        return _encode(row)
+    except ValueError:
+        return _encode(plain(row))
 
 
 def append(path: Path, lines: Iterable[str]) -> None:

@@ -74,20 +74,17 @@ class ArrayStream:
     def __init__(self, inputs: NDArray[np.generic], targets: NDArray[np.generic], *, batch: int, seed: int) -> None:
         self._inputs, self._targets, self._batch = inputs, targets, batch
         self.batches_per_epoch = len(inputs) // batch
-        root = threefry.fold_in(threefry.key(seed), 0xDA7A)
-        self._order = lru_cache(maxsize=2)(
-            lambda epoch: threefry.permutation(threefry.fold_in(root, epoch), len(inputs))
-        )
+        self._root = threefry.fold_in(threefry.key(seed), 0xDA7A)
+        self._group = max(1, threefry.PIECE // len(inputs))
+        """Epochs whose orders are drawn together."""
+        self._orders = lru_cache(maxsize=2)(self._draw)
         self._next = 0  # batches consumed since the start of the run
 
     def take(self, n: int) -> Chunk:
         """Return the next n batches; they may span epochs."""
         numbers = range(self._next, self._next + n)
         epochs = [number // self.batches_per_epoch for number in numbers]
-        rows = np.empty((n, self._batch), np.int64)
-        for i, number in enumerate(numbers):
-            start = number % self.batches_per_epoch * self._batch
-            rows[i] = self._order(epochs[i])[start : start + self._batch]
+        rows = self._rows(n)
         inputs, targets = self._inputs[rows], self._targets[rows]
         self._next += n
         return Chunk(
@@ -98,6 +95,24 @@ class ArrayStream:
             samples=[(number + 1) * self._batch for number in numbers],
             after=self.position(),
         )
+
+    def _rows(self, n: int) -> NDArray[np.int64]:
+        """Return the samples of the next n batches, shape [n, batch]."""
+        parts, number, left = [], self._next, n
+        while left:
+            epoch, batch = divmod(number, self.batches_per_epoch)
+            count = min(left, self.batches_per_epoch - batch)
+            parts.append(self._order(epoch)[batch * self._batch : (batch + count) * self._batch])
+            number, left = number + count, left - count
+        return np.concatenate(parts).reshape(n, self._batch)
+
+    def _order(self, epoch: int) -> NDArray[np.int64]:
+        return self._orders(epoch // self._group)[epoch % self._group]
+
+    def _draw(self, group: int) -> NDArray[np.int64]:
+        """Return the orders of a group of epochs."""
+        epochs = np.arange(group * self._group, (group + 1) * self._group)
+        return threefry.permutations(threefry.fold_in(self._root, epochs), len(self._inputs))
 
     def position(self) -> Position:
         """Return epoch, batch in it, samples consumed and batch size; an epoch's end is the next one's batch 0."""
@@ -192,8 +207,8 @@ class GrainStream:
 def _digests(inputs: NDArray[np.generic], targets: NDArray[np.generic]) -> list[str]:
     out = []
     for x, y in zip(inputs, targets, strict=True):
-        digest = xxhash.xxh3_128(x.data)
-        digest.update(y.data)
+        digest = xxhash.xxh3_128(x)
+        digest.update(y)
         out.append(digest.hexdigest())
     return out
 

@@ -13,13 +13,20 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["bits", "block", "fold_in", "keep_threshold", "key", "permutation", "uniform"]
+__all__ = ["bits", "block", "fold_in", "keep_threshold", "key", "permutation", "permutations", "uniform"]
 
 Words = NDArray[np.uint32]
+
+PIECE = 1 << 14
+"""Draws made at once: three arrays of 64 KiB stay in the second-level cache over the twenty rounds."""
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY_CONSTANT = 0x1BD11BDA
 """Constant of the key schedule (called C240 in the Threefish family, here its 32-bit form)."""
+
+
+_SHIFTS = tuple(tuple((np.uint32(r), np.uint32(32 - r)) for r in four) for four in ROTATIONS)
+"""Both halves of every rotation."""
 
 
 def block(key_words: Words, x0: ArrayLike, x1: ArrayLike) -> tuple[Words, Words]:
@@ -35,15 +42,20 @@ def block(key_words: Words, x0: ArrayLike, x1: ArrayLike) -> tuple[Words, Words]
     """
     k0, k1 = key_words[..., 0], key_words[..., 1]
     schedule = (k0, k1, k0 ^ k1 ^ np.uint32(PARITY_CONSTANT))
+    shape = np.broadcast_shapes(k0.shape, np.shape(x0), np.shape(x1))
+    a, b, spare = (np.empty(shape, np.uint32) for _ in range(3))
     with np.errstate(over="ignore"):  # wrapping addition is the algorithm
-        a = np.asarray(x0, np.uint32) + schedule[0]
-        b = np.asarray(x1, np.uint32) + schedule[1]
+        np.add(np.asarray(x0, np.uint32), schedule[0], out=a)
+        np.add(np.asarray(x1, np.uint32), schedule[1], out=b)
         for i in range(5):
-            for r in ROTATIONS[i % 2]:
-                a = a + b
-                b = ((b << np.uint32(r)) | (b >> np.uint32(32 - r))) ^ a
-            a = a + schedule[(i + 1) % 3]
-            b = b + schedule[(i + 2) % 3] + np.uint32(i + 1)
+            for left, right in _SHIFTS[i % 2]:
+                np.add(a, b, out=a)
+                np.left_shift(b, left, out=spare)
+                np.right_shift(b, right, out=b)
+                np.bitwise_or(b, spare, out=b)
+                np.bitwise_xor(b, a, out=b)
+            np.add(a, schedule[(i + 1) % 3], out=a)
+            np.add(b, schedule[(i + 2) % 3] + np.uint32(i + 1), out=b)
     return a, b
 
 
@@ -75,9 +87,13 @@ def bits(key_words: Words, n: int) -> Words:
         >>> [int(word) for word in bits(key(0), 2)]
         [4070199207, 4202968722]
     """
-    position = np.arange(n, dtype=np.uint64)
-    a, b = block(key_words, (position >> np.uint64(32)).astype(np.uint32), position.astype(np.uint32))
-    return a ^ b
+    out = np.empty(n, np.uint32)
+    for start in range(0, n, PIECE):
+        stop = min(n, start + PIECE)
+        low = np.arange(start, stop, dtype=np.uint64).astype(np.uint32)
+        a, b = block(key_words, np.uint32(start >> 32), low)  # a piece never spans two high words
+        np.bitwise_xor(a, b, out=out[start:stop])
+    return out
 
 
 def uniform(key_words: Words, n: int) -> NDArray[np.float64]:
@@ -91,7 +107,24 @@ def permutation(key_words: Words, n: int) -> NDArray[np.int64]:
     NumPy's own `permutation` may change between NumPy versions (NEP 19); this one may not, so a data order
     recorded today is the same on every version and machine. Equal draws keep their order (stable sort).
     """
-    return np.argsort(bits(key_words, n), kind="stable")
+    return permutations(key_words[None], n)[0]
+
+
+def permutations(keys: Words, n: int) -> NDArray[np.int64]:
+    """Return a permutation of 0..n-1 for each key: int64, shape [keys, n]; many short ones cost little more than one.
+
+    Args:
+        keys: uint32, shape [keys, 2].
+        n: Below 2**32.
+    """
+    if len(keys) * n > PIECE:
+        draws = np.stack([bits(key, n) for key in keys])
+    else:
+        a, b = block(keys[:, None], np.uint32(0), np.arange(n, dtype=np.uint32))
+        draws = a ^ b
+    ranked = draws.astype(np.uint64) << np.uint64(32) | np.arange(n, dtype=np.uint64)  # equal draws in order
+    ranked.sort(axis=1)  # of distinct numbers: a fifth of the time of a stable argsort
+    return (ranked & np.uint64(0xFFFFFFFF)).astype(np.int64)
 
 
 def keep_threshold(rate: float) -> int:

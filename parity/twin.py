@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -40,14 +40,14 @@ class Counters:
     skips_in_row: int = 0
     """Skipped steps since the last applied update."""
 
-    def after(self, record: StepRecord) -> Counters:
-        """Return the counters after a step."""
-        return Counters(
-            step=record.step,
-            updates=self.updates + (not record.skipped),
-            epoch=record.epoch,
-            skips_in_row=self.skips_in_row + 1 if record.skipped else 0,
-        )
+    def after(self, records: Sequence[StepRecord]) -> Counters:
+        """Return the counters after the steps of a chunk, of which there is at least one."""
+        skips = self.skips_in_row
+        for record in records:
+            skips = skips + 1 if record.skipped else 0
+        applied = sum(not record.skipped for record in records)
+        last = records[-1]
+        return Counters(step=last.step, updates=self.updates + applied, epoch=last.epoch, skips_in_row=skips)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +104,7 @@ class Twin(ABC):
             seconds = time.perf_counter() - began
             self._pace.note(n, seconds)
             records = self._records(chunk, placed, outputs, seconds / n)
-            for record in records:
-                self.counters = self.counters.after(record)
+            self.counters = self.counters.after(records)
             yield from records
 
     def fetch_next(self, n: int) -> None:
@@ -182,21 +181,25 @@ class Twin(ABC):
 
     def _records(self, chunk: Chunk, placed: Any, outputs: StepOutputs, seconds: float) -> list[StepRecord]:
         inputs: StepInputs = placed.host
+        measured = (outputs.loss, outputs.lr, outputs.grad_norm, outputs.loss_scale, outputs.skipped)
+        columns = [column.tolist() for column in (inputs.index, *measured)]  # whole columns: a tenth of the time
         return [
             StepRecord(
                 attempt=self.attempt,
-                step=int(inputs.index[i]) + 1,
-                loss=float(outputs.loss[i]),
-                lr=float(outputs.lr[i]),
-                grad_norm=float(outputs.grad_norm[i]),
-                loss_scale=float(outputs.loss_scale[i]),
-                skipped=bool(outputs.skipped[i]),
-                batch=digest,
-                epoch=chunk.epochs[i],
-                samples=chunk.samples[i],
+                step=index + 1,
+                loss=loss,
+                lr=lr,
+                grad_norm=grad_norm,
+                loss_scale=loss_scale,
+                skipped=skipped,
+                batch=batch,
+                epoch=epoch,
+                samples=samples,
                 seconds=seconds,
             )
-            for i, digest in enumerate(chunk.digests)
+            for index, loss, lr, grad_norm, loss_scale, skipped, batch, epoch, samples in zip(
+                *columns, chunk.digests, chunk.epochs, chunk.samples, strict=True
+            )
         ]
 
     @abstractmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -37,8 +37,9 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
     The lists of operations that autocast moves differ between devices, so the models cast to `exact` themselves
     where it matters, and autocast is left with the matrix products.
     """
-    low = precision in ("bfloat16", "float16")
-    return torch.autocast(device.type, dtype=getattr(torch, precision) if low else None, enabled=low)
+    if precision in ("float64", "float32"):
+        return nullcontext()  # entering a disabled autocast costs 5 microseconds
+    return torch.autocast(device.type, dtype=getattr(torch, precision))
 
 
 def configure(spec: RunSpec) -> None:

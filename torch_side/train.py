@@ -44,7 +44,7 @@ class Placed(NamedTuple):
     inputs: Tensor
     targets: Tensor
     keys: Tensor
-    """int32 [steps, micro-batches, dropout layers, 2]."""
+    """int32 [steps, micro-batches, layers that draw from the shared generator, 2]."""
     host: StepInputs
 
 
@@ -76,7 +76,7 @@ class TorchTrainer(Twin):
         self.optimizer = build_optimizer(spec, self.model, self.device)
         self.scheduler = build_scheduler(spec, self.optimizer)
         self.scaler = build_scaler(spec, self.device)
-        self.dropouts = sum(isinstance(module, Dropout) for module in self.model.modules())
+        self.masks = sum(isinstance(module, Dropout) and module.shared for module in self.model.modules())
         compiled = spec.execution.torch == "compile"
         self._loss = torch.compile(self._plain_loss, dynamic=False) if compiled else self._plain_loss
         self.checkpoints = Checkpoints(spec, directory) if directory else None
@@ -87,14 +87,15 @@ class TorchTrainer(Twin):
         scale = self.scaler.get_scale() if self.spec.scaled else 1.0  # host sync, float16 only
 
         # Forward and backward, micro-batch by micro-batch; gradients add up in .grad.
-        self.optimizer.zero_grad(set_to_none=True)
+        for p in self.params:
+            p.grad = None  # what zero_grad does, in 0.4 microseconds instead of 7
         losses = []
-        for x, y, key in zip(inputs, targets, keys, strict=True):
+        for x, y, key in zip(inputs.unbind(), targets.unbind(), keys.unbind(), strict=True):
             loss = self._loss(x, y, key)
             losses.append(loss.detach())
-            scaled = self.scaler.scale(loss / self.spec.accumulation)
+            scaled = self.scaler.scale(self._per_micro(loss))
             (scaled * poison if self.spec.scaled else scaled).backward()
-        loss = torch.stack(losses).sum() / self.spec.accumulation
+        loss = losses[0] if len(losses) == 1 else self._per_micro(torch.stack(losses).sum())
 
         # Unscale before the norm, and clip.
         self.scaler.unscale_(self.optimizer)
@@ -110,16 +111,18 @@ class TorchTrainer(Twin):
         skipped = self.spec.scaled and self.scaler.get_scale() < scale  # host sync, float16 only
         return loss, lr, norm, scale, skipped
 
+    def _per_micro(self, loss: Tensor) -> Tensor:
+        return loss if self.spec.accumulation == 1 else loss / self.spec.accumulation
+
     def _plain_loss(self, x: Tensor, y: Tensor, keys: Tensor) -> Tensor:
         with autocast(self.spec.precision, self.device):
             return cross_entropy(self.model(x, keys), y, self.types)
 
     def _run_chunk(self, placed: Placed, n: int) -> StepOutputs:
-        self.model.train()
-        poison = placed.host.poison
-        rows = [
-            self._train_step(placed.inputs[i], placed.targets[i], placed.keys[i], float(poison[i])) for i in range(n)
-        ]
+        if not self.model.training:  # setting it visits every module
+            self.model.train()
+        columns = placed.inputs.unbind(), placed.targets.unbind(), placed.keys.unbind(), placed.host.poison.tolist()
+        rows = [self._train_step(*row) for row in zip(*columns, strict=True)]
         self.fetch_next(n)  # on a GPU the chunk is still running
         loss, lr, norm, scale, skipped = zip(*rows, strict=True)
         return StepOutputs(
@@ -138,7 +141,7 @@ class TorchTrainer(Twin):
         return Placed(
             inputs.view(*lead, *inputs.shape[2:]).to(self.device, non_blocking=True),
             targets.view(*lead, *targets.shape[2:]).to(self.device, non_blocking=True),
-            mask_keys(spec.seed, host.index, spec.accumulation, self.dropouts).to(self.device),
+            mask_keys(spec.seed, host.index, spec.accumulation, self.masks).to(self.device),
             host,
         )
 

@@ -47,7 +47,7 @@ def _masks_from_the_start(trainer: Any) -> None:
         if trainer.side == "jax":
             return placed._replace(index=placed.index - restored)
         index = placed.host.index - np.int32(restored)
-        return placed._replace(keys=mask_keys(trainer.spec.seed, index, trainer.spec.accumulation, trainer.dropouts))
+        return placed._replace(keys=mask_keys(trainer.spec.seed, index, trainer.spec.accumulation, trainer.masks))
 
     trainer.feed._place = place_with_old_masks
 

@@ -109,8 +109,22 @@ def test_permutation_holds_every_index_once(seed: int, n: int) -> None:
     assert sorted(order.tolist()) == list(range(n))
 
 
+@pytest.mark.parametrize("n", [1, 7, 3000, 6000, threefry.PIECE + 1])
+def test_permutations_of_several_keys_are_each_the_order_that_sorts_its_draws(n: int) -> None:
+    """Drawn together while they are short, one by one beyond."""
+    keys = threefry.fold_in(threefry.key(3), np.arange(4))
+    for key, order in zip(keys, threefry.permutations(keys, n), strict=True):
+        np.testing.assert_array_equal(order, np.argsort(threefry.bits(key, n), kind="stable"))
+
+
+def test_many_bits_equal_jax_over_every_piece() -> None:
+    n = 3 * threefry.PIECE + 5
+    np.testing.assert_array_equal(threefry.bits(threefry.key(9), n), np.asarray(jax.random.bits(jax_key(9), (n,))))
+
+
 def test_permutation_keeps_the_order_of_equal_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threefry, "bits", lambda key, n: np.array([5, 3, 5, 3, 5], np.uint32))
+    draws = np.array([[5, 3, 5, 3, 5]], np.uint32)
+    monkeypatch.setattr(threefry, "block", lambda key, high, low: (draws, np.zeros_like(draws)))
     assert threefry.permutation(threefry.key(0), 5).tolist() == [1, 3, 0, 2, 4]
 
 
