@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import orbax.checkpoint as ocp
 from jax.sharding import Mesh
 
@@ -29,7 +30,7 @@ from jax_side.seal import (
     sealing_path,
     wake_waiting_threads,
 )
-from jax_side.state import stored_names
+from jax_side.state import Snapshot, stored_names
 from parity import durable, plan, policy, seal
 from parity.curves import plain
 from parity.digest import list_files
@@ -45,7 +46,7 @@ from parity.verify import Restored, read_scalars, require_verified
 from parity.versions import versions
 
 if TYPE_CHECKING:
-    from jax_side.train import DeviceState
+    from jax_side.train import DeviceState, JaxTrainer
 
 __all__ = ["Checkpoints"]
 
@@ -70,8 +71,9 @@ class _Pending:
     """What the seal of a save under way needs to know."""
 
     metric: float | None
-    neutral: TrainingState
-    """The state in neutral form; on a CPU views of what is saved, which keep its buffers from being reused."""
+    snapshot: Snapshot
+    scalars: dict[str, Any]
+    """The host's half of the neutral state."""
 
 
 class Checkpoints:
@@ -81,8 +83,9 @@ class Checkpoints:
         self.spec, self.mesh = spec, mesh
         self.run = RunDirectory(directory)
         self._policy = _Policy(spec)
-        self._pending: dict[int, _Pending | None] = {}
-        """The save under way, by its step; its state is let go as soon as it is digested."""
+        self._pending: dict[int, _Pending] = {}
+        """The save under way, by its step."""
+        self._spare: Snapshot | None = None
         self._manager: ocp.CheckpointManager | None = None
 
     @property
@@ -106,22 +109,8 @@ class Checkpoints:
             )
         return self._manager
 
-    def save(
-        self,
-        step: int,
-        state: DeviceState,
-        neutral: TrainingState,
-        scalars: dict[str, Any],
-        metric: float | None,
-    ) -> None:
-        """Start an asynchronous save; waits for the one before, so at most one is under way.
-
-        Args:
-            step: Completed steps.
-            state: What is saved.
-            neutral: The same in neutral form, digested into the seal.
-            scalars: The host's half of it, written beside the arrays.
-            metric: Validation metric of this very step, or None.
+    def save(self, step: int, trainer: JaxTrainer, scalars: dict[str, Any], metric: float | None) -> None:
+        """Copy the state and write it in the background; waits for the save before, so one is under way at most.
 
         Raises:
             CheckpointError: There is a checkpoint of this step already, or the manager declined.
@@ -130,12 +119,13 @@ class Checkpoints:
         self.wait()
         if (self.run.checkpoints / str(step)).exists():
             raise CheckpointError(f"{self.run.checkpoints / str(step)} exists already; it is not overwritten")
-        items = {item: tree for item, tree in _items(state).items() if jax.tree.leaves(tree)}
+        snapshot, self._spare = Snapshot(trainer, self._spare), None
+        items = {item: tree for item, tree in _items(snapshot.state).items() if jax.tree.leaves(tree)}
         meta = {"step": step, "metric": plain(metric), "items": sorted(items), "scalars": scalars}
         saves = {item: SaveItem(tree) for item, tree in items.items()}
         args = ocp.args.Composite(**saves, meta=ocp.args.JsonSave(meta))
         self._policy.known = [*self.scan().whole, policy.Saved(step=step, metric=metric, saved_at=seal.clock())]
-        self._pending = {step: _Pending(metric=metric, neutral=neutral)}
+        self._pending = {step: _Pending(metric=metric, snapshot=snapshot, scalars=scalars)}
         try:
             saved = self.manager.save(step, args=args, force=True)
         except Exception as error:
@@ -215,6 +205,8 @@ class Checkpoints:
         except Exception as error:
             self._abort()
             raise SaveError(step, _reason(error)) from error
+        for pending in self._pending.values():
+            self._spare = pending.snapshot
         self._pending = {}
 
     def close(self) -> None:
@@ -227,15 +219,15 @@ class Checkpoints:
     def _seal(self, step: int, draft: Path, final: Path) -> None:
         """Seal a step that Orbax has finished writing, give it its name, and point to it; in the background."""
         pending = self._pending[step]
-        assert pending is not None
-        leaves = leaf_digests(pending.neutral, memory_orders(pending.neutral))
-        self._pending[step] = None
+        arrays, counts = pending.snapshot.neutral()
+        neutral = TrainingState(arrays=arrays, scalars={**pending.scalars, **counts})
+        leaves = leaf_digests(neutral, memory_orders(neutral))
         known = Seal(
             step=step,
             metric=None if pending.metric is None else float(pending.metric),
             saved_at=self._policy.known[-1].saved_at,
             side="jax",
-            spec_hash=pending.neutral.scalars["config.hash"],
+            spec_hash=pending.scalars["config.hash"],
             versions=versions(),
             files=gather(draft, ITEMS),
             leaves=leaves,
@@ -293,7 +285,11 @@ def _reason(error: BaseException) -> str:
 
 
 def _handler() -> DigestingHandler:
-    return DigestingHandler(use_compression=False)
+    """Return Orbax's handler of trees: arrays as they are in memory, and a snapshot's not copied once more."""
+    arrays = ocp.type_handlers.get_type_handler(jax.Array)
+    snapshots = ocp.type_handlers.NumpyHandler(deepcopy_host_arrays=False)
+    registry = ocp.type_handlers.create_type_handler_registry((np.ndarray, snapshots), (jax.Array, arrays))
+    return DigestingHandler(use_compression=False, type_handler_registry=registry)
 
 
 def _check_documents(item: Path) -> None:

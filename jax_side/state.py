@@ -21,9 +21,9 @@ from parity.state import TrainingState, take_count, take_scale
 from parity.table import Row, check_leaves, from_jax, table, to_jax
 
 if TYPE_CHECKING:
-    from jax_side.train import DeviceState
+    from jax_side.train import DeviceState, JaxTrainer
 
-__all__ = ["export_arrays", "import_arrays", "initial_model_state", "stored_names"]
+__all__ = ["Snapshot", "export_arrays", "import_arrays", "initial_model_state", "stored_names"]
 
 Rows = tuple[Row, ...]
 
@@ -79,6 +79,39 @@ def export_arrays(
         scalars["scaler.scale"] = float(state.scaler.scale)
         scalars["scaler.growth_tracker"] = int(state.scaler.growth_tracker)
     return arrays, scalars
+
+
+class Snapshot:
+    """A copy of the full training state on the host, which training may go on beside.
+
+    Takes one copy of the state in memory; given the snapshot before, it copies into that one's buffers, whose pages
+    are there already. What is saved is NumPy, so JAX may donate the live state to the next chunk at once. Of several
+    processes none holds the whole state: they save the live arrays, which JAX then keeps.
+    """
+
+    def __init__(self, trainer: JaxTrainer, spare: Snapshot | None = None) -> None:
+        self._trainer = trainer
+        self._spare = iter(jax.tree.leaves(spare.state) if spare else ())
+        self.state: DeviceState = jax.tree.map(self._copied, trainer.state)
+
+    def neutral(self) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
+        """Return the neutral arrays, views of the copies, and the scalars."""
+        t = self._trainer
+        return export_arrays(t.spec, t.param_rows, t.buffer_rows, self.state, copy=False)
+
+    def _copied(self, value: jax.Array) -> Any:
+        spare = next(self._spare, None)
+        if jax.process_count() > 1:
+            return value
+        if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+            words = jnp.copy(jax.random.key_data(value))
+            return jax.random.wrap_key_data(words, impl=jax.random.key_impl(value))
+        host = np.asarray(value)
+        copy = spare if isinstance(spare, np.ndarray) else np.empty_like(host)
+        if (copy.shape, copy.dtype) != (host.shape, host.dtype):
+            copy = np.empty_like(host)
+        np.copyto(copy, host)
+        return copy
 
 
 def stored_names(spec: RunSpec, leaves: Iterable[str] = ()) -> dict[str, tuple[str, str]]:
