@@ -23,7 +23,7 @@ from parity.sides import Side
 from parity.spec import RunSpec
 from parity.state import leaf_digests
 from parity.stopping import DEADLINE_SECONDS, Signals
-from parity.trainer import StepRecord, Trainer
+from parity.trainer import StepRecord, Trainer, Validation
 
 __all__ = ["Drills", "Outcome", "Resume", "train"]
 
@@ -32,6 +32,7 @@ OnError = Literal["stop", "continue"]
 
 Say = Callable[[str], None]
 Watch = Callable[[StepRecord], None]
+WatchValidation = Callable[[Validation], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,7 @@ def train(
     resume: Resume = "auto",
     say: Say = print,
     watch: Watch = lambda record: None,
+    watch_validation: WatchValidation = lambda validation: None,
     drills: Drills | None = None,
     on_error: OnError = "stop",
     deadline: float = DEADLINE_SECONDS,
@@ -81,6 +83,7 @@ def train(
         resume: What to start from.
         say: Takes one line for people.
         watch: Called with every record once it is on disk.
+        watch_validation: Called with every validation once it is on disk.
         drills: Orders of a resume check.
         on_error: Whether a failed save stops the run, or is reported and the run goes on.
         deadline: Seconds a process may take to save once a signal tells it to stop.
@@ -118,7 +121,8 @@ def train(
         compare_topology(run, topology, start, say)
         run.begin_attempt(attempt, start, topology)
         with Signals(deadline) as signals:
-            return _Loop(trainer, run, attempt, start, say, watch, drills or Drills(), on_error, signals).run()
+            watches = (watch, watch_validation)
+            return _Loop(trainer, run, attempt, start, say, watches, drills or Drills(), on_error, signals).run()
 
 
 class _Loop:
@@ -131,7 +135,7 @@ class _Loop:
         attempt: int,
         start: int | None,
         say: Say,
-        watch: Watch,
+        watches: tuple[Watch, WatchValidation],
         drills: Drills,
         on_error: OnError,
         signals: Signals,
@@ -140,7 +144,8 @@ class _Loop:
         self.failures: list[str] = []
         self.unwritten: list[tuple[Path, str]] = []
         self.trainer, self.run_directory, self.attempt = trainer, run, attempt
-        self.start, self.say, self.watch, self.drills = start, say, watch, drills
+        self.start, self.say, self.drills = start, say, drills
+        self.watch, self.watch_validation = watches
         self.saved_at = start
         self.skips = skips_behind(run, start) if start and trainer.spec.scaled else 0
 
@@ -224,6 +229,7 @@ class _Loop:
         if plan.validates_at(spec, trainer.step):
             validation = trainer.evaluate()
             self._write_lines(self.run_directory.validations, [encode(validation)])
+            self.watch_validation(validation)
             metric = validation.value
             self.say(f"step {trainer.step}: validation {validation.metric} {validation.value:.6g}")
         if plan.saves_at(spec, trainer.step) or trainer.step == spec.steps or self.signals.save:
