@@ -4,7 +4,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 REPORTS := reports
 
-.PHONY: setup packages check test lint types format soak bench bench-quick clean
+.PHONY: setup packages check results test lint types format soak bench bench-quick clean
 
 setup: .venv/.ready
 
@@ -14,14 +14,20 @@ setup: .venv/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-packages:  ## what some tests need of the system: a C and C++ compiler, strace; installed where that is allowed
-	@if command -v c++ >/dev/null && command -v cc >/dev/null && command -v strace >/dev/null; then :; \
+packages:  ## what some tests need of the system: a C and C++ compiler, strace, a browser; installed where that is allowed
+	@if command -v c++ >/dev/null && command -v cc >/dev/null && command -v strace >/dev/null && command -v chromium >/dev/null; then :; \
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-	  apt-get update -qq && apt-get install -y -qq g++ python3-dev strace; \
-	else echo "the tests need cc, c++ and strace (Debian: apt-get install g++ python3-dev strace)"; exit 2; fi
+	  apt-get update -qq && apt-get install -y -qq g++ python3-dev strace && \
+	  apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; \
+	else echo "the tests need cc, c++, strace and chromium (Debian: apt-get install g++ python3-dev strace chromium)"; exit 2; fi
 
 check: setup  ## train, kill, resume, hand over; one table of verdicts and reports/check/check.json
 	$(BIN)/parity check --report $(REPORTS)/check
+
+results: setup  ## docs/results.md and the table of the README, from a real run; figures of `make bench` where there are some
+	@rm -rf $(REPORTS)/results
+	$(BIN)/parity check --report $(REPORTS)/results || [ -e $(REPORTS)/results/check.json ]
+	$(BIN)/python -m benchmarks.results $(REPORTS)/results/check.json --bench $(REPORTS)/bench.json
 
 test: setup packages  ## the tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak" tests
@@ -29,11 +35,11 @@ test: setup packages  ## the tests
 soak: setup packages  ## the full product of presets, precisions and sides; 500 kills, ten times the crashes
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m soak tests
 
-bench-quick: setup  ## first figures in under three minutes
+bench-quick: setup  ## first figures in under three minutes; reports/bench.json
 	@mkdir -p $(REPORTS)
 	$(BIN)/python -m pytest benchmarks -m "not slow" --benchmark-json=$(REPORTS)/bench.json
 
-bench: setup
+bench: setup packages  ## all of them: an hour or two on two cores, 14 GB of memory, 8 GB of disk; peers if they are installed
 	@mkdir -p $(REPORTS)
 	$(BIN)/python -m pytest benchmarks --benchmark-json=$(REPORTS)/bench.json
 

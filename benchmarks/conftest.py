@@ -20,6 +20,7 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
     """Add what a time depends on: versions, devices, the CPUs this process may use and each side's threads."""
     affinity = getattr(os, "sched_getaffinity", None)
     machine_info["versions"] = dict(versions())
+    machine_info["memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     machine_info["usable_cpus"] = len(affinity(0)) if affinity else os.cpu_count()
     machine_info["thread_settings"] = {
         name: os.environ[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS") if name in os.environ

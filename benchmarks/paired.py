@@ -1,6 +1,6 @@
-"""Two ways to do the same work, timed in turn in one process: the ratio is the result, the times are context.
+"""Ways to do the same work, timed in turn in one process: the ratios are the result, the times are context.
 
-A shared machine drifts by more than most differences worth knowing, and it drifts for both arms of a round alike. So
+A shared machine drifts by more than most differences worth knowing, and it drifts for all arms of a round alike. So
 the figure to read is the median of the round-by-round ratios with its quartiles, in the first arm's `extra_info`.
 Nothing here judges a time.
 """
@@ -11,87 +11,185 @@ import copy
 import gc
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.stats import Stats
 
-__all__ = ["Arm", "run_paired"]
+from benchmarks.growth import fit
+from parity.versions import versions
+
+__all__ = ["Arm", "Measured", "Versus", "faster", "run_all", "run_paired", "slower", "summary"]
+
+Seconds = Mapping[str, float]
+"""Arm to the seconds it took in one round (or to their median)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """One of the two ways."""
+    """One of the ways."""
 
     name: str
     run: Callable[[], Any]
     """What is timed; returns when the work is done."""
-    reset: Callable[[], Any]
+    reset: Callable[[], Any] = lambda: None
     """Puts things back to the start, untimed, so that every round does the same work."""
-    steps: int
+    steps: int | None = None
     """Training steps in one run."""
+    bytes: int | None = None
+    """Bytes that one run moves."""
 
 
-def run_paired(benchmark: BenchmarkFixture, first: Arm, second: Arm, *, rounds: int = 7) -> None:
-    """Time both arms round by round and record each as an entry of its own in pytest-benchmark's JSON.
+@dataclass(frozen=True, kw_only=True)
+class Versus:
+    """A ratio to be taken in every round."""
 
-    The order within a round alternates. Each entry holds `steps`, `steps_per_second` (by its median) and the
-    machine's one-minute `load_average`. The first arm's also holds `ratio`: second time / first time, above 1 where
-    the first arm is faster, with median, q1, q3 and the number of rounds. With `--benchmark-disable` one round is
-    run and nothing is recorded.
+    name: str
+    of: str
+    """What is divided by what, in words."""
+    take: Callable[[Seconds], float] = lambda seconds: float("nan")
+    """Returns the ratio of one round; not asked for where the values are known."""
+    better: Literal["lower", "higher"]
+    bar: float | Callable[[Seconds], float] | None = None
+    """What the median should reach; a function of the arms' median seconds where it depends on them."""
+
+
+def slower(first: str, second: str, bar: float | Callable[[Seconds], float] | None = None) -> Versus:
+    """Return the time of one arm over that of another: at most the bar is wanted."""
+    of = f"seconds of {first} / seconds of {second}"
+    return Versus(name=f"{first} / {second}", of=of, take=lambda s: s[first] / s[second], better="lower", bar=bar)
+
+
+def faster(first: str, second: str, bar: float | Callable[[Seconds], float] | None = None) -> Versus:
+    """Return how many times faster one arm is than another: at least the bar is wanted."""
+    of = f"seconds of {second} / seconds of {first}"
+    return Versus(name=f"{first} over {second}", of=of, take=lambda s: s[second] / s[first], better="higher", bar=bar)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What the rounds gave."""
+
+    seconds: dict[str, list[float]]
+    """Arm to the seconds of each timed round."""
+    entries: dict[str, BenchmarkFixture] = field(default_factory=dict)
+    """Arm to its entry in pytest-benchmark's JSON."""
+    enabled: bool = True
+    """False under `--benchmark-disable`: one round was run to see that it works."""
+
+    def median(self, arm: str) -> float:
+        """Return the median of an arm's rounds in seconds."""
+        return _stats(self.seconds[arm]).median
+
+    def note(self, arm: str, **info: Any) -> None:
+        """Add to an arm's `extra_info`."""
+        self.entries[arm].extra_info.update(info)
+
+    def note_ratio(self, arm: str, versus: Versus, values: Sequence[float]) -> None:
+        """Add a ratio whose values per round are known to an arm's `extra_info`."""
+        if self.enabled:
+            medians = {name: self.median(name) for name in self.seconds}
+            self.entries[arm].extra_info.setdefault("ratios", {})[versus.name] = _ratio(versus, values, medians)
+
+    def note_growth(self, arm: str, name: str, x: str, y: str, points: Sequence[tuple[float, float]]) -> None:
+        """Add a straight line through points to an arm's `extra_info`."""
+        if self.enabled:
+            line = {"x": x, "y": y, "points": [list(point) for point in points], **fit(points)}
+            self.entries[arm].extra_info.setdefault("growth", {})[name] = line
+
+
+def run_paired(
+    benchmark: BenchmarkFixture, arms: Sequence[Arm], ratios: Sequence[Versus], *, rounds: int = 7, label: str = ""
+) -> Measured:
+    """Time all arms round by round and record each as an entry of its own in pytest-benchmark's JSON.
+
+    The order within a round alternates. Each entry holds the `versions`, the machine's one-minute `load_average` and,
+    where the arm has them, `steps`, `steps_per_second`, `bytes`, `bytes_per_second` (by its median). The first arm's
+    also holds `ratios`. With `--benchmark-disable` one round is run and nothing is recorded.
 
     Args:
-        benchmark: The test's fixture, unused so far.
-        first: The arm the claim is about.
-        second: What it is compared with.
-        rounds: Timed rounds, after one untimed round of both.
+        benchmark: The test's fixture; may be used several times, with other labels.
+        arms: The first is the one the claim is about.
+        ratios: What is taken in every round.
+        rounds: Timed rounds, after one untimed round of all.
+        label: Added to the names of the entries.
     """
-    second_entry = copy.copy(benchmark)  # a fixture makes one entry, and a test has one fixture
-    entries = [_name(benchmark, first), _name(second_entry, second)]
-    for arm, _ in entries:  # compilation, caches and the allocator are paid for here
+    entries = {arm.name: _entry(benchmark, f"{label} {arm.name}".strip(), label) for arm in arms}
+    benchmark._mode = "paired"  # in its copies: a fixture makes one entry, and a test has one fixture
+    measured = Measured(seconds={arm.name: [] for arm in arms}, entries=entries, enabled=benchmark.enabled)
+    for arm in arms:  # compilation, caches and the allocator are paid for here
         arm.reset()
         arm.run()
     for number in range(rounds if benchmark.enabled else 1):
-        for arm, entry in entries if number % 2 == 0 else reversed(entries):
-            _time_round(arm, entry)
+        for arm in arms if number % 2 == 0 else reversed(arms):
+            measured.seconds[arm.name].append(_time_round(arm, entries[arm.name]))
     if benchmark.enabled:
-        _describe(entries)
+        for arm in arms:
+            _describe(arm, measured)
+        by_round = [
+            dict(zip(measured.seconds, row, strict=True)) for row in zip(*measured.seconds.values(), strict=True)
+        ]
+        for versus in ratios:
+            measured.note_ratio(arms[0].name, versus, [versus.take(row) for row in by_round])
+    return measured
 
 
-def _name(entry: BenchmarkFixture, arm: Arm) -> tuple[Arm, BenchmarkFixture]:
-    """Give a fixture the arm's name, the test's as its group, and notes of its own."""
-    entry.group, entry.extra_info = entry.fullname, {}
-    entry.name, entry.fullname = f"{entry.name} {arm.name}", f"{entry.fullname} {arm.name}"
-    return arm, entry
+def run_all(arms: Sequence[Arm]) -> dict[str, Any]:
+    """Run every arm once from its start, untimed, and return what each returned."""
+    results = {}
+    for arm in arms:
+        arm.reset()
+        results[arm.name] = arm.run()
+    return results
 
 
-def _time_round(arm: Arm, entry: BenchmarkFixture) -> None:
+def summary(values: Sequence[float]) -> dict[str, float]:
+    """Return median, q1, q3 and the number of values."""
+    stats = _stats(values)
+    return {"median": stats.median, "q1": stats.q1, "q3": stats.q3, "rounds": stats.rounds}
+
+
+def _entry(benchmark: BenchmarkFixture, arm: str, label: str) -> BenchmarkFixture:
+    """Return a copy of a fixture with the arm's name, the test's as its group, and notes of its own."""
+    entry = copy.copy(benchmark)
+    entry._mode = None  # not used yet
+    entry.group, entry.extra_info = f"{benchmark.fullname} {label}".strip(), {}
+    entry.name, entry.fullname = f"{benchmark.name} {arm}", f"{benchmark.fullname} {arm}"
+    return entry
+
+
+def _time_round(arm: Arm, entry: BenchmarkFixture) -> float:
     """Time one run; the first goes through `pedantic`, which makes the entry the others are added to."""
     arm.reset()
     gc.collect()  # what other rounds left behind is not this round's cost
     if entry.stats is None:
         entry.pedantic(arm.run, rounds=1)
-        return
+        return entry.stats.stats.data[-1] if entry.stats is not None else 0.0
     began = time.perf_counter()
     arm.run()
-    entry.stats.update(time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    entry.stats.update(seconds)
+    return seconds
 
 
-def _describe(entries: list[tuple[Arm, BenchmarkFixture]]) -> None:
-    for arm, entry in entries:
-        entry.extra_info["steps"] = arm.steps
-        entry.extra_info["steps_per_second"] = arm.steps / entry.stats.stats.median
-        entry.extra_info["load_average"] = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    (first, entry), (second, other) = entries
-    ratios = Stats()
-    for mine, its in zip(entry.stats.stats.data, other.stats.stats.data, strict=True):
-        ratios.update(its / mine)
-    entry.extra_info["ratio"] = {
-        "of": f"seconds of {second.name} / seconds of {first.name}",
-        "median": ratios.median,
-        "q1": ratios.q1,
-        "q3": ratios.q3,
-        "rounds": ratios.rounds,
-    }
+def _describe(arm: Arm, measured: Measured) -> None:
+    median = measured.median(arm.name)
+    for unit, amount in (("steps", arm.steps), ("bytes", arm.bytes)):
+        if amount is not None:
+            measured.note(arm.name, **{unit: amount, f"{unit}_per_second": amount / median})
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    measured.note(arm.name, load_average=load, versions=dict(versions()))
+
+
+def _ratio(versus: Versus, values: Sequence[float], medians: Seconds) -> dict[str, Any]:
+    bar = versus.bar(medians) if callable(versus.bar) else versus.bar
+    return {"of": versus.of, **summary(values), "better": versus.better, "bar": bar}
+
+
+def _stats(values: Sequence[float]) -> Stats:
+    stats = Stats()
+    for value in values:
+        stats.update(value)
+    return stats

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.paired import summary
 from parity import seal, sides
 from parity.digest import FileDigest
 from parity.specfile import load
@@ -110,10 +111,17 @@ def test_delay_of_the_loop_by_a_save_with_the_seal_and_without(benchmark: Any, s
         "seconds": rounds,
         "delay": {name: statistics.median(values) for name, values in delays.items()},
         "ratio_of_delays": statistics.median(delays["sealed"]) / statistics.median(delays["unsealed"]),
-        "ratio_of_loops": {"median": statistics.median(whole), "min": min(whole), "max": max(whole)},
+        "ratios": {
+            "sealed / unsealed": {
+                "of": "seconds of the steps with a sealed save / with an unsealed one",
+                **summary(whole),
+                "better": "lower",
+                "bar": None,
+            }
+        },
     }
     print(f"\n{side}: {benchmark.extra_info['delay']} ratio {benchmark.extra_info['ratio_of_delays']:.3f}", end=" ")
-    print(f"loops {benchmark.extra_info['ratio_of_loops']}")
+    print(f"loops {benchmark.extra_info['ratios']['sealed / unsealed']}")
 
 
 @pytest.mark.slow
@@ -146,9 +154,16 @@ def test_verify_against_reading_the_same_bytes(benchmark: Any, side: str, tmp_pa
     benchmark.extra_info |= {
         "bytes": size,
         "gigabytes_per_second": size / statistics.median(v for v, _ in pairs) / 1e9,
-        "ratio": {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)},
+        "ratios": {
+            "verify over read": {
+                "of": "seconds of reading / seconds of verifying",
+                **summary(ratios),
+                "better": "higher",
+                "bar": None,
+            }
+        },
     }
-    print(f"\n{side}: {size / 1e9:.2f} GB, {benchmark.extra_info['ratio']}, ", end="")
+    print(f"\n{side}: {size / 1e9:.2f} GB, {benchmark.extra_info['ratios']['verify over read']}, ", end="")
     print(f"{benchmark.extra_info['gigabytes_per_second']:.1f} GB/s")
 
 

@@ -86,6 +86,8 @@ class Checkpoints:
         self._pending: dict[int, _Pending] = {}
         """The save under way, by its step."""
         self._spare: Snapshot | None = None
+        self._last = 0
+        """Step of the last save: what fails behind it, such as a removal, is told with its name."""
         self._manager: ocp.CheckpointManager | None = None
 
     @property
@@ -125,6 +127,7 @@ class Checkpoints:
         saves = {item: SaveItem(tree) for item, tree in items.items()}
         args = ocp.args.Composite(**saves, meta=ocp.args.JsonSave(meta))
         self._policy.known = [*self.scan().whole, policy.Saved(step=step, metric=metric, saved_at=seal.clock())]
+        self._last = step
         self._pending = {step: _Pending(metric=metric, snapshot=snapshot, scalars=scalars)}
         try:
             saved = self.manager.save(step, args=args, force=True)
@@ -198,13 +201,12 @@ class Checkpoints:
         """Return when the save under way is durable; raises SaveError if it failed."""
         if self._manager is None:
             return
-        step = next(iter(self._pending), 0)
         try:
             self._manager.wait_until_finished()
             self._sweep()
         except Exception as error:
             self._abort()
-            raise SaveError(step, _reason(error)) from error
+            raise SaveError(self._last, _reason(error)) from error
         for pending in self._pending.values():
             self._spare = pending.snapshot
         self._pending = {}

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Sequence
 
 from parity.checks.record import EXIT_CODES
-from parity.commands import check, checkpoints, policy, train
+from parity.commands import bench, check, checkpoints, policy, report, train
 from parity.errors import DivergedError, ParityError, SaveError
 
 __all__ = ["main"]
@@ -51,4 +51,6 @@ def _parser() -> argparse.ArgumentParser:
     checkpoints.add_metric(commands.add_parser("metric", help="give a checkpoint a metric measured after its save"))
     policy.add(commands.add_parser("policy", help="show what a checkpoint policy keeps on disk"))
     check.add(commands.add_parser("check", help="prove that runs resume, agree across sides, and can be handed over"))
+    report.add(commands.add_parser("report", help="show a result of checks or benchmarks, or compare two"))
+    bench.add(commands.add_parser("bench", help="compare two runs of the benchmarks by their ratios"))
     return parser

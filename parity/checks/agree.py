@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from parity.checks.envelope import Envelope
 from parity.checks.record import Verdict
@@ -45,6 +46,10 @@ class Agreement:
     first: Divergence | None
     suspects: tuple[str, ...]
     notes: tuple[str, ...]
+    envelope: Mapping[int, float] | None
+    """Step to half-width of the measured envelope; None where it was not asked for."""
+    allowed: Mapping[int, float] | None
+    """Step to the largest difference of the loss that passes; None where it did not come to that."""
 
 
 def agree(
@@ -85,31 +90,39 @@ def agree(
 
 
 def _by_float64(a: Curve, b: Curve, gap: CurveGap, floor: float) -> Agreement:
+    allowed = {step: FLOAT64_LIMIT * abs(record.loss) for step, record in a.items()}
+    judged = partial(_agreement, criterion="float64", gap=gap, allowed=allowed)
     if not floor < FLOAT64_NOISE_FLOOR:
         note = f"the spec's own noise floor {floor:.1e} is not below {FLOAT64_NOISE_FLOOR:.0e}: too chaotic to judge"
-        return _agreement("inconclusive", "float64", gap, notes=(note,))
+        return judged("inconclusive", notes=(note,))
     if gap.max_rel <= FLOAT64_LIMIT:
-        return _agreement("holds", "float64", gap, notes=(f"noise floor {floor:.1e}",))
+        return judged("holds", notes=(f"noise floor {floor:.1e}",))
     first = next(s for s in a if _relative(a[s].loss, b[s].loss) > FLOAT64_LIMIT)
     note = f"loss differs by {gap.max_rel:.2e} relative, more than {FLOAT64_LIMIT:.0e}: a semantic difference"
-    return _agreement("broken", "float64", gap, first=_loss(a, b, first), suspects=_stage(a, first), notes=(note,))
+    return judged("broken", first=_loss(a, b, first), suspects=_stage(a, first), notes=(note,))
 
 
 def _by_envelope(a: Curve, b: Curve, gap: CurveGap, envelope: Envelope, limit: float) -> Agreement:
     steps = sorted(a)
     width = envelope.width[[s - 1 for s in steps]]
     multiple = envelope_multiple([a[s].loss for s in steps], [b[s].loss for s in steps], width)
+    judged = partial(
+        _agreement,
+        criterion="envelope",
+        gap=gap,
+        multiple=multiple,
+        envelope=dict(zip(steps, width.tolist(), strict=True)),
+        allowed=dict(zip(steps, (limit * width).tolist(), strict=True)),
+    )
     if not math.isfinite(float(width.max())):
         note = "a perturbed run diverged: the envelope is infinite and judges nothing"
-        return _agreement("inconclusive", "envelope", gap, multiple=multiple, notes=(note,))
+        return judged("inconclusive", notes=(note,))
     note = f"{multiple:.2g} times the envelope of {envelope.seeds} seeds on each of {', '.join(envelope.sides)}"
     if multiple <= limit:
-        return _agreement("holds", "envelope", gap, multiple=multiple, notes=(note,))
+        return judged("holds", notes=(note,))
     first = next(s for s, w in zip(steps, width, strict=True) if not abs(a[s].loss - b[s].loss) <= limit * w)
-    return _agreement(
-        "broken", "envelope", gap, multiple=multiple, first=_loss(a, b, first), suspects=_stage(a, first),
-        notes=(f"{note}, limit {limit:g}",),
-    )  # fmt: skip
+    notes = (f"{note}, limit {limit:g}",)
+    return judged("broken", first=_loss(a, b, first), suspects=_stage(a, first), notes=notes)
 
 
 def _stage(a: Curve, first: int) -> tuple[str, ...]:
@@ -135,6 +148,8 @@ def _agreement(
     first: Divergence | None = None,
     suspects: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
+    envelope: Mapping[int, float] | None = None,
+    allowed: Mapping[int, float] | None = None,
 ) -> Agreement:
     return Agreement(
         verdict=verdict,
@@ -144,4 +159,6 @@ def _agreement(
         first=first,
         suspects=suspects,
         notes=notes,
+        envelope=envelope,
+        allowed=allowed,
     )

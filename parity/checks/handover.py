@@ -7,6 +7,7 @@ import time
 from parity.checks.agree import agree
 from parity.checks.pair import TwinPair
 from parity.checks.record import CheckRecord
+from parity.checks.trace import digest_batches, trace
 from parity.checks.walk import Curve, walk
 from parity.errors import StateError
 from parity.state import Difference, TrainingState, compare_states
@@ -27,7 +28,7 @@ def check_handover(pair: TwinPair, path: tuple[str, ...]) -> CheckRecord:
     spec, reference = pair.spec, pair.curve(path[0])
     name = f"handover {'-'.join(path)}"
     try:
-        spliced, lost = _hand_over(pair, path)
+        spliced, handovers, lost = _hand_over(pair, path)
     except StateError as error:
         return _broken(pair, name, path, (error.leaf,), str(error), began)
     if lost:
@@ -50,24 +51,36 @@ def check_handover(pair: TwinPair, path: tuple[str, ...]) -> CheckRecord:
         suspects=result.suspects,
         notes=("state survived every handover bit for bit", *result.notes),
         seconds=time.perf_counter() - began,
+        curves=trace(
+            reference,
+            {step: record for step, record in reference.items() if step <= pair.middle} | spliced,
+            (f"{path[0]}, uninterrupted", f"{' > '.join(path)}"),
+            envelope=result.envelope,
+            allowed=result.allowed,
+            keep=(result.first.step if result.first else None,),
+            handovers=handovers,
+        ),
+        digests={"batches": digest_batches(reference)},
     )
 
 
-def _hand_over(pair: TwinPair, path: tuple[str, ...]) -> tuple[Curve, list[Difference]]:
-    """Return the records after the first handover, and the leaves that did not survive one."""
+def _hand_over(pair: TwinPair, path: tuple[str, ...]) -> tuple[Curve, tuple[int, ...], list[Difference]]:
+    """Return the records after the first handover, the steps of all, and the leaves that did not survive one."""
     state: TrainingState = pair.middle_state(path[0])
     step, steps = pair.middle, pair.spec.steps
     spliced: Curve = {}
+    handovers: tuple[int, ...] = ()
     for number, name in enumerate(path[1:], 1):
         trainer = pair.trainers[name]
         until = step + (steps - step) // (len(path) - number)
         trainer.import_state(state)
+        handovers += (step,)
         lost = compare_states(state, trainer.export_state())
         if lost:
-            return spliced, lost
+            return spliced, handovers, lost
         spliced |= walk(trainer, until)
         state, step = trainer.export_state(), until
-    return spliced, []
+    return spliced, handovers, []
 
 
 def _broken(

@@ -14,6 +14,7 @@ from parity.checks.evidence import Evidence, read_evidence
 from parity.checks.judge import Findings, judge
 from parity.checks.process import ProcessError, TrainingProcess
 from parity.checks.record import CheckRecord
+from parity.checks.trace import digest_batches, digest_leaves, trace_resume
 from parity.drive import Drills, train
 from parity.errors import ParityError, SpecError
 from parity.rundir import RunDirectory
@@ -21,7 +22,7 @@ from parity.sides import Side
 from parity.spec import RunSpec
 from parity.specfile import to_toml
 
-__all__ = ["check_resume", "default_kills", "drill_spec", "run_here", "run_processes"]
+__all__ = ["check_resume", "default_kills", "describe_evidence", "drill_spec", "run_here", "run_processes"]
 
 TIMEOUT_SECONDS = 600.0
 """Longest one training process may take."""
@@ -67,10 +68,22 @@ def check_resume(spec: RunSpec, side_name: str, side: Side, workdir: Path, kills
     began = time.perf_counter()
     kills = tuple(sorted(set(kills))) or default_kills(spec)
     try:
-        findings = judge(*run_processes(spec, side_name, side, workdir, kills))
+        reference, resumed, expected = run_processes(spec, side_name, side, workdir, kills)
+        findings = judge(reference, resumed, expected)
     except (ProcessError, ParityError) as error:
         return _record(spec, side_name, Findings(notes=[str(error)]), began, crashed=True)
-    return _record(spec, side_name, findings, began)
+    return replace(_record(spec, side_name, findings, began), **describe_evidence(reference, resumed, findings))
+
+
+def describe_evidence(reference: Evidence, resumed: Evidence, findings: Findings) -> dict[str, Any]:
+    """Return the fields of a record that show what was judged: `curves` and `digests`."""
+    digests = {"batches": digest_batches(reference.curve)}
+    for name, run in (("final state, uninterrupted", reference), ("final state, resumed", resumed)):
+        final = next((event for event in reversed(run.events) if event.event == "final"), None)
+        if final is not None:
+            digests[name] = digest_leaves(final.leaves)
+    first = findings.first.step if findings.first else None
+    return {"curves": trace_resume(reference, resumed, (first,)), "digests": digests}
 
 
 def run_processes(

@@ -12,14 +12,15 @@ from pathlib import Path
 from parity.checks.handover import check_handover
 from parity.checks.pair import TwinPair
 from parity.checks.policy import PURE, check_policy, check_policy_of
-from parity.checks.record import CheckRecord
+from parity.checks.record import CheckRecord, ResolvedSpec
 from parity.checks.resume import check_resume, drill_spec
 from parity.checks.twins import check_twins
 from parity.criteria import Criterion
+from parity.datasets import describe_data
 from parity.errors import ParityError, UnknownNameError
 from parity.sides import Side
 from parity.spec import RunSpec, preset
-from parity.specfile import to_toml
+from parity.specfile import meaning_hash, to_toml
 
 __all__ = ["CHECKS", "SPEC_CHECKS", "Request", "run_checks", "standard_matrix"]
 
@@ -77,8 +78,12 @@ def _records(request: Request) -> Iterator[CheckRecord]:
             yield _guarded(partial(check_policy_of, name, side), spec, "policy", (name,))
     if not set(SPEC_CHECKS) & set(request.checks):
         return
-    for spec in request.specs:
-        yield from _checks_of(with_overflows(drill_spec(spec, request.steps)), request)
+    for asked in request.specs:
+        spec = with_overflows(drill_spec(asked, request.steps))
+        digest = describe_data(spec)["digest"]
+        resolved = ResolvedSpec(toml=to_toml(spec), hash=meaning_hash(spec, digest))
+        for record in _checks_of(spec, request):
+            yield replace(record, resolved=resolved, digests={"data": digest, **record.digests})
 
 
 def with_overflows(spec: RunSpec) -> RunSpec:

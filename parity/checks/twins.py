@@ -7,6 +7,7 @@ import time
 from parity.checks.agree import agree
 from parity.checks.pair import TwinPair
 from parity.checks.record import CheckRecord, Verdict
+from parity.checks.trace import digest_batches, trace
 from parity.criteria import FLOAT64_LIMIT
 
 __all__ = ["check_twins"]
@@ -20,9 +21,10 @@ def check_twins(pair: TwinPair) -> CheckRecord:
     """
     began = time.perf_counter()
     spec, (first, second) = pair.spec, pair.names
+    a, b = pair.curve(first), pair.curve(second)
     result = agree(
-        pair.curve(first),
-        pair.curve(second),
+        a,
+        b,
         spec.precision,
         floor=lambda: pair.floor,
         envelope=lambda: pair.envelope,
@@ -48,4 +50,13 @@ def check_twins(pair: TwinPair) -> CheckRecord:
         suspects=suspects,
         notes=notes,
         seconds=time.perf_counter() - began,
+        curves=trace(
+            a,
+            b,
+            (first, second),
+            envelope=result.envelope,
+            allowed=result.allowed,
+            keep=(result.first.step if result.first else None,),
+        ),
+        digests={"batches": digest_batches(a)},
     )

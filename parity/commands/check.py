@@ -15,6 +15,9 @@ from parity.datasets import describe_data
 from parity.durable import replace_file
 from parity.errors import SpecError
 from parity.report.document import describe_environment, document, encode
+from parity.report.github import annotate, append_summary, quoted
+from parity.report.html import check_page
+from parity.report.markdown import check_markdown
 from parity.report.terminal import print_table
 from parity.spec import PRESETS, RunSpec
 from parity.specfile import load, override
@@ -36,7 +39,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sides", default=",".join(sides.SIDES), metavar="jax,torch", help="default: both")
     add_spec_options(parser)
     parser.add_argument("--kill-at", type=positive, action="append", default=[], metavar="STEP", help="repeatable")
-    parser.add_argument("--report", type=Path, metavar="DIR", help="write check.json, specs and runs there")
+    parser.add_argument(
+        "--report", type=Path, metavar="DIR", help="write check.json, check.md, index.html, specs, runs"
+    )
     parser.add_argument("--json", action="store_true", help="print the JSON document on stdout, all else on stderr")
     parser.set_defaults(run=_run)
 
@@ -63,11 +68,16 @@ def _run(options: argparse.Namespace) -> int:
             workdir=(options.report or Path(scratch)) / "runs",
         )
         records = run_checks(request, lambda line: print(line, file=sys.stderr, flush=True))
-    text = encode(document(records, environment))
+    text, markdown = encode(document(records, environment)), check_markdown(records, environment)
     if options.report:
         options.report.mkdir(parents=True, exist_ok=True)
         replace_file(options.report / "check.json", text + "\n")
-    print_table(records, out)
+        replace_file(options.report / "check.md", markdown)
+        replace_file(options.report / "index.html", check_page(records, environment))
+    with quoted(out):
+        print_table(records, out)
+    annotate(records, out)
+    append_summary(markdown)
     if options.json:
         print(text)
     return EXIT_CODES[overall(records)]

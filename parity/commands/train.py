@@ -8,6 +8,7 @@ import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from parity import sides
 from parity.checks.record import EXIT_CODES
@@ -17,6 +18,9 @@ from parity.report.progress import Progress
 from parity.spec import PRESETS
 from parity.specfile import load
 from parity.stopping import DEADLINE_SECONDS
+from parity.trackers import TRACKERS, Trackers
+from parity.trackers import load as load_trackers
+from parity.trainer import StepRecord
 
 __all__ = ["add"]
 
@@ -43,6 +47,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help=f"longest a stop by SIGTERM or SIGINT may take to save (default {DEADLINE_SECONDS:g})",
     )
+    parser.add_argument(
+        "--log",
+        action="append",
+        default=[],
+        choices=TRACKERS,
+        help="log to RUN/tensorboard or RUN/wandb too; repeatable (extras of the same names)",
+    )
     parser.add_argument("--trace-state", action="store_true", help="write leaf digests to RUN/states.jsonl")
     parser.add_argument(
         "--hold-at", type=positive, metavar="STEP", help="for drills: wait to be killed behind this step"
@@ -57,13 +68,14 @@ def _quiet_orbax() -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    trackers = load_trackers(options.log)  # first: a missing package is said before anything is trained
     side = sides.load(options.side)
     _quiet_orbax()
     spec = load(options.spec, options.precision, options.set)
     if options.steps:
         spec = replace(spec, steps=options.steps)
     drills = Drills(trace=options.trace_state, hold_at=options.hold_at)
-    with Progress(spec.steps) as progress:
+    with Progress(spec.steps) as progress, Trackers(trackers, options.dir, spec, progress.say) as tracked:
         outcome = train(
             side,
             options.side,
@@ -71,16 +83,28 @@ def _run(options: argparse.Namespace) -> int:
             options.dir,
             resume=options.resume,
             say=progress.say,
-            watch=progress.watch,
             drills=drills,
             on_error=options.on_error,
             deadline=options.deadline,
+            **_watches(progress, tracked if trackers else None),
         )
     for failure in outcome.failures:
         print(f"parity: error: {failure}", file=sys.stderr)
     if outcome.failures:
         return EXIT_CODES["crashed"]
     return 0 if outcome.signal is None else 128 + outcome.signal
+
+
+def _watches(progress: Progress, tracked: Trackers | None) -> dict[str, Any]:
+    """Return who is told of records; without a tracker nothing stands between the loop and the progress bar."""
+    if tracked is None:
+        return {"watch": progress.watch}
+
+    def watch(record: StepRecord) -> None:
+        progress.watch(record)
+        tracked.watch(record)
+
+    return {"watch": watch, "watch_validation": tracked.watch}
 
 
 def _resume(text: str) -> Resume:

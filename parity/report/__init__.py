@@ -1,1 +1,1 @@
-"""Records to terminal and JSON; renders, never computes."""
+"""Records to terminal, JSON, Markdown and HTML, and back from files; renders, never computes."""

@@ -43,8 +43,21 @@ def describe_environment() -> dict[str, Any]:
 
 
 def encode(value: Mapping[str, Any]) -> str:
-    """Return a document as valid JSON text; non-finite floats are the strings `inf`, `-inf` and `nan`."""
-    return json.dumps(value, indent=2, allow_nan=False)
+    """Return a document as valid JSON text, a list of plain values on one line.
+
+    Non-finite floats must be the strings `inf`, `-inf` and `nan` already.
+    """
+    return _indented(value, "")
+
+
+def _indented(value: Any, margin: str) -> str:
+    inner = margin + "  "
+    if isinstance(value, dict) and value:
+        rows = [f"{inner}{json.dumps(str(key))}: {_indented(item, inner)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(rows) + f"\n{margin}}}"
+    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        return "[\n" + ",\n".join(inner + _indented(item, inner) for item in value) + f"\n{margin}]"
+    return json.dumps(value, allow_nan=False)
 
 
 def schema() -> dict[str, Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from parity.checks.record import CheckRecord, Verdict, overall
+from parity.report.words import clean, findings, short, sides
 
 __all__ = ["print_table"]
 
@@ -22,6 +24,9 @@ _STYLES: dict[Verdict, str] = {
 WIDTH = 118
 """Columns of the table where there is no terminal to ask."""
 
+MOST_LINES = 50
+"""Lines of findings of one check that are shown."""
+
 
 def print_table(records: Sequence[CheckRecord], file: IO[str]) -> None:
     """Print one table of verdicts, then what was found wrong, then the overall verdict; NO_COLOR is honoured."""
@@ -33,17 +38,16 @@ def print_table(records: Sequence[CheckRecord], file: IO[str]) -> None:
     for name in ("steps", "max rel diff", "x envelope", "seconds"):
         table.add_column(name, justify="right")
     for record in records:
-        verdict = f"[{_STYLES[record.verdict]}]{record.verdict}[/]"
         table.add_row(
-            record.name.partition(" ")[0],
-            record.spec,
-            record.precision,
-            " > ".join(record.sides) if record.name.startswith("handover") else ", ".join(record.sides),
-            verdict,
-            record.criterion,
+            _text(record.name.partition(" ")[0]),
+            _text(record.spec),
+            _text(record.precision),
+            _text(sides(record)),
+            Text(record.verdict, style=_STYLES[record.verdict]),
+            _text(record.criterion),
             str(record.steps_compared),
-            _number(record.max_rel_diff),
-            _number(record.envelope_multiple),
+            short(record.max_rel_diff),
+            short(record.envelope_multiple),
             f"{record.seconds:.1f}",
         )
     if records:
@@ -57,16 +61,15 @@ def print_table(records: Sequence[CheckRecord], file: IO[str]) -> None:
 
 
 def _print_findings(console: Console, record: CheckRecord) -> None:
-    console.print(f"\n{record.name} {record.spec} {record.precision} ({', '.join(record.sides)}): {record.verdict}")
-    lines = []
-    if record.suspects:
-        lines.append(f"suspects: {', '.join(record.suspects)}")
-    if record.first_divergence is not None:
-        first = record.first_divergence
-        lines.append(f"first divergence: step {first.step}, {first.quantity}: {first.expected} became {first.got}")
-    for line in (*lines, *record.notes):
+    title = f"{record.name} {record.spec} {record.precision} ({', '.join(record.sides)})"
+    console.print(f"\n{clean(title)}: {record.verdict}", markup=False, soft_wrap=True)
+    lines = findings(record)
+    for line in lines[:MOST_LINES]:
         console.print(f"  {line}", markup=False, soft_wrap=True)
+    if len(lines) > MOST_LINES:
+        console.print(f"  and {len(lines) - MOST_LINES} more")
 
 
-def _number(value: Any) -> str:
-    return "" if value is None else "0" if value == 0 else f"{value:.2g}"
+def _text(value: str) -> Text:
+    """Return text of a file as a cell: no markup of its own counts."""
+    return Text(clean(value))

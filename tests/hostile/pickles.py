@@ -1,7 +1,6 @@
 """Hostile pickles in `state.pt`: attempts to run code, to read out of bounds, and to fill the memory."""
 
 import pickle
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,8 +16,8 @@ OWN = ("version", ".format_version", ".storage_alignment", ".data/serialization_
 
 def read_archive(path: Path) -> dict[str, bytes]:
     """Return record name to bytes."""
-    with zipfile.ZipFile(path) as archive:
-        return {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
+    reader = torch._C.PyTorchFileReader(str(path))
+    return {name: reader.get_record(name) for name in reader.get_all_records()}
 
 
 def write_archive(path: Path, records: dict[str, bytes]) -> None:

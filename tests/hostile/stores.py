@@ -231,7 +231,6 @@ HARMLESS: dict[str, Spoil] = {
     "written-again": _zarr(),
     "without-the-writer-s-own-store": _without("params/ocdbt.process_0"),
     "without-orbax-s-markers": _without("params/commit_success.txt"),
-    "without-the-shardings": _without("params/_sharding"),
 }
 
 ENTRIES = [

@@ -48,7 +48,6 @@ def read_records(path: Path) -> dict[str, Record]:
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb") as file:
             entries = sorted(archive.infolist(), key=lambda info: info.header_offset)
-            pickles = [info for info in entries if info.filename.endswith("/data.pkl")]
             end = 0
             if len(entries) > MAX_RECORDS:
                 raise CheckpointError(f"{path} holds {len(entries)} records, more than {MAX_RECORDS}")
@@ -67,11 +66,12 @@ def read_records(path: Path) -> dict[str, Record]:
             if (gap := archive.start_dir - end) not in DESCRIPTORS:
                 raise CheckpointError(f"{path}: {gap} bytes before the directory belong to no record")
             _check_end(path, file, length)
-            pickled = archive.read(pickles[0]) if pickles else b""
+            if "data.pkl" not in records:
+                raise CheckpointError(f"{path} is no archive of torch.save: it holds no data.pkl")
+            file.seek(records["data.pkl"].start)  # not through zipfile: our saves have no CRC-32 that it could check
+            pickled = file.read(records["data.pkl"].size)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError, OverflowError) as error:
         raise CheckpointError(f"{path} is no archive of torch.save: {error}") from error
-    if "data.pkl" not in records:
-        raise CheckpointError(f"{path} is no archive of torch.save: it holds no data.pkl")
     require_plain_pickle(path, pickled, len(records))
     return records
 

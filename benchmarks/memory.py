@@ -1,0 +1,62 @@
+"""Peak memory of a save, measured in a process that does nothing else: an arm for a worker."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.paired import Arm
+from benchmarks.saving import build, orbax_saver, state_bytes, torch_saver
+
+__all__ = ["arms"]
+
+
+def arms(side: str, parameters: int, how: str) -> list[Arm]:
+    """Return the arm `save`, which answers with the copies of the state that the peak lies above that of bare steps.
+
+    Both peaks are of three steps; the base is taken before anything was ever saved, so that buffers which are kept
+    for the next save count as what they are.
+
+    Args:
+        side: Who trains.
+        parameters: Of the model.
+        how: `twin`: its own save, steps going on beside it, until durable; else `torch.save` or `orbax`.
+    """
+    scratch = tempfile.TemporaryDirectory(prefix="parity-memory-")
+    trainer = build(side, parameters, Path(scratch.name) / "run")
+    size = state_bytes(trainer)
+    base = _peak(lambda: _steps(trainer))
+
+    def save() -> dict[str, Any]:
+        peak = _peak(lambda: _save(trainer, how, Path(scratch.name)))  # which lasts as long as this function
+        return {"copies": (peak - base) / size, "bytes": size, "peak": peak, "base": base}
+
+    return [Arm(name="save", run=save)]
+
+
+def _save(trainer: Any, how: str, home: Path) -> None:
+    if how == "twin":
+        trainer.save(None)
+        _steps(trainer)
+        trainer.wait()
+        return
+    saver = torch_saver(trainer, home) if how == "torch.save" else orbax_saver(trainer, home)
+    saver.save()
+    saver.remove()
+    _steps(trainer)
+
+
+def _steps(trainer: Any) -> None:
+    for _ in trainer.steps(trainer.step + 3):
+        pass
+
+
+def _peak(act: Any) -> int:
+    """Return the peak of resident memory in bytes while something is done (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts from what is resident now
+    act()
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    raise RuntimeError("no VmHWM in /proc/self/status")

@@ -1,0 +1,273 @@
+"""What a checkpoint costs, by size: delay of the loop, time until durable, restore, bytes, peak memory, slowdown.
+
+The model is an MLP under AdamW, so a checkpoint holds 12 bytes per parameter: 12 MB for a million, 3.6 GB for 300
+million. Every cost is taken against what cannot be avoided: a memory copy of the same bytes, a raw write and fsync of
+them, a read of them from the page cache.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from benchmarks.paired import Arm, Measured, Seconds, Versus, run_paired, slower
+from benchmarks.saving import (
+    MILLION,
+    Copy,
+    Raw,
+    Saver,
+    SomeTrainer,
+    build,
+    orbax_saver,
+    safetensors_saver,
+    state_bytes,
+    torch_saver,
+)
+from benchmarks.worker import Worker
+from parity import sides
+
+SIZES = [
+    pytest.param((1, 4), id="to 4 M"),
+    pytest.param((1, 10, 100), id="to 100 M", marks=pytest.mark.slow),
+    pytest.param((1, 10, 100, 300), id="to 300 M", marks=pytest.mark.slow),
+]
+"""Millions of parameters. 300 million need 14 GB of memory and 4 GB of disk."""
+
+JUDGED = 100
+"""Millions of parameters from which the bars hold: below, files and threads cost more than bytes do."""
+
+LINEAR = 1.25
+"""What a parameter may cost at 300 million, relative to 100: more is no linear growth."""
+
+each_side = pytest.mark.parametrize("side", ["torch", "jax"])
+each_range = pytest.mark.parametrize("sizes", SIZES)
+
+
+@pytest.fixture(autouse=True)
+def _installed(request: Any) -> None:
+    side = request.node.callspec.params["side"]
+    if side not in sides.installed():
+        pytest.skip(f"{side} is not installed")
+
+
+@each_side
+@each_range
+def test_delay_of_the_loop(benchmark: Any, side: str, sizes: tuple[int, ...], tmp_path: Path) -> None:
+    """Steps k to k+2 with a save before them, less the same steps without, in copies of the state."""
+    costs = []
+    for millions in sizes:
+        with trainer_of(side, millions, tmp_path) as trainer:
+            size = state_bytes(trainer)
+            again = partial(settle, trainer, tmp_path)
+            arms = [
+                Arm(name="steps with a save", run=lambda t=trainer: (t.save(None), steps(t)), reset=again, steps=3),
+                Arm(name="steps", run=lambda t=trainer: steps(t), reset=again, steps=3),
+                Arm(name="save call", run=lambda t=trainer: t.save(None), reset=again, bytes=size),
+                Copy(size).arm(),
+            ]
+            delay = Versus(
+                name="delay by a save / copy",
+                of="(seconds of steps with a save - seconds of steps) / seconds of copy",
+                take=lambda s: (s["steps with a save"] - s["steps"]) / s["copy"],
+                better="lower",
+                bar=1.5 if millions >= JUDGED else None,
+            )
+            blocking = slower("save call", "copy")
+            measured = run_paired(benchmark, arms, [delay, blocking], label=f"{millions} M")
+            measured.note(arms[0].name, side=side, parameters=millions * MILLION, bytes=size)
+            both = zip(measured.seconds["steps with a save"], measured.seconds["steps"], strict=True)
+            costs.append((millions, [a - b for a, b in both]))
+            settle(trainer, tmp_path)
+    note_line(measured, "delay of the loop", costs)
+
+
+@each_side
+@each_range
+def test_time_until_durable(benchmark: Any, side: str, sizes: tuple[int, ...], tmp_path: Path) -> None:
+    """Save and wait, against a raw write and fsync of as many bytes, and against what others offer."""
+    costs = []
+    for millions in sizes:
+        with trainer_of(side, millions, tmp_path) as trainer:
+            again = partial(settle, trainer, tmp_path)
+            durable(trainer)
+            size = on_disk(tmp_path)
+            savers = others(side, trainer, tmp_path)
+            arms = [
+                Arm(name="durable save", run=lambda t=trainer: durable(t), reset=again, bytes=size),
+                Raw(size, tmp_path).write_arm(),
+                *(saver.save_arm(size) for saver in savers),
+            ]
+            ratios = [slower("durable save", "raw write", 1.25 if millions >= JUDGED else None)]
+            ratios += [slower("durable save", saver.name) for saver in savers]
+            measured = run_paired(benchmark, arms, ratios, rounds=rounds(millions), label=f"{millions} M")
+            per = size / state_bytes(trainer)
+            measured.note(arms[0].name, side=side, parameters=millions * MILLION, bytes_over_state=per)
+            costs.append((millions, measured.seconds["durable save"]))
+            for arm in arms:
+                arm.reset()
+    note_line(measured, "time until durable", costs)
+
+
+@each_side
+@each_range
+def test_restore(benchmark: Any, side: str, sizes: tuple[int, ...], tmp_path: Path) -> None:
+    """A verified restore into a trainer, against reading the same bytes from the page cache into new memory."""
+    costs = []
+    for millions in sizes:
+        with trainer_of(side, millions, tmp_path) as trainer:
+            durable(trainer)
+            size, path = on_disk(tmp_path), tmp_path / "run" / "checkpoints" / str(trainer.step)
+            savers = others(side, trainer, tmp_path)
+            for saver in savers:
+                saver.save()
+            arms = [
+                Arm(name="restore", run=lambda t=trainer: t.restore("latest"), bytes=size),
+                Arm(name="read", run=lambda p=path: Raw.read(p), bytes=size),
+                *(saver.load_arm(size) for saver in savers),
+            ]
+            ratios = [slower("restore", "read", 2.0 if millions >= JUDGED else None)]
+            ratios += [slower("restore", saver.name) for saver in savers]
+            measured = run_paired(benchmark, arms, ratios, rounds=rounds(millions), label=f"{millions} M")
+            measured.note(arms[0].name, side=side, parameters=millions * MILLION)
+            costs.append((millions, measured.seconds["restore"]))
+            for saver in savers:
+                saver.remove()
+            settle(trainer, tmp_path)
+    note_line(measured, "restore", costs)
+
+
+@pytest.mark.slow
+@each_side
+@pytest.mark.parametrize("millions", [10, 100, 300])
+def test_peak_memory(benchmark: Any, side: str, millions: int) -> None:
+    """How many copies of the state the peak of a save lies above that of the steps alone, in a process of its own."""
+    for how in ("twin", {"torch": "torch.save", "jax": "orbax"}[side]):
+        answers: list[dict[str, Any]] = []
+        with Worker("benchmarks.memory:arms", side=side, parameters=millions * MILLION, how=how) as worker:
+            arm = Arm(name=how, run=lambda w=worker, a=answers: a.append(w.ask("run save")))
+            measured = run_paired(benchmark, [arm], [], rounds=3, label=f"{millions} M")
+        copies = [answer["copies"] for answer in answers[-len(measured.seconds[how]) :]]
+        bar = 1.0 if how == "twin" and millions >= JUDGED else None
+        of = "(peak while saving - peak of the steps alone) / bytes of the state"
+        measured.note_ratio(how, Versus(name="peak memory / state", of=of, better="lower", bar=bar), copies)
+        measured.note(how, **answers[-1], side=side)
+
+
+@pytest.mark.slow
+@each_side
+@pytest.mark.parametrize(("every", "whole"), [(10, 100), (100, 200), (1000, 1000)])
+def test_slowdown_of_training(benchmark: Any, side: str, every: int, whole: int, tmp_path: Path) -> None:
+    """Training with a save every so many steps, less a memory copy for each, over training without; 10 M parameters.
+
+    The saves fall halfway between the multiples, so that steps follow the last one.
+    """
+    with trainer_of(side, 10, tmp_path) as trainer:
+        again = partial(settle, trainer, tmp_path)
+        saves = whole // every
+
+        def train(save: bool) -> None:
+            for number in range(1, whole + 1):
+                steps(trainer, 1)
+                if save and number % every == max(1, every // 2):
+                    trainer.save(None)
+
+        arms = [
+            Arm(name="with saves", run=lambda: train(True), reset=again, steps=whole),
+            Arm(name="without", run=lambda: train(False), reset=again, steps=whole),
+            Copy(state_bytes(trainer)).arm(),
+        ]
+
+        def beyond(seconds: Seconds) -> float:
+            return (seconds["with saves"] - saves * seconds["copy"]) / seconds["without"]
+
+        ratio = Versus(
+            name="with saves, less their copies / without",
+            of=f"(seconds with saves - {saves} * seconds of copy) / seconds without",
+            take=beyond,
+            better="lower",
+            bar=1.03 if every == 10 else None,
+        )
+        count = 3 if whole >= 1000 else 5
+        measured = run_paired(benchmark, arms, [ratio, slower("with saves", "without")], rounds=count)
+        measured.note("with saves", side=side, saves=saves)
+
+
+def note_line(measured: Measured, name: str, costs: Sequence[tuple[int, Sequence[float]]]) -> None:
+    """Note how a cost grows: the line through the medians, and what a parameter more costs at the two largest sizes.
+
+    A line explains most of a square's variance too, over these sizes; the ratio does not let that pass.
+    """
+    arm = next(iter(measured.seconds))
+    medians = [(millions, median(values)) for millions, values in costs]
+    if len(medians) > 2:  # through two points there always is a line
+        measured.note_growth(arm, name, "million parameters", "seconds", medians)
+    (small, before), (large, after) = costs[-2:]
+    per_parameter = [(b / large) / (a / small) for a, b in zip(before, after, strict=False) if a > 0]
+    if per_parameter and small >= 10:  # below, both are noise
+        versus = Versus(
+            name=f"{name} per parameter, {large} M / {small} M",
+            of=f"seconds per parameter at {large} M / at {small} M",
+            better="lower",
+            bar=LINEAR if small >= JUDGED else None,
+        )
+        measured.note_ratio(arm, versus, per_parameter)
+
+
+def rounds(millions: int) -> int:
+    """Return fewer rounds where each moves gigabytes."""
+    return 5 if millions >= JUDGED else 7
+
+
+class trainer_of:
+    """A trainer in a run directory of its own, closed and removed at the end."""
+
+    def __init__(self, side: str, millions: int, home: Path) -> None:
+        self.home = home / "run"
+        self.trainer = build(side, millions * MILLION, self.home)
+
+    def __enter__(self) -> SomeTrainer:
+        return self.trainer
+
+    def __exit__(self, *error: object) -> None:
+        self.trainer.close()
+        self.trainer = None
+        shutil.rmtree(self.home)
+
+
+def steps(trainer: SomeTrainer, count: int = 3) -> None:
+    for _ in trainer.steps(trainer.step + count):
+        pass
+
+
+def durable(trainer: SomeTrainer) -> None:
+    trainer.save(None)
+    trainer.wait()
+
+
+def settle(trainer: SomeTrainer, home: Path) -> None:
+    """Wait for the save under way and remove every checkpoint, so that the same step can be saved again."""
+    trainer.close()
+    for entry in (home / "run" / "checkpoints").glob("*"):
+        shutil.rmtree(entry)
+
+
+def on_disk(home: Path) -> int:
+    """Return the bytes of the checkpoint that is there."""
+    return sum(file.stat().st_size for file in (home / "run" / "checkpoints").rglob("*") if file.is_file())
+
+
+def others(side: str, trainer: SomeTrainer, home: Path) -> list[Saver]:
+    """Return the savers that handle a side's state, those that are installed."""
+    if side == "jax":
+        return [orbax_saver(trainer, home)]
+    makers: list[Callable[[SomeTrainer, Path], Saver]] = [torch_saver]
+    if importlib.util.find_spec("safetensors") is not None:
+        makers.append(safetensors_saver)
+    return [make(trainer, home) for make in makers]

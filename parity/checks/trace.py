@@ -1,0 +1,151 @@
+"""Traces: the curves of two runs as a record keeps them, thinned by one rule when they are long."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import xxhash
+
+from parity.checks.evidence import Evidence
+from parity.checks.record import Curves, Pair, Series, Validations
+from parity.curves import same, splice
+from parity.trainer import StepRecord, Validation
+
+__all__ = ["MOST_STEPS", "digest_batches", "digest_leaves", "trace", "trace_resume"]
+
+MOST_STEPS = 400
+"""Runs up to this length are kept whole."""
+
+BUCKETS = 80
+"""A longer run is cut into this many stretches; of each stay its first step, both extremes of the loss, the largest
+gradient norm and the largest difference: at most five, so that `MOST_STEPS` holds for these too."""
+
+Steps = Mapping[int, StepRecord]
+
+
+def trace(
+    reference: Steps,
+    other: Steps,
+    labels: tuple[str, str],
+    *,
+    envelope: Mapping[int, float] | None = None,
+    allowed: Mapping[int, float] | None = None,
+    keep: Iterable[int | None] = (),
+    handovers: tuple[int, ...] = (),
+) -> Curves | None:
+    """Return what two curves show, or None where there is none.
+
+    Args:
+        reference: Step to record of the run that counts as the reference.
+        other: The same of the run compared with it.
+        labels: What the two are called.
+        envelope: Step to half-width of the measured envelope.
+        allowed: Step to the largest difference that passes.
+        keep: Steps that stay however long the run is; the first one that differs always does.
+        handovers: Steps at which the other run changed sides.
+    """
+    every = sorted({*reference, *other})
+    if not every:
+        return None
+    gap = {step: _difference(reference.get(step), other.get(step)) for step in every}
+    parted = next((step for step in every if gap[step] != 0.0), None)
+    wanted = {step for step in (*keep, *handovers, parted) if step is not None}
+    steps = tuple(_thinned(every, reference, other, gap, wanted))
+
+    def pair(value: Callable[[StepRecord], float]) -> Pair:
+        return _series(steps, reference, value), _series(steps, other, value)
+
+    return Curves(
+        labels=labels,
+        total=len(every),
+        steps=steps,
+        loss=pair(lambda record: record.loss),
+        lr=pair(lambda record: record.lr),
+        grad_norm=pair(lambda record: record.grad_norm),
+        loss_scale=pair(lambda record: record.loss_scale),
+        difference=tuple(gap[step] for step in steps),
+        envelope=None if envelope is None else tuple(envelope.get(step) for step in steps),
+        allowed=None if allowed is None else tuple(allowed.get(step) for step in steps),
+        skipped=tuple(step for step in steps if step in reference and reference[step].skipped),
+        handovers=handovers,
+    )
+
+
+def trace_resume(reference: Evidence, resumed: Evidence, keep: Iterable[int | None] = ()) -> Curves | None:
+    """Return what an uninterrupted run and a killed one show, with the marks of every kill and resume.
+
+    Args:
+        reference: Evidence of the uninterrupted run.
+        resumed: Evidence of the killed one; where it trained a step again, the last time counts.
+        keep: Steps that stay however long the run is.
+    """
+    ends: dict[int, int] = {}
+    for record in resumed.records:
+        ends[record.attempt] = max(record.step, ends.get(record.attempt, 0))
+    last = len(resumed.resumed_from) - 1
+    kills = tuple(ends.get(attempt, start or 0) for attempt, start in enumerate(resumed.resumed_from[:last]))
+    resumes = tuple(start or 0 for start in resumed.resumed_from[1:])
+    labels = ("uninterrupted", "killed and resumed")
+    found = trace(reference.curve, resumed.curve, labels, keep=(*keep, *kills, *resumes))
+    if found is None:
+        return None
+    return replace(found, kills=kills, resumes=resumes, validations=_validations(reference, resumed))
+
+
+def digest_batches(curve: Steps) -> str:
+    """Return 32 hex digits over the digests of the batches, in step order."""
+    return xxhash.xxh3_128_hexdigest(json.dumps([curve[step].batch for step in sorted(curve)]).encode())
+
+
+def digest_leaves(leaves: Mapping[str, str]) -> str:
+    """Return 32 hex digits over the names and digests of all leaves of a state."""
+    return xxhash.xxh3_128_hexdigest(json.dumps(dict(leaves), sort_keys=True).encode())
+
+
+def _difference(a: StepRecord | None, b: StepRecord | None) -> float | None:
+    if a is None or b is None:
+        return None
+    return 0.0 if same(a.loss, b.loss) else b.loss - a.loss  # two NaNs, two infinities: no difference
+
+
+def _series(steps: Sequence[int], curve: Steps, value: Callable[[StepRecord], float]) -> Series:
+    return tuple(value(curve[step]) if step in curve else None for step in steps)
+
+
+def _thinned(
+    every: list[int], reference: Steps, other: Steps, gap: Mapping[int, float | None], wanted: set[int]
+) -> list[int]:
+    """Return the steps that stay: all of a short run, the telling ones of a long one."""
+    if len(every) <= MOST_STEPS:
+        return every
+    width = math.ceil(len(every) / BUCKETS)
+    kept = {every[-1]} | {step for step in wanted if reference.get(step) or other.get(step)}
+    for begin in range(0, len(every), width):
+        bucket = every[begin : begin + width]
+        records = {step: record for step in bucket if (record := reference.get(step) or other.get(step))}
+        by_loss = sorted(bucket, key=lambda step: _size(records[step].loss))
+        kept |= {bucket[0], by_loss[0], by_loss[-1]}
+        kept.add(max(bucket, key=lambda step: _size(records[step].grad_norm)))
+        kept.add(max(bucket, key=lambda step: _size(abs(gap[step] or 0.0))))
+    return sorted(kept)
+
+
+def _size(value: float) -> float:
+    """Return a value to order by: what is not a number counts as the largest."""
+    return math.inf if math.isnan(value) else value
+
+
+def _validations(reference: Evidence, resumed: Evidence) -> Validations | None:
+    left, right = splice(reference.validations), splice(resumed.validations)
+    steps = tuple(sorted({*left, *right}))
+    if not steps:
+        return None
+
+    def values(of: Mapping[int, Validation]) -> Series:
+        return tuple(of[step].value if step in of else None for step in steps)
+
+    metric = next(iter((left or right).values())).metric
+    return Validations(metric=metric, steps=steps, value=(values(left), values(right)))

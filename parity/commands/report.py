@@ -1,0 +1,101 @@
+"""`parity report`: a result of checks or benchmarks as a table, a page or Markdown; or two of them compared."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+
+from parity.bench import BenchmarkFile
+from parity.checks.compare import compare_environments, compare_records, compare_verdicts
+from parity.checks.record import EXIT_CODES, Verdict
+from parity.commands import bench
+from parity.durable import replace_file
+from parity.errors import ResultError
+from parity.report.bench_page import bench_page
+from parity.report.bench_words import bench_markdown, bench_verdict, print_benchmarks
+from parity.report.comparison import print_changes
+from parity.report.github import annotate, append_summary, quoted
+from parity.report.html import check_page
+from parity.report.markdown import check_markdown
+from parity.report.read import CheckResult, read_result
+from parity.report.terminal import print_table
+from parity.report.words import clean
+
+__all__ = ["add"]
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `parity report`."""
+    parser.add_argument(
+        "result",
+        nargs="?",
+        type=Path,
+        metavar="RESULT.json",
+        help="of `parity check --report` or --json, or of `pytest --benchmark-json`",
+    )
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="write one page that needs no network and no script"
+    )
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write Markdown")
+    parser.add_argument(
+        "--compare", type=Path, nargs=2, metavar=("OLD", "NEW"), help="compare two results of one kind"
+    )
+    parser.set_defaults(run=_run, usage_error=parser.error)
+
+
+def _run(options: argparse.Namespace) -> int:
+    if (options.result is None) == (options.compare is None):
+        options.usage_error("give either RESULT.json or --compare OLD NEW")
+    if options.compare:
+        if options.html or options.markdown:
+            options.usage_error("--compare prints a table; --html and --markdown are for one result")
+        return _compare(*options.compare)
+    return EXIT_CODES[_render(options.result, options.html, options.markdown)]
+
+
+def _render(path: Path, html: Path | None, markdown: Path | None) -> Verdict:
+    """Write what was asked for, or print the table; return the verdict of the result."""
+    result = read_result(path)
+    if isinstance(result, CheckResult):
+        verdict, text = result.verdict, check_markdown(result.records, result.environment)
+        page, show = partial(check_page, result.records, result.environment), partial(print_table, result.records)
+    else:
+        verdict, text = bench_verdict(result), bench_markdown(result)
+        page, show = partial(bench_page, result), partial(print_benchmarks, result)
+    if html:
+        replace_file(html, page())
+    if markdown:
+        replace_file(markdown, text)
+    if not (html or markdown):
+        with quoted(sys.stdout):
+            show(sys.stdout)
+    if isinstance(result, CheckResult):
+        annotate(result.records, sys.stdout)
+    append_summary(text)
+    return verdict
+
+
+def _compare(old: Path, new: Path) -> int:
+    """Compare two results; benchmarks are judged as `parity bench compare` does by default."""
+    before, after = read_result(old), read_result(new)
+    if isinstance(before, CheckResult) and isinstance(after, CheckResult):
+        for warning in compare_environments(before.environment, after.environment):
+            print(f"parity: warning: {clean(warning)}", file=sys.stderr)
+        changes = compare_records(before.records, after.records)
+        verdict = compare_verdicts(changes)
+        with quoted(sys.stdout):
+            print_changes(changes, verdict, sys.stdout)
+        return EXIT_CODES[verdict]
+    if isinstance(before, BenchmarkFile) and isinstance(after, BenchmarkFile):
+        return _compare_benchmarks(old, new)
+    first, second = ("checks" if isinstance(result, CheckResult) else "benchmarks" for result in (before, after))
+    raise ResultError(f"{old} holds {first}, {new} holds {second}: give two results of one kind")
+
+
+def _compare_benchmarks(old: Path, new: Path) -> int:
+    parser = argparse.ArgumentParser(prog="parity bench")
+    bench.add(parser)
+    options = parser.parse_args(["compare", str(old), str(new)])
+    return int(options.run(options))

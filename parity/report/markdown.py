@@ -1,0 +1,92 @@
+"""A result as Markdown: for the summary of a CI job, for a page in docs/."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from parity.checks.record import CheckRecord, overall
+from parity.report.page import flatten
+from parity.report.words import HEADLINES, MARKS, clean, counts, findings, meaning, short, sides
+
+__all__ = ["cell", "check_markdown", "check_table", "environment", "table"]
+
+MOST_LINES = 50
+"""Lines of findings of one check that are shown."""
+
+MOST_TEXT = 1_000
+"""Characters of one text that are shown."""
+
+
+def check_markdown(records: Sequence[CheckRecord], environment_of: Mapping[str, Any]) -> str:
+    """Return a heading with the verdict, the table of checks, what was found, and the environment."""
+    verdict = overall(records)
+    seconds = sum(record.seconds for record in records)
+    parts = [f"## {MARKS[verdict]} parity check: {verdict}", HEADLINES[verdict]]
+    if records:
+        parts += [f"{len(records)} checks in {seconds:.0f} s: {counts(records)}.", check_table(records)]
+    parts += [_found(record) for record in records if record.verdict != "holds"]
+    parts.append(environment(environment_of))
+    return "\n\n".join(parts) + "\n"
+
+
+def check_table(records: Iterable[CheckRecord]) -> str:
+    """Return the table of verdicts."""
+    heads = ("check", "spec", "precision", "sides", "verdict", "criterion")
+    figures = ("steps", "max rel diff", "x envelope", "seconds")
+    rows = [
+        (
+            record.name.partition(" ")[0],
+            record.spec,
+            record.precision,
+            sides(record),
+            f"{MARKS[record.verdict]} {record.verdict}",
+            record.criterion,
+            str(record.steps_compared),
+            short(record.max_rel_diff),
+            short(record.envelope_multiple),
+            f"{record.seconds:.1f}",
+        )
+        for record in records
+    ]
+    return table((*heads, *figures), rows, right=len(figures))
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: int = 0) -> str:
+    """Return a table; `right` counts the last columns that are set to the right."""
+    rule = ["---"] * (len(heads) - right) + ["--:"] * right
+    lines = [heads, *rows]
+    shown = [" | ".join(cell(value) for value in line) for line in lines]
+    return "\n".join(f"| {line} |" for line in (shown[0], " | ".join(rule), *shown[1:]))
+
+
+def cell(value: object) -> str:
+    r"""Return text from anywhere as Markdown that shows it as it is, in a table too.
+
+    Example:
+        >>> print(cell("a|b <img src=x> *c* first_moment"))
+        a\|b &lt;img src=x&gt; \*c\* first_moment
+    """
+    text = clean(value)
+    text = text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " ..."
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = re.sub(r"([\\`*\[\]|~$])", r"\\\1", text)
+    text = re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
+    return re.sub(r"(https?|www)([:.])", r"\1<!-- -->\2", text, flags=re.IGNORECASE).replace("@", "@<!-- -->")
+
+
+def environment(values: Mapping[str, Any]) -> str:
+    """Return what a result depends on, folded."""
+    rows = [(name, str(value)) for name, value in flatten(values)]
+    return f"<details><summary>Environment</summary>\n\n{table(('what', 'value'), rows)}\n\n</details>"
+
+
+def _found(record: CheckRecord) -> str:
+    """Return what a check that does not hold found."""
+    title = " ".join(cell(part) for part in (record.name, record.spec, record.precision))
+    lines = findings(record)
+    rest = len(lines) - MOST_LINES
+    shown = [f"- {cell(line)}" for line in lines[:MOST_LINES]] + ([f"- and {rest} more"] if rest > 0 else [])
+    heading = f"### {MARKS[record.verdict]} {title} ({cell(', '.join(record.sides))}): {record.verdict}"
+    return "\n\n".join([heading, meaning(record), *(["\n".join(shown)] if shown else [])])

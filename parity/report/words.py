@@ -1,0 +1,128 @@
+"""The words and figures of a report, the same in every rendering."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+
+from parity.checks.record import CheckRecord, Verdict
+
+__all__ = [
+    "CRITERIA",
+    "HEADLINES",
+    "MARKS",
+    "VERDICTS",
+    "clean",
+    "counts",
+    "exact",
+    "findings",
+    "meaning",
+    "short",
+    "sides",
+]
+
+VERDICTS: tuple[Verdict, ...] = ("crashed", "broken", "inconclusive", "empty", "holds")
+"""The worst first."""
+
+MARKS: dict[Verdict, str] = {"holds": "✓", "broken": "✗", "crashed": "▲", "inconclusive": "?", "empty": "–"}
+"""A verdict is told by word and shape, never by colour alone."""
+
+HEADLINES: dict[Verdict, str] = {
+    "holds": "Every check holds.",
+    "broken": "At least one check found something lost or changed.",
+    "crashed": "At least one check did not come to its end.",
+    "inconclusive": "At least one check could not judge. That is not a success.",
+    "empty": "Nothing was compared. That is not a success.",
+}
+
+CRITERIA = {
+    "bitwise": "bitwise: no tolerance",
+    "float64": "float64: the loss agrees to 1e-12 relative",
+    "envelope": "envelope: a multiple of what one unit in the last place at the start does to the run",
+}
+
+MOST_TEXT = 20_000
+"""Characters of one text that are looked at; every rendering shows fewer."""
+
+_MEANINGS: dict[tuple[str, Verdict], str] = {
+    ("resume", "holds"): "Killed and resumed, the run is bit for bit the one that nothing stopped.",
+    ("resume", "broken"): "The resumed run is not the one that nothing stopped: something did not survive.",
+    ("twins", "holds"): "From one spec, one start and the same batches, both sides train the same curve.",
+    ("twins", "broken"): "The sides do not do the same: their curves part further than rounding explains.",
+    ("handover", "holds"): "The run changed sides and went on as if it had not.",
+    ("handover", "broken"): "The run did not survive changing sides.",
+    (
+        "policy",
+        "holds",
+    ): "After every save, what stays on disk and what is called best and latest is what the rules say.",
+    ("policy", "broken"): "What stays on disk, or what is called best or latest, is not what the rules say.",
+}
+
+_OF_ANY: dict[Verdict, str] = {
+    "holds": "What was compared is equal by its criterion.",
+    "broken": "What was compared differs.",
+    "crashed": "The check did not come to its end, so it says nothing about the run.",
+    "inconclusive": "Too noisy or incomplete to judge. That is not a success.",
+    "empty": "Nothing was compared. That is not a success.",
+}
+
+
+def meaning(record: CheckRecord) -> str:
+    """Return what the verdict of a check means, in one sentence."""
+    return _MEANINGS.get((record.name.partition(" ")[0], record.verdict), _OF_ANY[record.verdict])
+
+
+def sides(record: CheckRecord) -> str:
+    """Return the sides of a check: `jax, torch`, or in their order, `jax > torch`."""
+    return (" > " if record.name.startswith("handover") else ", ").join(record.sides)
+
+
+def counts(records: Iterable[CheckRecord]) -> str:
+    """Return how often each verdict occurs, the worst first: `1 broken, 30 holds`."""
+    verdicts = [record.verdict for record in records]
+    return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS if verdict in verdicts)
+
+
+def findings(record: CheckRecord) -> list[str]:
+    """Return what a check found, a line each: suspects, first divergence, notes."""
+    lines = []
+    if record.suspects:
+        lines.append(f"suspects: {', '.join(record.suspects)}")
+    if record.first_divergence is not None:
+        first = record.first_divergence
+        lines.append(f"first divergence: step {first.step}, {first.quantity}: {first.expected} became {first.got}")
+    return [clean(line) for line in (*lines, *record.notes)]
+
+
+def short(value: float | None) -> str:
+    """Return a figure to two digits; nothing for None.
+
+    Example:
+        >>> short(2.53e-15), short(0.0), short(None)
+        ('2.5e-15', '0', '')
+    """
+    return "" if value is None else "0" if value == 0 else f"{value:.2g}"
+
+
+def exact(value: float | None) -> str:
+    """Return a figure with every digit it has; a dash for None.
+
+    Example:
+        >>> exact(0.1), exact(200.0), exact(None)
+        ('0.1', '200', '–')
+    """
+    if value is None:
+        return "–"
+    text = repr(value)
+    return text.removesuffix(".0")
+
+
+def clean(text: object) -> str:
+    r"""Return text on one line, its control and direction characters spelled out: a file may steer no terminal.
+
+    Example:
+        >>> print(clean("a\x1b[31mb\nc"))
+        a\x1b[31mb c
+    """
+    joined = " ".join(str(text)[:MOST_TEXT].split())
+    return "".join(repr(c)[1:-1] if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Cn") else c for c in joined)

@@ -1,0 +1,301 @@
+"""Benchmark files: what is read, what is refused, and when a ratio counts as worse."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from parity.bench import Benchmark, BenchmarkFile, Ratio, compare, read_benchmarks
+from parity.errors import ResultError
+
+STATS = {"min": 1.0, "q1": 1.1, "median": 1.2, "q3": 1.3, "max": 1.4, "rounds": 7, "mean": 1.2, "ops": 0.8}
+
+
+def a_ratio(median=1.5, spread=0.01, **fields):
+    own = {"of": "seconds of twin / seconds of bare", "median": median, "rounds": 7, "better": "lower", "bar": None}
+    return own | {"q1": median - spread, "q3": median + spread} | fields
+
+
+def an_entry(name="test_it twin", ratios=None, **extra):
+    info = extra if ratios is None else {"ratios": ratios, **extra}
+    return {
+        "name": name,
+        "fullname": f"a.py::{name}",
+        "group": "a.py::test_it",
+        "stats": dict(STATS),
+        "extra_info": info,
+    }
+
+
+def document(*entries, **fields):
+    machine = {"cpu": {"brand_raw": "one", "count": 2}, "python_version": "3.11.7", "versions": {"jax": "0.10.2"}}
+    own = {"version": "5.3.1", "datetime": "2026-01-01T00:00:00", "commit_info": {"id": "abc"}}
+    return own | {"machine_info": machine, "benchmarks": list(entries)} | fields
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(value, name="bench.json"):
+        path = tmp_path / name
+        path.write_text(value if isinstance(value, str) else json.dumps(value))
+        return path
+
+    return write
+
+
+def test_a_file_is_read_with_its_ratios_growth_and_the_rest(write):
+    line = {
+        "x": "million parameters",
+        "y": "seconds",
+        "points": [[1, 2.0], [3, 4]],
+        "slope": 1,
+        "intercept": 1,
+        "r2": 1,
+    }
+    ratios = {"twin / bare": a_ratio(1.01, bar=1.02), "speed": a_ratio(2.0, better="higher", bar=3)}
+    entry = an_entry(ratios=ratios, growth={"durable": line}, bytes=12)
+    file = read_benchmarks(write(document(entry, an_entry("test_it bare"))))
+    assert (file.datetime, file.commit, file.machine["cpu"]["count"]) == ("2026-01-01T00:00:00", "abc", 2)
+    first, second = file.benchmarks
+    assert (first.name, first.group, first.info) == ("test_it twin", "a.py::test_it", {"bytes": 12})
+    assert first.seconds == {"min": 1.0, "q1": 1.1, "median": 1.2, "q3": 1.3, "max": 1.4, "rounds": 7.0}
+    assert [(r.name, r.median, r.rounds, r.better, r.bar, r.met) for r in first.ratios] == [
+        ("twin / bare", 1.01, 7, "lower", 1.02, True),
+        ("speed", 2.0, 7, "higher", 3.0, False),
+    ]
+    assert first.growth[0].points == ((1.0, 2.0), (3.0, 4.0))
+    assert (second.ratios, second.growth, second.info) == ((), (), {})
+
+
+def test_entries_that_share_a_name_are_told_apart_by_their_test(write):
+    twice = [an_entry() | {"fullname": f"{file}.py::test_it twin"} for file in "ab"]
+    file = read_benchmarks(write(document(*twice)))
+    assert [b.name for b in file.benchmarks] == ["a.py::test_it twin", "b.py::test_it twin"]
+
+
+def test_a_run_that_measured_nothing_is_an_empty_file_and_no_commit_is_none(write):
+    file = read_benchmarks(write(document(commit_info={"error": "no repository"})))
+    assert (file.benchmarks, file.commit) == ((), None)
+
+
+@pytest.mark.parametrize(
+    ("median", "better", "bar", "met"),
+    [(1.5, "lower", 1.5, True), (1.51, "lower", 1.5, False), (10, "higher", 10, True), (9.9, "higher", 10, False)],
+)
+def test_a_bar_is_met_at_its_value_and_on_its_side(median, better, bar, met):
+    fields = {"q1": median, "q3": median, "rounds": 7, "of": "a / b"}
+    assert Ratio(name="r", median=median, better=better, bar=bar, **fields).met is met
+    assert Ratio(name="r", median=median, better=better, bar=None, **fields).met is None
+
+
+BROKEN = {
+    "": "is empty: the run that was to write it did not end",
+    "{": "is no whole JSON: .* it may have been cut off",
+    "[1]": "holds a JSON list, not the object pytest-benchmark writes",
+    "\x00\x01": "is no whole JSON",
+    "[" * 100_000: "is no whole JSON",
+    '{"a": NaN}': "NaN is no finite number",
+    '{"a": 1e999}': "1e999 is no finite number",
+    '{"schema": 1, "checks": []}': "lacks version, machine_info, benchmarks, datetime and holds checks, schema",
+}
+
+
+@pytest.mark.parametrize(("text", "problem"), BROKEN.items(), ids=range(len(BROKEN)))
+def test_what_is_no_file_of_benchmarks_is_one_error_that_names_the_file(text, problem, write):
+    with pytest.raises(ResultError, match=problem) as caught:
+        read_benchmarks(write(text))
+    assert "bench.json" in str(caught.value)
+
+
+def test_a_file_that_was_cut_off_anywhere_is_refused(write):
+    text = json.dumps(document(an_entry(ratios={"r": a_ratio()})))
+    for length in range(0, len(text), 7):
+        with pytest.raises(ResultError, match=r"bench\.json is (empty|no whole JSON)"):
+            read_benchmarks(write(text[:length]))
+
+
+def planted(value, path, new):
+    """Return a document with one value replaced, or taken out."""
+    value = copy.deepcopy(value)
+    *way, last = path
+    part = value
+    for key in way:
+        part = part[key]
+    if new is None:
+        del part[last]
+    else:
+        part[last] = new
+    return value
+
+
+RATIO = ("benchmarks", 0, "extra_info", "ratios", "r")
+GROWTH = ("benchmarks", 0, "extra_info", "growth", "g")
+
+
+@pytest.mark.parametrize(
+    ("path", "new", "problem"),
+    [
+        (("version",), "6.0", r"was written by pytest-benchmark '6\.0'; 4\.x or 5\.x is understood"),
+        (("version",), 5, "needs a text of at most 2000 letters as `version`"),
+        (("benchmarks",), {}, "needs a list of at most 10000 objects as `benchmarks`"),
+        (("benchmarks", 0), 1, "needs a list of at most 10000 objects as `benchmarks`"),
+        (("machine_info",), [], "needs an object as `machine_info`, got list"),
+        (("benchmarks", 0, "name"), None, "entry 0 of benchmarks needs a text"),
+        (("benchmarks", 0, "name"), "x" * 2001, "entry 0 of benchmarks needs a text of at most 2000 letters"),
+        (("benchmarks", 0, "stats"), None, "benchmark 'test_it twin' needs an object as `stats`"),
+        (("benchmarks", 0, "stats", "q1"), "1", "benchmark 'test_it twin' needs a finite number as `q1`, got '1'"),
+        (("benchmarks", 0, "stats", "rounds"), True, "needs a finite number as `rounds`"),
+        (("benchmarks", 0, "extra_info"), None, "needs an object as `extra_info`"),
+        (("benchmarks", 0, "extra_info", "ratios"), [], "needs an object as `ratios`"),
+        (RATIO, 1.5, "benchmark 'test_it twin', ratios 'r' needs an object as `r`"),
+        ((*RATIO, "of"), None, "ratios 'r' needs a text .* as `of`"),
+        ((*RATIO, "better"), "smaller", "`better` must be 'lower' or 'higher', got 'smaller'"),
+        ((*RATIO, "median"), 9.0, "needs q1 <= median <= q3"),
+        ((*RATIO, "median"), 10**400, "needs a finite number as `median`"),
+        ((*RATIO, "rounds"), 0, "needs a count of at least 1 as `rounds`, got 0"),
+        ((*RATIO, "rounds"), 2.5, "needs a count of at least 1 as `rounds`, got 2.5"),
+        ((*RATIO, "bar"), "1", "needs a finite number as `bar`"),
+        ((*GROWTH, "points"), [[1, 2]], "`points` must be a list of 2 to 1000 pairs"),
+        ((*GROWTH, "points"), [[1, 2], [3]], "point 1 needs a finite number as `x`, got 'None'"),
+        ((*GROWTH, "slope"), None, "growth 'g' needs a finite number as `slope`"),
+    ],
+)
+def test_a_value_of_another_form_is_named_with_its_entry(path, new, problem, write):
+    line = {"x": "a", "y": "b", "points": [[1, 2], [2, 3]], "slope": 1, "intercept": 1, "r2": 1}
+    whole = document(an_entry(ratios={"r": a_ratio()}, growth={"g": line}))
+    assert read_benchmarks(write(whole)).benchmarks[0].growth
+    with pytest.raises(ResultError, match=problem):
+        read_benchmarks(write(planted(whole, path, new)))
+
+
+def test_the_same_benchmark_twice_is_refused(write):
+    with pytest.raises(ResultError, match=r"holds 2 benchmarks called 'a\.py::test_it twin'"):
+        read_benchmarks(write(document(an_entry(), an_entry())))
+
+
+def test_more_values_than_any_run_has_are_refused_unparsed(write, monkeypatch):
+    monkeypatch.setattr("parity.bench_file.MAX_VALUES", 10)
+    with pytest.raises(ResultError, match="holds more than 10 values"):
+        read_benchmarks(write(document(an_entry())))
+
+
+def test_what_is_no_regular_file_is_refused(tmp_path, write):
+    with pytest.raises(ResultError, match="cannot be read"):
+        read_benchmarks(tmp_path / "none.json")
+    with pytest.raises(ResultError, match="no regular file"):
+        read_benchmarks(tmp_path)
+    (tmp_path / "link.json").symlink_to(write(document()))
+    with pytest.raises(ResultError, match="cannot be read"):
+        read_benchmarks(tmp_path / "link.json")
+
+
+def pair(write, old, new, **fields):
+    """Return the one change between two files of one ratio each."""
+    files = []
+    for name, ratio in (("old", old), ("new", new)):
+        files.append(read_benchmarks(write(document(an_entry(ratios={"r": ratio | fields})), f"{name}.json")))
+    (change,) = compare(*files, allowed=0.05).changes
+    return change
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "better", "verdict"),
+    [
+        (a_ratio(1.00), a_ratio(1.10), "lower", "worse"),
+        (a_ratio(1.10), a_ratio(1.00), "lower", "better"),
+        (a_ratio(1.00), a_ratio(1.04), "lower", "same"),  # within what is allowed
+        (a_ratio(1.00, spread=0.2), a_ratio(1.10, spread=0.2), "lower", "same"),  # within the spread
+        (a_ratio(10.0), a_ratio(9.0), "higher", "worse"),
+        (a_ratio(9.0), a_ratio(10.0), "higher", "better"),
+        (a_ratio(10.0, spread=2), a_ratio(9.0, spread=2), "higher", "same"),
+        (a_ratio(1.00), a_ratio(1.10, rounds=2), "lower", "unjudged"),
+        (a_ratio(-0.02), a_ratio(3.0), "lower", "worse"),  # a delay that could not be measured, and now can
+        (a_ratio(0.0), a_ratio(0.0), "lower", "same"),
+    ],
+)
+def test_a_ratio_is_worse_beyond_what_is_allowed_and_outside_of_the_spread(old, new, better, verdict, write):
+    assert pair(write, old | {"better": better}, new | {"better": better}).verdict == verdict
+
+
+def a_file(better, quartiles):
+    q1, median, q3 = sorted(quartiles)
+    ratio = Ratio(name="r", of="a / b", median=median, q1=q1, q3=q3, rounds=7, better=better, bar=None)
+    entry = Benchmark(name="b", group=None, seconds={}, ratios=(ratio,), growth=(), info={})
+    return BenchmarkFile(path=Path("x.json"), datetime="", commit=None, machine={}, benchmarks=(entry,))
+
+
+positive = st.lists(st.integers(1, 10**6).map(lambda n: n / 1000), min_size=3, max_size=3)
+
+
+def verdict(old, new, better):
+    (change,) = compare(a_file(better, old), a_file(better, new), allowed=0.05).changes
+    return change.verdict
+
+
+@given(old=positive, new=positive)
+def test_turning_a_ratio_over_turns_no_verdict(old, new):
+    """a / b of 1.0 to 1.1, lower better, is b / a of 1.0 to 0.909, higher better."""
+    exact = [abs(sorted(new)[1] / sorted(old)[1] - f) > 1e-9 for f in (1.05, 1 / 1.05)]
+    assume(all(exact))
+    assert verdict(old, new, "lower") == verdict([1 / x for x in old], [1 / x for x in new], "higher")
+
+
+@given(old=positive, new=positive, better=st.sampled_from(["lower", "higher"]))
+def test_what_is_worse_one_way_is_better_the_other(old, new, better):
+    opposite = {"worse": "better", "better": "worse", "same": "same"}
+    assert verdict(new, old, better) == opposite[verdict(old, new, better)]
+
+
+@given(one=positive, better=st.sampled_from(["lower", "higher"]))
+def test_a_file_is_no_worse_than_itself(one, better):
+    assert verdict(one, one, better) == "same"
+
+
+@given(old=positive, new=positive, better=st.sampled_from(["lower", "higher"]))
+def test_a_median_within_the_old_quartiles_is_never_worse(old, new, better):
+    assume(min(old) <= sorted(new)[1] <= max(old))
+    assert verdict(old, new, better) == "same"
+
+
+def test_ratios_of_one_file_only_are_new_or_gone_and_warned_about(write):
+    old = read_benchmarks(write(document(an_entry(ratios={"kept": a_ratio(), "left": a_ratio()})), "old.json"))
+    ratios = {"kept": a_ratio(), "came": a_ratio()}
+    comparison = compare(old, read_benchmarks(write(document(an_entry(ratios=ratios)), "new.json")), 0.05)
+    assert {c.ratio: c.verdict for c in comparison.changes} == {"kept": "same", "left": "gone", "came": "new"}
+    assert comparison.warnings == (
+        "not in the new file: test_it twin: left",
+        "not in the old file: test_it twin: came",
+    )
+    assert (comparison.shared, comparison.judged) == (1, 1)
+
+
+@pytest.mark.parametrize("other", [{"of": "steps / step"}, {"better": "higher"}])
+def test_a_ratio_of_something_else_is_not_compared_though_it_has_the_name(other, write):
+    old, new = (
+        read_benchmarks(write(document(an_entry(ratios={"r": a_ratio() | own})), f"{len(own)}.json"))
+        for own in ({}, other)
+    )
+    assert sorted(c.verdict for c in compare(old, new, 0.05).changes) == ["gone", "new"]
+
+
+@pytest.mark.parametrize(
+    ("path", "new", "warning"),
+    [
+        (("cpu", "brand_raw"), "two", "cpu.brand_raw was one, is two"),
+        (("cpu", "count"), 4, "cpu.count was 2, is 4"),
+        (("python_version",), "3.12.1", "python_version was 3.11.7, is 3.12.1"),
+        (("versions", "jax"), "0.11.0", "versions.jax was 0.10.2, is 0.11.0"),
+        (("versions", "torch"), "2.13.0", "versions.torch was nothing, is 2.13.0"),
+        (("torch",), {"threads": 2}, "torch.threads was nothing, is 2"),
+        (("jax",), {"devices": ["cpu:0"]}, "jax.devices was nothing, is ['cpu:0']"),
+        (("thread_settings",), {"OMP_NUM_THREADS": "1"}, "thread_settings was nothing, is {'OMP_NUM_THREADS': '1'}"),
+    ],
+)
+def test_another_machine_is_warned_about_and_a_host_name_is_not(path, new, warning, write):
+    before = document(an_entry(ratios={"r": a_ratio()}))
+    after = planted(planted(before, ("machine_info", *path), new), ("machine_info", "node"), "host")
+    files = [read_benchmarks(write(value, name)) for value, name in ((before, "old.json"), (after, "new.json"))]
+    assert compare(*files, 0.05).warnings == (f"the machines differ: {warning}",)

@@ -1,0 +1,67 @@
+"""`make results`: the page and the README's table come from a result; without its markers nothing is written."""
+
+import pytest
+
+from benchmarks.results import BEGIN, END, main, readme_block, replaced
+from parity.errors import ResultError
+from parity.report.read import read_result
+from tests.report.samples import ALL, bench_written, benchmark, ratio, written
+
+README = f"# parity\n\nbefore\n\n{BEGIN}\nan earlier table\n{END}\n\nafter\n"
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Return the arguments that write below a directory."""
+    (tmp_path / "README.md").write_text(README)
+    check = written(tmp_path / "check.json")
+    return [str(check), "--page", str(tmp_path / "results.md"), "--readme", str(tmp_path / "README.md")]
+
+
+def test_the_table_of_the_readme_is_replaced_and_nothing_else(made, tmp_path):
+    assert main(made) == 0
+    text = (tmp_path / "README.md").read_text()
+    assert text.startswith("# parity\n\nbefore\n\n")
+    assert text.endswith("\n\nafter\n")
+    assert "an earlier table" not in text
+    assert text == replaced(README, readme_block(read_result(tmp_path / "check.json")), "README.md")
+    assert text.count("| resume |") == 2
+    assert "✗ broken: 1 broken, 4 holds" in text
+
+
+def test_making_it_again_changes_nothing(made, tmp_path):
+    main(made)
+    first = (tmp_path / "README.md").read_text(), (tmp_path / "results.md").read_text()
+    main(made)
+    assert ((tmp_path / "README.md").read_text(), (tmp_path / "results.md").read_text()) == first
+
+
+def test_the_page_names_the_command_and_holds_checks_and_benchmarks(made, tmp_path):
+    bench = bench_written(tmp_path / "b.json", benchmark("a", ratios={"r": ratio(1.0, 1.02)}))
+    assert main([*made, "--bench", str(bench), "--bench", str(tmp_path / "absent.json")]) == 0
+    page = (tmp_path / "results.md").read_text()
+    assert "Made by `make results`" in page
+    assert "parity check: broken" in page
+    assert "parity bench: bars met" in page
+    assert "versions.jax" in page
+    assert "| platform |" not in page, "the build of a kernel says nothing about the result"
+    assert page.count("| --- |") >= len(ALL) // 2
+
+
+@pytest.mark.parametrize("text", ["", BEGIN, f"{END}\n{BEGIN}", f"{BEGIN}{END}{BEGIN}{END}"])
+def test_a_readme_without_the_markers_is_an_error(text, made, tmp_path, capsys):
+    (tmp_path / "README.md").write_text(text)
+    with pytest.raises(ResultError, match="once each and in this order"):
+        replaced(text, "x", "README.md")
+    assert main(made) == 2
+    assert "needs the lines" in capsys.readouterr().err
+    assert (tmp_path / "README.md").read_text() == text
+    assert not (tmp_path / "results.md").exists()
+
+
+def test_benchmarks_in_the_place_of_checks_are_an_error(made, tmp_path, capsys):
+    bench = bench_written(tmp_path / "b.json", benchmark("a"))
+    assert main([str(bench), *made[1:]]) == 2
+    assert "must be a result of `parity check`" in capsys.readouterr().err
+    assert main([*made, "--bench", made[0]]) == 2
+    assert "holds checks, not benchmarks" in capsys.readouterr().err
