@@ -208,7 +208,7 @@ class Checkpoints:
             self._abort()
             raise SaveError(self._last, _reason(error)) from error
         for pending in self._pending.values():
-            self._spare = pending.snapshot
+            self._spare = pending.snapshot if jax.process_count() == 1 else None  # of several it holds live arrays
         self._pending = {}
 
     def close(self) -> None:

@@ -86,18 +86,18 @@ class Snapshot:
 
     Takes one copy of the state in memory; given the snapshot before, it copies into that one's buffers, whose pages
     are there already. What is saved is NumPy, so JAX may donate the live state to the next chunk at once. Of several
-    processes none holds the whole state: they save the live arrays, which JAX then keeps.
+    processes none holds the whole state: they save the live arrays, which JAX keeps while there are views of them.
     """
 
     def __init__(self, trainer: JaxTrainer, spare: Snapshot | None = None) -> None:
-        self._trainer = trainer
         self._spare = iter(jax.tree.leaves(spare.state) if spare else ())
         self.state: DeviceState = jax.tree.map(self._copied, trainer.state)
+        rows = trainer.param_rows, trainer.buffer_rows
+        self._neutral = export_arrays(trainer.spec, *rows, self.state, copy=False)
 
     def neutral(self) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
         """Return the neutral arrays, views of the copies, and the scalars."""
-        t = self._trainer
-        return export_arrays(t.spec, t.param_rows, t.buffer_rows, self.state, copy=False)
+        return self._neutral
 
     def _copied(self, value: jax.Array) -> Any:
         spare = next(self._spare, None)
