@@ -61,7 +61,7 @@ def compare(benchmark: Any, spec: RunSpec, steps: int) -> None:
     arms = [Arm(name=name, run=bare.run, reset=bare.reset, steps=steps) for name, bare in bares.items()]
     assert_same_losses(run_all(arms), steps)
     ratios = [faster("scan", "loop", lambda s: speedup_wanted(s["scan"] / steps)), faster("scan", "waiting loop")]
-    measured = run_paired(benchmark, arms, ratios)
+    measured = run_paired(benchmark, arms, ratios, rounds=5)
     if measured.enabled:
         times = {arm.name: 1e6 * measured.median(arm.name) / steps for arm in arms}
         measured.note("scan", microseconds_per_step=times, batch=spec.batch)

@@ -37,8 +37,8 @@ QUICK = ("mlp-digits", "cnn-digits", "hidden 16, batch 16")
 PLAIN, NATIVE = ["dropout.rate=0.0"], ["dropout.generator=native"]
 
 
-def marked(name: str, *values: Any) -> Any:
-    return pytest.param(*values, id=name, marks=[] if name in QUICK else pytest.mark.slow)
+def marked(name: str, *values: Any, quick: bool = True) -> Any:
+    return pytest.param(*values, id=name, marks=[] if quick and name in QUICK else pytest.mark.slow)
 
 
 each_preset = pytest.mark.parametrize("preset", [marked(name, name) for name in STEPS])
@@ -47,7 +47,7 @@ each_size = pytest.mark.parametrize(
 )
 
 
-@each_preset
+@pytest.mark.parametrize("preset", ["mlp-digits", *(marked(name, name, quick=False) for name in list(STEPS)[1:])])
 def test_jax_twin_against_a_bare_scan(benchmark: Any, preset: str) -> None:
     compare_jax(benchmark, load(preset), STEPS[preset])
 

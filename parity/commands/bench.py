@@ -16,7 +16,10 @@ from parity.bench import Change, Comparison, Ratio, RatioVerdict, compare, read_
 from parity.checks.record import EXIT_CODES
 from parity.report.terminal import WIDTH
 
-__all__ = ["add"]
+__all__ = ["add", "compare_files"]
+
+ALLOWED = 0.05
+"""Relative change of a ratio that passes where nothing else is asked for."""
 
 _STYLES: dict[RatioVerdict, str] = {"worse": "bold red", "better": "green", "unjudged": "yellow"}
 
@@ -30,20 +33,20 @@ def add(parser: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--fail-on",
         type=_allowed,
-        default="ratio:5%",
+        default=ALLOWED,
         metavar="ratio:P%",
         help="exit with 1 where a ratio got worse by more than P %% and its quartile range lies outside of the old "
         "one (default ratio:5%%)",
     )
-    one.set_defaults(run=_compare)
+    one.set_defaults(run=lambda options: compare_files(options.old, options.new, options.fail_on))
 
 
-def _compare(options: argparse.Namespace) -> int:
-    """Print a row for each ratio; 0 none got worse, 1 some did, 5 there was none to judge."""
-    comparison = compare(read_benchmarks(options.old), read_benchmarks(options.new), options.fail_on)
+def compare_files(old: Path, new: Path, allowed: float = ALLOWED) -> int:
+    """Print a row for each ratio; return 0 where none got worse, 1 where some did, 5 with none to judge."""
+    comparison = compare(read_benchmarks(old), read_benchmarks(new), allowed)
     for warning in comparison.warnings:
         print(f"parity: warning: {warning}", file=sys.stderr)
-    _print(comparison, options.fail_on, sys.stdout)
+    _print(comparison, allowed, sys.stdout)
     if not comparison.judged:
         return EXIT_CODES["empty"]
     return EXIT_CODES["broken"] if comparison.worse else EXIT_CODES["holds"]

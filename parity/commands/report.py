@@ -10,7 +10,7 @@ from pathlib import Path
 from parity.bench import BenchmarkFile
 from parity.checks.compare import compare_environments, compare_records, compare_verdicts
 from parity.checks.record import EXIT_CODES, Verdict
-from parity.commands import bench
+from parity.commands.bench import compare_files
 from parity.durable import replace_file
 from parity.errors import ResultError
 from parity.report.bench_page import bench_page
@@ -89,13 +89,6 @@ def _compare(old: Path, new: Path) -> int:
             print_changes(changes, verdict, sys.stdout)
         return EXIT_CODES[verdict]
     if isinstance(before, BenchmarkFile) and isinstance(after, BenchmarkFile):
-        return _compare_benchmarks(old, new)
+        return compare_files(old, new)
     first, second = ("checks" if isinstance(result, CheckResult) else "benchmarks" for result in (before, after))
     raise ResultError(f"{old} holds {first}, {new} holds {second}: give two results of one kind")
-
-
-def _compare_benchmarks(old: Path, new: Path) -> int:
-    parser = argparse.ArgumentParser(prog="parity bench")
-    bench.add(parser)
-    options = parser.parse_args(["compare", str(old), str(new)])
-    return int(options.run(options))
