@@ -62,5 +62,5 @@ def test_an_exported_state_stays_as_it_was(side):
 
 
 def test_best_weights_by_reference_follow_the_run(monkeypatch):
-    monkeypatch.setattr("torch_side.state._host", lambda value: value.detach().cpu().numpy())
+    monkeypatch.setattr("torch_side.state._copied", lambda value: value.detach().cpu().numpy())
     assert _followed(sides.load("torch").build(SPEC))
