@@ -140,24 +140,26 @@ class DigestWriter:
         """What stopped a write; PyTorch's own error for it says `unexpected pos` and hides this one."""
 
     def write(self, data: bytes | memoryview) -> int:
-        """Write all of the data and digest it."""
+        """Write all of the data and digest it, piece by piece: what was just written is still in the cache."""
         view = memoryview(data).cast("B")
-        rest = view
-        try:
-            while rest:
-                rest = rest[self._file.write(rest) :]
-        except OSError as error:
-            self.failure = self.failure or error
-            raise
         while view:
-            room = BLOCK - self._size % BLOCK
+            room = min(_PIECE, BLOCK - self._size % BLOCK)
             part, view = view[:room], view[room:]
+            self._write_all(part)
             self._block.update(part)
             self._size += len(part)
-            if len(part) == room:
+            if self._size % BLOCK == 0:
                 self._blocks.append(self._block.digest())
                 self._block = xxhash.xxh3_128()
         return len(data)
+
+    def _write_all(self, part: memoryview) -> None:
+        try:
+            while part:
+                part = part[self._file.write(part) :]
+        except OSError as error:
+            self.failure = self.failure or error
+            raise
 
     def flush(self) -> None:
         """Hand everything to the system."""
