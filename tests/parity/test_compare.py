@@ -70,7 +70,7 @@ def test_arrays_in_different_orders_are_equal_exactly_when_every_bit_is(
     value: Any, known: str, tmp_path: Path
 ) -> None:
     """Wherever a file holds the bytes as they are in memory."""
-    axes = tuple(reversed(range(value.ndim)))
+    axes = (2, 3, 1, 0) if value.ndim == 4 else (1, 0)  # the former, JAX's of a convolution, is not its own inverse
     nowhere: dict[str, Any] = {"places": {}}
     first = of_one_array(tmp_path, 1, value, (), **({} if known != "second" else nowhere))
     second = of_one_array(tmp_path, 2, value, axes, **({} if known != "first" else nowhere))
