@@ -107,10 +107,11 @@ class _Mlp(nn.Module):
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers[:-1]:
+        *hidden, head = self.layers
+        for layer in hidden:
             x = F.relu(layer(x))
             x = F.dropout(x, self.rate) if self.rate else x
-        return self.layers[-1](x)
+        return head(x)
 
 
 class _Cnn(nn.Module):

@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 MILLION = 1_000_000
-WARM_BYTES = 256 << 20
-"""Longest buffer that is copied or written: beyond every cache, and small beside a state of gigabytes."""
+DRAWN_BYTES = 256 << 20
+"""Random bytes that what is written raw repeats; all of it lies in memory, as a state does, not in a cache."""
 
 SomeTrainer = Any
 
@@ -64,24 +64,24 @@ def state_bytes(trainer: SomeTrainer) -> int:
 
 
 class Copy:
-    """One copy of so many bytes into memory that was written before, by one thread."""
+    """One copy of a trainer's state, as it lies in memory, into arrays that were written before, by one thread."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.source = np.random.default_rng(0).integers(0, 256, min(size, WARM_BYTES), np.uint8)
-        self.target = self.source.copy()
+    def __init__(self, trainer: SomeTrainer) -> None:
+        self.trainer = trainer
+        self.targets = {name: array.copy(order="K") for name, array in self._arrays().items()}
+        self.size = sum(target.nbytes for target in self.targets.values())
 
     def run(self) -> None:
-        """Copy all bytes."""
-        left = self.size
-        while left > 0:
-            n = min(left, len(self.source))
-            np.copyto(self.target[:n], self.source[:n])
-            left -= n
+        """Copy all arrays."""
+        for name, array in self._arrays().items():
+            np.copyto(self.targets[name], array)
 
     def arm(self) -> Arm:
         """Return the arm `copy`."""
         return Arm(name="copy", run=self.run, bytes=self.size)
+
+    def _arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        return dict(self.trainer.export_state(copy=False).arrays)
 
 
 class Raw:
@@ -89,7 +89,7 @@ class Raw:
 
     def __init__(self, size: int, home: Path) -> None:
         self.size, self.path = size, home / "raw"
-        self.source = np.random.default_rng(0).integers(0, 256, min(size, WARM_BYTES), np.uint8)
+        self.source = np.resize(np.random.default_rng(0).integers(0, 256, min(size, DRAWN_BYTES), np.uint8), size)
 
     def write(self) -> None:
         """Write all bytes, durably."""
@@ -97,7 +97,7 @@ class Raw:
         with draft.open("wb", buffering=0) as file:
             left = self.size
             while left > 0:
-                left -= file.write(self.source[:left].data) or 0
+                left -= file.write(self.source[self.size - left :].data) or 0
             os.fsync(file.fileno())
         draft.replace(self.path)
         handle = os.open(self.path.parent, os.O_RDONLY)

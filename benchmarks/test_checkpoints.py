@@ -70,7 +70,7 @@ def test_delay_of_the_loop(benchmark: Any, side: str, sizes: tuple[int, ...], tm
                 Arm(name="steps with a save", run=lambda t=trainer: (t.save(None), steps(t)), reset=again, steps=3),
                 Arm(name="steps", run=lambda t=trainer: steps(t), reset=again, steps=3),
                 Arm(name="save call", run=lambda t=trainer: t.save(None), reset=again, bytes=size),
-                Copy(size).arm(),
+                Copy(trainer).arm(),
             ]
             delay = Versus(
                 name="delay by a save / copy",
@@ -181,7 +181,7 @@ def test_slowdown_of_training(benchmark: Any, side: str, every: int, whole: int,
         arms = [
             Arm(name="with saves", run=lambda: train(True), reset=again, steps=whole),
             Arm(name="without", run=lambda: train(False), reset=again, steps=whole),
-            Copy(state_bytes(trainer)).arm(),
+            Copy(trainer).arm(),
         ]
 
         def beyond(seconds: Seconds) -> float:

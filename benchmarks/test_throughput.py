@@ -20,11 +20,11 @@ from parity.spec import RunSpec
 from parity.specfile import load
 
 STEPS = {"mlp-digits": 400, "cnn-digits": 200, "gpt-text": 50}
-"""Steps of one round: whole chunks of 50, so that one length is compiled."""
+"""Steps of one round: whole chunks, so that one length is compiled."""
 
 SWEEP = {
-    "hidden 16, batch 16": ([16], 16, 1000),
-    "hidden 128x2, batch 64": ([128, 128], 64, 1000),
+    "hidden 16, batch 16": ([16], 16, 600),
+    "hidden 128x2, batch 64": ([128, 128], 64, 600),
     "hidden 256x2, batch 256": ([256, 256], 256, 200),
     "hidden 768x2, batch 384": ([768, 768], 384, 50),
     "hidden 1536x2, batch 1024": ([1536, 1536], 1024, 10),
@@ -101,7 +101,8 @@ def test_jax_twin_against_torch_twin(benchmark: Any, preset: str) -> None:
 
 def mlp(hidden: list[int], batch: int) -> RunSpec:
     own = [f"model.hidden={hidden}", f"batch={batch}", "validate_every=0", "save.every=1000000"]
-    return load("mlp-digits", overrides=[*PLAIN, *own])
+    chunk = 200 if batch <= 64 else 10  # some tenths of a second
+    return load("mlp-digits", overrides=[*PLAIN, *own, f"execution.chunk={chunk}"])
 
 
 def compare_jax(benchmark: Any, spec: RunSpec, steps: int) -> None:

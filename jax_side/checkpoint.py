@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +34,7 @@ from jax_side.seal import (
 )
 from jax_side.state import Snapshot, stored_names
 from parity import durable, plan, policy, seal
+from parity.background import Background
 from parity.curves import plain
 from parity.digest import list_files
 from parity.durable import REMOVED
@@ -66,7 +69,7 @@ REMOVED_BY_ORBAX = f"{REMOVED}orbax"
 """Folder that evicted steps are renamed into: a kill in the middle of a removal leaves no half of one."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class _Pending:
     """What the seal of a save under way needs to know."""
 
@@ -74,6 +77,15 @@ class _Pending:
     snapshot: Snapshot
     scalars: dict[str, Any]
     """The host's half of the neutral state."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Of the digests: they are made while Orbax writes, and its thread waits for them with the seal."""
+
+    @cached_property
+    def leaves(self) -> dict[str, str]:
+        """Digest every leaf."""
+        arrays, counts = self.snapshot.neutral()
+        neutral = TrainingState(arrays=arrays, scalars={**self.scalars, **counts})
+        return leaf_digests(neutral, memory_orders(neutral))
 
 
 class Checkpoints:
@@ -89,6 +101,7 @@ class Checkpoints:
         self._last = 0
         """Step of the last save: what fails behind it, such as a removal, is told with its name."""
         self._manager: ocp.CheckpointManager | None = None
+        self._background = Background(spec.execution.save_priority)
 
     @property
     def manager(self) -> ocp.CheckpointManager:
@@ -129,13 +142,14 @@ class Checkpoints:
         self._policy.known = [*self.scan().whole, policy.Saved(step=step, metric=metric, saved_at=seal.clock())]
         self._last = step
         self._pending = {step: _Pending(metric=metric, snapshot=snapshot, scalars=scalars)}
+        if jax.process_count() == 1:
+            self._background.start(partial(self._write, step, args), f"save-{step}")
+            return
         try:
-            saved = self.manager.save(step, args=args, force=True)
+            self._write(step, args)  # several processes wait for each other in it, each in the thread that computes
         except Exception as error:
             self._abort()
             raise SaveError(step, _reason(error)) from error
-        if not saved:
-            raise CheckpointError(f"Orbax declined to save step {step}; it holds {self.manager.all_steps()}")
 
     def scan(self) -> Scan:
         """Look at what is on disk; Orbax's own list is not asked."""
@@ -199,11 +213,11 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Return when the save under way is durable; raises SaveError if it failed."""
-        if self._manager is None:
-            return
         try:
-            self._manager.wait_until_finished()
-            self._sweep()
+            self._background.wait()
+            if self._manager is not None:
+                self._manager.wait_until_finished()
+                self._sweep()
         except Exception as error:
             self._abort()
             raise SaveError(self._last, _reason(error)) from error
@@ -218,12 +232,20 @@ class Checkpoints:
             self._manager.close()
             self._manager = None
 
+    def _write(self, step: int, args: Any) -> None:
+        """Hand a save to Orbax, whose own threads write; they have the priority of the one that opens the manager."""
+        pending = self._pending[step]
+        if not self.manager.save(step, args=args, force=True):
+            raise CheckpointError(f"Orbax declined to save step {step}; it holds {self.manager.all_steps()}")
+        if jax.process_count() == 1:  # of several, this is the thread that trains
+            with pending.lock:
+                _ = pending.leaves
+
     def _seal(self, step: int, draft: Path, final: Path) -> None:
         """Seal a step that Orbax has finished writing, give it its name, and point to it; in the background."""
         pending = self._pending[step]
-        arrays, counts = pending.snapshot.neutral()
-        neutral = TrainingState(arrays=arrays, scalars={**pending.scalars, **counts})
-        leaves = leaf_digests(neutral, memory_orders(neutral))
+        with pending.lock:
+            leaves = pending.leaves
         known = Seal(
             step=step,
             metric=None if pending.metric is None else float(pending.metric),

@@ -117,11 +117,13 @@ class Twin(ABC):
         index = np.arange(first, first + n, dtype=np.int32)
         peak = self.spec.optimizer.lr
         lead = self._schedule_step() - self.step  # 0, unless the schedule's position was lost
-        overflow = np.isin(index + 1, self.spec.scaler.overflow_steps) & self.spec.scaled
+        poison = np.ones(n)
+        if self.spec.scaled:
+            poison[np.isin(index + 1, self.spec.scaler.overflow_steps)] = np.inf
         return StepInputs(
             index=index,
             lr=rates(self.spec.schedule, peak, first + lead, n),
-            poison=np.where(overflow, np.inf, 1.0),
+            poison=poison,
         )
 
     def note_best(self, validation: Validation) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from parity import durable, plan, policy, seal
+from parity.background import Background
 from parity.curves import plain
 from parity.digest import DigestWriter, list_files
 from parity.errors import CheckpointError, SaveError
@@ -53,8 +54,7 @@ class Checkpoints:
     def __init__(self, spec: RunSpec, directory: Path) -> None:
         self.spec = spec
         self.run = RunDirectory(directory)
-        self._thread: threading.Thread | None = None
-        self._failure: SaveError | None = None
+        self._background = Background(spec.execution.save_priority)
         self._spare: Snapshot | None = None
 
     def save(self, step: int, trainer: TorchTrainer, scalars: dict[str, Any], metric: float | None) -> None:
@@ -69,10 +69,7 @@ class Checkpoints:
         if final.exists():
             raise CheckpointError(f"{final} exists already; it is not overwritten")
         snapshot, self._spare = Snapshot(trainer, self._spare), None
-        self._thread = threading.Thread(
-            target=self._guarded, args=(final, step, snapshot, scalars, metric), name=f"save-{step}"
-        )
-        self._thread.start()
+        self._background.start(partial(self._guarded, final, step, snapshot, scalars, metric), f"save-{step}")
 
     def scan(self) -> Scan:
         """Look at what is on disk."""
@@ -107,12 +104,7 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Return when the save under way is durable; raises SaveError if it failed."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+        self._background.wait()
 
     def close(self) -> None:
         """Wait; nothing else is held."""
@@ -123,12 +115,12 @@ class Checkpoints:
     ) -> None:
         try:
             self._write(final, step, snapshot, scalars, metric)
-        except BaseException as error:  # told to whoever saves or waits next
-            self._failure = SaveError(step, str(error))
-            self._failure.__cause__ = error
+        except BaseException as error:
             with suppress(OSError):
                 self.run.clean()  # what it left takes up room on a disk that may be full
-        self._spare = snapshot
+            raise SaveError(step, str(error)) from error
+        finally:
+            self._spare = snapshot
 
     def _write(
         self, final: Path, step: int, snapshot: Snapshot, scalars: dict[str, Any], metric: float | None

@@ -27,6 +27,8 @@ def mask_keys(seed: int, steps: NDArray[np.int32], micros: int, layers: int) -> 
         micros: Micro-batches per step.
         layers: Dropout layers of the model.
     """
+    if layers == 0:
+        return torch.empty((len(steps), micros, 0, 2), dtype=torch.int32)
     keys = threefry.fold_in(_root(seed), steps)[:, None]
     keys = threefry.fold_in(keys, np.arange(micros))[:, :, None]
     keys = threefry.fold_in(keys, np.arange(layers))

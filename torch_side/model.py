@@ -57,9 +57,10 @@ class Mlp(nn.Module):
 
     def forward(self, x: Tensor, keys: Tensor | None) -> Tensor:
         """Map images [batch, 64] to logits [batch, classes]; `keys` None means evaluation."""
-        for layer, drop in zip(self.layers[:-1], self.dropouts, strict=True):
+        *hidden, head = self.layers  # a slice would be a new ModuleList
+        for layer, drop in zip(hidden, self.dropouts, strict=True):
             x = drop(F.relu(layer(x)), keys)
-        return self.layers[-1](x)
+        return head(x)
 
 
 class Cnn(nn.Module):

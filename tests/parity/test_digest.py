@@ -239,3 +239,36 @@ def test_a_tree_with_more_files_than_any_checkpoint_is_refused(
     (tmp_path / "d" / "e").touch()
     with pytest.raises(CheckpointError, match="holds more than 3 files"):
         list_files(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system takes no advice on files")
+@pytest.mark.parametrize("pieces", [[10], [1000, 3000], [999, 1, 1000, 2500]])
+def test_what_was_written_is_sent_to_the_disk_once_and_in_order(
+    pieces: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(digest, "SENT_BYTES", 1000)
+    monkeypatch.setattr(os, "posix_fadvise", lambda handle, start, size, advice: sent.append((start, size)))
+    with (tmp_path / "a").open("wb") as file:
+        writer = digest.DigestWriter(file)
+        for size in pieces:
+            writer.write(bytes(size))
+    ends = [start + size for start, size in sent]
+    assert [start for start, _ in sent] == [0, *ends][: len(sent)]
+    assert sum(pieces) - (ends[-1] if ends else 0) < 1000
+    assert writer.result() == digest.digest_files(tmp_path, ["a"])["a"]
+
+
+def test_a_system_that_refuses_the_advice_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> None:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(digest, "SENT_BYTES", 1000)
+    monkeypatch.setattr(os, "posix_fadvise", refuse, raising=False)
+    monkeypatch.setattr(os, "POSIX_FADV_DONTNEED", 4, raising=False)
+    with (tmp_path / "a").open("wb") as file:
+        writer = digest.DigestWriter(file)
+        writer.write(bytes(5000))
+    assert (tmp_path / "a").stat().st_size == 5000
+    assert writer.failure is None
+    assert writer.result() == digest.digest_files(tmp_path, ["a"])["a"]

@@ -1,0 +1,74 @@
+"""Work beside the loop: at the lowest priority, one at a time, and what it raises reaches who waits."""
+
+import os
+import threading
+
+import pytest
+
+from parity.background import Background
+
+linux = pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="threads have priorities of their own on Linux only")
+
+
+def scheduling(priority):
+    """Return the scheduling of the caller, of the work, and of a thread that the work starts."""
+    seen = {"caller": os.sched_getscheduler(0)}
+
+    def work():
+        seen["work"] = os.sched_getscheduler(0)
+        thread = threading.Thread(target=lambda: seen.update(child=os.sched_getscheduler(0)))
+        thread.start()
+        thread.join()
+
+    background = Background(priority)
+    background.start(work, "work")
+    background.wait()
+    return {**seen, "after": os.sched_getscheduler(0)}
+
+
+@linux
+def test_the_work_and_its_threads_leave_processors_to_the_caller():
+    seen = scheduling("idle")
+    assert (seen["work"], seen["child"]) == (os.SCHED_IDLE, os.SCHED_IDLE)
+    assert seen["caller"] == seen["after"] != os.SCHED_IDLE
+
+
+@linux
+def test_normal_work_is_scheduled_as_its_caller_is():
+    assert len(set(scheduling("normal").values())) == 1
+
+
+@linux
+def test_a_system_that_forbids_it_is_no_failure(monkeypatch):
+    def forbidden(*args):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setscheduler", forbidden)
+    seen = scheduling("idle")
+    assert seen["work"] == seen["caller"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_what_it_raises_is_raised_once_to_who_waits(error):
+    def fail():
+        raise error
+
+    background = Background("idle")
+    background.start(fail, "work")
+    with pytest.raises(type(error)) as raised:
+        background.wait()
+    assert raised.value is error
+    background.wait()
+
+
+def test_it_runs_beside_the_caller_in_a_thread_of_its_name_and_again_once_waited_for():
+    go, names = threading.Event(), []
+    background = Background("idle")
+    for name in ("save-1", "save-2"):
+        background.start(lambda: (go.wait(10), names.append(threading.current_thread().name)), name)
+        with pytest.raises(AssertionError):
+            background.start(lambda: None, "too early")
+        assert len(names) == int(name[-1]) - 1 or go.is_set()
+        go.set()
+        background.wait()
+    assert names == ["save-1", "save-2"]
