@@ -31,7 +31,7 @@ SWEEP = {
 }
 """Multilayer perceptrons whose JAX step takes some 20 microseconds to 200 ms on two cores: layers, batch, steps."""
 
-QUICK = ("mlp-digits", "cnn-digits", "hidden 16, batch 16")
+QUICK = ("mlp-digits", "hidden 16, batch 16")
 """What `make bench-quick` runs; the others are marked slow."""
 
 PLAIN, NATIVE = ["dropout.rate=0.0"], ["dropout.generator=native"]

@@ -20,6 +20,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.sharding import Mesh
 
+from jax_side.formats.described import check_documents, check_types
 from jax_side.formats.ocdbt import locate
 from jax_side.mesh import replicated
 from jax_side.seal import (
@@ -44,7 +45,6 @@ from parity.seal import Seal
 from parity.spec import RunSpec
 from parity.state import TrainingState, leaf_digests, memory_orders
 from parity.trainer import Which
-from parity.untrusted import read_json
 from parity.verify import Restored, read_scalars, require_verified
 from parity.versions import versions
 
@@ -181,10 +181,10 @@ class Checkpoints:
         abstract = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding), items)
         args = {item: _restore_args(tree) for item, tree in abstract.items()}
         try:
-            for item in items:
-                _check_documents(path / item)
+            for item, tree in abstract.items():
+                check_documents(path / item)
                 locate(path / item)
-            self._check_types(step, abstract)
+                check_types(path / item, tree)
             found = {item: _load(path / item, args[item]) for item in items}
         except CheckpointError:
             raise
@@ -194,22 +194,6 @@ class Checkpoints:
         restored = template._replace(**_owned(fields))
         self.close()  # newer steps may now be moved away: the next manager lists anew
         return Restored(step, restored, scalars, sealed)
-
-    def _check_types(self, step: int, abstract: dict[str, Any]) -> None:
-        """Refuse a leaf of another dtype: Orbax would cast it without a word (int32 to float32, say)."""
-        for item, tree in abstract.items():
-            path = self.run.checkpoints.resolve() / str(step) / item
-            try:
-                found = _named_types(_handler().metadata(path).tree)
-            except Exception as error:
-                raise CheckpointError(f"{path / '_METADATA'} cannot be read: {error}") from error
-            expected = _named_types(tree)
-            for name in sorted({*expected, *found}):
-                if expected.get(name) != found.get(name):
-                    raise CheckpointError(
-                        f"checkpoint of step {step}, {item}.{name}: expected {expected.get(name)}, "
-                        f"found {found.get(name)}"
-                    )
 
     def wait(self) -> None:
         """Return when the save under way is durable; raises SaveError if it failed."""
@@ -316,14 +300,6 @@ def _handler() -> DigestingHandler:
     return DigestingHandler(use_compression=False, type_handler_registry=registry)
 
 
-def _check_documents(item: Path) -> None:
-    """Read what Orbax is about to read of an item, within bounds, so that an error names the file."""
-    read_json(item / "_METADATA")
-    for path in (item / "_sharding", *sorted(item.glob("array_metadatas/*"))):
-        if os.path.lexists(path):
-            read_json(path)
-
-
 def _load(path: Path, args: RestoreItem) -> Any:
     """Restore one item, without a manager: that would read the descriptions of all other checkpoints too."""
     try:
@@ -344,15 +320,3 @@ def _items(state: DeviceState) -> dict[str, Any]:
 def _owned(tree: Any) -> Any:
     """Copy restored arrays into buffers of their own: they are donated to the next chunk."""
     return jax.tree.map(lambda a: a if jnp.issubdtype(a.dtype, jax.dtypes.prng_key) else jnp.copy(a), tree)
-
-
-def _named_types(tree: Any) -> dict[str, str]:
-    """Return leaf name to `dtype[shape]`, whatever container holds it (Orbax describes NNX states as dicts)."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    out = {}
-    for path, leaf in leaves:
-        name = ".".join(str(getattr(p, "key", getattr(p, "name", getattr(p, "idx", p)))) for p in path)
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):  # Orbax writes a typed key as its words
-            leaf = jax.eval_shape(jax.random.key_data, leaf)
-        out[name] = f"{leaf.dtype}{list(leaf.shape)}"
-    return out

@@ -1,0 +1,63 @@
+"""What Orbax says of an item beside its arrays: JSON documents and types, looked at before Orbax restores it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import orbax.checkpoint as ocp
+
+from parity.errors import CheckpointError
+from parity.untrusted import read_json
+
+__all__ = ["check_documents", "check_types"]
+
+
+def check_documents(item: Path) -> None:
+    """Read what Orbax is about to read of an item, within bounds, so that an error names the file.
+
+    Raises:
+        CheckpointError: A document is missing, too large, or no JSON object.
+    """
+    read_json(item / "_METADATA")
+    for path in (item / "_sharding", *sorted(item.glob("array_metadatas/*"))):
+        if os.path.lexists(path):
+            read_json(path)
+
+
+def check_types(item: Path, expected: Any) -> None:
+    """Refuse a leaf of another dtype or shape: Orbax would cast it without a word (int32 to float32, say).
+
+    Args:
+        item: Directory of the item.
+        expected: Tree of what it should hold: arrays, or their shapes and dtypes.
+
+    Raises:
+        CheckpointError: A leaf is missing, left over, or of another type; or the description cannot be read.
+    """
+    try:
+        found = _named_types(ocp.PyTreeCheckpointHandler().metadata(item.resolve()).tree)
+    except Exception as error:  # Orbax and TensorStore have no common error for a damaged file
+        raise CheckpointError(f"{item / '_METADATA'} cannot be read: {error}") from error
+    types = _named_types(expected)
+    for name in sorted({*types, *found}):
+        if types.get(name) != found.get(name):
+            raise CheckpointError(
+                f"checkpoint of step {item.parent.name}, {item.name}.{name}: "
+                f"expected {types.get(name)}, found {found.get(name)}"
+            )
+
+
+def _named_types(tree: Any) -> dict[str, str]:
+    """Return leaf name to `dtype[shape]`, whatever container holds it (Orbax describes NNX states as dicts)."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    out = {}
+    for path, leaf in leaves:
+        name = ".".join(str(getattr(p, "key", getattr(p, "name", getattr(p, "idx", p)))) for p in path)
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):  # Orbax writes a typed key as its words
+            leaf = jax.eval_shape(jax.random.key_data, leaf)
+        out[name] = f"{leaf.dtype}{list(leaf.shape)}"
+    return out
