@@ -143,7 +143,7 @@ class Checkpoints:
         self._last = step
         self._pending = {step: _Pending(metric=metric, snapshot=snapshot, scalars=scalars)}
         if jax.process_count() == 1:
-            self._background.start(partial(self._write, step, args), f"save-{step}")
+            self._background.start(partial(self._write, step, args), f"save-{step}", snapshot.size)
             return
         try:
             self._write(step, args)  # several processes wait for each other in it, each in the thread that computes

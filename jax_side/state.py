@@ -103,6 +103,11 @@ class Snapshot:
         rows = trainer.param_rows, trainer.buffer_rows
         self._neutral = export_arrays(trainer.spec, *rows, self.state, copy=False)
 
+    @property
+    def size(self) -> int:
+        """Return the bytes of its arrays."""
+        return sum(leaf.nbytes for leaf in jax.tree.leaves(self.state))
+
     def neutral(self) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
         """Return the neutral arrays, views of the copies, and the scalars."""
         return self._neutral

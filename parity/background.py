@@ -4,7 +4,7 @@ On Linux the thread, and every thread it starts, is scheduled as `SCHED_IDLE`: i
 nothing else to do. Where the steps keep every processor busy it would otherwise take turns with them, and steps whose
 threads wait for each other lose more than the turns. When the loop waits for the save, its processors are free and
 the save has them. Nobody can raise the priority again without a privilege, so on a machine that other programs keep
-wholly busy saves take long; `execution.save_priority=normal` is for that.
+wholly busy large saves take long; `execution.save_priority=normal` is for that. Small ones run as the loop does.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ __all__ = ["Background", "Priority"]
 
 Priority = Literal["idle", "normal"]
 
+SMALL = 32 << 20
+"""Bytes of a save that is written in a few hundredths of a second, which steps lose at most."""
+
 
 class Background:
     """Runs one function at a time beside the caller, and hands on what it raised."""
@@ -27,10 +30,16 @@ class Background:
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
-    def start(self, work: Callable[[], None], name: str) -> None:
-        """Run a function in a thread of its own; the one before must have been waited for."""
+    def start(self, work: Callable[[], None], name: str, size: int) -> None:
+        """Run a function in a thread of its own; the one before must have been waited for.
+
+        Args:
+            work: What to run.
+            name: Of the thread.
+            size: Bytes it writes; up to `SMALL` it runs at the priority of the caller.
+        """
         assert self._thread is None, "wait for the work before"
-        self._thread = threading.Thread(target=self._run, args=(work,), name=name)
+        self._thread = threading.Thread(target=self._run, args=(work, size), name=name)
         self._thread.start()
 
     def wait(self) -> None:
@@ -42,8 +51,8 @@ class Background:
             failure, self._failure = self._failure, None
             raise failure
 
-    def _run(self, work: Callable[[], None]) -> None:
-        if self._priority == "idle":
+    def _run(self, work: Callable[[], None], size: int) -> None:
+        if self._priority == "idle" and size > SMALL:
             yield_to_others()
         try:
             work()

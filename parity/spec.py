@@ -196,7 +196,7 @@ class ExecutionSpec:
     threads: int = 1
     """CPU threads of one PyTorch process; 0 leaves PyTorch's default. Bitwise equality needs the same number."""
     save_priority: Literal["idle", "normal"] = "idle"
-    """Of the threads that write a checkpoint; `normal` where other programs leave no processor idle."""
+    """Of the threads that write a large checkpoint; `normal` where other programs leave no processor idle."""
 
     def __post_init__(self) -> None:
         positive(self.chunk, "execution.chunk")

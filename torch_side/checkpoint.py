@@ -69,7 +69,8 @@ class Checkpoints:
         if final.exists():
             raise CheckpointError(f"{final} exists already; it is not overwritten")
         snapshot, self._spare = Snapshot(trainer, self._spare), None
-        self._background.start(partial(self._guarded, final, step, snapshot, scalars, metric), f"save-{step}")
+        work = partial(self._guarded, final, step, snapshot, scalars, metric)
+        self._background.start(work, f"save-{step}", snapshot.size)
 
     def scan(self) -> Scan:
         """Look at what is on disk."""

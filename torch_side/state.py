@@ -141,6 +141,11 @@ class Snapshot:
         self.saved: dict[str, Any] = self._copied(file_state(trainer))
         self._copies.clear()  # the keys are addresses of live tensors
 
+    @property
+    def size(self) -> int:
+        """Return the bytes of its arrays."""
+        return sum(tensor.nbytes for tensor in self._tensors)
+
     def neutral(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return the neutral arrays, views of the copies, and the scalars."""
         return neutral_arrays(self.layout, self.saved, lambda value: value.numpy())

@@ -1,16 +1,18 @@
-"""Work beside the loop: at the lowest priority, one at a time, and what it raises reaches who waits."""
+"""Work beside the loop: large work at the lowest priority, one at a time, and what it raises reaches who waits."""
 
 import os
 import threading
 
 import pytest
 
-from parity.background import Background
+from parity import seal, sides
+from parity.background import SMALL, Background
+from tests.parity.small import small
 
 linux = pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="threads have priorities of their own on Linux only")
 
 
-def scheduling(priority):
+def scheduling(priority, size=SMALL + 1):
     """Return the scheduling of the caller, of the work, and of a thread that the work starts."""
     seen = {"caller": os.sched_getscheduler(0)}
 
@@ -21,7 +23,7 @@ def scheduling(priority):
         thread.join()
 
     background = Background(priority)
-    background.start(work, "work")
+    background.start(work, "work", size)
     background.wait()
     return {**seen, "after": os.sched_getscheduler(0)}
 
@@ -36,6 +38,11 @@ def test_the_work_and_its_threads_leave_processors_to_the_caller():
 @linux
 def test_normal_work_is_scheduled_as_its_caller_is():
     assert len(set(scheduling("normal").values())) == 1
+
+
+@linux
+def test_small_work_is_scheduled_as_its_caller_is():
+    assert len(set(scheduling("idle", SMALL).values())) == 1
 
 
 @linux
@@ -54,7 +61,7 @@ def test_what_it_raises_is_raised_once_to_who_waits(error):
         raise error
 
     background = Background("idle")
-    background.start(fail, "work")
+    background.start(fail, "work", SMALL + 1)
     with pytest.raises(type(error)) as raised:
         background.wait()
     assert raised.value is error
@@ -65,10 +72,26 @@ def test_it_runs_beside_the_caller_in_a_thread_of_its_name_and_again_once_waited
     go, names = threading.Event(), []
     background = Background("idle")
     for name in ("save-1", "save-2"):
-        background.start(lambda: (go.wait(10), names.append(threading.current_thread().name)), name)
+        background.start(lambda: (go.wait(10), names.append(threading.current_thread().name)), name, 1)
         with pytest.raises(AssertionError):
-            background.start(lambda: None, "too early")
+            background.start(lambda: None, "too early", 1)
         assert len(names) == int(name[-1]) - 1 or go.is_set()
         go.set()
         background.wait()
     assert names == ["save-1", "save-2"]
+
+
+@linux
+@pytest.mark.parametrize("side", ["torch", "jax"])
+@pytest.mark.parametrize("large", [True, False])
+def test_what_writes_a_large_checkpoint_leaves_processors_to_the_steps(side, large, tmp_path, monkeypatch):
+    """The thread that seals a save is on both sides started by the one that writes it, or is that one."""
+    monkeypatch.setattr("parity.background.SMALL", 1000 if large else 1_000_000)
+    seen = []
+    commit = seal.commit
+    monkeypatch.setattr(seal, "commit", lambda *args: (seen.append(os.sched_getscheduler(0)), commit(*args))[1])
+    trainer = sides.load(side).build(small("mlp-digits"), tmp_path)
+    trainer.save(None)
+    trainer.close()
+    assert seen == [os.SCHED_IDLE if large else os.sched_getscheduler(0)]
+    assert os.sched_getscheduler(0) != os.SCHED_IDLE
