@@ -120,8 +120,7 @@ class TorchTrainer(Twin):
             self.model.train()
         columns = placed.inputs.unbind(), placed.targets.unbind(), placed.keys.unbind(), placed.host.poison.tolist()
         rows = [self._train_step(*row) for row in zip(*columns, strict=True)]
-        if self.device.type != "cpu":
-            self.fetch_next(n)  # the chunk is still running
+        self.fetch_next(n)  # on a GPU the chunk is still running
         loss, lr, norm, scale, skipped = zip(*rows, strict=True)
         return StepOutputs(
             loss=torch.stack(loss).cpu().numpy(),  # host sync: once per chunk
