@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +69,7 @@ REMOVED_BY_ORBAX = f"{REMOVED}orbax"
 """Folder that evicted steps are renamed into: a kill in the middle of a removal leaves no half of one."""
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Pending:
     """What the seal of a save under way needs to know."""
 
@@ -77,15 +77,17 @@ class _Pending:
     snapshot: Snapshot
     scalars: dict[str, Any]
     """The host's half of the neutral state."""
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    """Of the digests: they are made while Orbax writes, and its thread waits for them with the seal."""
+    _leaves: dict[str, str] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @cached_property
     def leaves(self) -> dict[str, str]:
-        """Digest every leaf."""
-        arrays, counts = self.snapshot.neutral()
-        neutral = TrainingState(arrays=arrays, scalars={**self.scalars, **counts})
-        return leaf_digests(neutral, memory_orders(neutral))
+        """Return the digest of every leaf; made once, while Orbax writes, and its thread waits for them to seal."""
+        with self._lock:
+            if not self._leaves:
+                arrays, counts = self.snapshot.neutral()
+                neutral = TrainingState(arrays=arrays, scalars={**self.scalars, **counts})
+                self._leaves.update(leaf_digests(neutral, memory_orders(neutral)))
+            return self._leaves
 
 
 class Checkpoints:
@@ -222,14 +224,12 @@ class Checkpoints:
         if not self.manager.save(step, args=args, force=True):
             raise CheckpointError(f"Orbax declined to save step {step}; it holds {self.manager.all_steps()}")
         if jax.process_count() == 1:  # of several, this is the thread that trains
-            with pending.lock:
-                _ = pending.leaves
+            pending.leaves()
 
     def _seal(self, step: int, draft: Path, final: Path) -> None:
         """Seal a step that Orbax has finished writing, give it its name, and point to it; in the background."""
         pending = self._pending[step]
-        with pending.lock:
-            leaves = pending.leaves
+        leaves = pending.leaves()
         known = Seal(
             step=step,
             metric=None if pending.metric is None else float(pending.metric),

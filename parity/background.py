@@ -12,11 +12,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Literal
 
-__all__ = ["Background", "Priority"]
+from parity.spec import Priority
 
-Priority = Literal["idle", "normal"]
+__all__ = ["Background"]
 
 SMALL = 32 << 20
 """Bytes of a save that is written in a few hundredths of a second, which steps lose at most."""

@@ -29,6 +29,7 @@ __all__ = [
     "ModelSpec",
     "OptimizerSpec",
     "Precision",
+    "Priority",
     "RunSpec",
     "SaveSpec",
     "ScalerSpec",
@@ -39,6 +40,7 @@ __all__ = [
 
 Precision = Literal["float64", "float32", "bfloat16", "float16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+Priority = Literal["idle", "normal"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +197,7 @@ class ExecutionSpec:
     """Longest a chunk should take: the chunk is halved until it does, so that signals are heard."""
     threads: int = 1
     """CPU threads of one PyTorch process; 0 leaves PyTorch's default. Bitwise equality needs the same number."""
-    save_priority: Literal["idle", "normal"] = "idle"
+    save_priority: Priority = "idle"
     """Of the threads that write a large checkpoint; `normal` where other programs leave no processor idle."""
 
     def __post_init__(self) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import jax_side
 from jax_side.formats.ocdbt import locate
+from jax_side.state import BLOCK, Snapshot
 from parity.digest import digest_range
 from parity.errors import CheckpointError, DamagedError, SaveError
 from parity.rundir import RunDirectory
@@ -129,6 +130,26 @@ def test_saves_in_a_row_share_no_values(tmp_path: Path) -> None:
         trainer.restore(step)
         assert state_of(trainer) == leaves
     trainer.close()
+
+
+@pytest.mark.parametrize("block", [8, 20, 100, BLOCK])
+def test_a_snapshot_holds_every_bit_in_whatever_blocks_and_takes_over_the_buffers_of_the_one_before(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jax_side.state.BLOCK", block)
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    trainer = jax_side.build(ADAM)
+    list(trainer.steps(3))
+    first = Snapshot(trainer)
+    addresses = {leaf.ctypes.data for leaf in jax.tree.leaves(first.state)}
+    list(trainer.steps(6))
+    second = Snapshot(trainer, first)
+    assert {leaf.ctypes.data for leaf in jax.tree.leaves(second.state)} == addresses
+    arrays, counts = second.neutral()
+    for leaf, value in trainer.export_state().arrays.items():
+        assert arrays[leaf].tobytes() == value.tobytes()
+    assert counts == {"optimizer.step": 6}
+    assert second.size >= 3 * sum(row.nbytes for leaf, row in arrays.items() if leaf.startswith("model.params"))
 
 
 def test_tied_weights_are_one_leaf_in_one_place(tmp_path: Path) -> None:
