@@ -16,16 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import orbax.checkpoint as ocp
 from jax.sharding import Mesh
 
-from jax_side.formats.described import check_documents, check_types
-from jax_side.formats.ocdbt import locate
+from jax_side.formats.items import handler, read_items
 from jax_side.mesh import replicated
 from jax_side.seal import (
-    DigestingHandler,
-    RestoreItem,
     SaveItem,
     gather,
     places,
@@ -33,7 +29,8 @@ from jax_side.seal import (
     sealing_path,
     wake_waiting_threads,
 )
-from jax_side.state import Snapshot, stored_names
+from jax_side.snapshot import Snapshot
+from jax_side.state import stored_names
 from parity import durable, plan, policy, seal
 from parity.background import Background
 from parity.curves import plain
@@ -118,7 +115,7 @@ class Checkpoints:
                 todelete_subdir=REMOVED_BY_ORBAX,
                 step_name_format=readable_steps(),
             )
-            handlers = {item: _handler() for item in ITEMS}
+            handlers = {item: handler() for item in ITEMS}
             self._manager = ocp.CheckpointManager(
                 self.run.checkpoints.resolve(),
                 options=options,
@@ -181,13 +178,8 @@ class Checkpoints:
         items = {item: tree for item, tree in _items(template).items() if jax.tree.leaves(tree)}
         sharding = replicated(self.mesh)
         abstract = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding), items)
-        args = {item: _restore_args(tree) for item, tree in abstract.items()}
         try:
-            for item, tree in abstract.items():
-                check_documents(path / item)
-                locate(path / item)
-                check_types(path / item, tree)
-            found = {item: _load(path / item, args[item]) for item in items}
+            found = read_items(path, abstract)
         except CheckpointError:
             raise
         except Exception as error:  # Orbax and TensorStore have no common error for a damaged file
@@ -290,27 +282,6 @@ def _reason(error: BaseException) -> str:
     text = re.sub(r" \[tensorstore_spec='.*?'\] ?", " ", str(error))
     code = re.search(r"os_error_code='(\d+)'", text)
     return f"{os.strerror(int(code[1]))}: {text}" if code else text
-
-
-def _handler() -> DigestingHandler:
-    """Return Orbax's handler of trees: arrays as they are in memory, and a snapshot's not copied once more."""
-    arrays = ocp.type_handlers.get_type_handler(jax.Array)
-    snapshots = ocp.type_handlers.NumpyHandler(deepcopy_host_arrays=False)
-    registry = ocp.type_handlers.create_type_handler_registry((np.ndarray, snapshots), (jax.Array, arrays))
-    return DigestingHandler(use_compression=False, type_handler_registry=registry)
-
-
-def _load(path: Path, args: RestoreItem) -> Any:
-    """Restore one item, without a manager: that would read the descriptions of all other checkpoints too."""
-    try:
-        with ocp.Checkpointer(_handler()) as checkpointer:
-            return checkpointer.restore(path.resolve(), args=args)
-    except Exception as error:  # Orbax and TensorStore have no common error for a damaged file
-        raise CheckpointError(f"{path} cannot be restored: {error}") from error
-
-
-def _restore_args(tree: Any) -> RestoreItem:
-    return RestoreItem(item=tree, restore_args=ocp.checkpoint_utils.construct_restore_args(tree))
 
 
 def _items(state: DeviceState) -> dict[str, Any]:

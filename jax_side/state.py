@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -23,18 +21,14 @@ from parity.state import TrainingState, take_count, take_scale
 from parity.table import Row, check_leaves, from_jax, table, to_jax
 
 if TYPE_CHECKING:
-    from jax_side.train import DeviceState, JaxTrainer
+    from jax_side.train import DeviceState
 
-__all__ = ["Snapshot", "export_arrays", "import_arrays", "initial_model_state", "stored_names"]
+__all__ = ["export_arrays", "import_arrays", "initial_model_state", "stored_names"]
 
 Rows = tuple[Row, ...]
-Pair = tuple[NDArray[np.generic], NDArray[np.generic]]
 
 NATIVE = "rng.native.jax."
 """Prefix of the leaves of JAX's own streams."""
-
-BLOCK = 32 << 20
-"""Bytes that one thread copies at once."""
 
 
 def initial_model_state(spec: RunSpec, rows: Rows) -> tuple[Any, nnx.State, nnx.State, nnx.State]:
@@ -85,65 +79,6 @@ def export_arrays(
         scalars["scaler.scale"] = float(state.scaler.scale)
         scalars["scaler.growth_tracker"] = int(state.scaler.growth_tracker)
     return arrays, scalars
-
-
-class Snapshot:
-    """A copy of the full training state on the host, which training may go on beside.
-
-    Takes one copy of the state in memory; given the snapshot before, it copies into that one's buffers, whose pages
-    are there already. What is saved is NumPy, so JAX may donate the live state to the next chunk at once. Of several
-    processes none holds the whole state: they save the live arrays, which JAX keeps while there are views of them.
-    """
-
-    def __init__(self, trainer: JaxTrainer, spare: Snapshot | None = None) -> None:
-        self._spare = iter(jax.tree.leaves(spare.state) if spare else ())
-        pairs: list[Pair] = []
-        self.state: DeviceState = jax.tree.map(lambda value: self._copied(value, pairs), trainer.state)
-        _copy(pairs)
-        rows = trainer.param_rows, trainer.buffer_rows
-        self._neutral = export_arrays(trainer.spec, *rows, self.state, copy=False)
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of its arrays."""
-        return sum(leaf.nbytes for leaf in jax.tree.leaves(self.state))
-
-    def neutral(self) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
-        """Return the neutral arrays, views of the copies, and the scalars."""
-        return self._neutral
-
-    def _copied(self, value: jax.Array, pairs: list[Pair]) -> Any:
-        """Return what will hold the copy of a leaf, once the pairs of target and source are copied."""
-        spare = next(self._spare, None)
-        if jax.process_count() > 1:
-            return value
-        if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-            words = jnp.copy(jax.random.key_data(value))
-            return jax.random.wrap_key_data(words, impl=jax.random.key_impl(value))
-        host = np.asarray(value)
-        copy = spare if isinstance(spare, np.ndarray) else np.empty_like(host)
-        if (copy.shape, copy.dtype) != (host.shape, host.dtype):
-            copy = np.empty_like(host)
-        pairs.append((copy, host))
-        return copy
-
-
-def _copy(pairs: list[Pair]) -> None:
-    """Copy sources into targets, blocks of large ones side by side: one thread does not use all of the bandwidth."""
-    tasks: list[Pair] = []
-    for target, source in pairs:
-        if source.nbytes > BLOCK and target.flags.c_contiguous and source.flags.c_contiguous:
-            ends = np.arange(BLOCK // source.itemsize, source.size, BLOCK // source.itemsize)
-            tasks += zip(np.split(target.reshape(-1), ends), np.split(source.reshape(-1), ends), strict=True)
-        else:
-            tasks.append((target, source))
-    threads = min(4, os.cpu_count() or 1)
-    if len(tasks) == len(pairs) or threads == 1:
-        for target, source in tasks:
-            np.copyto(target, source)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda task: np.copyto(*task), tasks))
 
 
 def stored_names(spec: RunSpec, leaves: Iterable[str] = ()) -> dict[str, tuple[str, str]]:

@@ -26,7 +26,7 @@ from parity.verify import Restored, read_scalars, require_verified
 from parity.versions import versions
 from torch_side.formats.archive import read_records
 from torch_side.seal import places
-from torch_side.state import Snapshot
+from torch_side.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from torch_side.train import TorchTrainer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from parity.seal import Place
 from torch_side.formats.archive import read_records
-from torch_side.state import Snapshot
+from torch_side.snapshot import Snapshot
 
 __all__ = ["places"]
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Layout",
-    "Snapshot",
     "adopt_model",
     "check_file_state",
     "export_arrays",
@@ -124,58 +123,6 @@ def neutral_arrays(
         scalars["scaler.scale"] = saved["scaler"]["scale"]
         scalars["scaler.growth_tracker"] = saved["scaler"]["_growth_tracker"]
     return arrays, scalars
-
-
-class Snapshot:
-    """A copy of the full training state on the host, which training may go on beside.
-
-    Takes one copy of the state in memory; given the snapshot before, it copies into that one's buffers, whose pages
-    are there already.
-    """
-
-    def __init__(self, trainer: TorchTrainer, spare: Snapshot | None = None) -> None:
-        self.layout = Layout.of(trainer)
-        self._tensors: list[Tensor] = []
-        self._copies: dict[tuple[Any, ...], Tensor] = {}
-        self._spare = iter(spare._tensors if spare else ())
-        self.saved: dict[str, Any] = self._copied(file_state(trainer))
-        self._copies.clear()  # the keys are addresses of live tensors
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of its arrays."""
-        return sum(tensor.nbytes for tensor in self._tensors)
-
-    def neutral(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return the neutral arrays, views of the copies, and the scalars."""
-        return neutral_arrays(self.layout, self.saved, lambda value: value.numpy())
-
-    def records(self) -> dict[str, int]:
-        """Return neutral leaf to the number of the record that `torch.save` writes its bytes to."""
-        numbers = {tensor.data_ptr(): number for number, tensor in enumerate(self._tensors)}
-        arrays, _ = self.neutral()
-        return {leaf: numbers[a.ctypes.data] for leaf, a in arrays.items() if a.ctypes.data in numbers}
-
-    def _copied(self, value: Any) -> Any:
-        """Copy containers and tensors in the order in which pickling meets them; shared tensors stay shared."""
-        if isinstance(value, Tensor):
-            key = (value.data_ptr(), value.shape, value.stride(), value.dtype)
-            if key not in self._copies or not value.numel():
-                self._copies[key] = self._copied_tensor(value.detach())
-            return self._copies[key]
-        if isinstance(value, dict):
-            return {name: self._copied(item) for name, item in value.items()}
-        if isinstance(value, list | tuple):
-            return type(value)(self._copied(item) for item in value)
-        return value
-
-    def _copied_tensor(self, value: Tensor) -> Tensor:
-        spare = next(self._spare, None)
-        fits = spare is not None and spare.shape == value.shape and spare.dtype == value.dtype
-        copy = spare if spare is not None and fits else torch.empty_like(value, device="cpu").contiguous()
-        copy.copy_(value)
-        self._tensors.append(copy)
-        return copy
 
 
 def import_arrays(trainer: TorchTrainer, state: TrainingState) -> tuple[Callable[[], None], dict[str, Any]]:

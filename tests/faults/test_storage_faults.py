@@ -269,7 +269,7 @@ def test_restore_casts_silently_is_refused(tmp_path, monkeypatch):
     assert int(trainer.checkpoints.restore("latest", trainer.state)[1].optimizer["adam"].count) == 2**24 + 1
     with pytest.raises(CheckpointError, match=r"optimizer\.adam\.count: expected float32\[\], found int32\[\]"):
         _restored_as_float(trainer)
-    monkeypatch.setattr("jax_side.checkpoint.check_types", lambda item, expected: None)
+    monkeypatch.setattr("jax_side.formats.items.check_types", lambda item, expected: None)
     assert int(_restored_as_float(trainer)) == 2**24, "without the check, one count is lost"
     trainer.close()
 

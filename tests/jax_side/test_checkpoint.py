@@ -13,7 +13,7 @@ import pytest
 
 import jax_side
 from jax_side.formats.ocdbt import locate
-from jax_side.state import BLOCK, Snapshot
+from jax_side.snapshot import BLOCK, Snapshot
 from parity.digest import digest_range
 from parity.errors import CheckpointError, DamagedError, SaveError
 from parity.rundir import RunDirectory
@@ -136,7 +136,7 @@ def test_saves_in_a_row_share_no_values(tmp_path: Path) -> None:
 def test_a_snapshot_holds_every_bit_in_whatever_blocks_and_takes_over_the_buffers_of_the_one_before(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jax_side.state.BLOCK", block)
+    monkeypatch.setattr("jax_side.snapshot.BLOCK", block)
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     trainer = jax_side.build(ADAM)
     list(trainer.steps(3))
@@ -240,6 +240,18 @@ def _with_float_count(trainer: Any) -> Any:
     return trainer.state._replace(
         optimizer={**trainer.state.optimizer, "adam": adam._replace(count=adam.count.astype(jnp.float32))}
     )
+
+
+def test_a_leaf_left_over_is_refused_by_name(tmp_path: Path) -> None:
+    """Orbax would leave it out without a word."""
+    trainer = jax_side.build(ADAM, tmp_path)
+    template = trainer.state
+    trainer.state = template._replace(optimizer={**template.optimizer, "extra": jnp.zeros(3)})
+    trainer.save(None)
+    trainer.wait()
+    with pytest.raises(CheckpointError, match=r"optimizer\.extra: expected None, found float32\[3\]"):
+        trainer.checkpoints.restore("latest", template)
+    trainer.close()
 
 
 def test_what_a_faulty_saver_sealed_is_refused_by_name(tmp_path: Path) -> None:

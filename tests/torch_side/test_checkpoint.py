@@ -20,7 +20,8 @@ from tests.parity.sealed import flip
 from tests.parity.small import bits_of, small, state_of
 from torch_side.checkpoint import STATE
 from torch_side.formats.archive import read_records
-from torch_side.state import Snapshot, file_state
+from torch_side.snapshot import Snapshot
+from torch_side.state import file_state
 
 each_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 ADAM = SPECS["adam"]
@@ -123,7 +124,7 @@ def test_tensors_that_share_memory_share_it_in_a_snapshot_and_are_stored_once(
         weight = saved["model"]["layers.0.weight"]
         return {**saved, "more": {"alias": weight, "view": weight.view(-1), "part": weight[:2], "empty": weight[:0]}}
 
-    monkeypatch.setattr("torch_side.state.file_state", with_alias)
+    monkeypatch.setattr("torch_side.snapshot.file_state", with_alias)
     snapshot = Snapshot(trainer)
     live, copy = trainer.model.state_dict()["layers.0.weight"], snapshot.saved["model"]["layers.0.weight"]
     more = snapshot.saved["more"]

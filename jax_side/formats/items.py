@@ -1,0 +1,54 @@
+"""The items of a checkpoint, by Orbax: how they are written, and read after everything about them was checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from jax_side.formats.described import check_documents, check_types
+from jax_side.formats.ocdbt import locate
+from jax_side.seal import DigestingHandler, RestoreItem
+from parity.errors import CheckpointError
+
+__all__ = ["handler", "read_items"]
+
+
+def read_items(path: Path, abstract: Mapping[str, Any]) -> dict[str, Any]:
+    """Restore items of a checkpoint; none is restored before all are checked.
+
+    Args:
+        path: Directory of the checkpoint.
+        abstract: Item to the tree it should hold: shapes, dtypes and shardings.
+
+    Raises:
+        CheckpointError: A file is missing or points outside of the item, or a leaf is missing, left over, of another
+            dtype or shape.
+    """
+    for item, tree in abstract.items():
+        check_documents(path / item)
+        locate(path / item)
+        check_types(path / item, tree)
+    return {item: _load(path / item, tree) for item, tree in abstract.items()}
+
+
+def handler() -> DigestingHandler:
+    """Return Orbax's handler of trees: arrays as they are in memory, and a snapshot's not copied once more."""
+    arrays = ocp.type_handlers.get_type_handler(jax.Array)
+    snapshots = ocp.type_handlers.NumpyHandler(deepcopy_host_arrays=False)
+    registry = ocp.type_handlers.create_type_handler_registry((np.ndarray, snapshots), (jax.Array, arrays))
+    return DigestingHandler(use_compression=False, type_handler_registry=registry)
+
+
+def _load(path: Path, tree: Any) -> Any:
+    """Restore one item, without a manager: that would read the descriptions of all other checkpoints too."""
+    args = RestoreItem(item=tree, restore_args=ocp.checkpoint_utils.construct_restore_args(tree))
+    try:
+        with ocp.Checkpointer(handler()) as checkpointer:
+            return checkpointer.restore(path.resolve(), args=args)
+    except Exception as error:  # Orbax and TensorStore have no common error for a damaged file
+        raise CheckpointError(f"{path} cannot be restored: {error}") from error
