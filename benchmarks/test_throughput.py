@@ -16,8 +16,10 @@ from benchmarks.bars import assert_same_losses, slowdown_allowed
 from benchmarks.paired import Arm, faster, run_all, run_paired, slower
 from parity import sides
 from parity.checks.walk import Curve, first_exact_difference, losses, walk
+from parity.data import open_stream
+from parity.feed import Feed
 from parity.spec import RunSpec
-from parity.specfile import load
+from parity.specfile import load, override
 
 STEPS = {"mlp-digits": 400, "cnn-digits": 200, "gpt-text": 50}
 """Steps of one round: whole chunks, so that one length is compiled."""
@@ -161,13 +163,21 @@ def judge(benchmark: Any, arms: list[Arm], spec: RunSpec, steps: int, *, extra: 
 
 
 def twin_arm(side: str, spec: RunSpec, steps: int, name: str | None = None) -> Arm:
-    """Return a trainer as an arm; a run of it returns its curve."""
-    trainer = sides.load(side).build(spec)
+    """Return a trainer as an arm; a run of it returns its curve.
+
+    A run ends with these steps, so nothing is fetched ahead behind them; the data order is drawn anew in each.
+    """
+    trainer: Any = sides.load(side).build(override(spec, [f"steps={steps}"]))
     start = trainer.export_state()
+
+    def reset() -> None:
+        trainer.import_state(start)
+        trainer.feed = Feed(open_stream(spec, trainer.dataset), trainer._place)
+
     return Arm(
         name=name or side,
         run=lambda: walk(trainer, steps),
-        reset=lambda: trainer.import_state(start),
+        reset=reset,
         steps=steps,
     )
 

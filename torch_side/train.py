@@ -23,7 +23,7 @@ from torch_side.dropout import Dropout, mask_keys
 from torch_side.mesh import build_mesh
 from torch_side.model import build_model, cross_entropy
 from torch_side.numerics import autocast, configure, dtypes
-from torch_side.optimizer import build_optimizer, build_scheduler
+from torch_side.optimizer import build_optimizer, build_scheduler, clip_by_global_norm
 from torch_side.scaler import build_scaler
 from torch_side.state import (
     Layout,
@@ -99,9 +99,7 @@ class TorchTrainer(Twin):
 
         # Unscale before the norm, and clip.
         self.scaler.unscale_(self.optimizer)
-        norm = torch.nn.utils.get_total_norm([p.grad for p in self.params if p.grad is not None])
-        if self.spec.clip_norm:
-            torch.nn.utils.clip_grads_with_norm_(self.params, self.spec.clip_norm, norm)
+        norm = clip_by_global_norm(self.params, self.spec.clip_norm)
 
         # Update, unless the scaler withholds it; the schedule goes on either way.
         lr = self.optimizer.param_groups[0]["lr"]

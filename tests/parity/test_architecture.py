@@ -292,7 +292,7 @@ ONLY: dict[str, tuple[set[str], set[str], str]] = {
     "model": ({"BatchNorm", "Conv3x3"}, set(), "PyTorch's own layers are the reference"),
     "numerics": ({"x64"}, {"autocast"}, "float64 is a switch in JAX, low precision a context in PyTorch"),
     "optimizer": (
-        {"clip_by_global_norm", "scale_by_adam", "scale_by_lr"},
+        {"scale_by_adam", "scale_by_lr"},
         {"build_scheduler"},
         "PyTorch has its optimizers and keeps the rate in a scheduler; JAX is handed the rate of each step",
     ),

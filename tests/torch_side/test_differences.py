@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 import torch_side
 from parity.schedule import rates
@@ -13,7 +14,7 @@ from parity.spec import ScheduleSpec
 from parity.specfile import override
 from tests.parity.small import NAMES, bits_of, small
 from torch_side.numerics import autocast
-from torch_side.optimizer import build_optimizer, build_scheduler
+from torch_side.optimizer import build_optimizer, build_scheduler, clip_by_global_norm
 
 CPU = torch.device("cpu")
 
@@ -58,6 +59,29 @@ def test_the_scheduler_gives_the_shared_rates_bit_for_bit_and_stays_behind_the_h
         optimizer.step()
         scheduler.step()
     assert seen == rates(spec.schedule, spec.optimizer.lr, 0, 40).tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("max_norm", [0.0, 1e-3, 1.0, 1e9])
+@pytest.mark.parametrize("factor", [1e-30, 1.0, 1e30, float("inf"), float("nan")])
+def test_gradients_are_clipped_as_by_torch_bit_for_bit(dtype: torch.dtype, max_norm: float, factor: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    shapes: list[tuple[int, ...]] = [(300, 70), (70,), (8, 1, 3, 3), (1,), (0,), ()]
+    ours, others = ([nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in [*shapes, (5,)]] for _ in range(2))
+    for a, b in zip(ours[:-1], others[:-1], strict=True):  # the last has no gradient
+        a.grad = torch.randn(a.shape, dtype=dtype, generator=generator) * factor
+        b.grad = a.grad.clone()
+    norm = clip_by_global_norm(ours, max_norm)
+    if max_norm:
+        expected = nn.utils.clip_grad_norm_(others, max_norm)
+    else:
+        expected = nn.utils.get_total_norm([p.grad for p in others if p.grad is not None])
+    assert norm.numpy().tobytes() == expected.numpy().tobytes()
+    for a, b in zip(ours[:-1], others[:-1], strict=True):
+        assert a.grad is not None
+        assert b.grad is not None
+        assert a.grad.numpy().tobytes() == b.grad.numpy().tobytes()
+    assert ours[-1].grad is None
 
 
 def test_chained_schedulers_of_torch_drift_from_their_closed_form() -> None:
