@@ -28,6 +28,9 @@ __all__ = [
     "build",
     "orbax_saver",
     "safetensors_saver",
+    "settle",
+    "state_bytes",
+    "steps",
     "torch_saver",
 ]
 
@@ -58,6 +61,19 @@ def build(side: str, parameters: int, path: Path) -> SomeTrainer:
     return trainer
 
 
+def steps(trainer: SomeTrainer, count: int = 3) -> None:
+    """Train some steps."""
+    for _ in trainer.steps(trainer.step + count):
+        pass
+
+
+def settle(trainer: SomeTrainer, path: Path) -> None:
+    """Wait for the save under way and remove every checkpoint, so that the same step can be saved again."""
+    trainer.close()
+    for entry in (path / "checkpoints").glob("*"):
+        shutil.rmtree(entry)
+
+
 def state_bytes(trainer: SomeTrainer) -> int:
     """Return the bytes of the arrays of a trainer's state."""
     return sum(array.nbytes for array in trainer.export_state(copy=False).arrays.values())
@@ -69,16 +85,11 @@ class Copy:
     def __init__(self, trainer: SomeTrainer) -> None:
         self.trainer = trainer
         self.targets = {name: array.copy(order="K") for name, array in self._arrays().items()}
-        self.size = sum(target.nbytes for target in self.targets.values())
 
     def run(self) -> None:
         """Copy all arrays."""
         for name, array in self._arrays().items():
             np.copyto(self.targets[name], array)
-
-    def arm(self) -> Arm:
-        """Return the arm `copy`."""
-        return Arm(name="copy", run=self.run, bytes=self.size)
 
     def _arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         return dict(self.trainer.export_state(copy=False).arrays)

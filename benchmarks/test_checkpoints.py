@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -20,13 +21,13 @@ import pytest
 from benchmarks.paired import Arm, Measured, Seconds, Versus, run_paired, slower
 from benchmarks.saving import (
     MILLION,
-    Copy,
     Raw,
     Saver,
     SomeTrainer,
     build,
     orbax_saver,
     safetensors_saver,
+    settle,
     state_bytes,
     torch_saver,
 )
@@ -62,14 +63,14 @@ def test_delay_of_the_loop(benchmark: Any, side: str, sizes: tuple[int, ...], tm
     """Steps k to k+2 with a save before them, less the same steps without, in copies of the state."""
     costs = []
     for millions in sizes:
-        with trainer_of(side, millions, tmp_path) as trainer:
-            size = state_bytes(trainer)
-            again = partial(settle, trainer, tmp_path)
+        home = tmp_path / f"{millions}"
+        with Worker("benchmarks.delay:arms", side=side, parameters=millions * MILLION, home=str(home)) as worker:
+            size = worker.ask("run bytes")
             arms = [
-                Arm(name="steps with a save", run=lambda t=trainer: (t.save(None), steps(t)), reset=again, steps=3),
-                Arm(name="steps", run=lambda t=trainer: steps(t), reset=again, steps=3),
-                Arm(name="save call", run=lambda t=trainer: t.save(None), reset=again, bytes=size),
-                Copy(trainer).arm(),
+                worker.arm("steps with a save", "saving", steps=3),
+                worker.arm("steps", "steps", steps=3),
+                replace(worker.arm("save call", "call"), bytes=size),
+                replace(worker.arm("copy", "copy"), bytes=size),
             ]
             delay = Versus(
                 name="delay by a save / copy",
@@ -79,11 +80,12 @@ def test_delay_of_the_loop(benchmark: Any, side: str, sizes: tuple[int, ...], tm
                 bar=1.5 if millions >= JUDGED else None,
             )
             blocking = slower("save call", "copy")
-            measured = run_paired(benchmark, arms, [delay, blocking], rounds=rounds(millions), label=f"{millions} M")
+            count = 15 if millions <= JUDGED else 7  # a difference of two times spreads more than either
+            measured = run_paired(benchmark, arms, [delay, blocking], rounds=count, label=f"{millions} M")
             measured.note(arms[0].name, side=side, parameters=millions * MILLION, bytes=size)
             both = zip(measured.seconds["steps with a save"], measured.seconds["steps"], strict=True)
             costs.append((millions, [a - b for a, b in both]))
-            settle(trainer, tmp_path)
+        shutil.rmtree(home)
     note_line(measured, "delay of the loop", costs)
 
 
@@ -94,7 +96,7 @@ def test_time_until_durable(benchmark: Any, side: str, sizes: tuple[int, ...], t
     costs = []
     for millions in sizes:
         with trainer_of(side, millions, tmp_path) as trainer:
-            again = partial(settle, trainer, tmp_path)
+            again = partial(settle, trainer, tmp_path / "run")
             durable(trainer)
             size = on_disk(tmp_path)
             savers = others(side, trainer, tmp_path)
@@ -138,7 +140,7 @@ def test_restore(benchmark: Any, side: str, sizes: tuple[int, ...], tmp_path: Pa
             costs.append((millions, measured.seconds["restore"]))
             for saver in savers:
                 saver.remove()
-            settle(trainer, tmp_path)
+            settle(trainer, tmp_path / "run")
     note_line(measured, "restore", costs)
 
 
@@ -167,20 +169,13 @@ def test_slowdown_of_training(benchmark: Any, side: str, every: int, whole: int,
 
     The saves fall halfway between the multiples, so that steps follow the last one.
     """
-    with trainer_of(side, 10, tmp_path) as trainer:
-        again = partial(settle, trainer, tmp_path)
-        saves = whole // every
-
-        def train(save: bool) -> None:
-            for number in range(1, whole + 1):
-                steps(trainer, 1)
-                if save and number % every == max(1, every // 2):
-                    trainer.save(None)
-
+    own = {"side": side, "parameters": 10 * MILLION, "home": str(tmp_path), "count": whole, "every": every}
+    saves = whole // every
+    with Worker("benchmarks.delay:arms", **own) as worker:
         arms = [
-            Arm(name="with saves", run=lambda: train(True), reset=again, steps=whole),
-            Arm(name="without", run=lambda: train(False), reset=again, steps=whole),
-            Copy(trainer).arm(),
+            worker.arm("with saves", "saving", steps=whole),
+            worker.arm("without", "steps", steps=whole),
+            worker.arm("copy", "copy"),
         ]
 
         def beyond(seconds: Seconds) -> float:
@@ -242,21 +237,9 @@ class trainer_of:
         shutil.rmtree(self.home)
 
 
-def steps(trainer: SomeTrainer, count: int = 3) -> None:
-    for _ in trainer.steps(trainer.step + count):
-        pass
-
-
 def durable(trainer: SomeTrainer) -> None:
     trainer.save(None)
     trainer.wait()
-
-
-def settle(trainer: SomeTrainer, home: Path) -> None:
-    """Wait for the save under way and remove every checkpoint, so that the same step can be saved again."""
-    trainer.close()
-    for entry in (home / "run" / "checkpoints").glob("*"):
-        shutil.rmtree(entry)
 
 
 def on_disk(home: Path) -> int:

@@ -21,17 +21,18 @@ from parity.feed import Feed
 from parity.spec import RunSpec
 from parity.specfile import load, override
 
-STEPS = {"mlp-digits": 400, "cnn-digits": 200, "gpt-text": 50}
-"""Steps of one round: whole chunks, so that one length is compiled."""
+STEPS = {"mlp-digits": 1000, "cnn-digits": 400, "gpt-text": 100}
+"""Steps of one round: whole chunks, so that one length is compiled; several, as the first is not fetched ahead."""
 
 SWEEP = {
-    "hidden 16, batch 16": ([16], 16, 600),
-    "hidden 128x2, batch 64": ([128, 128], 64, 600),
-    "hidden 256x2, batch 256": ([256, 256], 256, 200),
-    "hidden 768x2, batch 384": ([768, 768], 384, 50),
-    "hidden 1536x2, batch 1024": ([1536, 1536], 1024, 10),
+    "hidden 16, batch 16": ([16], 16, 1000, 200),
+    "hidden 128x2, batch 64": ([128, 128], 64, 1000, 200),
+    "hidden 256x2, batch 256": ([256, 256], 256, 200, 100),
+    "hidden 768x2, batch 384": ([768, 768], 384, 100, 50),
+    "hidden 1536x2, batch 1024": ([1536, 1536], 1024, 10, 10),
 }
-"""Multilayer perceptrons whose JAX step takes some 20 microseconds to 200 ms on two cores: layers, batch, steps."""
+"""Multilayer perceptrons whose JAX step takes some 20 microseconds to 200 ms on two cores: layers, batch, steps, and
+steps of a chunk. A chunk costs about a millisecond beside its steps: it should take some tenths of a second."""
 
 QUICK = ("mlp-digits", "hidden 16, batch 16")
 """What `make bench-quick` runs; the others are marked slow."""
@@ -45,7 +46,7 @@ def marked(name: str, *values: Any, quick: bool = True) -> Any:
 
 each_preset = pytest.mark.parametrize("preset", [marked(name, name) for name in STEPS])
 each_size = pytest.mark.parametrize(
-    ("hidden", "batch", "steps"), [marked(name, *size) for name, size in SWEEP.items()]
+    ("hidden", "batch", "steps", "chunk"), [marked(name, *size) for name, size in SWEEP.items()]
 )
 
 
@@ -55,8 +56,10 @@ def test_jax_twin_against_a_bare_scan(benchmark: Any, preset: str) -> None:
 
 
 @each_size
-def test_jax_twin_against_a_bare_scan_by_size(benchmark: Any, hidden: list[int], batch: int, steps: int) -> None:
-    compare_jax(benchmark, mlp(hidden, batch), steps)
+def test_jax_twin_against_a_bare_scan_by_size(
+    benchmark: Any, hidden: list[int], batch: int, steps: int, chunk: int
+) -> None:
+    compare_jax(benchmark, mlp(hidden, batch, chunk), steps)
 
 
 @pytest.mark.parametrize(
@@ -69,8 +72,10 @@ def test_torch_twin_against_a_bare_loop(benchmark: Any, preset: str, dropout: li
 
 
 @each_size
-def test_torch_twin_against_a_bare_loop_by_size(benchmark: Any, hidden: list[int], batch: int, steps: int) -> None:
-    compare_torch(benchmark, mlp(hidden, batch), steps)
+def test_torch_twin_against_a_bare_loop_by_size(
+    benchmark: Any, hidden: list[int], batch: int, steps: int, chunk: int
+) -> None:
+    compare_torch(benchmark, mlp(hidden, batch, chunk), steps)
 
 
 @pytest.mark.slow
@@ -101,9 +106,8 @@ def test_jax_twin_against_torch_twin(benchmark: Any, preset: str) -> None:
     run_paired(benchmark, arms, [faster("jax", "torch")])
 
 
-def mlp(hidden: list[int], batch: int) -> RunSpec:
+def mlp(hidden: list[int], batch: int, chunk: int) -> RunSpec:
     own = [f"model.hidden={hidden}", f"batch={batch}", "validate_every=0", "save.every=1000000"]
-    chunk = 200 if batch <= 64 else 10  # some tenths of a second
     return load("mlp-digits", overrides=[*PLAIN, *own, f"execution.chunk={chunk}"])
 
 

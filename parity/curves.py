@@ -6,10 +6,9 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from operator import attrgetter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from parity.durable import named, replace_file
 from parity.errors import RunDirectoryError
@@ -30,8 +29,6 @@ __all__ = [
 Record = TypeVar("Record", StepRecord, Validation)
 
 _encode = json.JSONEncoder(allow_nan=False).encode
-_NAMES = {kind: [f.name for f in fields(kind)] for kind in (StepRecord, Validation)}
-_FIELDS = {kind: (names, attrgetter(*names)) for kind, names in _NAMES.items()}
 
 
 def encode(record: StepRecord | Validation) -> str:
@@ -39,8 +36,7 @@ def encode(record: StepRecord | Validation) -> str:
 
     Non-finite floats become the strings `inf`, `-inf` and `nan`, since JSON has no token for them.
     """
-    names, values = _FIELDS[type(record)]
-    row = dict(zip(names, values(record), strict=True))  # asdict and json.dumps take three times as long
+    row = record._asdict()
     try:
         return _encode(row)
     except ValueError:
@@ -140,7 +136,7 @@ def read_records(path: Path, kind: type[Record]) -> list[Record]:
         RunDirectoryError: A line misses a field or has a value of the wrong type.
     """
     out = []
-    types = {f.name: _TYPES[str(f.type)] for f in fields(kind)}
+    types = get_type_hints(kind)
     for row in read_lines(path):
         try:
             values: dict[str, Any] = {name: _read(row[name], wanted) for name, wanted in types.items()}
@@ -206,9 +202,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-_TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 
 
 def _read(value: Any, wanted: type) -> Any:

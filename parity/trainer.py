@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from parity.spec import RunSpec
 from parity.state import TrainingState
@@ -18,9 +17,8 @@ QUANTITIES = ("batch", "epoch", "samples", "lr", "loss_scale", "loss", "grad_nor
 """The judged fields of a StepRecord, in the order in which a step decides them."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StepRecord:
-    """What one completed step reports."""
+class StepRecord(NamedTuple):
+    """What one completed step reports; a tuple is made in half the time of a frozen dataclass, once per step."""
 
     attempt: int
     """Process starts of the run before this one."""
@@ -46,8 +44,7 @@ class StepRecord:
     """Wall time of the chunk over its steps; never judged."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Validation:
+class Validation(NamedTuple):
     """One validation."""
 
     attempt: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from typing import Any
 
 from tests.faults.fault import Fault
@@ -22,7 +21,7 @@ def _overfits(trainer: Any) -> None:
     trainer.note_best = lambda validation: None
 
     def scripted() -> Any:
-        validation = replace(evaluate(), value=ACCURACY[trainer.step])
+        validation = evaluate()._replace(value=ACCURACY[trainer.step])
         note(validation)
         return validation
 
@@ -48,7 +47,7 @@ def _first_loss_counted_twice(trainer: Any) -> None:
     def wrong_once(*args: Any) -> Any:
         trainer._records = records
         first, *others = records(*args)
-        return [replace(first, loss=2 * first.loss), *others]
+        return [first._replace(loss=2 * first.loss), *others]
 
     trainer._records = wrong_once
 

@@ -18,7 +18,7 @@ SPEC = load(MLP[0], None, [*MLP[1], "save.keep_latest=2", "save.keep_best=1", "s
 
 def scripted(trainer):
     evaluate = trainer.evaluate
-    trainer.evaluate = lambda: replace(evaluate(), value=ACCURACY[trainer.step])
+    trainer.evaluate = lambda: evaluate()._replace(value=ACCURACY[trainer.step])
 
 
 def trained(side, plant, path):

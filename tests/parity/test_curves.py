@@ -4,7 +4,6 @@ import json
 import math
 import struct
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +65,7 @@ def test_records_read_back_bit_for_bit(rows: list[StepRecord]) -> None:
         again = read_records(file, StepRecord)
     assert len(again) == len(rows)
     for a, b in zip(rows, again, strict=True):
-        for name in StepRecord.__slots__:
+        for name in StepRecord._fields:
             assert bits(getattr(a, name)) == bits(getattr(b, name)), name
 
 
@@ -185,7 +184,7 @@ def test_every_quantity_is_judged_in_the_order_in_which_a_step_decides_it() -> N
     assert set(OTHER) == set(QUANTITIES)
     for place, name in enumerate(QUANTITIES):
         later = {q: OTHER[q] for q in QUANTITIES[place:]}
-        other = {**reference, 2: replace(reference[2], **later), 3: replace(reference[3], **OTHER)}
+        other = {**reference, 2: reference[2]._replace(**later), 3: reference[3]._replace(**OTHER)}
         found = first_divergence(reference, other)
         assert found is not None
         assert (found.step, found.quantity) == (2, name)

@@ -68,11 +68,11 @@ def test_a_long_run_keeps_its_extremes_and_where_it_parts(steps):
     parted, spike, dip, steep, worst = sorted(draw.sample(range(2, steps), 5))
     a = curve(steps)
     a[spike], a[dip] = record(spike, 50.0), record(dip, -50.0)
-    a[steep] = replace(a[steep], grad_norm=1e6)
+    a[steep] = a[steep]._replace(grad_norm=1e6)
     b = dict(a)
     for step in range(parted, steps + 1):
         more = 1.0 if step == worst else 1e-12 if step == parted else 1e-9
-        b[step] = replace(b[step], loss=a[step].loss + more)
+        b[step] = b[step]._replace(loss=a[step].loss + more)
     curves = trace(a, b, LABELS, keep=(parted + 1, None), handovers=(steps // 3,))
     assert {1, parted, spike, dip, steep, worst, steps // 3, steps} <= set(curves.steps)
     assert list(curves.steps) == sorted(set(curves.steps))
@@ -139,7 +139,7 @@ def test_the_evidence_of_a_resume_is_described_by_curves_and_digests():
 
 def test_a_digest_of_batches_tells_their_order():
     a = curve(3)
-    swapped = {1: replace(a[1], batch=a[2].batch), 2: replace(a[2], batch=a[1].batch), 3: a[3]}
+    swapped = {1: a[1]._replace(batch=a[2].batch), 2: a[2]._replace(batch=a[1].batch), 3: a[3]}
     assert digest_batches(a) != digest_batches(swapped)
     assert digest_batches(a) == digest_batches(dict(reversed(a.items())))
 

@@ -55,7 +55,7 @@ def takes_the_first_attempt(patch: pytest.MonkeyPatch) -> None:
     """Records that a resume replaced are logged instead of those that replaced them."""
     splice = history.splice
     patch.setattr(
-        history, "splice", lambda records: splice([replace(record, attempt=-record.attempt) for record in records])
+        history, "splice", lambda records: splice([record._replace(attempt=-record.attempt) for record in records])
     )
 
 

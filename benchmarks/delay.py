@@ -1,0 +1,53 @@
+"""Saves beside the steps of a loop, in a process of their own: arms for a worker.
+
+The threads that write have the priority of the save that started them, and TensorStore keeps its own for every save
+of a process: behind a small save, a large one would not be written at the lowest priority.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.paired import Arm
+from benchmarks.saving import Copy, build, settle, state_bytes, steps
+
+__all__ = ["arms"]
+
+
+def arms(side: str, parameters: int, home: str, count: int = 3, every: int = 0) -> list[Arm]:
+    """Return the arms `saving`, `steps`, `call` and `copy`, and `bytes`, which answers with the size of the state.
+
+    Args:
+        side: Who trains.
+        parameters: Of the model.
+        home: Where the run directory is made.
+        count: Steps of `saving` and `steps`.
+        every: Steps between the saves of `saving`, the first halfway; 0 for one save, before the first step.
+    """
+    path = Path(home) / "run"
+    trainer = build(side, parameters, path)
+    copy = Copy(trainer)
+
+    def saving() -> None:
+        if not every:
+            trainer.save(None)
+            steps(trainer, count)
+            return
+        for number in range(1, count + 1):
+            steps(trainer, 1)
+            if number % every == max(1, every // 2):
+                trainer.save(None)
+
+    runs = {
+        "saving": saving,
+        "steps": lambda: steps(trainer, count),
+        "call": lambda: trainer.save(None),
+        "copy": copy.run,  # settled too, or the save before would be written beside it
+    }
+
+    def reset() -> None:
+        settle(trainer, path)
+        steps(trainer, 1)  # whatever ran before, the caches hold what a step leaves there
+
+    timed = [Arm(name=name, run=run, reset=reset) for name, run in runs.items()]
+    return [*timed, Arm(name="bytes", run=lambda: state_bytes(trainer))]
