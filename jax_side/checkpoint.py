@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from jax.sharding import Mesh
 
@@ -185,7 +184,7 @@ class Checkpoints:
         except Exception as error:  # Orbax and TensorStore have no common error for a damaged file
             raise CheckpointError(f"checkpoint of step {step} cannot be restored: {error}") from error
         fields = {ITEMS[item]: found[item] for item in items}
-        restored = template._replace(**_owned(fields))
+        restored = template._replace(**fields)
         self.close()  # newer steps may now be moved away: the next manager lists anew
         return Restored(step, restored, scalars, sealed)
 
@@ -286,8 +285,3 @@ def _reason(error: BaseException) -> str:
 
 def _items(state: DeviceState) -> dict[str, Any]:
     return {item: getattr(state, name) for item, name in ITEMS.items()}
-
-
-def _owned(tree: Any) -> Any:
-    """Copy restored arrays into buffers of their own: they are donated to the next chunk."""
-    return jax.tree.map(lambda a: a if jnp.issubdtype(a.dtype, jax.dtypes.prng_key) else jnp.copy(a), tree)

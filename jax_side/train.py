@@ -74,18 +74,33 @@ class JaxTrainer(Twin):
         self.mesh = build_mesh(spec)
         self.types = dtypes(spec.precision)
         self._schedule = 0
+        self._leaves: list[jax.Array] = []
+        self._structure = jax.tree.structure(None)
         super().__init__(spec, attempt)
         with x64(spec.precision):
             self.graphdef, params, buffers, rngs = initial_model_state(spec, self.rows)
             self.optimizer = build_optimizer(spec)
             scaler = init_scaler(spec.scaler) if spec.scaled else None
-            state = DeviceState(params, buffers, rngs, self.optimizer.init(params), scaler)
-            self.state: DeviceState = jax.device_put(state, replicated(self.mesh))
             everywhere = {"out_shardings": replicated(self.mesh)}  # every process reads losses and state
             self._chunk_fn = jax.jit(self._scan_steps, donate_argnums=0, **everywhere)
             self._step_fn = jax.jit(self._train_step, donate_argnums=0, **everywhere)
             self._eval_fn = jax.jit(self._evaluate, **everywhere)
+            state = DeviceState(params, buffers, rngs, self.optimizer.init(params), scaler)
+            self.state = jax.device_put(state, replicated(self.mesh))
         self.checkpoints = Checkpoints(spec, directory, self.mesh) if directory else None
+
+    @property
+    def state(self) -> DeviceState:
+        """Return what is on the devices: kept as a flat list, which JAX takes apart without running Python."""
+        state: DeviceState = jax.tree.unflatten(self._structure, self._leaves)
+        return state
+
+    @state.setter
+    def state(self, new: DeviceState) -> None:
+        self._leaves, structure = jax.tree.flatten(new)
+        if structure != self._structure:
+            self._structure = structure
+            self._chunk_fn.clear_cache()  # it was traced for another
 
     # One step, phase by phase; the twin is TorchTrainer._train_step.
 
@@ -130,20 +145,22 @@ class JaxTrainer(Twin):
         scaled = loss / self.spec.accumulation * factor.astype(self.types.exact)
         return scaled, (loss, nnx.state(model, nnx.BatchStat), nnx.state(model, nnx.RngState))
 
-    def _scan_steps(self, state: DeviceState, xs: tuple[jax.Array, ...]) -> Any:
-        return jax.lax.scan(self._train_step, state, xs)
+    def _scan_steps(self, leaves: list[jax.Array], xs: tuple[jax.Array, ...]) -> Any:
+        state, outputs = jax.lax.scan(self._train_step, jax.tree.unflatten(self._structure, leaves), xs)
+        return jax.tree.leaves(state), outputs
 
     def _run_chunk(self, placed: Placed, n: int) -> StepOutputs:
         with x64(self.spec.precision):
             xs = placed[:-1]
             if self.spec.execution.jax == "scan":
-                self.state, outputs = self._chunk_fn(self.state, xs)
+                self._leaves, outputs = self._chunk_fn(self._leaves, xs)
                 self.fetch_next(n)  # the chunk is still running
             else:
-                rows = []
+                state, rows = self.state, []
                 for i in range(n):
-                    self.state, row = self._step_fn(self.state, tuple(x[i] for x in xs))
+                    state, row = self._step_fn(state, tuple(x[i] for x in xs))
                     rows.append(jax.block_until_ready(row))  # forced devices deadlock when run ahead
+                self.state = state
                 outputs = tuple(np.stack(column) for column in zip(*rows, strict=True))
             loss, norm, scale, skipped = map(np.asarray, outputs)  # host sync: once per chunk
         self._schedule += n
@@ -201,7 +218,7 @@ class JaxTrainer(Twin):
                 self.adopt_host_scalars(scalars, step)
             except StateError as error:
                 raise CheckpointError(f"checkpoint of step {step} does not fit this run: {error}") from error
-        self.state = state
+            self.state = jax.block_until_ready(_take_over(self.state, state))
         return step
 
     def wait(self) -> None:
@@ -232,6 +249,13 @@ class JaxTrainer(Twin):
 
     def _set_schedule_step(self, step: int) -> None:
         self._schedule = step
+
+
+@partial(jax.jit, donate_argnums=0, keep_unused=True)
+def _take_over(old: DeviceState, new: DeviceState) -> DeviceState:
+    """Copy a state into the buffers of another: what Orbax restored may lie in memory that JAX cannot donate."""
+    del old
+    return new
 
 
 def _apply(model: Any, x: jax.Array, key: jax.Array | None, *, train: bool) -> jax.Array:

@@ -254,6 +254,26 @@ def test_a_leaf_left_over_is_refused_by_name(tmp_path: Path) -> None:
     trainer.close()
 
 
+def test_a_restored_state_lies_in_the_buffers_of_the_one_it_replaces(tmp_path: Path) -> None:
+    """New ones would be a third copy of the state, and Orbax's are not always JAX's to donate to the next chunk."""
+    trainer, _ = saved(jax_side, ADAM, tmp_path)
+    expected = state_of(trainer)
+    list(trainer.steps(6))
+    addresses = sorted(leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(trainer.state))
+    trainer.restore("latest")
+    assert sorted(leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(trainer.state)) == addresses
+    assert state_of(trainer) == expected
+    trainer.close()
+
+
+def test_a_state_of_another_structure_is_not_run_by_what_was_compiled_for_the_one_before() -> None:
+    trainer = jax_side.build(ADAM)
+    list(trainer.steps(3))
+    trainer.state = trainer.state._replace(rngs={})
+    with pytest.raises(TypeError, match="carry"):
+        list(trainer.steps(6))
+
+
 def test_what_a_faulty_saver_sealed_is_refused_by_name(tmp_path: Path) -> None:
     """The seal holds: the content does not fit."""
     trainer, path = saved(jax_side, ADAM, tmp_path)
