@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import torch
 
@@ -32,7 +34,7 @@ def _saved_only_with_momentum(trainer: Any) -> None:
 
 def _template_kept(trainer: Any) -> None:
     """Restore everything, forget to bind what `_replace` returned for the optimizer, and compare nothing."""
-    template = trainer.state.optimizer
+    template = jax.tree.map(jnp.copy, trainer.state.optimizer)
     restore = trainer.checkpoints.restore
 
     def forgetful(which: Any, state: Any) -> Any:

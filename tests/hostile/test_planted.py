@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import jax_side.checkpoint as jax_checkpoint
+import jax_side.formats.items as jax_items
 import torch_side.checkpoint as torch_checkpoint
 from jax_side.formats import ocdbt
 from parity import sides
@@ -112,7 +113,7 @@ def test_without_both_guards_of_paths_a_store_is_read_from_outside(box, monkeypa
     run = box("jax")
     linked_outside(run)
     plants = {
-        "walk": (jax_checkpoint, "locate", lambda store: {}),
+        "walk": (jax_items, "locate", lambda store: {}),
         "listing": (jax_checkpoint, "list_files", lambda path: {}),
     }
     for plant in plants.values():
