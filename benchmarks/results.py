@@ -24,7 +24,7 @@ def results_page(check: CheckResult, benchmarks: Sequence[str]) -> str:
     """Return docs/results.md: the checks, then benchmarks that are Markdown already."""
     commit = check.environment.get("commit") or "of an installed package"
     environment = {name: value for name, value in check.environment.items() if name != "platform"}  # a kernel's build
-    intro = f"Made by `{COMMAND}`; commit {commit}. Not written by hand."
+    intro = f"Made by `{COMMAND}`, not written by hand. The checks ran on commit {commit}; benchmarks name their own."
     return "\n\n".join(["# Results", intro, check_markdown(check.records, environment).strip(), *benchmarks]) + "\n"
 
 

@@ -90,9 +90,17 @@ class BenchmarkFile:
     datetime: str
     """When, as ISO 8601."""
     commit: str | None
+    dirty: bool = False
+    """Whether the working tree held changes that are not in the commit."""
     machine: Mapping[str, Any]
     """What ran it: CPU, Python, versions, devices, threads."""
     benchmarks: tuple[Benchmark, ...]
+
+    @property
+    def measured(self) -> str:
+        """Return when, and on what code: a file of benchmarks may be older than what it is shown with."""
+        code = f", commit {self.commit}" if self.commit else ""
+        return f"{self.datetime}{code}{' with uncommitted changes' if code and self.dirty else ''}"
 
 
 def read_benchmarks(path: Path | str) -> BenchmarkFile:
@@ -121,11 +129,13 @@ def read_benchmarks(path: Path | str) -> BenchmarkFile:
     if names and (most := names.most_common(1)[0])[1] > 1:
         raise top.error(f"holds {most[1]} benchmarks called {most[0]!r}")
     commit = top.value.get("commit_info")
-    identity = commit.get("id") if isinstance(commit, dict) else None
+    commit = commit if isinstance(commit, dict) else {}
+    identity = commit.get("id")
     return BenchmarkFile(
         path=path,
         datetime=top.text("datetime"),
         commit=identity if isinstance(identity, str) else None,
+        dirty=commit.get("dirty") is True,
         machine=top.part("machine_info").value,
         benchmarks=benchmarks,
     )

@@ -23,11 +23,10 @@ LEGEND = (
 def bench_page(file: BenchmarkFile) -> Html:
     """Return the page of a file of benchmarks."""
     verdict = bench_verdict(file)
-    when = " ".join(part for part in (file.datetime, f"commit {file.commit}" if file.commit else "") if part)
     body = [
         f'<header class="{verdict}"><p class="kicker">parity bench</p>'
         f"<h1>{verdict_icon(verdict)}<span>{OUTCOMES[verdict]}</span></h1>"
-        f'<p class="lead">{escape(bench_words(file))}</p><p class="quiet">{text(when)}</p></header>',
+        f'<p class="lead">{escape(bench_words(file))}</p><p class="quiet">{text(file.measured)}</p></header>',
         f'<p class="note">{LEGEND}</p>' if any(benchmark.ratios for benchmark in file.benchmarks) else "",
     ]
     for group, members in groupby(file.benchmarks, key=lambda benchmark: benchmark.group):

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from parity.bench import BenchmarkFile, Ratio
 from parity.checks.record import Verdict
-from parity.report.markdown import environment, table
+from parity.report.markdown import cell, environment, table
 from parity.report.terminal import WIDTH
 from parity.report.words import MARKS, clean
 
@@ -98,7 +98,10 @@ def print_benchmarks(file: BenchmarkFile, out: IO[str]) -> None:
 def bench_markdown(file: BenchmarkFile) -> str:
     """Return a heading with the verdict, the table of ratios, the growth fits, and the machine."""
     verdict = bench_verdict(file)
-    parts = [f"## {MARKS[verdict]} parity bench: {OUTCOMES[verdict]}", bench_words(file)]
+    parts = [
+        f"## {MARKS[verdict]} parity bench: {OUTCOMES[verdict]}",
+        f"Measured {cell(file.measured)}. {bench_words(file)}",
+    ]
     rows = _rows(file)
     if rows:
         parts.append(table(HEADS, rows))

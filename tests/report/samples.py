@@ -144,12 +144,12 @@ def benchmark(name, **extra):
     return {"name": name, "fullname": f"t.py::{name}", "group": "g", "stats": statistics, "extra_info": extra}
 
 
-def bench_written(path, *benchmarks, machine=None):
+def bench_written(path, *benchmarks, machine=None, commit=None):
     """Write a file as `pytest --benchmark-json` does, and return its path."""
     data = {
         "machine_info": {"node": "a-host", "release": "6.1-a-host", "cpu": {"brand_raw": "CPU", "count": 2}}
         | (machine or {}),
-        "commit_info": {"id": "5fae2ca"},
+        "commit_info": {"id": "5fae2ca", "dirty": False} | (commit or {}),
         "datetime": "2026-11-21T13:00:00",
         "version": "5.1.0",
         "benchmarks": list(benchmarks),

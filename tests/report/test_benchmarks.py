@@ -166,6 +166,28 @@ def test_nothing_of_a_file_becomes_markup_or_markdown(tmp_path):
     assert len({len(re.split(r"(?<!\\)\|", line)) for line in markdown.splitlines() if "s of ours" in line}) <= 1
 
 
+@pytest.mark.parametrize(
+    ("commit", "words"),
+    [
+        ({}, "2026-11-21T13:00:00, commit 5fae2ca"),
+        ({"dirty": True}, "2026-11-21T13:00:00, commit 5fae2ca with uncommitted changes"),
+        ({"id": None, "dirty": True}, "2026-11-21T13:00:00"),
+    ],
+)
+def test_when_and_on_what_code_it_was_measured_is_said(commit, words, tmp_path):
+    """Figures of another commit must not be taken for those of the result they are shown with."""
+    found = read_benchmarks(bench_written(tmp_path / "b.json", benchmark("a"), commit=commit))
+    assert found.measured == words
+    assert f"Measured {words}. " in bench_markdown(found)
+    assert f">{words}<" in bench_page(found)
+
+
+def test_a_hostile_commit_is_shown_as_text(tmp_path):
+    found = read_benchmarks(bench_written(tmp_path / "b.json", benchmark("a"), commit={"id": HOSTILE}))
+    assert "<script" not in bench_markdown(found) + bench_page(found)
+    assert "\x1b" not in bench_markdown(found) + bench_page(found)
+
+
 def test_the_host_is_not_named(file):
     assert not {"node", "release"} & set(surroundings(file))
     assert "a-host" not in bench_page(file) + bench_markdown(file)
