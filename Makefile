@@ -35,6 +35,9 @@ test: setup packages  ## the tests
 soak: setup packages  ## the full product of presets, precisions and sides; 500 kills, ten times the crashes
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m soak tests
 
+# Large pages for large arrays: docs/checkpoints.md.
+bench bench-quick: export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
+
 bench-quick: setup  ## first figures in under three minutes; reports/bench.json
 	@mkdir -p $(REPORTS)
 	$(BIN)/python -m pytest benchmarks -m "not slow" --benchmark-json=$(REPORTS)/bench.json

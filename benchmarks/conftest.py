@@ -10,6 +10,9 @@ import pytest
 from parity import sides
 from parity.versions import versions
 
+SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS", "GLIBC_TUNABLES")
+"""Environment variables that change the number of threads, what XLA compiles, the size of pages."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker of benchmarks that take minutes; `-m "not slow"` leaves them out."""
@@ -22,9 +25,7 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
     machine_info["versions"] = dict(versions())
     machine_info["memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     machine_info["usable_cpus"] = len(affinity(0)) if affinity else os.cpu_count()
-    machine_info["thread_settings"] = {
-        name: os.environ[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS") if name in os.environ
-    }
+    machine_info["thread_settings"] = {name: os.environ[name] for name in SETTINGS if name in os.environ}
     if "jax" in sides.installed():
         import jax
 
