@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 from typing import Any
 
@@ -13,19 +14,32 @@ from parity.versions import versions
 SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS", "GLIBC_TUNABLES")
 """Environment variables that change the number of threads, what XLA compiles, the size of pages."""
 
+OTHERS = ("lightning", "transformers", "accelerate", "safetensors")
+"""What else the twins are compared with."""
+
+AT_START = pytest.StashKey[dict[str, Any]]()
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker of benchmarks that take minutes; `-m "not slow"` leaves them out."""
+    """Register the marker of benchmarks that take minutes, and note what trainers change in this process."""
     config.addinivalue_line("markers", "slow: takes minutes, left out by `make bench-quick`")
+    start: dict[str, Any] = {"settings": {name: os.environ[name] for name in SETTINGS if name in os.environ}}
+    if "torch" in sides.installed():
+        import torch
+
+        start["threads"] = {"threads": torch.get_num_threads(), "interop_threads": torch.get_num_interop_threads()}
+    config.stash[AT_START] = start
 
 
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
     """Add what a time depends on: versions, devices, the CPUs this process may use and each side's threads."""
     affinity = getattr(os, "sched_getaffinity", None)
-    machine_info["versions"] = dict(versions())
+    start = config.stash[AT_START]
+    others = {name: _version(name) for name in OTHERS}
+    machine_info["versions"] = {**versions(), **{name: version for name, version in others.items() if version}}
     machine_info["memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     machine_info["usable_cpus"] = len(affinity(0)) if affinity else os.cpu_count()
-    machine_info["thread_settings"] = {name: os.environ[name] for name in SETTINGS if name in os.environ}
+    machine_info["thread_settings"] = start["settings"]
     if "jax" in sides.installed():
         import jax
 
@@ -34,5 +48,11 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
         import torch
 
         gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-        threads = {"threads": torch.get_num_threads(), "interop_threads": torch.get_num_interop_threads()}
-        machine_info["torch"] = {"devices": gpus or ["cpu"], **threads}
+        machine_info["torch"] = {"devices": gpus or ["cpu"], **start["threads"]}
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None

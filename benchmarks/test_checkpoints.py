@@ -205,11 +205,12 @@ def note_line(measured: Measured, name: str, costs: Sequence[tuple[int, Sequence
     if len(costs) < 2:
         return
     (small, before), (large, after) = costs[-2:]
-    per_parameter = [(b / large) / (a / small) for a, b in zip(before, after, strict=False) if a > 0]
-    if per_parameter and small >= 10:  # below, both are noise
+    each = median(before) / small
+    if each > 0 and small >= 10:  # below, both are noise
+        per_parameter = [seconds / large / each for seconds in after]  # not paired: one size ran behind the other
         versus = Versus(
             name=f"{name} per parameter, {large} M / {small} M",
-            of=f"seconds per parameter at {large} M / at {small} M",
+            of=f"seconds per parameter at {large} M, round by round / their median at {small} M",
             better="lower",
             bar=LINEAR if small >= JUDGED else None,
         )

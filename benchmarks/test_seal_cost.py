@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -19,16 +18,12 @@ from typing import Any
 import pytest
 
 from benchmarks.paired import summary
-from parity import seal, sides
+from benchmarks.saving import MILLION, build, settle, steps
+from parity import seal
 from parity.digest import FileDigest
-from parity.specfile import load
 from parity.verify import verify
 
-HIDDEN = 9_940
-OVERRIDES = [f"model.hidden=[{HIDDEN},{HIDDEN}]", "batch=8", "execution.chunk=1", "execution.threads=0"]
-OVERRIDES += ["save.keep_latest=1", "save.keep_best=0", "dropout.rate=0.0"]
-STEPS_BEHIND = 3
-"""Steps k to k+2: what the save costs the loop shows in them, or not at all."""
+PARAMETERS = 100 * MILLION
 NOTHING = FileDigest(0, "0" * 32)
 
 
@@ -58,41 +53,30 @@ def unsealed(side: str) -> Iterator[None]:
         patch.undo()
 
 
-def build(side: str, path: Path) -> Any:
-    trainer = sides.load(side).build(load("mlp-digits", None, OVERRIDES), path)
-    for _ in trainer.steps(2):  # compilation
-        pass
-    return trainer
-
-
 def steps_seconds(trainer: Any, save: bool) -> float:
-    """Return the seconds of the next steps, with a save before them or without."""
+    """Return the seconds of the steps k to k+2, with a save before them or without."""
     began = time.perf_counter()
     if save:
         trainer.save(None)
-    for _ in trainer.steps(trainer.step + STEPS_BEHIND):
-        pass
+    steps(trainer)
     return time.perf_counter() - began
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("side", ["torch", "jax"])
 def test_delay_of_the_loop_by_a_save_with_the_seal_and_without(benchmark: Any, side: str, tmp_path: Path) -> None:
-    trainer = build(side, tmp_path)
+    trainer = build(side, PARAMETERS, tmp_path)
     rounds: dict[str, list[float]] = {"bare": [], "sealed": [], "unsealed": []}
 
     def arm(name: str) -> None:
         if name == "unsealed":
             with unsealed(side):
                 seconds = steps_seconds(trainer, save=True)
-                trainer.wait()
+                settle(trainer, tmp_path)
         else:
             seconds = steps_seconds(trainer, save=name == "sealed")
-            trainer.wait()
+            settle(trainer, tmp_path)
         rounds[name].append(seconds)
-        for entry in (tmp_path / "checkpoints").glob("*"):
-            shutil.rmtree(entry)
-        trainer.close()
 
     def one_round(order: list[str]) -> None:
         for name in order:
@@ -128,7 +112,7 @@ def test_delay_of_the_loop_by_a_save_with_the_seal_and_without(benchmark: Any, s
 @pytest.mark.parametrize("side", ["torch", "jax"])
 def test_verify_against_reading_the_same_bytes(benchmark: Any, side: str, tmp_path: Path) -> None:
     """From the page cache on both arms; the reader fills one buffer, over and over, as fast as one thread can."""
-    trainer = build(side, tmp_path)
+    trainer = build(side, PARAMETERS, tmp_path)
     trainer.save(None)
     trainer.close()
     path = tmp_path / "checkpoints" / "2"

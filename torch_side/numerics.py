@@ -12,6 +12,9 @@ from parity.spec import Precision, RunSpec
 
 __all__ = ["Dtypes", "autocast", "configure", "dtypes"]
 
+DEFAULT_THREADS = torch.get_num_threads()
+"""PyTorch's own number, before a trainer of this process asked for another."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dtypes:
@@ -44,8 +47,7 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
 
 def configure(spec: RunSpec) -> None:
     """Prepare this process for a spec: threads, full-precision products, deterministic kernels."""
-    if spec.execution.threads:
-        torch.set_num_threads(spec.execution.threads)
+    torch.set_num_threads(spec.execution.threads or DEFAULT_THREADS)
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
     if torch.cuda.is_available():
