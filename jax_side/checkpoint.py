@@ -126,8 +126,8 @@ class Checkpoints:
         """Copy the state and write it in the background; waits for the save before, so one is under way at most.
 
         Raises:
-            CheckpointError: There is a checkpoint of this step already, or the manager declined.
-            SaveError: The save before failed.
+            CheckpointError: There is a checkpoint of this step already.
+            SaveError: The save before failed; or this one, of several processes (of one, the next wait tells).
         """
         self.wait()
         if (self.run.checkpoints / str(step)).exists():

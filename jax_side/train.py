@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -88,6 +88,7 @@ class JaxTrainer(Twin):
             state = DeviceState(params, buffers, rngs, self.optimizer.init(params), scaler)
             self.state = jax.device_put(state, replicated(self.mesh))
         self.checkpoints = Checkpoints(spec, directory, self.mesh) if directory else None
+        self.processes = jax.process_count()
 
     @property
     def state(self) -> DeviceState:
@@ -157,10 +158,12 @@ class JaxTrainer(Twin):
                 self.fetch_next(n)  # the chunk is still running
             else:
                 state, rows = self.state, []
-                for i in range(n):
-                    state, row = self._step_fn(state, tuple(x[i] for x in xs))
-                    rows.append(jax.block_until_ready(row))  # forced devices deadlock when run ahead
-                self.state = state
+                try:
+                    for i in range(n):
+                        state, row = self._step_fn(state, tuple(x[i] for x in xs))
+                        rows.append(jax.block_until_ready(row))  # forced devices deadlock when run ahead
+                finally:
+                    self.state = state
                 outputs = tuple(np.stack(column) for column in zip(*rows, strict=True))
             loss, norm, scale, skipped = map(np.asarray, outputs)  # host sync: once per chunk
         self._schedule += n
@@ -218,7 +221,7 @@ class JaxTrainer(Twin):
                 self.adopt_host_scalars(scalars, step)
             except StateError as error:
                 raise CheckpointError(f"checkpoint of step {step} does not fit this run: {error}") from error
-            self.state = jax.block_until_ready(_take_over(self.state, state))
+            self.state, self.torn = _take_over(self.state, state), False
         return step
 
     def wait(self) -> None:
@@ -241,8 +244,9 @@ class JaxTrainer(Twin):
         """Become the given state, or raise a StateError and stay as before."""
         with x64(self.spec.precision):
             new, rest = import_arrays(self.spec, self.param_rows, self.buffer_rows, self.state, state)
+            new = jax.device_put(new, replicated(self.mesh))
             self.adopt_host_scalars(rest)
-            self.state = jax.device_put(new, replicated(self.mesh))
+            self.state, self.torn = new, False
 
     def _schedule_step(self) -> int:
         return self._schedule
@@ -251,9 +255,20 @@ class JaxTrainer(Twin):
         self._schedule = step
 
 
-@partial(jax.jit, donate_argnums=0, keep_unused=True)
 def _take_over(old: DeviceState, new: DeviceState) -> DeviceState:
-    """Copy a state into the buffers of another: what Orbax restored may lie in memory that JAX cannot donate."""
+    """Copy a state into the buffers of another; into new ones, if an error in a chunk lost those.
+
+    What Orbax restored may lie in memory that JAX cannot donate.
+    """
+    try:
+        taken = jax.block_until_ready(_into_buffers_of(old, new))
+    except (RuntimeError, ValueError):  # donated and deleted, or the computation that was to fill it failed
+        taken = jax.block_until_ready(jax.tree.map(jnp.copy, new))
+    return cast(DeviceState, taken)
+
+
+@partial(jax.jit, donate_argnums=0, keep_unused=True)
+def _into_buffers_of(old: DeviceState, new: DeviceState) -> DeviceState:
     del old
     return new
 

@@ -9,6 +9,7 @@ wholly busy large saves take long; `execution.save_priority=normal` is for that.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -36,10 +37,17 @@ class Background:
             work: What to run.
             name: Of the thread.
             size: Bytes it writes; up to `SMALL` it runs at the priority of the caller.
+
+        Raises:
+            OSError: The system allows no more threads; nothing was run.
         """
         assert self._thread is None, "wait for the work before"
-        self._thread = threading.Thread(target=self._run, args=(work, size), name=name)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, args=(work, size), name=name)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise OSError(errno.EAGAIN, f"no thread to write in: {error}") from error
+        self._thread = thread
 
     def wait(self) -> None:
         """Return when the function has ended; raises what it raised, once."""

@@ -17,6 +17,7 @@ __all__ = [
     "SpecError",
     "SpecMismatchError",
     "StateError",
+    "TornStateError",
     "UnknownNameError",
     "UnsealedError",
 ]
@@ -98,6 +99,16 @@ class StateError(ParityError, ValueError):
     def __init__(self, leaf: str, problem: str) -> None:
         self.leaf = leaf
         super().__init__(f"{leaf}: {problem}")
+
+
+class TornStateError(ParityError, RuntimeError):
+    """A trainer between two steps: an error ended a chunk, or a restore, halfway."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "an error ended the last chunk halfway, so this state is of no step; restore a checkpoint or import a "
+            "state"
+        )
 
 
 class CheckpointError(ParityError, RuntimeError):

@@ -44,8 +44,12 @@ class Feed(Generic[Placed]):
     def fetch(self, n: int, step: int) -> None:
         """Read and place the chunk of the n steps after `step`, unless one is waiting already."""
         if self._ahead is None and n > 0:
-            chunk = self._stream.take(n)
-            self._ahead = (n, step, chunk, self._place(chunk, step))
+            try:
+                chunk = self._stream.take(n)
+                self._ahead = (n, step, chunk, self._place(chunk, step))
+            except BaseException:
+                self._stream.seek(self.position)  # what was read and not placed is read again
+                raise
 
     def seek(self, position: Mapping[str, Any]) -> None:
         """Go to a position and forget what was fetched ahead."""

@@ -194,7 +194,8 @@ class ExecutionSpec:
     chunk: int = 50
     """Most steps in one chunk; every save, validation and stop also ends one."""
     chunk_seconds: float = 5.0
-    """Longest a chunk should take: the chunk is halved until it does, so that signals are heard."""
+    """Longest a chunk should take: the chunk is halved until it does, so that signals are heard. In one process only:
+    several that train together must cut the same chunks, and their clocks differ."""
     threads: int = 1
     """CPU threads of one PyTorch process; 0 leaves PyTorch's default. Bitwise equality needs the same number."""
     save_priority: Priority = "idle"

@@ -15,7 +15,7 @@ from parity import plan, policy
 from parity.curves import plain
 from parity.data import Chunk, open_stream
 from parity.datasets import load_dataset
-from parity.errors import StateError
+from parity.errors import StateError, TornStateError
 from parity.feed import Feed
 from parity.schedule import rates
 from parity.spec import RunSpec
@@ -88,6 +88,10 @@ class Twin(ABC):
         self.best: dict[str, Any] | None = None
         self.feed: Feed[Any] = Feed(open_stream(spec, self.dataset), self._place)
         self._pace = plan.Pace(spec)
+        self.processes = 1
+        """That train this run together; each must cut its chunks as the others do."""
+        self.torn = False
+        """Whether some of the state has moved on and some has not: within a chunk, and behind one that failed."""
 
     @property
     def step(self) -> int:
@@ -95,16 +99,24 @@ class Twin(ABC):
         return self.counters.step
 
     def steps(self, until: int) -> Iterator[StepRecord]:
-        """Train up to a step, chunk by chunk, yielding the records of a chunk when it is done."""
+        """Train up to a step, chunk by chunk, yielding the records of a chunk when it is done.
+
+        Raises:
+            TornStateError: An error ended an earlier chunk halfway; restore a checkpoint or import a state.
+        """
         while self.step < until:
+            self._require_whole()
+            self.torn = True
             n = plan.chunk_length(self.spec, self.step, until, self._pace.limit)
             began = time.perf_counter()
             chunk, placed = self.feed.take(n, self.step)
             outputs = self._run_chunk(placed, n)
             seconds = time.perf_counter() - began
-            self._pace.note(n, seconds)
+            if self.processes == 1:  # clocks differ
+                self._pace.note(n, seconds)
             records = self._records(chunk, placed, outputs, seconds / n)
             self.counters = self.counters.after(records)
+            self.torn = False
             yield from records
 
     def fetch_next(self, n: int) -> None:
@@ -134,7 +146,15 @@ class Twin(ABC):
         self.best = None if best is None else {"metric": best.metric, "step": best.step}
 
     def host_scalars(self) -> dict[str, Any]:
-        """Return the JSON half of the neutral state, all but scaler and optimizer counts."""
+        """Return the JSON half of the neutral state, all but scaler and optimizer counts.
+
+        Raises:
+            TornStateError: An error ended a chunk halfway.
+        """
+        self._require_whole()
+        return self._host_scalars()
+
+    def _host_scalars(self) -> dict[str, Any]:
         shared = {"generator": self.spec.dropout.generator, "seed": self.spec.seed}
         counters = self.counters
         return {
@@ -153,7 +173,7 @@ class Twin(ABC):
         }
 
     def adopt_host_scalars(self, scalars: dict[str, Any], step: int | None = None) -> None:
-        """Take over the JSON half of a neutral state.
+        """Take over the JSON half of a neutral state; `torn` until who calls has taken over the arrays too.
 
         Args:
             scalars: Leaf path to JSON value.
@@ -163,7 +183,7 @@ class Twin(ABC):
             StateError: A scalar is missing, left over, of another type, or of a run of another meaning; nothing was
                 changed.
         """
-        own = self.host_scalars()
+        own = self._host_scalars()
         for name in sorted({*own} ^ {*scalars}):
             raise StateError(name, "is missing" if name in own else "is left over: nothing takes it")
         if scalars["config.hash"] != own["config.hash"]:
@@ -178,8 +198,13 @@ class Twin(ABC):
             raise StateError("counters.step", f"expected {step}, got {counters['step']}")
         schedule, best = take_count(rest, "schedule.step"), _read_best(scalars["best"])
         self.feed.seek(scalars["data.position"])  # the last thing that may be refused
+        self.torn = True
         self.counters, self.best = Counters(**counters), best
         self._set_schedule_step(schedule)
+
+    def _require_whole(self) -> None:
+        if self.torn:
+            raise TornStateError
 
     def _records(self, chunk: Chunk, placed: Any, outputs: StepOutputs, seconds: float) -> list[StepRecord]:
         inputs: StepInputs = placed.host

@@ -172,6 +172,7 @@ class TorchTrainer(Twin):
         except StateError as error:
             raise CheckpointError(f"checkpoint of step {step} does not fit this run: {error}") from error
         load_file_state(self, saved)
+        self.torn = False
         return step
 
     def wait(self) -> None:
@@ -194,6 +195,7 @@ class TorchTrainer(Twin):
         adopt, rest = import_arrays(self, state)
         self.adopt_host_scalars(rest)
         adopt()
+        self.torn = False
 
     def _schedule_step(self) -> int:
         return int(self.scheduler.last_epoch)

@@ -68,6 +68,21 @@ def test_what_it_raises_is_raised_once_to_who_waits(error):
     background.wait()
 
 
+def test_no_thread_to_be_had_is_an_error_of_the_system_and_the_next_try_may_work(monkeypatch):
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    background, ran = Background("idle"), []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        with pytest.raises(OSError, match="no thread to write in: can't start new thread"):
+            background.start(lambda: ran.append(1), "work", 1)
+    background.wait()
+    background.start(lambda: ran.append(2), "work", 1)
+    background.wait()
+    assert ran == [2]
+
+
 def test_it_runs_beside_the_caller_in_a_thread_of_its_name_and_again_once_waited_for():
     go, names = threading.Event(), []
     background = Background("idle")

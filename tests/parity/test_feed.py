@@ -78,6 +78,22 @@ def test_a_refused_seek_changes_nothing_even_with_a_chunk_fetched() -> None:
     assert_same(feeding.take(3, 4)[0], plain.take(3))
 
 
+def test_what_could_not_be_placed_is_read_again() -> None:
+    failing = iter([False, True, False])
+
+    def place(chunk: Chunk, step: int) -> int:
+        if next(failing):
+            raise MemoryError
+        return step
+
+    feeding, plain = Feed(array_stream(), place), array_stream()
+    feeding.take(3, 0)
+    with pytest.raises(MemoryError):
+        feeding.fetch(2, 3)
+    plain.take(3)
+    assert_same(feeding.take(2, 3)[0], plain.take(2))
+
+
 @given(
     plan=st.lists(st.tuples(st.integers(1, 5), st.sampled_from(["right", "wrong", "none", "restart"])), max_size=8)
 )
