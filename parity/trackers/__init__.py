@@ -114,9 +114,18 @@ class Trackers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is None and self._handed_on is None and self._trackers:
+            self._catch_up()
         self._hand_on()
         if self._handed_on is not None:
             self._each(lambda tracker: tracker.close(failed=kind is not None))
+
+    def _catch_up(self) -> None:
+        """Open the trackers of a process that had nothing to train: a kill may have kept back the last steps."""
+        attempt = self._run.next_attempt() - 1
+        if attempt >= 0:
+            self._open(attempt)
+            self._handed_on = time.monotonic()
 
     def _open(self, attempt: int) -> None:
         self._each(lambda tracker: tracker.open(History(self._run, attempt), self._spec, self._say))

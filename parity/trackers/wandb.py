@@ -117,7 +117,7 @@ class WeightsAndBiases:
         self._say(f"wandb: step {step} is not what it was before the resume; going on as run {self._id}")
         self._logged_by, self._replaced = self._history.attempt, {}
         self._join()
-        for point in self._history.points(after=0, until=step - 1):
+        for point in self._history.points(after=0, until=step):
             self._run.log(point.scalars, step=point.step)
 
     def _write_note(self) -> None:

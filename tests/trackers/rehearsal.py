@@ -37,6 +37,8 @@ class Process:
     """Whether it was started with `--log`."""
     variant: int = 0
     """Its losses: another variant's differ, but for the first steps behind a checkpoint."""
+    unvalidated: bool = False
+    """Whether it ends between its last step and the validation of it."""
 
 
 stories = st.lists(
@@ -47,6 +49,7 @@ stories = st.lists(
         back=st.none() | st.integers(0, 2),
         logged=st.sampled_from([True, True, False]),
         variant=st.sampled_from([0, 0, 1]),
+        unvalidated=st.sampled_from([False, False, True]),
     ),
     min_size=1,
     max_size=5,
@@ -80,8 +83,8 @@ class Rehearsal:
         trackers = {"it": self.tracker()} if process.logged else {}
         tracked = Trackers(trackers, self.path, SPEC, self.said.append)
         self.reached = start
-        while self.reached < start + process.steps:
-            self._chunk(attempt, process.variant, tracked)
+        while (left := start + process.steps - self.reached) > 0:
+            self._chunk(attempt, process.variant, tracked, validate=not process.unvalidated or left > CHUNK)
         if not process.killed:
             tracked.__exit__(None, None, None)
         for tracker in trackers.values() if process.killed else ():
@@ -91,14 +94,14 @@ class Rehearsal:
         """Go on to a step that no process before came to, and end well."""
         self.play(Process(steps=400 - self.reached // SAVE * SAVE, variant=variant))
 
-    def _chunk(self, attempt: int, variant: int, tracked: Trackers) -> None:
+    def _chunk(self, attempt: int, variant: int, tracked: Trackers, *, validate: bool) -> None:
         steps = range(self.reached + 1, self.reached + CHUNK + 1)
         records = [recorded(step, attempt, variant) for step in steps]
         append(self.run.steps, [encode(r) for r in records])
         for each in records:
             tracked.watch(each)
         self.reached += CHUNK
-        if self.reached % VALIDATE == 0:
+        if self.reached % VALIDATE == 0 and validate:
             value = 1 / (self.reached + variant)
             validation = Validation(
                 attempt=attempt, step=self.reached, metric="accuracy", value=value, loss=3 * value

@@ -39,6 +39,7 @@ CASES = {
     "killed twice in one place": [Process(steps=55, killed=True), Process(steps=5, killed=True)],
     "went back": [Process(steps=80), Process(steps=10, back=2, variant=1)],
     "went back to the start": [Process(steps=40), Process(steps=10, back=2, variant=1)],
+    "ended before its last validation": [Process(steps=30, unvalidated=True)],
     "logged only from the second process on": [Process(steps=60, logged=False)],
     "another process in between, with other values": [
         Process(steps=60),
@@ -55,6 +56,13 @@ def test_the_curve_is_the_spliced_one(run: Rehearsal, case: str) -> None:
     assert wrong(run) == []
     assert len(expected(run.path)["train/loss"]) == 400
     assert run.said == []
+
+
+def test_a_process_with_nothing_left_to_train_makes_up_for_what_a_kill_kept_back(run: Rehearsal) -> None:
+    run.play(Process(steps=60, killed=True))
+    assert wrong(run)
+    run.play(Process(steps=0))
+    assert wrong(run) == []
 
 
 @quick(40)

@@ -65,6 +65,7 @@ CASES = {
     ),
     "went back, and came to the same": ([Process(steps=80), Process(steps=10, back=2)], 1),
     "went back, and came to something else": ([Process(steps=80), Process(steps=10, back=2, variant=1)], 2),
+    "ended before its last validation": ([Process(steps=30, unvalidated=True)], 2),
     "logged only from the second process on": ([Process(steps=60, logged=False)], 1),
     "another process in between, with other values": (
         [Process(steps=60), Process(steps=60, logged=False, back=1, variant=1)],
@@ -84,6 +85,15 @@ def test_the_curve_is_the_spliced_one_and_no_step_is_sent_twice(run: Rehearsal, 
     assert len(service.runs) == runs
     assert service.calls < 1200, "no more than the curve, twice, and its validations"
     assert all(line.startswith("wandb: step ") for line in run.said)
+
+
+def test_a_process_with_nothing_left_to_train_makes_up_for_what_a_kill_kept_back(
+    run: Rehearsal, service: Service
+) -> None:
+    run.play(Process(steps=60, killed=True))
+    assert wrong(run, service)
+    run.play(Process(steps=0))
+    assert wrong(run, service) == []
 
 
 @quick(60)
