@@ -23,6 +23,7 @@ COMMAND = "make results"
 def results_page(check: CheckResult, benchmarks: Sequence[str]) -> str:
     """Return docs/results.md: the checks, then benchmarks that are Markdown already."""
     commit = check.environment.get("commit") or "of an installed package"
+    commit += " with uncommitted changes" if check.environment.get("dirty") else ""
     environment = {name: value for name, value in check.environment.items() if name != "platform"}  # a kernel's build
     intro = f"Made by `{COMMAND}`, not written by hand. The checks ran on commit {commit}; benchmarks name their own."
     return "\n\n".join(["# Results", intro, check_markdown(check.records, environment).strip(), *benchmarks]) + "\n"
@@ -71,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         readme = replaced(options.readme.read_text(encoding="utf-8"), readme_block(check), options.readme)
         replace_file(options.page, results_page(check, benchmarks))
         replace_file(options.readme, readme)
-    except ParityError as error:
+    except (ParityError, OSError, UnicodeDecodeError) as error:
         print(f"results: error: {error}", file=sys.stderr)
         return 2
     return 0

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import IO
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from parity.bench import Change, Comparison, Ratio, RatioVerdict, compare, read_benchmarks
 from parity.checks.record import EXIT_CODES
+from parity.report.github import quoted
 from parity.report.terminal import WIDTH
+from parity.report.words import clean
 
 __all__ = ["add", "compare_files"]
 
@@ -45,8 +47,9 @@ def compare_files(old: Path, new: Path, allowed: float = ALLOWED) -> int:
     """Print a row for each ratio; return 0 where none got worse, 1 where some did, 5 with none to judge."""
     comparison = compare(read_benchmarks(old), read_benchmarks(new), allowed)
     for warning in comparison.warnings:
-        print(f"parity: warning: {warning}", file=sys.stderr)
-    _print(comparison, allowed, sys.stdout)
+        print(f"parity: warning: {clean(warning)}", file=sys.stderr)
+    with quoted(sys.stdout):
+        _print(comparison, allowed, sys.stdout)
     if not comparison.judged:
         return EXIT_CODES["empty"]
     return EXIT_CODES["broken"] if comparison.worse else EXIT_CODES["holds"]
@@ -71,11 +74,10 @@ def _print(comparison: Comparison, allowed: float, file: IO[str]) -> None:
     console.print(f"\n{what} and outside of the spread", soft_wrap=True)
 
 
-def _cells(change: Change) -> list[str]:
-    style = _STYLES.get(change.verdict)
-    verdict = f"[{style}]{change.verdict}[/]" if style else change.verdict
+def _cells(change: Change) -> list[str | Text]:
     worse_by = "" if change.worse_by is None else f"{change.worse_by:+.1%}"
-    name = f"{escape(change.benchmark)}\n  {escape(change.ratio)}"
+    name = Text(f"{clean(change.benchmark)}\n  {clean(change.ratio)}")
+    verdict = Text(change.verdict, style=_STYLES.get(change.verdict, ""))
     return [name, _figure(change.old), _figure(change.new), worse_by, verdict]
 
 

@@ -52,6 +52,9 @@ def _run(options: argparse.Namespace) -> int:
         if options.html or options.markdown:
             options.usage_error("--compare prints a table; --html and --markdown are for one result")
         return _compare(*options.compare)
+    for option, file in (("--html", options.html), ("--markdown", options.markdown)):
+        if file is not None and (not file.name or file.is_dir()):
+            options.usage_error(f"{option} {file} is a directory; name a file in it, like {file / 'result'}")
     return EXIT_CODES[_render(options.result, options.html, options.markdown)]
 
 

@@ -73,8 +73,12 @@ def growth_chart(growth: Growth) -> Chart:
     places = sorted({*xs, *_between(min(xs), max(xs), across)})
     costs = dict(growth.points)
     fit = tuple(growth.slope * x + growth.intercept for x in places)
-    scale = _scale([*ys, *fit])
-    shown = tuple(None if scale.kind == "log" and y <= 0 else y for y in fit)
+    shown: tuple[float | None, ...] = fit
+    if _scale(ys).kind == "log":  # the line may fall below 0 before the smallest point
+        shown = tuple(y if min(ys) / 2 <= y < math.inf else None for y in fit)
+        scale = logarithmic([*ys, *(y for y in shown if y is not None)])
+    else:
+        scale = linear([*ys, *fit])
     return Chart(
         title=growth.name,
         steps=tuple(places),

@@ -32,13 +32,15 @@ def document(records: Sequence[CheckRecord], environment: Mapping[str, Any]) -> 
 
 def describe_environment() -> dict[str, Any]:
     """Return versions, machine and commit: what a result depends on beside its spec."""
+    commit = _git("rev-parse", "HEAD") or None
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "versions": dict(versions()),
-        "commit": _commit(),
+        "commit": commit,
+        "dirty": bool(commit and _git("status", "--porcelain", "--untracked-files=no")),
     }
 
 
@@ -66,19 +68,19 @@ def schema() -> dict[str, Any]:
     return dict(json.loads(text))
 
 
-def _commit() -> str | None:
-    """Return the commit of the source tree this package lies in, or None for an installed one."""
+def _git(*words: str) -> str:
+    """Return what git says of the source tree this package lies in; nothing for an installed one."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
-        return None
+        return ""
     try:
         found = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "HEAD"],
+            ["git", "-C", str(root), *words],
             capture_output=True,
             text=True,
             timeout=10,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    return found.stdout.strip() or None
+        return ""
+    return found.stdout.strip()

@@ -127,6 +127,20 @@ def test_only_a_share_of_a_ratio_can_be_asked_for(word, problem, capsys):
     assert problem in capsys.readouterr().err
 
 
+HOSTILE = "x\n::error title=planted::hello\x1b[2J\ud800y"
+
+
+def test_nothing_of_a_file_steers_a_terminal_or_a_job(gate, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    code, out, err = gate(GOOD | {HOSTILE: GOOD["a"]}, {HOSTILE: GOOD["a"]}, machine={"python_version": HOSTILE})
+    assert code == 0
+    assert "\x1b" not in out + err
+    assert not [line for line in (out + err).splitlines() if line.startswith("::error")]
+    first, *_, last = out.splitlines()
+    assert first.startswith("::stop-commands::")
+    assert last == f"::{first.removeprefix('::stop-commands::')}::"
+
+
 def test_names_with_brackets_are_shown_as_they_are(gate):
     _, out, _ = gate({"it[red]x": GOOD["a"]}, {"it[red]x": GOOD["a"]})
     assert "test_it[red]x" in out

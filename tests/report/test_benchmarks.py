@@ -2,6 +2,7 @@
 
 import io
 import re
+from itertools import dropwhile, takewhile
 from xml.etree import ElementTree
 
 import pytest
@@ -132,8 +133,21 @@ def test_points_of_a_growth_lie_on_its_line_where_the_fit_is_exact(tmp_path):
     assert set(dots) <= set(line)
 
 
+def test_a_line_that_falls_below_0_before_the_smallest_point_keeps_the_axes_logarithmic(tmp_path):
+    points = [[1, 0.001], [10, 0.02], [100, 0.22], [300, 0.7]]
+    below = GROWTH | {"points": points, "slope": 0.0025, "intercept": -0.013}
+    chart = growth_chart(read(tmp_path, benchmark("a", growth={"g": below})).benchmarks[0].growth[0])
+    assert (chart.across.kind, chart.scale.kind) == ("log", "log")
+    fit, measured = (plot.values for plot in chart.plots)
+    assert [y for y in measured if y is not None] == [y for _, y in points]
+    assert fit[0] is None, "-0.0105"
+    assert fit[-1] == pytest.approx(0.737)
+    ElementTree.fromstring(draw(chart))
+
+
 @pytest.mark.parametrize(
-    "points", [[[0, 0], [0, 1]], [[1, -5], [1000, 5]], [[1e-300, 1], [1e300, 2]], [[5, 5], [5, 5]]]
+    "points",
+    [[[0, 0], [0, 1]], [[1, -5], [1000, 5]], [[1e-300, 1], [1e300, 2]], [[1, 1], [1e300, 1000]], [[5, 5], [5, 5]]],
 )
 def test_odd_growths_are_drawn_too(points, tmp_path):
     odd = GROWTH | {"points": points, "slope": 1e300, "intercept": -1e300}
@@ -163,7 +177,9 @@ def test_nothing_of_a_file_becomes_markup_or_markdown(tmp_path):
     assert "\x1b" not in html + markdown
     assert "<script" not in markdown
     assert "http:" not in markdown
-    assert len({len(re.split(r"(?<!\\)\|", line)) for line in markdown.splitlines() if "s of ours" in line}) <= 1
+    table = list(takewhile(bool, dropwhile(lambda line: not line.startswith("|"), markdown.splitlines())))
+    assert len(table) == 3
+    assert {len(re.split(r"(?<!\\)\|", line)) for line in table} == {9}, "a name splits no cell"
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,17 @@ def test_either_one_result_or_two_are_given(arguments, capsys):
     assert "usage: parity report" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--html", "--markdown"])
+@pytest.mark.parametrize("where", [".", "/", "", "there"])
+def test_a_directory_is_no_file_to_write(option, where, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    with pytest.raises(SystemExit, match="2"):
+        main(["report", str(written(tmp_path / "r.json")), option, where])
+    assert "is a directory; name a file in it" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.json", "there"]
+
+
 def compared(tmp_path, old, new, environment=ENVIRONMENT):
     return main(
         [

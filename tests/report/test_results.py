@@ -1,5 +1,7 @@
 """`make results`: the page and the README's table come from a result; without its markers nothing is written."""
 
+import json
+
 import pytest
 
 from benchmarks.results import BEGIN, END, main, readme_block, replaced
@@ -57,6 +59,23 @@ def test_a_readme_without_the_markers_is_an_error(text, made, tmp_path, capsys):
     assert "needs the lines" in capsys.readouterr().err
     assert (tmp_path / "README.md").read_text() == text
     assert not (tmp_path / "results.md").exists()
+
+
+def test_a_readme_that_is_not_there_is_an_error(made, tmp_path, capsys):
+    (tmp_path / "README.md").unlink()
+    assert main(made) == 2
+    assert "README.md" in capsys.readouterr().err
+    assert not (tmp_path / "results.md").exists()
+
+
+@pytest.mark.parametrize(("dirty", "words"), [(True, "commit abc with uncommitted changes;"), (False, "commit abc;")])
+def test_uncommitted_changes_are_told(dirty, words, made, tmp_path):
+    path = written(tmp_path / "check.json")
+    value = json.loads(path.read_text())
+    value["environment"] |= {"commit": "abc", "dirty": dirty}
+    path.write_text(json.dumps(value))
+    main(made)
+    assert words in (tmp_path / "results.md").read_text()
 
 
 def test_benchmarks_in_the_place_of_checks_are_an_error(made, tmp_path, capsys):
