@@ -1,12 +1,13 @@
-"""How a cost grows with a size: the straight line through the points, by least squares."""
+"""How a cost grows with a size: the straight line through the points, by least squares, and what a unit costs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 import numpy as np
 
-__all__ = ["fit"]
+__all__ = ["fit", "per_unit"]
 
 
 def fit(points: Sequence[tuple[float, float]]) -> dict[str, float]:
@@ -35,3 +36,18 @@ def fit(points: Sequence[tuple[float, float]]) -> dict[str, float]:
         "intercept": float(y.mean() - slope * x.mean()),
         "r2": 1.0 - float(left @ left) / whole if whole else 1.0,
     }
+
+
+def per_unit(small: tuple[float, Sequence[float]], large: tuple[float, Sequence[float]]) -> list[float]:
+    """Return what a unit costs at a size, round by round, over the median of what it costs at a smaller one.
+
+    The rounds of two sizes are no pairs: one size runs behind the other. Where the smaller costs nothing that can be
+    told from noise, there is no ratio and the list is empty.
+
+    Args:
+        small: A size and the costs of its rounds.
+        large: A larger one and its costs; as many rounds or not.
+    """
+    (units, before), (more, after) = small, large
+    each = median(before) / units
+    return [cost / more / each for cost in after] if each > 0 else []

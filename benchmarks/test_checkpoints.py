@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.growth import per_unit
 from benchmarks.paired import Arm, Measured, Seconds, Versus, run_paired, slower
 from benchmarks.saving import (
     MILLION,
@@ -205,9 +206,8 @@ def note_line(measured: Measured, name: str, costs: Sequence[tuple[int, Sequence
     if len(costs) < 2:
         return
     (small, before), (large, after) = costs[-2:]
-    each = median(before) / small
-    if each > 0 and small >= 10:  # below, both are noise
-        per_parameter = [seconds / large / each for seconds in after]  # not paired: one size ran behind the other
+    per_parameter = per_unit((small, before), (large, after))
+    if per_parameter and small >= 10:  # below, both are noise
         versus = Versus(
             name=f"{name} per parameter, {large} M / {small} M",
             of=f"seconds per parameter at {large} M, round by round / their median at {small} M",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.growth import fit
+from benchmarks.growth import fit, per_unit
 
 numbers = st.floats(-1e3, 1e3).map(lambda x: round(x, 3))
 
@@ -35,3 +35,15 @@ def test_a_line_is_worked_out_by_hand():
 def test_one_size_gives_no_line(points):
     with pytest.raises(ValueError, match="at least two sizes"):
         fit(points)
+
+
+def test_what_a_unit_costs_more_is_taken_against_the_median_of_all_rounds():
+    """Rounds of the smaller size that came out below 0 count too, and none is paired with one of the larger."""
+    before = [-5.0, 100.0, 2.0, 1.0, 3.0]
+    assert per_unit((10, before), (30, [6.0, 12.0])) == pytest.approx([1.0, 2.0])
+    assert per_unit((10, before[::-1]), (30, [6.0, 12.0])) == pytest.approx([1.0, 2.0])
+
+
+@pytest.mark.parametrize("before", [[0.0], [-1.0, -1.0, 5.0]])
+def test_a_cost_that_is_noise_gives_no_ratio(before):
+    assert per_unit((10, before), (30, [6.0])) == []

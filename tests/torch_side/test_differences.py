@@ -13,10 +13,24 @@ from parity.schedule import rates
 from parity.spec import ScheduleSpec
 from parity.specfile import override
 from tests.parity.small import NAMES, bits_of, small
-from torch_side.numerics import autocast
+from torch_side.numerics import autocast, configure
 from torch_side.optimizer import build_optimizer, build_scheduler, clip_by_global_norm
 
 CPU = torch.device("cpu")
+
+
+def test_a_trainer_with_the_default_threads_does_not_get_those_of_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PyTorch's number of threads is the process's: what a trainer sets stays set."""
+    before = torch.get_num_threads()
+    monkeypatch.setattr("torch_side.numerics.DEFAULT_THREADS", 2)
+    try:
+        for asked, got in ((1, 1), (0, 2), (3, 3)):
+            configure(small("mlp-digits", "float32", f"execution.threads={asked}"))
+            assert torch.get_num_threads() == got
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_torch_has_no_optimizer_state_before_the_first_update_and_the_export_has_zeros() -> None:
