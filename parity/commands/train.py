@@ -22,7 +22,7 @@ from parity.trackers import TRACKERS, Trackers
 from parity.trackers import load as load_trackers
 from parity.trainer import StepRecord
 
-__all__ = ["add"]
+__all__ = ["add", "quiet_orbax"]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -61,16 +61,27 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_run)
 
 
-def _quiet_orbax() -> None:
-    """Keep Orbax from writing tracebacks of failures that are reported in one line anyway."""
-    logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)
+def quiet_orbax() -> None:
+    """Keep Orbax from writing tracebacks of failures that are reported in one line anyway.
+
+    It makes its directories side by side. When one cannot be made, it closes its event loop under the others, and
+    asyncio tells of these later, if they failed in time: in no step of ours, and only now and then.
+    """
+    logging.getLogger("absl").addFilter(_not_of_orbax)
+    logging.getLogger("asyncio").addFilter(_not_of_orbax)
     warnings.filterwarnings("ignore", message="coroutine .* was never awaited")  # of a save that was given up
+
+
+def _not_of_orbax(record: logging.LogRecord) -> bool:
+    """Return whether Orbax neither wrote a record nor stands in its message or its traceback."""
+    own = str(Path("orbax", "checkpoint"))
+    return own not in record.pathname and own not in logging.Formatter().format(record)
 
 
 def _run(options: argparse.Namespace) -> int:
     trackers = load_trackers(options.log)  # first: a missing package is said before anything is trained
     side = sides.load(options.side)
-    _quiet_orbax()
+    quiet_orbax()
     spec = load(options.spec, options.precision, options.set)
     if options.steps:
         spec = replace(spec, steps=options.steps)
