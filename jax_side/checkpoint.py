@@ -178,7 +178,7 @@ class Checkpoints:
         sharding = replicated(self.mesh)
         abstract = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding), items)
         try:
-            found = read_items(path, abstract)
+            found = read_items(path, abstract, sealed=sealed is not None)
         except CheckpointError:
             raise
         except Exception as error:  # Orbax and TensorStore have no common error for a damaged file

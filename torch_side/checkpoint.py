@@ -17,6 +17,7 @@ from parity.background import Background
 from parity.curves import plain
 from parity.digest import DigestWriter, list_files
 from parity.errors import CheckpointError, SaveError
+from parity.reading import ParallelReader
 from parity.rundir import DRAFT, RunDirectory, Scan
 from parity.seal import Seal
 from parity.spec import RunSpec
@@ -96,7 +97,8 @@ class Checkpoints:
         list_files(path)  # no links, where there is no seal to say so
         try:
             read_records(path / STATE)  # what is no archive of torch.save never reaches torch.load
-            saved = torch.load(path / STATE, map_location=device, weights_only=True)
+            with ParallelReader(path / STATE) as file:
+                saved = torch.load(file, map_location=device, weights_only=True)
         except CheckpointError:
             raise
         except Exception as error:  # torch.load leaks a dozen kinds of error for malformed files (pytorch#127525)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import orbax.checkpoint as ocp
 from parity.errors import CheckpointError
 from parity.untrusted import read_json
 
-__all__ = ["check_documents", "check_types"]
+__all__ = ["check_documents", "check_types", "leaf_name"]
 
 
 def check_documents(item: Path) -> None:
@@ -51,13 +52,17 @@ def check_types(item: Path, expected: Any) -> None:
             )
 
 
+def leaf_name(path: Iterable[Any]) -> str:
+    """Return the name that Orbax gives the leaf at a key path of a tree."""
+    return ".".join(str(getattr(p, "key", getattr(p, "name", getattr(p, "idx", p)))) for p in path)
+
+
 def _named_types(tree: Any) -> dict[str, str]:
     """Return leaf name to `dtype[shape]`, whatever container holds it (Orbax describes NNX states as dicts)."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     out = {}
     for path, leaf in leaves:
-        name = ".".join(str(getattr(p, "key", getattr(p, "name", getattr(p, "idx", p)))) for p in path)
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):  # Orbax writes a typed key as its words
             leaf = jax.eval_shape(jax.random.key_data, leaf)
-        out[name] = f"{leaf.dtype}{list(leaf.shape)}"
+        out[leaf_name(path)] = f"{leaf.dtype}{list(leaf.shape)}"
     return out

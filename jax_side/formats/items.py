@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +11,32 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from jax_side.formats.described import check_documents, check_types
-from jax_side.formats.ocdbt import locate
+from jax_side.formats.ocdbt import Range, locate
+from jax_side.formats.whole import read_whole
 from jax_side.seal import DigestingHandler, RestoreItem
 from parity.errors import CheckpointError
 
 __all__ = ["handler", "read_items"]
 
 
-def read_items(path: Path, abstract: Mapping[str, Any]) -> dict[str, Any]:
+def read_items(path: Path, abstract: Mapping[str, Any], *, sealed: bool) -> dict[str, Any]:
     """Restore items of a checkpoint; none is restored before all are checked.
 
     Args:
         path: Directory of the checkpoint.
         abstract: Item to the tree it should hold: shapes, dtypes and shardings.
+        sealed: Whether what is read will be compared with a seal, leaf by leaf; if not, Orbax reads all.
 
     Raises:
         CheckpointError: A file is missing or points outside of the item, or a leaf is missing, left over, of another
             dtype or shape.
     """
+    stored = {}
     for item, tree in abstract.items():
         check_documents(path / item)
-        locate(path / item)
+        stored[item] = locate(path / item)
         check_types(path / item, tree)
-    return {item: _load(path / item, tree) for item, tree in abstract.items()}
+    return {item: _load(path / item, tree, stored[item] if sealed else {}) for item, tree in abstract.items()}
 
 
 def handler() -> DigestingHandler:
@@ -44,11 +47,23 @@ def handler() -> DigestingHandler:
     return DigestingHandler(use_compression=False, type_handler_registry=registry)
 
 
-def _load(path: Path, tree: Any) -> Any:
-    """Restore one item, without a manager: that would read the descriptions of all other checkpoints too."""
-    args = RestoreItem(item=tree, restore_args=ocp.checkpoint_utils.construct_restore_args(tree))
+def _load(path: Path, tree: Any, stored: Mapping[str, Sequence[Range]]) -> Any:
+    """Restore one item: what lies whole in its store straight from the files, the rest by Orbax."""
     try:
-        with ocp.Checkpointer(handler()) as checkpointer:
-            return checkpointer.restore(path.resolve(), args=args)
+        whole = read_whole(path, tree, stored)
+        leaves, structure = jax.tree.flatten(tree)
+        if len(whole) < len(leaves):
+            rest = [ocp.PLACEHOLDER if i in whole else leaf for i, leaf in enumerate(leaves)]
+            leaves = jax.tree.leaves(_load_by_orbax(path, jax.tree.unflatten(structure, rest)))
+        return jax.tree.unflatten(structure, [whole.get(i, leaf) for i, leaf in enumerate(leaves)])
+    except CheckpointError:
+        raise
     except Exception as error:  # Orbax and TensorStore have no common error for a damaged file
         raise CheckpointError(f"{path} cannot be restored: {error}") from error
+
+
+def _load_by_orbax(path: Path, tree: Any) -> Any:
+    """Restore all of an item but placeholders, without a manager: that would read all other checkpoints' too."""
+    args = RestoreItem(item=tree, restore_args=ocp.checkpoint_utils.construct_restore_args(tree))
+    with ocp.Checkpointer(handler()) as checkpointer:
+        return checkpointer.restore(path.resolve(), args=args)

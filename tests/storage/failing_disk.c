@@ -181,6 +181,22 @@ ssize_t read(int fd, void *data, size_t n) {
     }
 PREADING(pread)
 PREADING(pread64)
+#define PREADING_V(name) \
+    ssize_t name(int fd, const struct iovec *data, int n, off_t from) { \
+        REAL(#name, ssize_t, int, const struct iovec *, int, off_t); \
+        if (fails("read", READ, fd, NULL)) FAIL(-1); \
+        return real(fd, data, n, from); \
+    }
+PREADING_V(preadv)
+PREADING_V(preadv64)
+#define PREADING_V2(name) \
+    ssize_t name(int fd, const struct iovec *data, int n, off_t from, int flags) { \
+        REAL(#name, ssize_t, int, const struct iovec *, int, off_t, int); \
+        if (fails("read", READ, fd, NULL)) FAIL(-1); \
+        return real(fd, data, n, from, flags); \
+    }
+PREADING_V2(preadv2)
+PREADING_V2(preadv64v2)
 
 /* A disk that runs full takes a part of the first write. */
 ssize_t write(int fd, const void *data, size_t n) {
@@ -215,6 +231,16 @@ ssize_t writev(int fd, const struct iovec *data, int n) {
     }
 PWRITING_V(pwritev)
 PWRITING_V(pwritev64)
+
+/* Copies that never come to the process's own memory. */
+#define SENDING(name) \
+    ssize_t name(int to, int from, off_t *start, size_t n) { \
+        REAL(#name, ssize_t, int, int, off_t *, size_t); \
+        if (fails("read", READ, from, NULL) || fails("write", WRITE, to, NULL)) FAIL(-1); \
+        return real(to, from, start, n); \
+    }
+SENDING(sendfile)
+SENDING(sendfile64)
 
 #define ONE_FD(name, what, kind) \
     int name(int fd) { \

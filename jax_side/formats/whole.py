@@ -1,0 +1,75 @@
+"""Large arrays read straight from the files of a store: by several threads, into memory that JAX takes as it is.
+
+TensorStore reads an array into a buffer of its own and copies it into the array that Orbax returns: twice the memory,
+and most of the time of a restore. Where the store holds the bytes of an array as they are in memory, one read is all
+it takes. What was read is compared with the seal like everything else that is restored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from jax_side.formats.described import leaf_name
+from jax_side.formats.ocdbt import Range
+from parity.reading import read_ranges
+
+__all__ = ["LEAST", "read_whole"]
+
+LEAST = 4 << 10
+"""Bytes from which on an array is read here; smaller ones cost Orbax little, and lie in nodes of the store."""
+
+ALIGNMENT = 64
+"""Bytes XLA aligns its buffers to on a CPU; an array that is not is copied."""
+
+Bytes = NDArray[np.uint8]
+
+
+def read_whole(store: Path, tree: Any, stored: Mapping[str, Sequence[Range]]) -> dict[int, jax.Array]:
+    """Read the arrays of a store that lie there whole, if this process alone holds the state.
+
+    Args:
+        store: Directory of an item.
+        tree: What it holds: shapes, dtypes and shardings, which were compared with what the store says of itself.
+        stored: Array name to the ranges of its values, as `locate` returns them.
+
+    Returns:
+        Number of a leaf, in the order of `jax.tree.leaves`, to its array; the others are Orbax's to read.
+
+    Raises:
+        EOFError: A file is shorter than it was.
+        OSError: A file cannot be read, or is a link.
+    """
+    if jax.process_count() > 1:  # each reads its own shards
+        return {}
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    buffers: dict[int, Bytes] = {}
+    ranges: dict[Path, list[tuple[int, memoryview]]] = {}
+    for i, (path, leaf) in enumerate(leaves):
+        whole = [r for r in stored.get(leaf_name(path), ()) if r.whole]
+        if len(whole) != 1 or whole[0].size < LEAST or whole[0].size != _bytes(leaf):
+            continue
+        buffers[i] = _aligned(whole[0].size)
+        ranges.setdefault(store / whole[0].file, []).append((whole[0].start, memoryview(buffers[i])))
+    read_ranges(ranges)
+    arrays = {i: buffer.view(leaves[i][1].dtype).reshape(leaves[i][1].shape) for i, buffer in buffers.items()}
+    return {i: jax.device_put(array, leaves[i][1].sharding) for i, array in arrays.items()}
+
+
+def _bytes(leaf: Any) -> int:
+    """Return the size of a plain array; a typed key has no plain elements."""
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return -1
+    return int(math.prod(leaf.shape) * leaf.dtype.itemsize)
+
+
+def _aligned(size: int) -> Bytes:
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size]
