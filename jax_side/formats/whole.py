@@ -46,7 +46,7 @@ def read_whole(store: Path, tree: Any, stored: Mapping[str, Sequence[Range]]) ->
         EOFError: A file is shorter than it was.
         OSError: A file cannot be read, or is a link.
     """
-    if jax.process_count() > 1:  # each reads its own shards
+    if jax.process_count() > 1:  # putting an array on devices of others would make all of them compare it
         return {}
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     buffers: dict[int, Bytes] = {}

@@ -121,6 +121,15 @@ def test_what_does_not_lie_in_one_piece_is_orbax_s_to_read(places: list[Range], 
     assert whole.read_whole(tmp_path, tree, {"x": places}) == {}
 
 
+def test_of_several_processes_each_leaves_it_to_orbax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = {"x": jax.ShapeDtypeStruct((2048,), np.float32, sharding=SingleDeviceSharding(jax.devices()[0]))}
+    (tmp_path / "data").write_bytes(bytes(8192))
+    stored = {"x": [Range("data", 0, 8192, whole=True)]}
+    assert list(whole.read_whole(tmp_path, tree, stored)) == [0]
+    monkeypatch.setattr(whole.jax, "process_count", lambda: 2)
+    assert whole.read_whole(tmp_path, tree, stored) == {}
+
+
 def test_a_large_array_is_not_copied_on_its_way_to_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     addresses = []
 
