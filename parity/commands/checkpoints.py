@@ -128,8 +128,8 @@ def _export(options: argparse.Namespace) -> int:
         durable.fsync_tree(draft)
         durable.move(draft, dest)
     except shutil.Error as error:  # holds a list of all that went wrong, most of it for the same reason
-        _, copy, reason = error.args[0][0]
-        raise OSError(f"{copy} could not be written: {reason.partition(': ')[0]}") from error
+        file, copy, reason = error.args[0][0]
+        raise OSError(f"{file} could not be copied to {copy}: {reason.partition(': ')[0]}") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     print(f"{dest}: step {seal.step} of {options.dir}, verified")

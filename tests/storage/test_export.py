@@ -1,20 +1,22 @@
 """An export onto a failing disk leaves nothing behind under any name, and says why in one line."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from parity import cli
 from parity.specfile import to_toml
 from parity.verify import verify
 from tests.parity.saving import SPECS
+from tests.parity.sealed import flip
 from tests.storage.disk import FAULTS, REASONS, environment
 
 pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[2]
-
 
 OPERATIONS = {
     "full": [0, 1, 2, 3, 8, 13],
@@ -71,3 +73,31 @@ def test_whatever_fails_in_an_export_it_is_whole_or_not_there(fault, run, tmp_pa
         assert "taken" in told_why
         assert len(told_why) < 400
     assert told >= 2
+
+
+def test_a_copy_that_is_not_what_was_sealed_is_not_shipped(run, tmp_path, monkeypatch, capsys):
+    def copied_badly(source, draft):
+        real(source, draft)
+        flip(draft / "state.pt", 1000)
+
+    real = shutil.copytree
+    monkeypatch.setattr(shutil, "copytree", copied_badly)
+    assert cli.main(["export", str(run), "latest", str(tmp_path / "taken")]) == 2
+    assert "state.pt: does not hold the bytes that were sealed" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    monkeypatch.undo()
+    assert cli.main(["export", str(run), "latest", str(tmp_path / "taken")]) == 0
+    assert verify(tmp_path / "taken").whole
+
+
+def test_a_file_that_cannot_be_read_is_named_with_its_copy(run, tmp_path):
+    """Whichever of the two disks failed, both files are named."""
+    for n in range(1, 30):  # the first are reads of the verification
+        env = environment(FAULTS["unreadable-once"], run, part="meta.json", n=n)
+        said = parity("export", run, "latest", tmp_path / str(n), env=env).stderr
+        if "could not be copied to" in said:
+            break
+    file, copy = said.removeprefix("parity: error: ").split(" could not be copied to ")
+    assert file == f"{run}/checkpoints/2/meta.json"
+    assert copy.startswith(f"{tmp_path}/.")
+    assert copy.endswith("/meta.json: [Errno 5] Input/output error\n")
