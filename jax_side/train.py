@@ -22,6 +22,7 @@ from jax_side.scaler import ScalerState, all_finite, init_scaler, unscale, updat
 from jax_side.state import export_arrays, import_arrays, initial_model_state
 from parity.data import Chunk
 from parity.errors import CheckpointError, StateError
+from parity.policy import Saved
 from parity.spec import RunSpec
 from parity.state import TrainingState
 from parity.trainer import Validation, Which
@@ -195,9 +196,7 @@ class JaxTrainer(Twin):
             loss, correct = self._eval_fn(self.state.params, self.state.buffers, self.state.rngs, x, y)
             loss, correct = float(loss), int(correct)
         value = correct / y.size if self.spec.metric == "accuracy" else loss
-        validation = Validation(attempt=self.attempt, step=self.step, metric=self.spec.metric, value=value, loss=loss)
-        self.note_best(validation)
-        return validation
+        return Validation(attempt=self.attempt, step=self.step, metric=self.spec.metric, value=value, loss=loss)
 
     def _evaluate(self, params: Any, buffers: Any, rngs: Any, x: jax.Array, y: jax.Array) -> tuple[jax.Array, ...]:
         model = nnx.merge(self.graphdef, params, buffers, rngs)
@@ -207,6 +206,7 @@ class JaxTrainer(Twin):
     def save(self, metric: float | None) -> None:
         """Copy the state of this step, and start writing it as a checkpoint."""
         assert self.checkpoints is not None, "built without a directory"
+        self.note_best(metric)
         with x64(self.spec.precision):
             self.checkpoints.save(self.step, self, self.host_scalars(), metric)
 
@@ -247,6 +247,9 @@ class JaxTrainer(Twin):
             new = jax.device_put(new, replicated(self.mesh))
             self.adopt_host_scalars(rest)
             self.state, self.torn = new, False
+
+    def _best_saved(self) -> Saved | None:
+        return None if self.checkpoints is None else self.checkpoints.run.pointed("best")
 
     def _schedule_step(self) -> int:
         return self._schedule

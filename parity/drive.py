@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from parity import plan
+from parity import plan, policy
 from parity.curves import append, encode
 from parity.errors import DivergedError, RunDirectoryError, SaveError
+from parity.history import require_history, start_over
 from parity.lock import WriterLock
 from parity.recover import Resume, compare_topology, resume_run, skips_behind
 from parity.rundir import RunDirectory
@@ -72,6 +73,7 @@ def train(
     drills: Drills | None = None,
     on_error: OnError = "stop",
     deadline: float = DEADLINE_SECONDS,
+    or_next: bool = False,
 ) -> Outcome:
     """Train a run in this process until `spec.steps`, or until a signal.
 
@@ -87,9 +89,10 @@ def train(
         drills: Orders of a resume check.
         on_error: Whether a failed save stops the run, or is reported and the run goes on.
         deadline: Seconds a process may take to save once a signal tells it to stop.
+        or_next: With `resume="best"`: whether the next best will do where the best is damaged.
 
     Raises:
-        RunDirectoryError: The directory may not be used as asked.
+        RunDirectoryError: The directory may not be used as asked, or something of the run is missing.
         LockedError: Another process writes to it.
         SaveError: A checkpoint or records could not be written; the checkpoints before it stay.
         SpecMismatchError: The run was started with another spec.
@@ -97,8 +100,6 @@ def train(
         DivergedError: Loss or gradient were not finite; the last good checkpoint stays.
     """
     run = RunDirectory(directory)
-    if resume == "never" and run.exists:
-        raise RunDirectoryError(f"{directory} holds a run already; choose another --dir, or --resume auto")
     if resume not in ("never", "auto") and not run.exists:
         raise RunDirectoryError(f"{directory} holds no run to resume; use --resume auto to start one")
     run.require_free()
@@ -108,6 +109,7 @@ def train(
             stack.enter_context(WriterLock(directory))
         for line in run.mend():
             say(line)
+        incomplete = require_history(run, resume) if locked else None
         attempt = run.next_attempt()
         trainer = side.build(spec, directory, attempt=attempt)  # a spec that cannot be built leaves no trace
         if not locked:
@@ -116,10 +118,18 @@ def train(
                 raise RunDirectoryError(f"another process started a run in {directory} meanwhile; start again")
         stack.callback(trainer.close)  # before the lock is given up: a save may be under way
         run.open(spec, side_name)
-        start = resume_run(run, trainer, resume, attempt, say)
+        if locked and resume == "never":
+            moved = start_over(run, attempt)
+            say(f"moved {', '.join(moved) or 'nothing'} to abandoned/{attempt}: the run starts over")
+        start = resume_run(run, trainer, resume, attempt, say, or_next=or_next)
+        if incomplete is not None:
+            say(f"records up to step {incomplete} are incomplete: continuing without them, as the step was named")
+        if warning := plan.warn_of_intervals(spec):
+            say(warning)
         topology = side.topology(spec)
         compare_topology(run, topology, start, say)
-        run.begin_attempt(attempt, start, topology)
+        facts = {"save_every": spec.save.every, "records_after": incomplete, "spec_hash": trainer.spec_hash}
+        run.begin_attempt(attempt, start, topology, **facts)
         with Signals(deadline) as signals:
             watches = (watch, watch_validation)
             return _Loop(trainer, run, attempt, start, say, watches, drills or Drills(), on_error, signals).run()
@@ -147,6 +157,7 @@ class _Loop:
         self.start, self.say, self.drills = start, say, drills
         self.watch, self.watch_validation = watches
         self.saved_at = start
+        self.best = run.pointed("best")
         self.skips = skips_behind(run, start) if start and trainer.spec.scaled else 0
 
     def run(self) -> Outcome:
@@ -232,17 +243,27 @@ class _Loop:
             self.watch_validation(validation)
             metric = validation.value
             self.say(f"step {trainer.step}: validation {validation.metric} {validation.value:.6g}")
-        if plan.saves_at(spec, trainer.step) or trainer.step == spec.steps or self.signals.save:
+        due = plan.saves_at(spec, trainer.step) or trainer.step == spec.steps or self.signals.save
+        if due or (plan.saves_new_best(spec) and self._is_new_best(metric)):
             self._save(metric)
+
+    def _is_new_best(self, metric: float | None) -> bool:
+        """Tell whether a checkpoint of this step would be the best of those saved so far."""
+        known = [self.best] if self.best is not None else []
+        new = policy.Saved(step=self.trainer.step, metric=metric)
+        return policy.is_new_best(known, new, policy.mode_of(self.trainer.spec.metric))
 
     def _save(self, metric: float | None) -> None:
         self.signals.save = False
-        self._trace("saving")
         self._attempt_to(self.trainer.wait)  # what became of the save before is a fault of its own
         if self.unwritten and not self._attempt_to(self._retry_records):
             return
+        self.trainer.note_best(metric)
+        self._trace("saving")
         if self._attempt_to(lambda: self.trainer.save(metric)):
             self.saved_at = self.trainer.step
+            if self._is_new_best(metric):
+                self.best = policy.Saved(step=self.trainer.step, metric=metric)
             self._trace("saved")
 
     def _attempt_to(self, act: Callable[[], None]) -> bool:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 from parity import policy
 from parity.spec import RunSpec
 
-__all__ = ["Pace", "chunk_length", "keeping", "next_stop", "saves_at", "validates_at"]
+__all__ = [
+    "Pace",
+    "chunk_length",
+    "keeping",
+    "next_stop",
+    "saves_at",
+    "saves_new_best",
+    "validates_at",
+    "warn_of_intervals",
+]
 
 
 def saves_at(spec: RunSpec, step: int) -> bool:
@@ -16,6 +27,34 @@ def saves_at(spec: RunSpec, step: int) -> bool:
 def validates_at(spec: RunSpec, step: int) -> bool:
     """Tell whether a run validates at a step."""
     return spec.validate_every > 0 and step % spec.validate_every == 0
+
+
+def saves_new_best(spec: RunSpec) -> bool:
+    """Tell whether a run saves a validation that is a new best at once, also where no save is due."""
+    if not spec.validate_every or not spec.save.keep_best:
+        return False
+    return spec.save.on_best == "always" or (spec.save.on_best == "auto" and not _intervals_meet(spec))
+
+
+def warn_of_intervals(spec: RunSpec) -> str | None:
+    """Return a sentence for people where saves and validations rarely or never fall on one step, else None."""
+    if not spec.validate_every or not spec.save.keep_best or _intervals_meet(spec):
+        return None
+    save, validate = spec.save.every, spec.validate_every
+    common = math.lcm(save, validate)
+    meet = f"meet every {common} steps only" if common <= spec.steps else f"never meet in {spec.steps} steps"
+    then = (
+        "a validation that is a new best is saved at once (save.on_best)"
+        if saves_new_best(spec)
+        else "no other validation can be the best checkpoint; --set save.on_best=always saves a new best at once"
+    )
+    return f"save.every={save} and validate_every={validate} {meet}: {then}"
+
+
+def _intervals_meet(spec: RunSpec) -> bool:
+    """Tell whether every save is validated, or every validation saved, by the intervals alone."""
+    save, validate = spec.save.every, spec.validate_every
+    return save % validate == 0 or validate % save == 0
 
 
 def keeping(spec: RunSpec) -> policy.Rules:

@@ -16,11 +16,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Mode", "Reason", "Rules", "Saved", "best", "kept", "latest", "mode_of", "reasons"]
+__all__ = [
+    "RANGES",
+    "Mode",
+    "Reason",
+    "Rules",
+    "Saved",
+    "best",
+    "is_new_best",
+    "kept",
+    "latest",
+    "mode_of",
+    "reasons",
+]
 
 Mode = Literal["max", "min"]
 Reason = Literal["latest", "best", "every", "time"]
 """The rule by which a checkpoint stays."""
+
+RANGES: dict[str, tuple[float, float]] = {"accuracy": (0.0, 1.0), "loss": (0.0, math.inf)}
+"""Metric to the smallest and largest value that it can have; of a loss, infinity itself is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +44,7 @@ class Saved:
 
     step: int
     metric: float | None
-    """Validation metric of this very step; None when it was not measured. Infinities are ordinary numbers."""
+    """Validation metric of this very step; None when it was not measured. Only finite ones count."""
     saved_at: float = 0.0
     """When it was saved, seconds since the epoch."""
 
@@ -66,13 +81,23 @@ def latest(saved: Iterable[Saved]) -> Saved | None:
 
 
 def best(saved: Iterable[Saved], mode: Mode) -> Saved | None:
-    """Return the checkpoint with the best metric; ties go to the newer, NaN and missing metrics are never best.
+    """Return the checkpoint with the best metric; ties go to the newer, non-finite and missing ones are never best.
 
     Example:
         >>> best([Saved(step=1, metric=0.9), Saved(step=2, metric=0.9), Saved(step=3, metric=None)], "max").step
         2
     """
     return max(_measured(saved), key=lambda s: _rank(s, mode), default=None)
+
+
+def is_new_best(known: Iterable[Saved], new: Saved, mode: Mode) -> bool:
+    """Tell whether a checkpoint would be the best beside those that are known.
+
+    Example:
+        >>> is_new_best([Saved(step=10, metric=0.9)], Saved(step=15, metric=0.95), "max")
+        True
+    """
+    return best([*known, new], mode) is new
 
 
 def kept(saved: Iterable[Saved], rules: Rules) -> set[int]:
@@ -123,7 +148,7 @@ def _spaced(by_step: list[Saved], seconds: float) -> set[int]:
 
 
 def _measured(saved: Iterable[Saved]) -> list[Saved]:
-    return [s for s in saved if s.metric is not None and not math.isnan(s.metric)]
+    return [s for s in saved if s.metric is not None and math.isfinite(s.metric)]
 
 
 def _rank(saved: Saved, mode: Mode) -> tuple[float, int]:

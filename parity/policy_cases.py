@@ -16,7 +16,20 @@ from typing import Any
 from parity.policy import Mode, Rules
 from parity.trainer import Which
 
-__all__ = ["GROUPS", "Case", "Change", "Event", "Expected", "Late", "Restart", "Resume", "Save", "cases", "read"]
+__all__ = [
+    "GROUPS",
+    "Case",
+    "Change",
+    "Event",
+    "Expected",
+    "Late",
+    "Restart",
+    "Resume",
+    "Save",
+    "Validated",
+    "cases",
+    "read",
+]
 
 GROUPS = {
     "latest": "the n newest stay",
@@ -24,7 +37,7 @@ GROUPS = {
     "ties": "of equal metrics the newer is better",
     "nan": "NaN is never best and never evicts",
     "missing": "a missing metric is never best and never evicts",
-    "infinite": "infinities are numbers like others",
+    "infinite": "infinities are never best and never evict",
     "every": "every k-th step stays",
     "time": "one stays for every T seconds",
     "age": "the best is never evicted by age",
@@ -33,6 +46,7 @@ GROUPS = {
     "restart": "a restart forgets nothing",
     "change": "the policy may change within a run",
     "back": "going on from best or an older step gives up what is newer",
+    "between": "a new best between two saves is saved at once",
 }
 """Group to the rule it specifies; the n-th is rule n of docs/policy.md."""
 
@@ -45,6 +59,14 @@ class Save:
     metric: float | None
     at: float | None = None
     """When, in seconds; None where time plays no role."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validated:
+    """The run validates at a step at which no save is due; it saves there if that is a new best."""
+
+    step: int
+    metric: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +96,7 @@ class Resume:
     which: Which
 
 
-Event = Save | Late | Restart | Change | Resume
+Event = Save | Validated | Late | Restart | Change | Resume
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +182,8 @@ def _event(words: list[str], rules: Rules) -> Event:
             return Save(step=int(step), metric=None if metric == "-" else float(metric))
         case ["save", step, metric, "at", seconds]:
             return Save(step=int(step), metric=None if metric == "-" else float(metric), at=float(seconds))
+        case ["validate", step, metric]:
+            return Validated(step=int(step), metric=float(metric))
         case ["metric", step, metric]:
             return Late(step=int(step), metric=float(metric))
         case ["restart"]:

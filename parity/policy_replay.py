@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from parity import policy
 from parity.errors import CheckpointError
 from parity.policy import Rules, Saved
-from parity.policy_cases import Case, Change, Event, Late, Restart, Resume, Save
+from parity.policy_cases import Case, Change, Event, Late, Restart, Resume, Save, Validated
 from parity.trainer import Which
 
 __all__ = ["Difference", "Implementation", "InMemory", "replay"]
@@ -20,6 +20,9 @@ class Implementation(Protocol):
 
     def save(self, step: int, metric: float | None, saved_at: float) -> None:
         """Save a checkpoint, remove what the rules no longer keep, and return when both are done."""
+
+    def validated(self, step: int, metric: float, saved_at: float) -> None:
+        """Save a checkpoint of a step at which no save is due, if its metric is a new best."""
 
     def metric(self, step: int, value: float) -> None:
         """Give a checkpoint its metric after it was saved.
@@ -95,6 +98,8 @@ def _apply(implementation: Implementation, event: Event, row: int) -> None:
     match event:
         case Save():
             implementation.save(event.step, event.metric, float(row) if event.at is None else event.at)
+        case Validated():
+            implementation.validated(event.step, event.metric, float(row))
         case Late():
             implementation.metric(event.step, event.metric)
         case Restart():
@@ -131,6 +136,12 @@ class InMemory:
         self.saved[step] = Saved(step=step, metric=metric, saved_at=saved_at)
         stay = self.kept()
         self.saved = {step: saved for step, saved in self.saved.items() if step in stay}
+
+    def validated(self, step: int, metric: float, saved_at: float) -> None:
+        """Save a new best, where the best is kept at all."""
+        new = Saved(step=step, metric=metric, saved_at=saved_at)
+        if self._rules.keep_best and policy.is_new_best(self.saved.values(), new, self._rules.mode):
+            self.save(step, metric, saved_at)
 
     def kept(self) -> set[int]:
         """Return what stays of what is there."""

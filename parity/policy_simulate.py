@@ -108,15 +108,18 @@ def read_run(path: Path) -> tuple[list[Saved], Rules]:
     """
     run = RunDirectory(path)
     if not run.exists:
-        raise RunDirectoryError(f"{path} holds no run: it has no spec.toml")
+        raise RunDirectoryError(run.no_run())
     spec = run.spec()
     steps = splice(read_records(run.steps, StepRecord))
     metrics = {step: record.value for step, record in splice(read_records(run.validations, Validation)).items()}
-    saves, passed = [], 0.0
+    saves: list[Saved] = []
+    passed = 0.0
     for step, record in steps.items():
         passed += record.seconds
-        if plan.saves_at(spec, step) or step == spec.steps:
-            saves.append(Saved(step=step, metric=metrics.get(step), saved_at=passed))
+        saved = Saved(step=step, metric=metrics.get(step), saved_at=passed)
+        at_once = plan.saves_new_best(spec) and policy.is_new_best(saves, saved, policy.mode_of(spec.metric))
+        if plan.saves_at(spec, step) or step == spec.steps or at_once:
+            saves.append(saved)
     if not saves:
         raise RunDirectoryError(f"{path} has not come to its first save (every {spec.save.every} steps)")
     return saves, plan.keeping(spec)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from parity.curves import read_lines, read_records, splice
@@ -20,10 +19,13 @@ Resume = Which | str
 Say = Callable[[str], None]
 
 
-def resume_run(run: RunDirectory, trainer: Trainer, resume: Resume, attempt: int, say: Say) -> int | None:
-    """Restore what a run goes on from; return its step, or None for a start from step 0.
+def resume_run(
+    run: RunDirectory, trainer: Trainer, resume: Resume, attempt: int, say: Say, *, or_next: bool = False
+) -> int | None:
+    """Restore what a run continues from; return its step, or None for a start from step 0.
 
-    A checkpoint that is not what was sealed is moved aside, never deleted, and the one before is taken.
+    A checkpoint that is not what was sealed is moved aside, never deleted, and the newest before it is taken; in the
+    place of the best one the next best is taken only if that was asked for.
 
     Args:
         run: The run directory, whose lock is held.
@@ -31,9 +33,10 @@ def resume_run(run: RunDirectory, trainer: Trainer, resume: Resume, attempt: int
         resume: What was asked for.
         attempt: Process starts before this one.
         say: Takes one line for people.
+        or_next: Whether the next best checkpoint will do where the best is damaged.
 
     Raises:
-        CheckpointError: There is none to go on from, or the step that was named is damaged.
+        CheckpointError: There is none to continue from, or the best, or the step that was named, is damaged.
     """
     for name in run.clean():
         say(f"removed {name}: the leftover of a save or removal that was cut short")
@@ -42,16 +45,16 @@ def resume_run(run: RunDirectory, trainer: Trainer, resume: Resume, attempt: int
     if which is None:
         say("starting from step 0")
         return None
+    named = run.pointed_step("latest")
     while True:
-        step = run.choose(scan, which, trainer.spec.metric)
+        step = run.choose(scan, which, trainer.spec.metric, or_next=or_next or which == "latest")
         try:
             trainer.restore(step)  # first: what cannot be restored must not cost the newer checkpoints
             break
         except DamagedError as error:
             if isinstance(which, int):
                 raise
-            whole = [saved for saved in scan.whole if saved.step != step]
-            scan = replace(scan, whole=whole, damaged=[*scan.damaged, (str(step), str(error))])
+            scan = scan.without(step, str(error))
     if step in {saved.step for saved in scan.foreign}:
         say(f"checkpoint {step} has no seal: restored unverified")
     given_up = which == "best" or isinstance(which, int)
@@ -64,6 +67,8 @@ def resume_run(run: RunDirectory, trainer: Trainer, resume: Resume, attempt: int
     for name in newer:
         why = "it is newer, and was given up" if given_up else "it is newer, and has no seal"
         say(f"moved checkpoint {name} to abandoned/{attempt}: {why}")
+    if named is not None and not given_up and named > step and str(named) not in moved:
+        say(f"latest.json names a checkpoint of step {named}, which is gone: steps after {step} are trained again")
     lost = max([int(name) for name in moved if int(name) > step], default=step) - step
     if lost and not given_up:
         say(f"{lost} steps are lost with it and trained again")
@@ -86,10 +91,10 @@ def _which(run: RunDirectory, scan: Scan, resume: Resume) -> Which | None:
     if scan.whole:
         return "latest"
     if scan.damaged or scan.foreign:
-        found = scan.damaged + scan.unfinished
-        found += [(str(s.step), f"has no seal; --resume {s.step} takes it unverified") for s in scan.foreign]
         raise CheckpointError(
-            f"no whole checkpoint in {run.checkpoints}; starting over would hide the loss. Found:", found
+            f"no whole checkpoint in {run.checkpoints}; starting over would hide the loss, --resume never does it "
+            "on purpose. Found:",
+            scan.found(),
         )
     return None
 

@@ -10,8 +10,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Container
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,12 @@ from parity import policy
 from parity.curves import append, mend, plain, read_lines, read_records
 from parity.durable import REMOVED, fsync_directory, fsync_files, make_directory, move, remove_tree, replace_file
 from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError, UnsealedError
-from parity.seal import Seal, examine
+from parity.seal import FILE as SEAL
+from parity.seal import Seal, examine, read_seal
 from parity.spec import RunSpec
 from parity.specfile import differences, from_toml, to_toml
 from parity.trainer import StepRecord, Validation, Which
-from parity.untrusted import read_bytes
+from parity.untrusted import read_bytes, read_json
 
 __all__ = ["DRAFT", "RunDirectory", "Scan"]
 
@@ -46,6 +47,19 @@ class Scan:
     damaged: list[tuple[str, str]] = field(default_factory=list)
     """Directories with a final name that do not count, with the reason."""
 
+    def found(self) -> list[tuple[str, str]]:
+        """Return everything that does not count, with the reason."""
+        unsealed = [
+            (str(s.step), f"has no seal: {SEAL} is missing; --resume {s.step} takes it unverified")
+            for s in self.foreign
+        ]
+        return self.damaged + self.unfinished + unsealed
+
+    def without(self, step: int, why: str) -> Scan:
+        """Return the scan with a checkpoint moved to the damaged ones: only reading every byte showed it."""
+        whole = [saved for saved in self.whole if saved.step != step]
+        return replace(self, whole=whole, damaged=[*self.damaged, (str(step), why)])
+
 
 class RunDirectory:
     """One run on disk; every process that works on the run opens it anew."""
@@ -66,12 +80,30 @@ class RunDirectory:
         return (self.path / "spec.toml").exists()
 
     def require_free(self) -> None:
-        """Raise RunDirectoryError if the directory holds something that is not a run of ours."""
+        """Raise RunDirectoryError if the directory holds something that is not a run of ours, or a part of one."""
         ours = {"side", "checkpoints", "lock"}  # what a start that was cut short leaves
         if self.exists or not self.path.exists():
             return
+        if self._is_remains():
+            raise RunDirectoryError(self.no_run())
         if {entry.name for entry in self.path.iterdir() if not _POINTER_DRAFT.fullmatch(entry.name)} - ours:
             raise RunDirectoryError(f"{self.path} is not empty and holds no run; choose another --dir")
+
+    def no_run(self) -> str:
+        """Return why there is no run here: nothing of one, or all but its `spec.toml`."""
+        if self._is_remains():
+            return (
+                f"{self.path / 'spec.toml'} is missing, though records or checkpoints of a run are there; restore it "
+                "(each checkpoint has its text as `config.spec` in meta.json or meta/metadata)"
+            )
+        return f"{self.path} holds no run: it has no spec.toml"
+
+    def _is_remains(self) -> bool:
+        """Tell whether records or checkpoints of a run are here without its spec."""
+        if self.exists:
+            return False
+        saved = self.checkpoints.is_dir() and any(_is_step(entry.name) for entry in self.checkpoints.iterdir())
+        return saved or any(file.exists() for file in (self.steps, self.attempts))
 
     def open(self, spec: RunSpec, side: str) -> None:
         """Create the run, or check that it is the same one.
@@ -100,6 +132,11 @@ class RunDirectory:
         """Return the spec the run was last started with."""
         return from_toml(_read_text(self.path / "spec.toml"))
 
+    def spec_hash(self) -> str | None:
+        """Return the hash over what gives the run its meaning, as its last process wrote it down."""
+        known = (row.get("spec_hash") for row in reversed(read_lines(self.attempts)))
+        return next((value for value in known if isinstance(value, str)), None)
+
     def mend(self) -> list[str]:
         """Make the records readable after a crash; return a sentence for each file that lost lines."""
         said = []
@@ -114,12 +151,17 @@ class RunDirectory:
         fsync_directory(self.path)
 
     def next_attempt(self) -> int:
-        """Return the number of process starts so far."""
-        return len(read_lines(self.attempts))
+        """Return the number of the next process start, one above that of the last."""
+        last = read_lines(self.attempts)[-1:]
+        return max([len(last), *(row["attempt"] + 1 for row in last if type(row.get("attempt")) is int)])
 
-    def begin_attempt(self, attempt: int, resumed_from: int | None, topology: dict[str, Any]) -> None:
-        """Write down a process start."""
-        row = {"attempt": attempt, "pid": os.getpid(), "resumed_from": resumed_from, "topology": topology}
+    def begin_attempt(
+        self, attempt: int, resumed_from: int | None, topology: dict[str, Any], **more: int | str | None
+    ) -> None:
+        """Write down a process start, with what else is known of it."""
+        row: dict[str, Any] = {"attempt": attempt, "pid": os.getpid(), "resumed_from": resumed_from}
+        row["topology"] = topology
+        row |= {name: value for name, value in more.items() if value is not None}
         append(self.attempts, [json.dumps(row)])
         fsync_files([self.attempts])
 
@@ -130,7 +172,7 @@ class RunDirectory:
             examine: Returns the seal of a checkpoint, or raises CheckpointError saying why it does not count.
         """
         whole, foreign, unfinished, damaged = [], [], [], []
-        later = self._later_metrics()
+        later = self.late_metrics()
         for entry in sorted(self.checkpoints.iterdir()) if self.checkpoints.is_dir() else []:
             if not _is_step(entry.name):
                 unfinished.append((entry.name, "has not got its final name: the save was cut short"))
@@ -167,7 +209,7 @@ class RunDirectory:
         append(self.metrics, [json.dumps(row)])
         self.point(self.scan(), self.spec().metric)
 
-    def _later_metrics(self) -> dict[tuple[int, float], float]:
+    def late_metrics(self) -> dict[tuple[int, float], float]:
         """Return (step, time of its save) to metric: a step saved anew after going back is another checkpoint."""
         try:
             return {(row["step"], row["saved_at"]): float(row["metric"]) for row in read_lines(self.metrics)}
@@ -205,25 +247,77 @@ class RunDirectory:
             problem = f"{error.strerror}; the newer checkpoint is whole, evicted step {step} could not be removed"
             raise OSError(error.errno, problem, error.filename) from error
 
-    def choose(self, scan: Scan, which: Which, metric: str) -> int:
-        """Return the step of the checkpoint to resume from.
+    def choose(self, scan: Scan, which: Which, metric: str, *, or_next: bool = False) -> int:
+        """Return the step of the checkpoint that is asked for.
+
+        Args:
+            scan: What is there.
+            which: The newest, the best, or a step.
+            metric: What best is measured by.
+            or_next: Whether the next whole checkpoint is taken where the newest or the best is damaged or gone.
 
         Raises:
-            CheckpointError: There is none; the message lists what was found and why it does not count.
+            CheckpointError: It is not there, or not whole; the message lists what was found and why it does not
+                count, and which whole one there is.
         """
-        if which == "latest":
-            chosen = policy.latest(scan.whole)
-        elif which == "best":
-            chosen = policy.best(scan.whole, policy.mode_of(metric))
-        else:
+        if isinstance(which, int):
             chosen = next((s for s in (*scan.whole, *scan.foreign) if s.step == which), None)
+        else:
+            chosen = _pick(scan.whole, which, metric)
+            if chosen is not None and not or_next:
+                self._require_named(scan, which, metric, chosen)
         if chosen is None:
             have = ", ".join(str(s.step) for s in scan.whole) or "none"
             what = f"checkpoint of step {which}" if isinstance(which, int) else f"{which} checkpoint"
-            found = scan.damaged + scan.unfinished
-            found += [(str(s.step), f"has no seal; --resume {s.step} takes it unverified") for s in scan.foreign]
-            raise CheckpointError(f"no whole {what} in {self.checkpoints} (whole steps: {have})", found)
+            raise CheckpointError(f"no whole {what} in {self.checkpoints} (whole steps: {have})", scan.found())
         return chosen.step
+
+    def _require_named(self, scan: Scan, which: Which, metric: str, chosen: policy.Saved) -> None:
+        """Raise CheckpointError unless the newest, or best, of all that the run saved is the one that was chosen."""
+        pointed = self._read_pointer(str(which))
+        candidates = [*scan.whole, *([pointed] if pointed else []), *self._damaged(scan)]
+        named = _pick({s.step: s for s in reversed(candidates)}.values(), which, metric)
+        if named is None or named.step == chosen.step:
+            return
+        why = dict(scan.found()).get(str(named.step), f"is not in {self.checkpoints}, though {which}.json names it")
+        value = {s.step: "" if s.metric is None else f" ({metric} {s.metric:.6g})" for s in (named, chosen)}
+        raise CheckpointError(
+            f"the {which} checkpoint of {self.path} is of step {named.step}{value[named.step]} and is not whole; "
+            f"the next one that is: step {chosen.step}{value[chosen.step]}; --or-next takes it",
+            [(str(named.step), why)],
+        )
+
+    def _damaged(self, scan: Scan) -> list[policy.Saved]:
+        """Return what the damaged checkpoints were saved as, as far as their seals can be read."""
+        out = []
+        later = self.late_metrics()
+        for name, _ in scan.damaged:
+            try:
+                seal = read_seal(self.checkpoints / name)
+                metric = later.get((int(name), seal.saved_at), seal.metric)
+            except CheckpointError:
+                metric = None
+            out.append(policy.Saved(step=int(name), metric=metric))
+        return out
+
+    def pointed(self, name: str) -> policy.Saved | None:
+        """Return the checkpoint that `latest.json` or `best.json` names, if it is there."""
+        saved = self._read_pointer(name)
+        return saved if saved is not None and (self.checkpoints / str(saved.step)).is_dir() else None
+
+    def pointed_step(self, name: str) -> int | None:
+        """Return the step that a pointer names, there or not."""
+        saved = self._read_pointer(name)
+        return None if saved is None else saved.step
+
+    def _read_pointer(self, name: str) -> policy.Saved | None:
+        """Return what a pointer says; None where there is none, or none that makes sense."""
+        try:
+            value = read_json(self.path / f"{name}.json")
+            metric = None if value["metric"] is None else float(value["metric"])
+            return policy.Saved(step=int(value["step"]), metric=metric)
+        except (CheckpointError, KeyError, TypeError, ValueError, OverflowError):
+            return None
 
     def set_aside(self, names: list[str], attempt: int) -> list[str]:
         """Move checkpoints to `abandoned/<attempt>/`, durably, and return their names."""
@@ -283,6 +377,10 @@ class RunDirectory:
                 raise RunDirectoryError(f"{target} is a directory, and should be a pointer; move it away")
             if not target.is_file() or target.read_bytes() != text.encode():
                 replace_file(target, text)
+
+
+def _pick(saved: Iterable[policy.Saved], which: Which, metric: str) -> policy.Saved | None:
+    return policy.latest(saved) if which == "latest" else policy.best(saved, policy.mode_of(metric))
 
 
 _POINTER_DRAFT = re.compile(r"\.(latest\.json|best\.json|spec\.toml|side|steps\.jsonl|validations\.jsonl)\.[0-9]+")

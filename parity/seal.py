@@ -142,7 +142,7 @@ def read_seal(path: Path) -> Seal:
     if path.is_symlink():
         raise CheckpointError(f"{path} is a link; a checkpoint lies in the run itself")
     if not os.path.lexists(path / FILE):
-        raise UnsealedError(f"{path} has no seal: nothing proves that it is whole")
+        raise UnsealedError(f"{path} has no seal: {FILE} is missing, and nothing else proves that it is whole")
     value = read_json(path / FILE)
     try:
         seal = _decode(value)

@@ -168,6 +168,9 @@ class SaveSpec:
 
     every: int = 100
     """Steps between saves; the last step is always saved."""
+    on_best: Literal["auto", "always", "never"] = "auto"
+    """Whether a validation that is a new best is saved at once. `auto`: where neither `save.every` nor
+    `validate_every` is a multiple of the other, so that few validations, or none, fall on a save."""
     keep_latest: int = 3
     """The n newest stay; at least 1."""
     keep_best: int = 1
@@ -182,6 +185,8 @@ class SaveSpec:
         positive(self.keep_latest, "save.keep_latest")
         for name in ("keep_best", "keep_every", "keep_seconds"):
             require(getattr(self, name) >= 0, f"save.{name}", "must not be negative")
+        kept = self.on_best != "always" or self.keep_best > 0
+        require(kept, "save.on_best", "'always' has no effect without save.keep_best of 1 or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,6 +263,8 @@ class RunSpec:
         require(0 <= self.seed < 2**32, "seed", f"must be in [0, 2**32), got {self.seed}")
         require(self.clip_norm >= 0, "clip_norm", "must not be negative")
         require(self.validate_every >= 0, "validate_every", "must not be negative")
+        validated = self.save.on_best != "always" or self.validate_every > 0
+        require(validated, "save.on_best", "'always' has no effect while validate_every is 0")
         require(
             self.batch % self.accumulation == 0,
             "accumulation",

@@ -64,6 +64,8 @@ class Trainer(Protocol):
     side: str
     """Name of the framework, for reports."""
     spec: RunSpec
+    spec_hash: str
+    """Hash over what gives the run its meaning; every seal of the run has it."""
 
     @property
     def step(self) -> int:
@@ -74,6 +76,15 @@ class Trainer(Protocol):
 
     def evaluate(self) -> Validation:
         """Measure on the validation samples; must not change anything that a later step sees."""
+
+    def note_best(self, metric: float | None) -> None:
+        """Take the metric of this step, which is about to be saved, into the best so far.
+
+        A trainer whose state holds no best does nothing.
+
+        Args:
+            metric: As in `save`.
+        """
 
     def save(self, metric: float | None) -> None:
         """Write a checkpoint of this step, perhaps in the background.

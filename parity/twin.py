@@ -22,7 +22,7 @@ from parity.spec import RunSpec
 from parity.specfile import meaning_hash, to_toml
 from parity.state import take_count
 from parity.table import table
-from parity.trainer import StepRecord, Validation
+from parity.trainer import StepRecord
 
 __all__ = ["Counters", "StepInputs", "StepOutputs", "Twin"]
 
@@ -81,11 +81,15 @@ class Twin(ABC):
     def __init__(self, spec: RunSpec, attempt: int) -> None:
         self.spec, self.attempt = spec, attempt
         self.dataset = load_dataset(spec)
+        self.spec_hash = meaning_hash(spec, self.dataset.digest)
         self.rows = table(spec.model)
         self.param_rows = tuple(row for row in self.rows if row.group == "params")
         self.buffer_rows = tuple(row for row in self.rows if row.group == "buffers")
         self.counters = Counters()
         self.best: dict[str, Any] | None = None
+        """Metric and step of the best checkpoint when the last one was saved, itself included."""
+        self._noted: int | None = None
+        """The step at which `best` was last worked out."""
         self.feed: Feed[Any] = Feed(open_stream(spec, self.dataset), self._place)
         self._pace = plan.Pace(spec)
         self.processes = 1
@@ -138,11 +142,18 @@ class Twin(ABC):
             poison=poison,
         )
 
-    def note_best(self, validation: Validation) -> None:
-        """Keep the best metric so far, by the rules of the checkpoint policy."""
-        new = policy.Saved(step=validation.step, metric=validation.value)
-        known = [] if self.best is None else [policy.Saved(**self.best)]
-        best = policy.best([*known, new], policy.mode_of(validation.metric))
+    def note_best(self, metric: float | None) -> None:
+        """Work out which checkpoint is the best with the one of this step, once; `save` calls it too.
+
+        A validation that is not saved is never the best: `best` would name a checkpoint that does not exist.
+        """
+        if self._noted == self.step:
+            return
+        self._noted = self.step
+        self.wait()  # so that the pointer is that of the save before
+        known = self._best_saved() if self.spec.save.keep_best else None
+        new = [policy.Saved(step=self.step, metric=metric)] if self.spec.save.keep_best else []
+        best = policy.best([*([known] if known else []), *new], policy.mode_of(self.spec.metric))
         self.best = None if best is None else {"metric": best.metric, "step": best.step}
 
     def host_scalars(self) -> dict[str, Any]:
@@ -169,7 +180,7 @@ class Twin(ABC):
             "counters.skips_in_row": counters.skips_in_row,
             "best": plain(self.best),
             "config.spec": to_toml(self.spec),
-            "config.hash": meaning_hash(self.spec, self.dataset.digest),
+            "config.hash": self.spec_hash,
         }
 
     def adopt_host_scalars(self, scalars: dict[str, Any], step: int | None = None) -> None:
@@ -199,7 +210,7 @@ class Twin(ABC):
         schedule, best = take_count(rest, "schedule.step"), _read_best(scalars["best"])
         self.feed.seek(scalars["data.position"])  # the last thing that may be refused
         self.torn = True
-        self.counters, self.best = Counters(**counters), best
+        self.counters, self.best, self._noted = Counters(**counters), best, None
         self._set_schedule_step(schedule)
 
     def _require_whole(self) -> None:
@@ -223,6 +234,14 @@ class Twin(ABC):
         }
         by_field = (columns[name] for name in StepRecord._fields)
         return [StepRecord._make(row) for row in zip(*by_field, strict=True)]
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Return when every save is durable."""
+
+    @abstractmethod
+    def _best_saved(self) -> policy.Saved | None:
+        """Return the best checkpoint on disk."""
 
     @abstractmethod
     def _place(self, chunk: Chunk, step: int) -> Any:

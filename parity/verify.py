@@ -54,10 +54,14 @@ class Verified:
         return self.seal is not None and not self.faults
 
 
-def verify(path: Path) -> Verified:
+def verify(path: Path, spec_hash: str | None = None) -> Verified:
     """Compare every file of a checkpoint with its seal, and name the leaves that are wrong.
 
     Reads each byte once; a second time only what is damaged. Never raises for what it finds, whatever that is.
+
+    Args:
+        path: The checkpoint.
+        spec_hash: Hash of the run it must belong to, where that is known.
     """
     try:
         seal = read_seal(path)
@@ -68,6 +72,8 @@ def verify(path: Path) -> Verified:
     faults = []
     if path.name.isdigit() and path.name != str(seal.step):
         faults.append(Fault(file=FILE, problem=f"is of step {seal.step}: it belongs to another checkpoint"))
+    if spec_hash is not None and seal.spec_hash != spec_hash:
+        faults.append(Fault(file=FILE, problem=_OTHER_RUN.format(seal.spec_hash, spec_hash)))
     try:
         listing = list_files(path)
         wrong = compare_listing(seal, listing)
@@ -90,6 +96,12 @@ def verify(path: Path) -> Verified:
         Fault(file=name, problem=why, leaves=_wrong_leaves(path / name, held[name])) for name, why in sorted(wrong)
     ]
     return Verified(path=path, seal=seal, faults=tuple(faults))
+
+
+_OTHER_RUN = (
+    "belongs to another run: sealed with the hash {:.12}, this run's is {:.12} (hash over model, data, optimizer, "
+    "schedule, precision and seed)"
+)
 
 
 def require_verified(path: Path) -> Seal:

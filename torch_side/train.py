@@ -12,6 +12,7 @@ from torch import Tensor
 from parity.data import Chunk
 from parity.errors import CheckpointError, StateError
 from parity.initial import initial_buffers, initial_params
+from parity.policy import Saved
 from parity.schedule import factor
 from parity.spec import RunSpec
 from parity.state import TrainingState
@@ -151,13 +152,12 @@ class TorchTrainer(Twin):
             loss = float(cross_entropy(logits, targets, self.types))
         correct = int((logits.argmax(-1) == targets).sum())
         value = correct / targets.numel() if self.spec.metric == "accuracy" else loss
-        validation = Validation(attempt=self.attempt, step=self.step, metric=self.spec.metric, value=value, loss=loss)
-        self.note_best(validation)
-        return validation
+        return Validation(attempt=self.attempt, step=self.step, metric=self.spec.metric, value=value, loss=loss)
 
     def save(self, metric: float | None) -> None:
         """Copy the state of this step, and start writing it as a checkpoint."""
         assert self.checkpoints is not None, "built without a directory"
+        self.note_best(metric)
         self.checkpoints.save(self.step, self, self.host_scalars(), metric)
 
     def restore(self, which: Which) -> int:
@@ -196,6 +196,9 @@ class TorchTrainer(Twin):
         self.adopt_host_scalars(rest)
         adopt()
         self.torn = False
+
+    def _best_saved(self) -> Saved | None:
+        return None if self.checkpoints is None else self.checkpoints.run.pointed("best")
 
     def _schedule_step(self) -> int:
         return int(self.scheduler.last_epoch)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from parity import seal
+from parity import plan, seal
 from parity.checks.record import CheckRecord
-from parity.policy import Rules
+from parity.policy import Rules, Saved, is_new_best, mode_of
 from parity.policy_cases import cases
 from parity.policy_replay import Implementation, InMemory, replay
 from parity.recover import Resume, resume_run
@@ -95,6 +95,13 @@ class OnDisk:
         finally:
             seal.clock = before
 
+    def validated(self, step: int, metric: float, saved_at: float) -> None:
+        """Save a new best, as the loop of a run does after a validation."""
+        new = Saved(step=step, metric=metric)
+        known = [saved for saved in (self.run.pointed("best"),) if saved is not None]
+        if plan.saves_new_best(self.spec) and is_new_best(known, new, mode_of(self.spec.metric)):
+            self.save(step, metric, saved_at)
+
     def metric(self, step: int, value: float) -> None:
         """Note a late metric in the run directory, as another process would."""
         self.run.note_metric(step, value)
@@ -154,6 +161,7 @@ class OnDisk:
 def _with(spec: RunSpec, rules: Rules) -> RunSpec:
     save = replace(
         spec.save,
+        on_best="always" if rules.keep_best else "auto",
         keep_latest=rules.keep_latest,
         keep_best=rules.keep_best,
         keep_every=rules.keep_every,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shutil
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -13,8 +15,11 @@ from parity import durable
 from parity.checks.record import EXIT_CODES
 from parity.compare import compare
 from parity.curves import plain
-from parity.errors import CheckpointError, RunDirectoryError
+from parity.datasets import describe_data
+from parity.errors import CheckpointError, DamagedError, ParityError, RunDirectoryError
+from parity.policy import RANGES
 from parity.rundir import RunDirectory
+from parity.specfile import meaning_hash
 from parity.trainer import Which
 from parity.verify import Verified, describe, require_verified, verify
 
@@ -49,23 +54,36 @@ def add_metric(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity metric`."""
     parser.add_argument("dir", type=Path, metavar="RUN")
     parser.add_argument("step", type=int, metavar="STEP")
-    parser.add_argument("value", type=float, metavar="VALUE", help="nan: not to be the best")
+    parser.add_argument(
+        "value", type=float, metavar="VALUE", help="within the range of the metric; nan: not to be the best"
+    )
     parser.set_defaults(run=_metric)
 
 
 def _add_run_and_which(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dir", type=Path, metavar="RUN")
     parser.add_argument("which", type=_which, metavar="best|latest|STEP")
+    parser.add_argument(
+        "--or-next",
+        action="store_true",
+        help="where the best, or the latest, is damaged or gone: take the next one that is whole",
+    )
 
 
 def _verify(options: argparse.Namespace) -> int:
     """Print a line for each checkpoint, and what is wrong; 0 whole, 1 damaged, 4 unsealed only, 5 nothing there."""
     console = Console(highlight=False, soft_wrap=True)
     targets = _targets(options.path)
-    results = [verify(path) for path in targets]
+    spec_hash = _spec_hash(_run_of(options.path))
+    results = [verify(path, spec_hash) for path in targets]
     for result in results:
         _print_verified(console, result)
-    code = _code(results)
+    missing = _missing(options.path, targets)
+    for line in missing:
+        console.print(f"[bold red]missing[/]    {line}")
+    if not results:
+        print(f"parity: {options.path} holds no checkpoint", file=sys.stderr)
+    code = EXIT_CODES["broken"] if missing else _code(results)
     if options.against is not None and code == EXIT_CODES["holds"]:
         if len(targets) != 1:
             raise CheckpointError(f"--against compares single checkpoints; {options.path} holds {len(targets)}")
@@ -82,10 +100,41 @@ def _targets(path: Path) -> list[Path]:
     if not path.is_dir():
         raise CheckpointError(f"{path} is no directory; give a checkpoint or a run")
     if not (path / "spec.toml").exists():
+        if (path / "checkpoints").is_dir() or (path / "steps.jsonl").exists():
+            raise RunDirectoryError(RunDirectory(path).no_run())
         return [path]
     scan = RunDirectory(path).scan()
     names = [str(s.step) for s in (*scan.whole, *scan.foreign)] + [name for name, _ in scan.damaged]
     return [path / "checkpoints" / name for name in sorted(names, key=int)]
+
+
+def _run_of(path: Path) -> RunDirectory:
+    """Return the run of a path: a run directory, or a checkpoint in one."""
+    parent = path.resolve().parent
+    return RunDirectory(parent.parent if parent.name == "checkpoints" else path)
+
+
+def _spec_hash(run: RunDirectory) -> str | None:
+    """Return the hash that the checkpoints of a run must have; None where it cannot be known, which is said."""
+    if not run.exists:
+        return None
+    try:
+        spec = run.spec()
+        return run.spec_hash() or meaning_hash(spec, describe_data(spec)["digest"])
+    except (ParityError, ImportError) as error:
+        print(f"parity: warning: not compared with the run they are in: {error}", file=sys.stderr)
+        return None
+
+
+def _missing(path: Path, targets: list[Path]) -> list[str]:
+    """Return a line for each checkpoint that a pointer of a run names and that is not there."""
+    run, there = RunDirectory(path), {target.name for target in targets}
+    steps = {name: run.pointed_step(name) for name in ("latest", "best") if run.exists}
+    return [
+        f"{run.checkpoints / str(step)}: {name}.json names it"
+        for name, step in steps.items()
+        if step is not None and str(step) not in there
+    ]
 
 
 def _print_verified(console: Console, result: Verified) -> None:
@@ -117,12 +166,12 @@ def _path(options: argparse.Namespace) -> int:
 
 def _export(options: argparse.Namespace) -> int:
     """Copy a checkpoint, verified before and after, so that what is shipped is what was saved."""
-    source, dest = _chosen(options), options.dest
+    dest = options.dest
     if os.path.lexists(dest):
         raise RunDirectoryError(f"{dest} exists already; nothing is overwritten")
+    source = _chosen(options, verified=True)
     draft = dest.with_name(f".{dest.name}.{os.getpid()}")
     try:
-        require_verified(source)
         shutil.copytree(source, draft)
         seal = require_verified(draft)
         durable.fsync_tree(draft)
@@ -136,20 +185,40 @@ def _export(options: argparse.Namespace) -> int:
     return 0
 
 
-def _chosen(options: argparse.Namespace) -> Path:
-    run = RunDirectory(options.dir)
+def _chosen(options: argparse.Namespace, *, verified: bool = False) -> Path:
+    """Return the checkpoint that is asked for, compared with its seal byte by byte if it is to be shipped."""
+    run = _existing(options.dir)
+    scan, metric = run.scan(), run.spec().metric
+    while True:
+        step = run.choose(scan, options.which, metric, or_next=options.or_next)
+        path = run.checkpoints / str(step)
+        if not verified:
+            return path
+        try:
+            require_verified(path)
+            return path
+        except DamagedError as error:
+            if isinstance(options.which, int):
+                raise
+            scan = scan.without(step, str(error))
+
+
+def _existing(path: Path) -> RunDirectory:
+    run = RunDirectory(path)
     if not run.exists:
-        raise RunDirectoryError(f"{options.dir} holds no run")
-    step = run.choose(run.scan(), options.which, run.spec().metric)
-    return run.checkpoints / str(step)
+        raise RunDirectoryError(run.no_run())
+    return run
 
 
 def _metric(options: argparse.Namespace) -> int:
-    run = RunDirectory(options.dir)
-    if not run.exists:
-        raise RunDirectoryError(f"{options.dir} holds no run")
-    run.note_metric(options.step, options.value)
-    print(f"step {options.step}: {run.spec().metric} {options.value:g}")
+    run = _existing(options.dir)
+    metric, value = run.spec().metric, options.value
+    low, high = RANGES[metric]
+    if not (math.isnan(value) or (math.isfinite(value) and low <= value <= high)):
+        most = f"from {low:g} to {high:g}" if math.isfinite(high) else f"finite and at least {low:g}"
+        raise CheckpointError(f"VALUE {value:g}: {metric} must be {most}, or nan for a checkpoint that is never best")
+    run.note_metric(options.step, value)
+    print(f"step {options.step}: {metric} {value:g}")
     return 0
 
 

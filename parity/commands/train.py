@@ -35,6 +35,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--resume", type=_resume, default="auto", metavar="auto|latest|best|STEP|never", help="default: auto"
     )
     parser.add_argument(
+        "--or-next", action="store_true", help="with --resume best: take the next best where the best is damaged"
+    )
+    parser.add_argument(
         "--on-error",
         choices=("stop", "continue"),
         default="stop",
@@ -93,6 +96,7 @@ def _run(options: argparse.Namespace) -> int:
             spec,
             options.dir,
             resume=options.resume,
+            or_next=options.or_next,
             say=progress.say,
             drills=drills,
             on_error=options.on_error,

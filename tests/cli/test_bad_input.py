@@ -151,7 +151,7 @@ def test_a_checkpoint_without_a_seal_is_taken_only_by_its_step_and_that_is_said(
         (run / "checkpoints" / str(step) / "seal.json").unlink()
     for resume in ("auto", "latest", "best"):
         assert _train(run, "--resume", resume, side=side, steps=30) == 2
-        assert "20: has no seal; --resume 20 takes it unverified" in capsys.readouterr().err
+        assert "20: has no seal: seal.json is missing; --resume 20 takes it unverified" in capsys.readouterr().err
     assert _train(run, "--resume", "20", side=side, steps=30) == 0
     out = capsys.readouterr().out
     assert "checkpoint 20 has no seal: restored unverified" in out

@@ -17,15 +17,8 @@ ACCURACY = {10: 0.5, 20: 0.9, 30: 0.7, 40: 0.6}
 
 def _overfits(trainer: Any) -> None:
     """Script the validation metric, so that the newest checkpoint is not the best."""
-    evaluate, note = trainer.evaluate, trainer.note_best
-    trainer.note_best = lambda validation: None
-
-    def scripted() -> Any:
-        validation = evaluate()._replace(value=ACCURACY[trainer.step])
-        note(validation)
-        return validation
-
-    trainer.evaluate = scripted
+    evaluate = trainer.evaluate
+    trainer.evaluate = lambda: evaluate()._replace(value=ACCURACY[trainer.step])
 
 
 def _best_is_latest(trainer: Any) -> None:

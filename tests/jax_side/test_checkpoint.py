@@ -188,7 +188,9 @@ def test_without_a_seal_it_is_restored_by_its_step_only(which: Any, tmp_path: Pa
     (path / FILE).unlink()
     other = jax_side.build(ADAM, tmp_path)
     start = state_of(other)
-    with pytest.raises(CheckpointError, match="3: has no seal; --resume 3 takes it unverified"):
+    with pytest.raises(
+        CheckpointError, match=r"3: has no seal: seal\.json is missing; --resume 3 takes it unverified"
+    ):
         other.restore(which)
     assert state_of(other) == start
     assert other.restore(3) == 3

@@ -51,7 +51,7 @@ def seeing(see: Callable[[Saved, Rules], Saved]) -> Callable[[Rules], InMemory]:
 
 
 def worst(rules: Rules) -> float:
-    return -math.inf if rules.mode == "max" else math.inf
+    return -1e300 if rules.mode == "max" else 1e300
 
 
 def top(saved: list[Saved], rules: Rules, count: int) -> set[int]:
@@ -59,7 +59,7 @@ def top(saved: list[Saved], rules: Rules, count: int) -> set[int]:
     sign = 1 if rules.mode == "max" else -1
 
     def rank(one: Saved) -> tuple[float, int]:
-        bad = one.metric is None or math.isnan(one.metric)
+        bad = one.metric is None or not math.isfinite(one.metric)
         return (-math.inf if bad else sign * one.metric, one.step)
 
     return {s.step for s in sorted(saved, key=rank)[len(saved) - min(count, len(saved)) :]}
@@ -68,7 +68,7 @@ def top(saved: list[Saved], rules: Rules, count: int) -> set[int]:
 def beside_latest(saved: list[Saved], rules: Rules) -> set[int]:
     """Count the m best among those only that are not among the n newest."""
     newest = {s.step for s in saved[-rules.keep_latest :]}
-    rest = [s for s in saved if s.step not in newest and s.metric is not None and not math.isnan(s.metric)]
+    rest = [s for s in saved if s.step not in newest and s.metric is not None and math.isfinite(s.metric)]
     others = policy.kept(saved, replace(rules, keep_best=0))
     return others | (top(rest, rules, rules.keep_best) if rules.keep_best else set())
 
@@ -276,8 +276,50 @@ def missing_is_zero(saved: Saved, rules: Rules) -> Saved:
     return saved if saved.metric is not None else replace(saved, metric=0.0)
 
 
-def only_finite(saved: Saved, rules: Rules) -> Saved:
-    return saved if saved.metric is not None and math.isfinite(saved.metric) else replace(saved, metric=None)
+class InfinityCounts(InMemory):
+    """Takes an infinite metric for the largest, or smallest, of all numbers."""
+
+    def kept(self) -> set[int]:
+        return policy.kept(map(_large, self.saved.values()), self._rules)
+
+    def best(self) -> int | None:
+        found = policy.best(map(_large, self.saved.values()), self._rules.mode)
+        return None if found is None else found.step
+
+
+def _large(saved: Saved) -> Saved:
+    infinite = saved.metric is not None and math.isinf(saved.metric)
+    return replace(saved, metric=math.copysign(1e300, saved.metric)) if infinite else saved
+
+
+class BetweenIgnored(InMemory):
+    """Saves where a save is due, and nowhere else."""
+
+    def validated(self, step: int, metric: float, saved_at: float) -> None:
+        pass
+
+
+class BetweenAlways(InMemory):
+    """Saves at every validation."""
+
+    def validated(self, step: int, metric: float, saved_at: float) -> None:
+        self.save(step, metric, saved_at)
+
+
+class BetweenBestEver(InMemory):
+    """Saves where the metric is above all that were ever saved, given up or not."""
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__(rules)
+        self.ever: list[Saved] = []
+
+    def save(self, step: int, metric: float | None, saved_at: float) -> None:
+        self.ever.append(Saved(step=step, metric=metric))
+        super().save(step, metric, saved_at)
+
+    def validated(self, step: int, metric: float, saved_at: float) -> None:
+        if policy.is_new_best(self.ever, Saved(step=step, metric=metric), self._rules.mode):
+            super().validated(step, metric, saved_at)
 
 
 def signless(saved: Saved, rules: Rules) -> Saved:
@@ -299,7 +341,10 @@ PLANTS: dict[str, tuple[Callable[[Rules], InMemory], set[str]]] = {
     "NaN is best": (seeing(nan_wins), {"nan"}),
     "NaN takes the place of the worst": (seeing(nan_counts), {"nan"}),
     "a missing metric is zero": (seeing(missing_is_zero), {"missing"}),
-    "infinite metrics are left out": (seeing(only_finite), {"infinite"}),
+    "an infinite metric counts": (InfinityCounts, {"infinite"}),
+    "a new best between saves is not saved": (BetweenIgnored, {"between"}),
+    "every validation is saved": (BetweenAlways, {"between"}),
+    "a best that was given up still counts": (BetweenBestEver, {"between"}),
     "the sign is dropped": (seeing(signless), {"best"}),
     "larger is always better": (seeing(flipped), {"best"}),
     "best is evicted by age": (by_rules(keep_best=0), {"age", "restart"}),

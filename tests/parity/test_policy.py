@@ -43,7 +43,7 @@ def better(a: Saved, b: Saved, mode: Mode) -> bool:
 def test_the_newest_and_the_best_always_stay(saved: list[Saved], mode: Mode, newest: int, top: int) -> None:
     steps = kept(saved, Rules(keep_latest=newest, keep_best=top, mode=mode))
     by_step = sorted((s.step for s in saved), reverse=True)
-    measured = [s for s in saved if s.metric is not None and not math.isnan(s.metric)]
+    measured = [s for s in saved if s.metric is not None and math.isfinite(s.metric)]
     assert steps <= set(by_step)
     assert set(by_step[:newest]) <= steps
     assert len(steps) <= newest + top
@@ -59,7 +59,7 @@ def test_the_newest_and_the_best_always_stay(saved: list[Saved], mode: Mode, new
 @given(saved=runs, mode=modes)
 @quick(300)
 def test_best_beats_every_other_and_is_never_nan(saved: list[Saved], mode: Mode) -> None:
-    measured = [s for s in saved if s.metric is not None and not math.isnan(s.metric)]
+    measured = [s for s in saved if s.metric is not None and math.isfinite(s.metric)]
     chosen = best(saved, mode)
     assert (chosen is None) == (measured == [])
     if chosen is not None:

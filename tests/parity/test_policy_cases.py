@@ -3,7 +3,7 @@
 import pytest
 
 from parity.policy import Rules, kept
-from parity.policy_cases import GROUPS, Resume, Save, cases, read
+from parity.policy_cases import GROUPS, Resume, Save, Validated, cases, read
 from parity.policy_replay import InMemory, replay
 from tests.parity.policy_plants import PLANTS
 
@@ -40,7 +40,7 @@ def test_a_case_saves_every_ten_steps_as_a_real_run_does(case):
     """Managers that train to save cannot skip a step."""
     step = 0
     for index, (event, _) in enumerate(case.rows):
-        if isinstance(event, Save):
+        if isinstance(event, Save | Validated):
             assert event.step == step + 10
             step = event.step
         elif isinstance(event, Resume):
@@ -49,13 +49,13 @@ def test_a_case_saves_every_ten_steps_as_a_real_run_does(case):
 
 @each_case
 def test_what_a_case_expects_is_possible(case):
-    """Nothing comes back that was removed, only saves and resumes change the steps, and the best is one of them."""
+    """Nothing comes back that was removed, only saves, validations and resumes change the steps, and the best is one of them."""
     before = ()
     for event, expected in case.rows:
-        there = set(before) | ({event.step} if isinstance(event, Save) else set())
+        there = set(before) | ({event.step} if isinstance(event, Save | Validated) else set())
         assert set(expected.steps) <= there
         assert expected.steps == tuple(sorted(expected.steps))
-        assert isinstance(event, Save | Resume) or expected.steps == before
+        assert isinstance(event, Save | Validated | Resume) or expected.steps == before
         assert expected.best is None or expected.best in expected.steps
         assert not expected.refused or expected.steps == before
         before = expected.steps

@@ -26,7 +26,7 @@ MODES = ("max", "min")
 
 
 def measured(saved):
-    return [s for s in saved if s.metric is not None and not math.isnan(s.metric)]
+    return [s for s in saved if s.metric is not None and math.isfinite(s.metric)]
 
 
 class Run(RuleBasedStateMachine):
@@ -189,8 +189,13 @@ TestMinimisingRun = MinimisingRun.TestCase
 TestRun.settings = TestMinimisingRun.settings = SETTINGS
 
 
-def nan_as_zero(saved, rules):
-    return kept([replace(s, metric=0.0) if s.metric != s.metric else s for s in saved], rules)
+def nan_as_one(saved, rules):
+    return kept([replace(s, metric=1.0) if s.metric != s.metric else s for s in saved], rules)
+
+
+def not_finite_as_large(saved, rules):
+    large = 2.0 if rules.mode == "max" else -2.0
+    return kept([s if s in measured([s]) or s.metric is None else replace(s, metric=large) for s in saved], rules)
 
 
 def all_times(saved, rules):
@@ -206,7 +211,8 @@ WRONG = {
         lambda saved, rules: {s.step for s in measured(saved)} or kept(saved, rules),
         "missing",
     ),
-    "NaN counts": (nan_as_zero, "missing|number"),
+    "NaN counts": (nan_as_one, "missing|number"),
+    "what is not finite wins": (not_finite_as_large, "missing|number"),
     "every k-th of another": (
         lambda saved, rules: kept(saved, replace(rules, keep_every=2 * rules.keep_every)),
         "missing",

@@ -1,6 +1,7 @@
 """A process goes on from the newest whole checkpoint, says what that costs, and throws nothing away."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +69,12 @@ def cut(run: RunDirectory, *steps: int) -> None:
         (run.checkpoints / str(step) / "params/shard").write_bytes(b"weight")
 
 
-def resume(run: RunDirectory, which: Any = "auto", trainer: Any = None, attempt: int = 1) -> tuple[Any, list[str]]:
+def resume(
+    run: RunDirectory, which: Any = "auto", trainer: Any = None, attempt: int = 1, **options: Any
+) -> tuple[Any, list[str]]:
     """Return the step that is gone on from, and what was said."""
     said: list[str] = []
-    return resume_run(run, trainer or Restoring(run), which, attempt, said.append), said
+    return resume_run(run, trainer or Restoring(run), which, attempt, said.append, **options), said
 
 
 def names(path: Path) -> list[str]:
@@ -123,7 +126,7 @@ def test_two_damaged_in_a_row_are_both_moved_and_named(run: RunDirectory) -> Non
     assert names(run.path / "abandoned" / "1") == ["20", "30"]
 
 
-@pytest.mark.parametrize("which", ["auto", "latest", "best"])
+@pytest.mark.parametrize("which", ["auto", "latest"])
 def test_when_every_one_is_damaged_the_error_lists_each_and_nothing_is_moved(run: RunDirectory, which: str) -> None:
     damage(run, 20, 30)
     cut(run, 10)
@@ -153,9 +156,32 @@ def test_a_damaged_step_that_was_asked_for_is_an_error_and_stays_where_it_is(run
     assert not (run.path / "abandoned").exists()
 
 
-def test_a_damaged_best_gives_way_to_the_next_best(run: RunDirectory) -> None:
+def test_a_latest_that_is_gone_is_told_with_what_that_costs(run: RunDirectory) -> None:
+    run.point(run.scan(), "accuracy")
+    shutil.rmtree(run.checkpoints / "30")
+    assert resume(run) == (
+        20,
+        [
+            "latest.json names a checkpoint of step 30, which is gone: steps after 20 are trained again",
+            "resumed from step 20 (latest)",
+        ],
+    )
+
+
+@pytest.mark.parametrize("harm", [damage, cut])
+def test_a_damaged_best_is_an_error_that_names_the_next_best_and_nothing_is_moved(
+    run: RunDirectory, harm: Any
+) -> None:
+    harm(run, 10)
+    with pytest.raises(CheckpointError, match=r"best .* step 10 \(accuracy 0.9\) .* step 30 \(accuracy 0.7\)"):
+        resume(run, "best")
+    assert names(run.checkpoints) == ["10", "20", "30"]
+    assert not (run.path / "abandoned").exists()
+
+
+def test_a_damaged_best_gives_way_to_the_next_best_where_that_was_asked_for(run: RunDirectory) -> None:
     damage(run, 10)
-    step, said = resume(run, "best")
+    step, said = resume(run, "best", or_next=True)
     assert step == 30
     assert said[0].startswith("moved checkpoint 10 to abandoned/1: ")
     assert said[1:] == ["resumed from step 30 (best)"], "nothing is lost: it is older"
@@ -221,7 +247,9 @@ def test_a_checkpoint_without_a_seal_is_taken_by_its_step_and_that_is_said(run: 
 def test_with_foreign_ones_only_the_error_says_how_to_take_one(run: RunDirectory) -> None:
     for step in (10, 20, 30):
         (run.checkpoints / str(step) / FILE).unlink()
-    with pytest.raises(CheckpointError, match="30: has no seal; --resume 30 takes it unverified"):
+    with pytest.raises(
+        CheckpointError, match=r"30: has no seal: seal\.json is missing; --resume 30 takes it unverified"
+    ):
         resume(run)
 
 

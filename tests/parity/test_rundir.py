@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -235,7 +236,42 @@ FOUND = Scan(
     [("latest", "accuracy", 30), ("best", "accuracy", 20), ("best", "loss", 30), (10, "loss", 10)],
 )
 def test_the_chosen_checkpoint_is_the_policy_s(run: RunDirectory, which: Any, metric: str, step: int) -> None:
-    assert run.choose(FOUND, which, metric) == step
+    assert run.choose(replace(FOUND, damaged=[]), which, metric) == step
+    assert run.choose(FOUND, which, metric, or_next=True) == step
+
+
+def test_a_damaged_latest_is_named_with_the_one_that_would_be_taken(run: RunDirectory) -> None:
+    with pytest.raises(
+        CheckpointError, match=r"latest checkpoint .* is of step 50 .* step 30 \(loss 0.1\); --or-next"
+    ):
+        run.choose(FOUND, "latest", "loss")
+
+
+def test_the_best_is_not_the_next_best_when_it_is_damaged(run: RunDirectory) -> None:
+    """Its own seal, or the pointer, says what it was."""
+    sealed(run, 10, metric=0.4)
+    sealed(run, 20, metric=0.7)
+    run.point(run.scan(), "accuracy")
+    (run.checkpoints / "20" / "state.pt").write_bytes(b"cut")
+    for harm in (None, seal.FILE):
+        if harm:
+            (run.checkpoints / "20" / harm).write_bytes(b"no seal any more")
+        with pytest.raises(
+            CheckpointError, match=r"best .* is of step 20 \(accuracy 0.7\) .* step 10 \(accuracy 0.4\)"
+        ):
+            run.choose(run.scan(), "best", "accuracy")
+        assert run.choose(run.scan(), "best", "accuracy", or_next=True) == 10
+
+
+def test_a_best_that_is_gone_is_not_the_next_best_either(run: RunDirectory) -> None:
+    sealed(run, 10, metric=0.4)
+    (sealed(run, 20, metric=0.7) / "state.pt").touch()
+    run.point(run.scan(), "accuracy")
+    shutil.rmtree(run.checkpoints / "20")
+    with pytest.raises(CheckpointError, match=r"step 20 .*\n  20: is not in .*, though best.json names it"):
+        run.choose(run.scan(), "best", "accuracy")
+    assert run.pointed("best") is None
+    assert run.pointed_step("best") == 20
 
 
 @pytest.mark.parametrize("which", ["latest", "best", 50])
@@ -252,7 +288,10 @@ def test_a_foreign_checkpoint_is_chosen_by_its_step_only(run: RunDirectory) -> N
     scan = Scan(whole=[], foreign=[Saved(step=70, metric=None)])
     assert run.choose(scan, 70, "loss") == 70
     for which in ("latest", "best", 60):
-        with pytest.raises(CheckpointError, match=r"no whole .*\n  70: has no seal; --resume 70 takes it unverified"):
+        with pytest.raises(
+            CheckpointError,
+            match=r"no whole .*\n  70: has no seal: seal\.json is missing; --resume 70 takes it unverified",
+        ):
             run.choose(scan, which, "loss")  # type: ignore[arg-type]
     scan = Scan(whole=[Saved(step=10, metric=0.5)], foreign=[Saved(step=70, metric=9.0)])
     assert run.choose(scan, "latest", "accuracy") == run.choose(scan, "best", "accuracy") == 10

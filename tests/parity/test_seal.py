@@ -203,7 +203,7 @@ def test_a_seal_that_is_no_plain_file_is_refused_and_not_taken_for_none(kind: st
 
 def test_a_checkpoint_without_a_seal_is_foreign(sealed: Path) -> None:
     (sealed / FILE).unlink()
-    with pytest.raises(UnsealedError, match="10 has no seal: nothing proves that it is whole"):
+    with pytest.raises(UnsealedError, match=r"10 has no seal: seal\.json is missing, and nothing"):
         examine(sealed)
 
 
