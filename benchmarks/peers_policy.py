@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.policy_loops import NoSuchOption
 from parity.durable import replace_file
 from parity.policy import Rules
-from parity.policy_cases import GROUPS, Case, Change, Late, Save, cases
+from parity.policy_cases import GROUPS, Case, Change, Late, Save, Validated, cases
 from parity.policy_replay import Difference, Implementation, InMemory, replay
 
 COMMAND = "python -m benchmarks.peers_policy --write docs/policy.md"
@@ -58,7 +58,9 @@ def peers() -> list[Manager]:
 
     def lightning(case: Case, home: Path) -> Callable[[Rules], Implementation]:
         measured = all(event.metric is not None for event, _ in case.rows if isinstance(event, Save))
-        return lambda rules: policy_lightning.Lightning(home, rules, measured)
+        between = any(isinstance(event, Validated) for event, _ in case.rows)  # then every other block is saved
+        every = (2 if between else 1) * policy_lightning.BLOCK
+        return lambda rules: policy_lightning.Lightning(home, rules, measured, every)
 
     def hugging_face(case: Case, home: Path) -> Callable[[Rules], Implementation]:
         if any(isinstance(event, Late) for event, _ in case.rows):  # before a reason that matters less

@@ -49,8 +49,8 @@ class Module(pl.LightningModule):
 class Lightning:
     """One directory; a restart is a new trainer that goes on from `last.ckpt`."""
 
-    def __init__(self, home: Path, rules: Rules, measured: bool) -> None:
-        self.home, self.measured = home, measured
+    def __init__(self, home: Path, rules: Rules, measured: bool, every: int = BLOCK) -> None:
+        self.home, self.measured, self.every = home, measured and every == BLOCK, every
         self._rules = rules
         self.clock = types.SimpleNamespace(now=0.0)
         self.metrics: dict[int, float | None] = {}
@@ -61,6 +61,9 @@ class Lightning:
     def save(self, step: int, metric: float | None, saved_at: float) -> None:
         self.metrics[step] = metric
         self.loop.give(Order(step, metric, saved_at))
+
+    def validated(self, step: int, metric: float, saved_at: float) -> None:
+        self.save(step, metric, saved_at)  # a validation: the callback of the latest saves every so many steps only
 
     def metric(self, step: int, value: float) -> None:
         raise NoSuchOption("metrics come with the save")
@@ -127,7 +130,7 @@ class Lightning:
         if rules.keep_seconds:
             interval = datetime.timedelta(seconds=rules.keep_seconds)
             out.append(ModelCheckpoint(**common, filename="time-{step}", train_time_interval=interval, save_top_k=-1))
-        when = {} if self.measured else {"every_n_train_steps": BLOCK}
+        when = {} if self.measured else {"every_n_train_steps": self.every}
         latest = {"monitor": "step", "mode": "max", "save_top_k": rules.keep_latest, "save_last": True}
         return [*out, ModelCheckpoint(**common, filename="latest-{step}", **latest, **when)]
 

@@ -78,6 +78,9 @@ class Orbax:
         if not saved:
             raise CheckpointError("save() returned False")
 
+    def validated(self, step: int, metric: float, saved_at: float) -> None:
+        raise NoSuchOption("when to save is decided before the metric is known")
+
     def metric(self, step: int, value: float) -> None:
         raise NoSuchOption("metrics come with the save")
 

@@ -70,6 +70,9 @@ class HuggingFace:
             raise NoSuchOption("every save needs an evaluation where the best is kept")
         self.loop.give(Order(step, metric, saved_at))
 
+    def validated(self, step: int, metric: float, saved_at: float) -> None:
+        raise NoSuchOption("`save_strategy` is every n steps or at a new best, never both")
+
     def metric(self, step: int, value: float) -> None:
         raise NoSuchOption(NO_LATE)
 

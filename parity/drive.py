@@ -16,7 +16,7 @@ from typing import Literal
 from parity import plan, policy
 from parity.curves import append, encode
 from parity.errors import DivergedError, RunDirectoryError, SaveError
-from parity.history import require_history, start_over
+from parity.history import next_attempt, require_history, start_over
 from parity.lock import WriterLock
 from parity.recover import Resume, compare_topology, resume_run, skips_behind
 from parity.rundir import RunDirectory
@@ -110,7 +110,7 @@ def train(
         for line in run.mend():
             say(line)
         incomplete = require_history(run, resume) if locked else None
-        attempt = run.next_attempt()
+        attempt = next_attempt(run, incomplete)
         trainer = side.build(spec, directory, attempt=attempt)  # a spec that cannot be built leaves no trace
         if not locked:
             stack.enter_context(WriterLock(directory))

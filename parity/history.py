@@ -17,7 +17,7 @@ from parity.recover import Resume
 from parity.rundir import RunDirectory, Scan
 from parity.trainer import StepRecord, Validation
 
-__all__ = ["require_history", "start_over"]
+__all__ = ["next_attempt", "require_history", "start_over"]
 
 LARGEST = 1 << 31
 """No run has so many steps or process starts."""
@@ -52,6 +52,13 @@ def require_history(run: RunDirectory, resume: Resume) -> int | None:
         return resume
     named = f"; --resume {scan.whole[-1].step} continues without them" if scan.whole else ""
     raise RunDirectoryError(f"{run.path}: {missing}. Restore what is missing{named}; {START_OVER}")
+
+
+def next_attempt(run: RunDirectory, incomplete: int | None) -> int:
+    """Return the number of the process that starts now: above that of every start, and every record, before."""
+    if incomplete is None:
+        return run.next_attempt()
+    return max([run.next_attempt(), *(record.attempt + 1 for record in read_records(run.steps, StepRecord))])
 
 
 def start_over(run: RunDirectory, attempt: int) -> list[str]:
@@ -156,7 +163,8 @@ def _missing_validations(run: RunDirectory, scan: Scan, until: int, validations:
 
 
 def _missing_starts(run: RunDirectory, known: set[int], starts: dict[int, int | None], needed: bool) -> str | None:
-    unknown = sorted(known - set(starts))
+    accepted = [row["attempt"] for row in read_lines(run.attempts) if row.get("records_after")]
+    unknown = sorted(attempt for attempt in known - set(starts) if attempt >= max(accepted, default=0))
     if unknown:
         return f"{run.attempts.name} lacks attempt {unknown[0]}, of which there are records"
     return f"{run.attempts.name} is missing or empty, though checkpoints stand" if needed and not starts else None

@@ -49,7 +49,7 @@ def test_a_case_saves_every_ten_steps_as_a_real_run_does(case):
 
 @each_case
 def test_what_a_case_expects_is_possible(case):
-    """Nothing comes back that was removed, only saves, validations and resumes change the steps, and the best is one of them."""
+    """Nothing comes back that was removed; only saves, validations and resumes change the steps."""
     before = ()
     for event, expected in case.rows:
         there = set(before) | ({event.step} if isinstance(event, Save | Validated) else set())

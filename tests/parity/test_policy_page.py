@@ -89,3 +89,5 @@ def test_the_defaults_are_those_of_the_spec():
     spec = SaveSpec()
     assert rows == {name: str(getattr(spec, name)) for name in rows}
     assert set(rows) == {"keep_latest", "keep_best", "keep_every", "keep_seconds"}
+    assert '| `save.on_best` | `"auto"` |' in PAGE
+    assert spec.on_best == "auto"
