@@ -1,8 +1,9 @@
 """The tables behind the limits in `parity/criteria.py`: `python -m benchmarks.criteria_table --write docs/method.md`.
 
 The first shows how far the twins part over a long float64 run, and how far one unit in the last place at the start
-carries one of them. The second shows clean and faulty ports: every fault is planted into the JAX twin alone; `float64`
-is the largest relative difference of the loss, the other columns are multiples of the envelope of the clean twins.
+carries one of them. The second shows clean and faulty ports: every fault is planted into the JAX twin alone;
+`float64` is the largest relative difference of the loss, the other columns are multiples of the envelope of the clean
+twins.
 
 What was measured is kept in `benchmarks/criteria_table.json`; `--kept` writes the page from it without measuring.
 """
