@@ -1,16 +1,24 @@
-"""The table behind the limits in `parity/criteria.py`: multiples of the envelope of clean and of faulty ports.
+"""The tables behind the limits in `parity/criteria.py`: `python -m benchmarks.criteria_table --write docs/method.md`.
 
-`python -m benchmarks.criteria_table` prints Markdown. Every fault is planted into the JAX twin alone; the envelope is
-that of the clean twins. `float64` is the largest relative difference of the loss, the other columns are multiples
-of the envelope.
+The first shows how far the twins part over a long float64 run, and how far one unit in the last place at the start
+carries one of them. The second shows clean and faulty ports: every fault is planted into the JAX twin alone;
+`float64` is the largest relative difference of the loss, the other columns are multiples of the envelope of the clean
+twins.
+
+What was measured is kept in `benchmarks/criteria_table.json`; `--kept` writes the page from it without measuring.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import jax
@@ -18,13 +26,23 @@ import jax
 import jax_side.dropout
 import jax_side.model
 import jax_side.optimizer
+from benchmarks.peers_policy import fill
 from parity import sides
 from parity.checks.pair import TwinPair
 from parity.checks.walk import losses, walk
-from parity.criteria import curve_gap, envelope_multiple
+from parity.criteria import SEEDS, curve_gap, envelope_multiple
+from parity.curves import plain
+from parity.durable import replace_file
+from parity.report.document import describe_environment, encode
 from parity.spec import Precision, RunSpec, preset
 
+COMMAND = "python -m benchmarks.criteria_table --write docs/method.md"
+KEPT = Path(__file__).with_suffix(".json")
+"""The record of the last measurement; the page is made from it."""
+
 STEPS = {"mlp-digits": 200, "cnn-digits": 200, "gpt-text": 60}
+LONG = 1000
+"""Steps of the clean float64 twins in the table of presets."""
 PRECISIONS: tuple[Precision, ...] = ("float64", "float32", "bfloat16", "float16")
 
 Plant = Callable[[RunSpec, ExitStack], RunSpec]
@@ -80,37 +98,93 @@ def _planted(plant: Plant, spec: RunSpec) -> Iterator[RunSpec]:
         yield plant(spec, stack)
 
 
-def measure(name: str, precision: Precision, seeds: int) -> Iterator[tuple[str, float]]:
-    """Yield fault and figure for every fault that applies to a preset."""
+def measure_ports(name: str, precision: Precision, seeds: int) -> Iterator[tuple[str, float]]:
+    """Yield port and figure for the clean port and for every fault that applies to a preset."""
     spec = replace(preset(name, precision), steps=STEPS[name])
-    both = {side: sides.load(side) for side in ("torch", "jax")}
-    pair = TwinPair(spec, both, seeds=seeds)
+    pair = TwinPair(spec, _both(), seeds=seeds, cache=False)
     reference = losses(pair.curve("torch"))
-    for fault, (plant, names) in FAULTS.items():
+    for port, (plant, names) in FAULTS.items():
         if name not in names:
             continue
         with _planted(plant, spec) as faulty:
-            curve = losses(walk(both["jax"].build(faulty), spec.steps))
+            curve = losses(walk(sides.load("jax").build(faulty), spec.steps))
         if precision == "float64":
-            yield fault, curve_gap(reference, curve).max_rel
+            yield port, curve_gap(reference, curve).max_rel
         else:
-            yield fault, envelope_multiple(list(reference.values()), list(curve.values()), pair.envelope.width)
+            yield port, envelope_multiple(list(reference.values()), list(curve.values()), pair.envelope.width)
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=16)
-    seeds = parser.parse_args().seeds
+def measure_preset(name: str) -> dict[str, Any]:
+    """Return how far the clean float64 twins of a preset part over a long run, and its noise floor."""
+    pair = TwinPair(replace(preset(name, "float64"), steps=LONG), _both())
+    twins = curve_gap(losses(pair.curve("torch")), losses(pair.curve("jax"))).max_rel
+    return {"preset": name, "steps": LONG, "twins": twins, "floor": pair.floor}
+
+
+def measure(seeds: int) -> dict[str, Any]:
+    """Measure both tables and return the record of it, as it is kept."""
+    environment = {key: value for key, value in describe_environment().items() if key != "platform"}
     figures: dict[tuple[str, str], dict[str, float]] = {}
     for name in STEPS:
         for precision in PRECISIONS:
-            for fault, value in measure(name, precision, seeds):
-                figures.setdefault((fault, name), {})[precision] = value
-    print(f"| port | preset | steps | {' | '.join(PRECISIONS)} |")
-    print("|---|---|---|" + "---|" * len(PRECISIONS))
-    for (fault, name), row in sorted(figures.items(), key=lambda item: list(FAULTS).index(item[0][0])):
-        print(f"| {fault} | {name} | {STEPS[name]} | {' | '.join(f'{row[p]:.2g}' for p in PRECISIONS)} |")
+            print(f"ports of {name} in {precision} ...", file=sys.stderr, flush=True)
+            for port, value in measure_ports(name, precision, seeds):
+                figures.setdefault((port, name), {})[precision] = value
+    rows = sorted(figures.items(), key=lambda item: list(FAULTS).index(item[0][0]))
+    ports = [{"port": port, "preset": name, "steps": STEPS[name], **row} for (port, name), row in rows]
+    presets = []
+    for name in STEPS:
+        print(f"{name} over {LONG} steps ...", file=sys.stderr, flush=True)
+        presets.append(measure_preset(name))
+    measured = datetime.now(UTC).date().isoformat()
+    return {"measured": measured, "environment": environment, "seeds": seeds, "presets": presets, "ports": ports}
+
+
+def tables(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return what stands between the markers of the page, by the names of the markers."""
+    presets = ["| preset | steps | twins, largest relative difference | noise floor |", "|---" * 4 + "|"]
+    for row in record["presets"]:
+        presets.append(f"| {row['preset']} | {row['steps']:,} | {_figure(row['twins'])} | {_figure(row['floor'])} |")
+    ports = [f"| port | preset | steps | {' | '.join(PRECISIONS)} |", "|---" * (3 + len(PRECISIONS)) + "|"]
+    for row in record["ports"]:
+        cells = [row["port"], row["preset"], str(row["steps"]), *(_figure(row[name]) for name in PRECISIONS)]
+        ports.append(f"| {' | '.join(cells)} |")
+    return {"presets": "\n".join(presets), "ports": "\n".join([*ports, "", _source(record)])}
+
+
+def _figure(value: float | str) -> str:
+    return f"{float(value):.2g}"
+
+
+def _source(record: Mapping[str, Any]) -> str:
+    """Return where both tables come from, in one line."""
+    environment = record["environment"]
+    commit = f"commit {environment['commit']}{' with uncommitted changes' * environment['dirty']}"
+    versions = ", ".join(f"{name} {environment['versions'][name]}" for name in ("jax", "torch"))
+    return f"Measured on {record['measured']}, {commit}, {versions}; made by\n`{COMMAND}`."
+
+
+def _both() -> dict[str, sides.Side]:
+    return {side: sides.load(side) for side in ("torch", "jax")}
+
+
+def main() -> None:
+    """Measure, keep the record and write the page; or print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="replace what stands between the page's markers")
+    parser.add_argument("--kept", action="store_true", help="measure nothing: use the record of the last measurement")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"perturbed runs per side (default {SEEDS})")
+    options = parser.parse_args()
+    record = json.loads(KEPT.read_text(encoding="utf-8")) if options.kept else measure(options.seeds)
+    if options.write is None:
+        print("\n\n".join(tables(record).values()))
+        return
+    if not options.kept:
+        replace_file(KEPT, encode(plain(record)) + "\n")
+    page = options.write.read_text(encoding="utf-8")
+    for name, text in tables(record).items():
+        page = fill(page, name, text)
+    replace_file(options.write, page)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import xxhash
+
 from parity.durable import replace_file
 from parity.errors import ParityError, ResultError
 from parity.report.bench_words import bench_markdown
@@ -19,14 +21,27 @@ BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
 COMMAND = "make results"
 
+SIGNED = "<!-- digest of the page above: {} -->"
+"""Last line of the page: the results themselves are not kept, and a figure edited by hand must be noticed."""
+
 
 def results_page(check: CheckResult, benchmarks: Sequence[str]) -> str:
-    """Return docs/results.md: the checks, then benchmarks that are Markdown already."""
+    """Return docs/results.md: the checks, then benchmarks that are Markdown already, then a digest of both."""
     commit = check.environment.get("commit") or "of an installed package"
     commit += " with uncommitted changes" if check.environment.get("dirty") else ""
     environment = {name: value for name, value in check.environment.items() if name != "platform"}  # a kernel's build
     intro = f"Made by `{COMMAND}`, not written by hand. The checks ran on commit {commit}; benchmarks name their own."
-    return "\n\n".join(["# Results", intro, check_markdown(check.records, environment).strip(), *benchmarks]) + "\n"
+    return signed("\n\n".join(["# Results", intro, check_markdown(check.records, environment).strip(), *benchmarks]))
+
+
+def signed(text: str) -> str:
+    """Return a page with its digest in the last line."""
+    return f"{text}\n\n{SIGNED.format(xxhash.xxh3_64_hexdigest(text.encode()))}\n"
+
+
+def is_as_written(page: str) -> bool:
+    """Tell whether a page is as `signed` returned it."""
+    return signed(page[: page.rfind(SIGNED.partition(":")[0])].rstrip("\n")) == page
 
 
 def readme_block(check: CheckResult) -> str:

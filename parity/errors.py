@@ -14,6 +14,7 @@ __all__ = [
     "ResultError",
     "RunDirectoryError",
     "SaveError",
+    "SideError",
     "SpecError",
     "SpecMismatchError",
     "StateError",
@@ -87,6 +88,18 @@ class MissingFrameworkError(ParityError, ImportError):
     def __init__(self, side: str, module: str) -> None:
         self.side = side
         super().__init__(f"side {side!r} needs the module {module!r}: pip install 'parity-suite[{side}]'")
+
+
+class SideError(ParityError, ImportError):
+    """An installed side that cannot be used.
+
+    Attributes:
+        side: Its name.
+    """
+
+    def __init__(self, side: str, problem: str) -> None:
+        self.side = side
+        super().__init__(f"side {side!r}: {problem}")
 
 
 class StateError(ParityError, ValueError):

@@ -1,22 +1,31 @@
-"""The registry of sides: the only place that imports `jax_side` and `torch_side`, and only when one is asked for."""
+"""The registry of sides: the only place that imports `jax_side` and `torch_side`, and only when one is asked for.
+
+Installed packages add further sides by entry points of the group `parity.sides`: a name, and the module or object
+that fulfils `Side`. The names of the built-in sides cannot be taken.
+"""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import xxhash
 
-from parity.errors import MissingFrameworkError, UnknownNameError
+from parity.errors import MissingFrameworkError, SideError, UnknownNameError
 from parity.spec import RunSpec
 from parity.trainer import Trainer
 
-__all__ = ["SIDES", "Side", "installed", "load", "source_digest"]
+__all__ = ["GROUP", "SIDES", "Side", "installed", "is_builtin", "load", "source_digest"]
 
 SIDES = {"jax": ("jax", "flax", "optax", "orbax"), "torch": ("torch",)}
-"""Side to the modules it needs."""
+"""Built-in side to the modules it needs."""
+
+GROUP = "parity.sides"
+"""Group of the entry points by which installed packages add sides."""
 
 
 class Side(Protocol):
@@ -33,11 +42,12 @@ def load(name: str) -> Side:
     """Import a side.
 
     Raises:
-        UnknownNameError: No such side.
+        UnknownNameError: No such side, neither built in nor installed.
         MissingFrameworkError: Its framework is not installed; names the extra to install.
+        SideError: An installed side cannot be imported, or is no side.
     """
     if name not in SIDES:
-        raise UnknownNameError("side", name, SIDES)
+        return _load_installed(name)
     for module in SIDES[name]:
         if importlib.util.find_spec(module) is None:
             raise MissingFrameworkError(name, module)
@@ -45,8 +55,42 @@ def load(name: str) -> Side:
 
 
 def installed() -> list[str]:
-    """Return the sides whose modules are there."""
-    return [name for name, modules in SIDES.items() if all(importlib.util.find_spec(m) for m in modules)]
+    """Return the built-in sides whose modules are there, and the names of all that installed packages add."""
+    builtin = [name for name, modules in SIDES.items() if all(importlib.util.find_spec(m) for m in modules)]
+    return builtin + sorted(_entries().keys() - SIDES)
+
+
+def _load_installed(name: str) -> Side:
+    entries = _entries()
+    if name not in entries:
+        raise UnknownNameError("side", name, [*SIDES, *entries])
+    first, *others = entries[name]
+    if others:
+        origins = " and ".join(str(entry.dist and entry.dist.name) for entry in entries[name])
+        raise SideError(name, f"{origins} both add a side of this name; uninstall one of them")
+    origin = f"entry point {first.value!r} of the group {GROUP}"
+    try:
+        side = first.load()
+    except Exception as error:  # whatever the package does when it is imported
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise SideError(name, f"{origin} cannot be imported: {why}; repair or uninstall its package") from error
+    lacking = [word for word in ("build", "topology") if not callable(getattr(side, word, None))]
+    if lacking:
+        raise SideError(name, f"{origin} has no function {' and no '.join(lacking)}; parity.sides.Side needs both")
+    return cast(Side, side)
+
+
+def _entries() -> dict[str, list[EntryPoint]]:
+    """Return the sides that installed packages add, by name; a name is ambiguous if several packages add it."""
+    found: dict[str, list[EntryPoint]] = {}
+    for entry in entry_points(group=GROUP):
+        found.setdefault(entry.name, []).append(entry)
+    return found
+
+
+def is_builtin(side: Side) -> bool:
+    """Tell whether a side, by whatever name, is one of the suite's packages, whose sources `source_digest` covers."""
+    return any(side is sys.modules.get(f"{name}_side") for name in SIDES)
 
 
 def source_digest() -> str:

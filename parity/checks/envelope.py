@@ -14,11 +14,11 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from parity import sides
 from parity.checks.perturb import perturbed
 from parity.checks.walk import losses, walk
 from parity.criteria import FLOOR_ULPS, SEEDS, WINDOW, curve_gap, envelope
 from parity.durable import replace_file
+from parity.sides import source_digest
 from parity.spec import RunSpec
 from parity.state import TrainingState
 from parity.trainer import Trainer
@@ -37,7 +37,7 @@ class Envelope:
 
 
 def measure_envelope(
-    trainers: Sequence[Trainer], start: TrainingState, until: int, *, seeds: int = SEEDS, cache: bool = True
+    trainers: Sequence[Trainer], start: TrainingState, until: int, *, seeds: int = SEEDS, key: str | None = None
 ) -> Envelope:
     """Run perturbed starts on every trainer and return the wider envelope at each step.
 
@@ -46,11 +46,14 @@ def measure_envelope(
         start: The state at step 0.
         until: Steps to run.
         seeds: Perturbed runs per trainer.
-        cache: Whether to look in, and write to, the cache directory (PARITY_CACHE, or ~/.cache/parity).
+        key: What the curves depend on beside the start, the versions, the machine and the suite's own sources: the
+            trainers' topologies, and the sources of those that are not the suite's. With a key, the envelope is
+            looked up in, and written to, the cache directory (PARITY_CACHE, or ~/.cache/parity); without, nothing is
+            cached.
     """
     spec, names = trainers[0].spec, tuple(t.side for t in trainers)
-    file = _cache_file(spec, start, names, until, seeds)
-    if cache and (width := _cached(file, until)) is not None:
+    file = None if key is None else _cache_file(spec, start, (*names, key), until, seeds)
+    if file is not None and (width := _cached(file, until)) is not None:
         return Envelope(width=width, seeds=seeds, sides=names)
     widths = []
     for trainer in trainers:
@@ -61,7 +64,7 @@ def measure_envelope(
         ]
         widths.append(envelope(base, runs))
     width = np.max(widths, axis=0)
-    if cache and np.isfinite(width).all():
+    if file is not None and np.isfinite(width).all():
         with suppress(OSError):  # a cache that cannot be written is no cache
             file.parent.mkdir(parents=True, exist_ok=True)
             replace_file(file, json.dumps({"width": width.tolist()}))
@@ -83,9 +86,8 @@ def _cached(file: Path, until: int) -> NDArray[np.float64] | None:
     return width if width.shape == (until,) else None
 
 
-def _cache_file(spec: RunSpec, start: TrainingState, names: tuple[str, ...], until: int, seeds: int) -> Path:
+def _cache_file(spec: RunSpec, start: TrainingState, trainers: tuple[str, ...], until: int, seeds: int) -> Path:
     root = Path(os.environ.get("PARITY_CACHE") or Path.home() / ".cache" / "parity")
-    key = [start.scalars["config.spec"], start.scalars["config.hash"], names, until, seeds, dict(versions())]
-    key += [WINDOW, FLOOR_ULPS, platform.machine(), platform.processor(), sides.source_digest()]
-    key += [sides.load(name).topology(spec) for name in names]
+    key = [start.scalars["config.spec"], start.scalars["config.hash"], trainers, until, seeds, dict(versions())]
+    key += [WINDOW, FLOOR_ULPS, platform.machine(), platform.processor(), source_digest()]
     return root / "envelopes" / f"{spec.name}-{xxhash.xxh3_64_hexdigest(json.dumps(key).encode())}.json"

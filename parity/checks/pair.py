@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import cached_property
+from types import MappingProxyType
 
 from parity.checks.envelope import Envelope, measure_envelope, noise_floor
 from parity.checks.walk import Curve, losses, walk
 from parity.criteria import SEEDS
 from parity.errors import StateError
-from parity.sides import Side
+from parity.sides import Side, is_builtin
 from parity.spec import RunSpec
 from parity.state import TrainingState, compare_states
 from parity.trainer import Trainer, Validation
@@ -20,7 +22,15 @@ __all__ = ["TwinPair"]
 class TwinPair:
     """Two sides of one spec; every run is made once and kept."""
 
-    def __init__(self, spec: RunSpec, sides: Mapping[str, Side], *, seeds: int = SEEDS, cache: bool = True) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        sides: Mapping[str, Side],
+        *,
+        seeds: int = SEEDS,
+        cache: bool = True,
+        sources: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Build both trainers and check that they start from the same state.
 
         Args:
@@ -28,6 +38,8 @@ class TwinPair:
             sides: Two sides by name; the first is the reference of the twins check.
             seeds: Perturbed runs per side behind an envelope.
             cache: Whether envelopes are cached.
+            sources: For sides that are not built in, by name: what changes when their code does, such as a digest of
+                it. An envelope of a side whose sources are not known is never cached.
 
         Raises:
             StateError: The two sides do not start from the same state, or cannot share one.
@@ -38,7 +50,7 @@ class TwinPair:
                 "native dropout streams have no meaning on the other side; use dropout.generator=shared",
             )
         self.spec, self.names = spec, tuple(sides)
-        self._seeds, self._cache = seeds, cache
+        self._seeds, self._key = seeds, _cache_key(spec, sides, sources) if cache else None
         self.trainers: dict[str, Trainer] = {name: side.build(spec) for name, side in sides.items()}
         self.start: TrainingState = self.trainers[self.names[0]].export_state()
         for difference in compare_states(self.start, self.trainers[self.names[1]].export_state()):
@@ -74,7 +86,7 @@ class TwinPair:
         for name in self.names:  # before the trainers are reset to perturbed states
             self._run(name)
         return measure_envelope(
-            list(self.trainers.values()), self.start, self.spec.steps, seeds=self._seeds, cache=self._cache
+            list(self.trainers.values()), self.start, self.spec.steps, seeds=self._seeds, key=self._key
         )
 
     def _run(self, name: str) -> tuple[Curve, TrainingState, Validation]:
@@ -85,3 +97,10 @@ class TwinPair:
             curve |= walk(trainer, self.spec.steps)
             self._runs[name] = (curve, state, trainer.evaluate())
         return self._runs[name]
+
+
+def _cache_key(spec: RunSpec, sides: Mapping[str, Side], sources: Mapping[str, str]) -> str | None:
+    """Return what an envelope depends on of its sides, or None if the sources of one of them are not known."""
+    if not all(name in sources or is_builtin(side) for name, side in sides.items()):
+        return None
+    return json.dumps([(name, sources.get(name), side.topology(spec)) for name, side in sides.items()])

@@ -36,7 +36,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="PRESET|FILE",
         help="repeatable; default: the standard matrix of presets",
     )
-    parser.add_argument("--sides", default=",".join(sides.SIDES), metavar="jax,torch", help="default: both")
+    parser.add_argument(
+        "--sides",
+        default=",".join(sides.SIDES),
+        metavar="SIDE,SIDE",
+        help=f"default: {','.join(sides.SIDES)}; others are entry points of the group {sides.GROUP}",
+    )
     add_spec_options(parser)
     parser.add_argument("--kill-at", type=positive, action="append", default=[], metavar="STEP", help="repeatable")
     parser.add_argument(

@@ -27,7 +27,12 @@ __all__ = ["add", "quiet_orbax"]
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity train`."""
-    parser.add_argument("--side", required=True, metavar="{jax,torch}")
+    parser.add_argument(
+        "--side",
+        required=True,
+        metavar="SIDE",
+        help=f"{', '.join(sides.SIDES)}, or the name of an entry point of the group {sides.GROUP}",
+    )
     parser.add_argument("--spec", required=True, metavar="PRESET|FILE", help=f"{', '.join(PRESETS)}, or a TOML file")
     parser.add_argument("--dir", required=True, type=Path, metavar="RUN", help="run directory, created or continued")
     add_spec_options(parser)
