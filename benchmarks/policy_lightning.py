@@ -118,7 +118,12 @@ class Lightning:
         out = []
         if rules.keep_best:
             self.keeps_best = ModelCheckpoint(
-                **common, filename="best-{step}", monitor="score", mode=rules.mode, save_top_k=rules.keep_best
+                **common,
+                filename="best-{step}",
+                monitor="score",
+                mode=rules.mode,
+                save_top_k=rules.keep_best,
+                save_last=self.every != BLOCK,  # else only the callback of the latest names the last
             )
             out.append(self.keeps_best)
         if rules.keep_every:

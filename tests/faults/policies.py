@@ -106,7 +106,7 @@ def _latest_follows_best(trainer: Any) -> None:
 BY_AUDIT = {
     "rotation_deletes_best": (_keeping(_newest_only), "lost 10"),
     "best_fn_evicts_latest": (_keeping(_best_only), "lost 60"),
-    "keep_all_deletes_all": (_keeping(_none), "lost 60"),
+    "keep_all_deletes_all": (_keeping(_none), "checkpoints/ holds none"),
     "topk_list_not_restored": (_metrics_forgotten, "lost 10"),
     "last_links_to_best": (_latest_follows_best, "latest points to 10"),
 }

@@ -6,7 +6,7 @@ import pytest
 
 from parity import sides
 from parity.drive import train
-from parity.errors import SpecError
+from parity.errors import RunDirectoryError, SpecError
 from parity.rundir import RunDirectory
 from parity.specfile import load
 from parity.state import leaf_digests
@@ -22,10 +22,13 @@ def scripted(trainer):
 
 
 def trained(side, plant, path):
-    """Train to step 30, and to the end in a second process start; return the audit."""
+    """Train to step 30, and to the end in a second process start; return the audit, or why that start was refused."""
     planted = Planted(side, scripted, plant)
-    for steps in (30, 60):
-        train(planted, side, replace(SPEC, steps=steps), path, say=lambda line: None)
+    try:
+        for steps in (30, 60):
+            train(planted, side, replace(SPEC, steps=steps), path, say=lambda line: None)
+    except RunDirectoryError as error:
+        return [str(error).partition(": ")[2].partition(",")[0]]
     return audit(RunDirectory(path), SPEC)
 
 
