@@ -21,7 +21,6 @@ from jax.sharding import Mesh
 from jax_side.formats.items import handler, read_items
 from jax_side.mesh import replicated
 from jax_side.seal import (
-    SaveItem,
     gather,
     places,
     readable_steps,
@@ -114,11 +113,14 @@ class Checkpoints:
                 todelete_subdir=REMOVED_BY_ORBAX,
                 step_name_format=readable_steps(),
             )
-            handlers = {item: handler() for item in ITEMS}
+            handlers = ocp.handlers.DefaultCheckpointHandlerRegistry()
+            for item in ITEMS:
+                handlers.add(item, ocp.args.PyTreeSave, handler())
+            handlers.add("meta", ocp.args.JsonSave, ocp.JsonCheckpointHandler())
             self._manager = ocp.CheckpointManager(
                 self.run.checkpoints.resolve(),
                 options=options,
-                item_handlers={**handlers, "meta": ocp.JsonCheckpointHandler()},
+                handler_registry=handlers,
             )
         return self._manager
 
@@ -135,7 +137,7 @@ class Checkpoints:
         snapshot, self._spare = Snapshot(trainer, self._spare), None
         items = {item: tree for item, tree in _items(snapshot.state).items() if jax.tree.leaves(tree)}
         meta = {"step": step, "metric": plain(metric), "items": sorted(items), "scalars": scalars}
-        saves = {item: SaveItem(tree) for item, tree in items.items()}
+        saves = {item: ocp.args.PyTreeSave(tree) for item, tree in items.items()}
         args = ocp.args.Composite(**saves, meta=ocp.args.JsonSave(meta))
         self._policy.known = [*self.scan().whole, policy.Saved(step=step, metric=metric, saved_at=seal.clock())]
         self._last = step

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ from parity.untrusted import read_json
 
 __all__ = [
     "DigestingHandler",
-    "RestoreItem",
-    "SaveItem",
     "gather",
     "places",
     "readable_steps",
@@ -41,24 +39,20 @@ SHARDS = "digests.process_{}.json"
 
 
 class DigestingHandler(ocp.PyTreeCheckpointHandler):
-    """Orbax's handler; of several processes, each digests the files it wrote, right behind writing them."""
+    """Orbax's handler; of several processes, each digests the files it wrote, right behind writing them.
+
+    It is registered with no class of arguments: Orbax allows one handler of a name, and this one has Orbax's own.
+    """
+
+    @classmethod
+    def typestr(cls) -> str:
+        """Return the name that a checkpoint gives its handler by: who has Orbax alone can restore it then."""
+        return str(ocp.PyTreeCheckpointHandler.typestr())
 
     async def async_save(self, directory: Any, *args: Any, **kwargs: Any) -> Any:
         """Save as Orbax does, and digest in the background."""
         futures = await super().async_save(directory, *args, **kwargs)
         return futures if jax.process_count() == 1 else [*(futures or []), _OwnDigests(futures or [], directory)]
-
-
-@ocp.args.register_with_handler(DigestingHandler, for_save=True)
-@dataclass
-class SaveItem(ocp.args.PyTreeSave):
-    """`PyTreeSave`, for the digesting handler: Orbax finds a handler by the class of its arguments."""
-
-
-@ocp.args.register_with_handler(DigestingHandler, for_restore=True)
-@dataclass
-class RestoreItem(ocp.args.PyTreeRestore):
-    """`PyTreeRestore`, for the digesting handler."""
 
 
 class _OwnDigests:

@@ -303,7 +303,7 @@ ONLY: dict[str, tuple[set[str], set[str], str]] = {
     ),
     "seal": (
         {
-            *("DigestingHandler", "RestoreItem", "SaveItem"),
+            "DigestingHandler",
             *("gather", "readable_steps", "sealing_path", "wake_waiting_threads"),
         },
         set(),
