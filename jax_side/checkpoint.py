@@ -88,8 +88,8 @@ class _Pending:
 class Checkpoints:
     """The checkpoints of one run, by Orbax's CheckpointManager under our own policy."""
 
-    def __init__(self, spec: RunSpec, directory: Path, mesh: Mesh) -> None:
-        self.spec, self.mesh = spec, mesh
+    def __init__(self, spec: RunSpec, directory: Path, spec_hash: str, mesh: Mesh) -> None:
+        self.spec, self.spec_hash, self.mesh = spec, spec_hash, mesh
         self.run = RunDirectory(directory)
         self._policy = _Policy(spec)
         self._pending: dict[int, _Pending] = {}
@@ -164,7 +164,7 @@ class Checkpoints:
             Its step, the state on this trainer's mesh, the JSON scalars saved with it, and its seal.
 
         Raises:
-            DamagedError: It is not what was sealed.
+            DamagedError: It is not what was sealed, or is of another run.
             CheckpointError: There is none, a leaf has another dtype or shape than the template's, or a file points
                 outside of the checkpoint.
         """
@@ -174,6 +174,8 @@ class Checkpoints:
         path = self.run.checkpoints / str(step)
         foreign = step in {s.step for s in scan.foreign}
         sealed = None if foreign else require_verified(path)
+        if sealed is not None:
+            seal.require_own(sealed, self.spec_hash)
         scalars = read_scalars(path / "meta" / "metadata")
         list_files(path)  # no links, where there is no seal to say so
         items = {item: tree for item, tree in _items(template).items() if jax.tree.leaves(tree)}

@@ -10,6 +10,7 @@ __all__ = [
     "DivergedError",
     "LockedError",
     "MissingFrameworkError",
+    "OtherRunError",
     "ParityError",
     "ResultError",
     "RunDirectoryError",
@@ -127,6 +128,22 @@ class CheckpointError(ParityError, RuntimeError):
 
 class DamagedError(CheckpointError):
     """A sealed checkpoint that is not what was sealed."""
+
+
+class OtherRunError(DamagedError):
+    """A whole checkpoint of another run: it does not belong where it lies, like a damaged one.
+
+    Attributes:
+        sealed: Hash of the run that it was sealed with.
+        expected: Hash of the run that it lies in.
+    """
+
+    def __init__(self, step: int, sealed: str, expected: str) -> None:
+        self.sealed, self.expected = sealed, expected
+        super().__init__(
+            f"step {step} is of another run (other model, data, optimizer or seed): its seal has the run hash "
+            f"{sealed[:12]!r}, this run has {expected[:12]!r}"
+        )
 
 
 class UnsealedError(CheckpointError):

@@ -21,10 +21,10 @@ import xxhash
 from parity import durable
 from parity.curves import plain
 from parity.digest import ALGORITHM, FileDigest, digest_files, list_files
-from parity.errors import CheckpointError, UnsealedError
+from parity.errors import CheckpointError, OtherRunError, UnsealedError
 from parity.untrusted import read_bytes, read_json
 
-__all__ = ["FILE", "Place", "Seal", "clock", "commit", "examine", "read_seal"]
+__all__ = ["FILE", "Place", "Seal", "clock", "commit", "examine", "read_seal", "require_own"]
 
 FILE = "seal.json"
 SCHEMA = "parity.seal/1"
@@ -151,6 +151,16 @@ def read_seal(path: Path) -> Seal:
     if encode(seal).encode() != read_bytes(path / FILE):
         raise CheckpointError(f"{path / FILE} was changed: its own digest does not fit")
     return seal
+
+
+def require_own(seal: Seal, spec_hash: str) -> None:
+    """Check that a checkpoint is of the run it lies in, before anything of its content is read.
+
+    Raises:
+        OtherRunError: It was sealed with the hash of another run.
+    """
+    if seal.spec_hash != spec_hash:
+        raise OtherRunError(seal.step, seal.spec_hash, spec_hash)
 
 
 def encode(seal: Seal) -> str:

@@ -81,6 +81,7 @@ class Twin(ABC):
     def __init__(self, spec: RunSpec, attempt: int) -> None:
         self.spec, self.attempt = spec, attempt
         self.dataset = load_dataset(spec)
+        self.spec_hash = meaning_hash(spec, self.dataset.digest)
         self.rows = table(spec.model)
         self.param_rows = tuple(row for row in self.rows if row.group == "params")
         self.buffer_rows = tuple(row for row in self.rows if row.group == "buffers")
@@ -169,7 +170,7 @@ class Twin(ABC):
             "counters.skips_in_row": counters.skips_in_row,
             "best": plain(self.best),
             "config.spec": to_toml(self.spec),
-            "config.hash": meaning_hash(self.spec, self.dataset.digest),
+            "config.hash": self.spec_hash,
         }
 
     def adopt_host_scalars(self, scalars: dict[str, Any], step: int | None = None) -> None:

@@ -52,8 +52,8 @@ def _no_checksums() -> Iterator[None]:
 class Checkpoints:
     """The checkpoints of one run, under the same policy as the JAX side's."""
 
-    def __init__(self, spec: RunSpec, directory: Path) -> None:
-        self.spec = spec
+    def __init__(self, spec: RunSpec, directory: Path, spec_hash: str) -> None:
+        self.spec, self.spec_hash = spec, spec_hash
         self.run = RunDirectory(directory)
         self._background = Background(spec.execution.save_priority)
         self._spare: Snapshot | None = None
@@ -84,7 +84,7 @@ class Checkpoints:
             Its step, the full training state in PyTorch's own terms, the JSON scalars saved with it, and its seal.
 
         Raises:
-            DamagedError: It is not what was sealed.
+            DamagedError: It is not what was sealed, or is of another run.
             CheckpointError: There is none, or the file is not one that `weights_only=True` accepts.
         """
         self.wait()
@@ -93,6 +93,8 @@ class Checkpoints:
         path = self.run.checkpoints / str(step)
         foreign = step in {s.step for s in scan.foreign}
         sealed = None if foreign else require_verified(path)
+        if sealed is not None:
+            seal.require_own(sealed, self.spec_hash)
         scalars = read_scalars(path / META)
         list_files(path)  # no links, where there is no seal to say so
         try:
