@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
 import threading
 import time
@@ -24,6 +22,7 @@ from jax_side.seal import (
     gather,
     places,
     readable_steps,
+    reason,
     sealing_path,
     wake_waiting_threads,
 )
@@ -35,7 +34,7 @@ from parity.curves import plain
 from parity.digest import list_files
 from parity.durable import REMOVED
 from parity.errors import CheckpointError, SaveError
-from parity.rundir import RunDirectory, Scan
+from parity.rundir import ORBAX_DRAFT, RunDirectory, Scan
 from parity.seal import Seal
 from parity.spec import RunSpec
 from parity.state import TrainingState, leaf_digests, memory_orders
@@ -97,6 +96,8 @@ class Checkpoints:
         self._spare: Snapshot | None = None
         self._last = 0
         """Step of the last save: what fails behind it, such as a removal, is told with its name."""
+        self._committed = False
+        """Whether that save has its final name; the background writes it, and `wait` comes before it is read."""
         self._manager: ocp.CheckpointManager | None = None
         self._background = Background(spec.execution.save_priority)
 
@@ -140,7 +141,7 @@ class Checkpoints:
         saves = {item: ocp.args.PyTreeSave(tree) for item, tree in items.items()}
         args = ocp.args.Composite(**saves, meta=ocp.args.JsonSave(meta))
         self._policy.known = [*self.scan().whole, policy.Saved(step=step, metric=metric, saved_at=seal.clock())]
-        self._last = step
+        self._last, self._committed = step, False
         self._pending = {step: _Pending(metric=metric, snapshot=snapshot, scalars=scalars)}
         if jax.process_count() == 1:
             self._background.start(partial(self._write, step, args), f"save-{step}", snapshot.size)
@@ -149,7 +150,7 @@ class Checkpoints:
             self._write(step, args)  # several processes wait for each other in it, each in the thread that computes
         except Exception as error:
             self._abort()
-            raise SaveError(step, _reason(error)) from error
+            raise self._told(error) from error
 
     def scan(self) -> Scan:
         """Look at what is on disk; Orbax's own list is not asked."""
@@ -199,9 +200,12 @@ class Checkpoints:
             if self._manager is not None:
                 self._manager.wait_until_finished()
                 self._sweep()
+        except SaveError:  # of what follows a save
+            self._abort()
+            raise
         except Exception as error:
             self._abort()
-            raise SaveError(self._last, _reason(error)) from error
+            raise self._told(error) from error
         for pending in self._pending.values():
             self._spare = pending.snapshot if jax.process_count() == 1 else None  # of several it holds live arrays
         self._pending = {}
@@ -238,8 +242,16 @@ class Checkpoints:
         )
         self.run.sync()
         seal.commit(draft, final, known)
+        self._committed = True
         keep = policy.kept(self._policy.known, plan.keeping(self.spec))  # as Orbax was told when this save began
-        self.run.point(self.scan(), self.spec.metric, keep)
+        with seal.after_save(step):
+            self.run.point(self.scan(), self.spec.metric, keep)
+
+    def _told(self, error: Exception) -> SaveError:
+        """Return what became of the last save; once it has its final name, all that Orbax does is remove others."""
+        saved = self._committed
+        draft = self.run.checkpoints / f"{self._last}{ORBAX_DRAFT}"
+        return SaveError(self._last, reason(error, "remove" if saved else "write", draft), saved=saved)
 
     def _abort(self) -> None:
         """Drop a manager whose save failed; its own state is not to be trusted, and the next one lists anew."""
@@ -262,7 +274,8 @@ class Checkpoints:
         removed = self.run.checkpoints / REMOVED_BY_ORBAX
         if jax.process_index() == 0 and removed.is_dir():
             durable.fsync_directory(self.run.checkpoints)
-            shutil.rmtree(removed)
+            with durable.named(removed, "remove"):
+                shutil.rmtree(removed)
 
 
 class _Policy:
@@ -278,13 +291,6 @@ class _Policy:
         del context
         gone = {saved.step for saved in self.known} - policy.kept(self.known, plan.keeping(self.spec))
         return [c.step not in gone for c in checkpoints]
-
-
-def _reason(error: BaseException) -> str:
-    """Return the text of an error, the system's reason first: TensorStore puts it behind its own specification."""
-    text = re.sub(r" \[tensorstore_spec='.*?'\] ?", " ", str(error))
-    code = re.search(r"os_error_code='(\d+)'", text)
-    return f"{os.strerror(int(code[1]))}: {text}" if code else text
 
 
 def _items(state: DeviceState) -> dict[str, Any]:

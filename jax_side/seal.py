@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
@@ -27,6 +28,7 @@ __all__ = [
     "gather",
     "places",
     "readable_steps",
+    "reason",
     "sealing_path",
     "wake_waiting_threads",
 ]
@@ -117,6 +119,27 @@ def places(
                 known[item, r] = Place(f"{item}/{r.file}", r.start, r.size, digest)
             found[leaf] = (*found.get(leaf, ()), known[item, r])
     return found
+
+
+def reason(error: BaseException, operation: str, draft: Path) -> str:
+    """Return why a save by Orbax failed, in one line: operation, file and the system's reason.
+
+    Orbax names no file where a write fails. TensorStore's errors are chains of sentences, the innermost last, beside
+    the whole specification of an array.
+
+    Args:
+        error: What it raised.
+        operation: What it was doing, where the error does not say.
+        draft: What it was writing, likewise.
+    """
+    text = re.sub(r" \[tensorstore_spec='.*?'\] ?", " ", str(error))
+    code = re.search(r"os_error_code='(\d+)'", text)
+    if code is None:
+        return durable.reason(error, operation, draft)
+    failed = re.findall(r"Failed (?:to )?([a-z]+)", text)
+    files = re.findall(re.escape(str(draft.parent.resolve())) + r"[^\s\"'\\:]*", text)
+    file = files[-1].rstrip("/") if files else draft
+    return f"{failed[-1] if failed else operation} {file}: {os.strerror(int(code[1]))}"
 
 
 def wake_waiting_threads() -> None:

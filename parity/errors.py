@@ -155,12 +155,14 @@ class SaveError(ParityError, RuntimeError):
 
     Attributes:
         step: The step that was to be saved.
+        saved: Whether its checkpoint is there and whole all the same: something after the rename failed.
     """
 
-    def __init__(self, step: int, problem: str) -> None:
-        self.step = step
+    def __init__(self, step: int, problem: str, *, saved: bool = False) -> None:
+        self.step, self.saved = step, saved
         text = " ".join(problem.split())  # a framework's message may hold the whole state
-        super().__init__(f"step {step} could not be saved: {text[:400]}{'...' if len(text) > 400 else ''}")
+        what = "is saved; what follows a save failed" if saved else "could not be saved"
+        super().__init__(f"step {step} {what}: {text[:400]}{'...' if len(text) > 400 else ''}")
 
 
 class ResultError(ParityError, ValueError):

@@ -123,7 +123,9 @@ class Checkpoints:
         except BaseException as error:
             with suppress(OSError):
                 self.run.clean()  # what it left takes up room on a disk that may be full
-            raise SaveError(step, str(error)) from error
+            if isinstance(error, SaveError):  # of what follows a save
+                raise
+            raise SaveError(step, durable.reason(error)) from error
         finally:
             self._spare = snapshot
 
@@ -133,7 +135,8 @@ class Checkpoints:
         """Write, seal, fsync, rename, fsync the directory; then remove what the policy no longer keeps."""
         durable.make_directory(self.run.checkpoints)
         draft = self.run.checkpoints / f"{DRAFT}{step}-{os.getpid()}"
-        draft.mkdir()
+        with durable.named(draft, "mkdir"):
+            draft.mkdir()
         with durable.named(draft / STATE), (draft / STATE).open("wb") as file, _no_checksums():
             writer = DigestWriter(file)
             try:
@@ -156,7 +159,8 @@ class Checkpoints:
         )
         self.run.sync()
         seal.commit(draft, final, known)
-        self._retain()
+        with seal.after_save(step):
+            self._retain()
 
     def _retain(self) -> None:
         scan = self.scan()
