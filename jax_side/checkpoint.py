@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
 import threading
 import time
@@ -21,10 +19,10 @@ from jax.sharding import Mesh
 from jax_side.formats.items import handler, read_items
 from jax_side.mesh import replicated
 from jax_side.seal import (
-    SaveItem,
     gather,
     places,
     readable_steps,
+    reason,
     sealing_path,
     wake_waiting_threads,
 )
@@ -36,7 +34,7 @@ from parity.curves import plain
 from parity.digest import list_files
 from parity.durable import REMOVED
 from parity.errors import CheckpointError, SaveError
-from parity.rundir import RunDirectory, Scan
+from parity.rundir import ORBAX_DRAFT, RunDirectory, Scan
 from parity.seal import Seal
 from parity.spec import RunSpec
 from parity.state import TrainingState, leaf_digests, memory_orders
@@ -89,8 +87,8 @@ class _Pending:
 class Checkpoints:
     """The checkpoints of one run, by Orbax's CheckpointManager under our own policy."""
 
-    def __init__(self, spec: RunSpec, directory: Path, mesh: Mesh) -> None:
-        self.spec, self.mesh = spec, mesh
+    def __init__(self, spec: RunSpec, directory: Path, spec_hash: str, mesh: Mesh) -> None:
+        self.spec, self.spec_hash, self.mesh = spec, spec_hash, mesh
         self.run = RunDirectory(directory)
         self._policy = _Policy(spec)
         self._pending: dict[int, _Pending] = {}
@@ -98,6 +96,8 @@ class Checkpoints:
         self._spare: Snapshot | None = None
         self._last = 0
         """Step of the last save: what fails behind it, such as a removal, is told with its name."""
+        self._committed = False
+        """Whether that save has its final name; the background writes it, and `wait` comes before it is read."""
         self._manager: ocp.CheckpointManager | None = None
         self._background = Background(spec.execution.save_priority)
 
@@ -114,11 +114,14 @@ class Checkpoints:
                 todelete_subdir=REMOVED_BY_ORBAX,
                 step_name_format=readable_steps(),
             )
-            handlers = {item: handler() for item in ITEMS}
+            handlers = ocp.handlers.DefaultCheckpointHandlerRegistry()
+            for item in ITEMS:
+                handlers.add(item, ocp.args.PyTreeSave, handler())
+            handlers.add("meta", ocp.args.JsonSave, ocp.JsonCheckpointHandler())
             self._manager = ocp.CheckpointManager(
                 self.run.checkpoints.resolve(),
                 options=options,
-                item_handlers={**handlers, "meta": ocp.JsonCheckpointHandler()},
+                handler_registry=handlers,
             )
         return self._manager
 
@@ -135,10 +138,10 @@ class Checkpoints:
         snapshot, self._spare = Snapshot(trainer, self._spare), None
         items = {item: tree for item, tree in _items(snapshot.state).items() if jax.tree.leaves(tree)}
         meta = {"step": step, "metric": plain(metric), "items": sorted(items), "scalars": scalars}
-        saves = {item: SaveItem(tree) for item, tree in items.items()}
+        saves = {item: ocp.args.PyTreeSave(tree) for item, tree in items.items()}
         args = ocp.args.Composite(**saves, meta=ocp.args.JsonSave(meta))
         self._policy.known = [*self.scan().whole, policy.Saved(step=step, metric=metric, saved_at=seal.clock())]
-        self._last = step
+        self._last, self._committed = step, False
         self._pending = {step: _Pending(metric=metric, snapshot=snapshot, scalars=scalars)}
         if jax.process_count() == 1:
             self._background.start(partial(self._write, step, args), f"save-{step}", snapshot.size)
@@ -147,7 +150,7 @@ class Checkpoints:
             self._write(step, args)  # several processes wait for each other in it, each in the thread that computes
         except Exception as error:
             self._abort()
-            raise SaveError(step, _reason(error)) from error
+            raise self._told(error) from error
 
     def scan(self) -> Scan:
         """Look at what is on disk; Orbax's own list is not asked."""
@@ -162,7 +165,7 @@ class Checkpoints:
             Its step, the state on this trainer's mesh, the JSON scalars saved with it, and its seal.
 
         Raises:
-            DamagedError: It is not what was sealed.
+            DamagedError: It is not what was sealed, or is of another run.
             CheckpointError: There is none, a leaf has another dtype or shape than the template's, or a file points
                 outside of the checkpoint.
         """
@@ -172,6 +175,8 @@ class Checkpoints:
         path = self.run.checkpoints / str(step)
         foreign = step in {s.step for s in scan.foreign}
         sealed = None if foreign else require_verified(path)
+        if sealed is not None:
+            seal.require_own(sealed, self.spec_hash)
         scalars = read_scalars(path / "meta" / "metadata")
         list_files(path)  # no links, where there is no seal to say so
         items = {item: tree for item, tree in _items(template).items() if jax.tree.leaves(tree)}
@@ -195,9 +200,12 @@ class Checkpoints:
             if self._manager is not None:
                 self._manager.wait_until_finished()
                 self._sweep()
+        except SaveError:  # of what follows a save
+            self._abort()
+            raise
         except Exception as error:
             self._abort()
-            raise SaveError(self._last, _reason(error)) from error
+            raise self._told(error) from error
         for pending in self._pending.values():
             self._spare = pending.snapshot if jax.process_count() == 1 else None  # of several it holds live arrays
         self._pending = {}
@@ -234,8 +242,16 @@ class Checkpoints:
         )
         self.run.sync()
         seal.commit(draft, final, known)
+        self._committed = True
         keep = policy.kept(self._policy.known, plan.keeping(self.spec))  # as Orbax was told when this save began
-        self.run.point(self.scan(), self.spec.metric, keep)
+        with seal.after_save(step):
+            self.run.point(self.scan(), self.spec.metric, keep)
+
+    def _told(self, error: Exception) -> SaveError:
+        """Return what became of the last save; once it has its final name, all that Orbax does is remove others."""
+        saved = self._committed
+        draft = self.run.checkpoints / f"{self._last}{ORBAX_DRAFT}"
+        return SaveError(self._last, reason(error, "remove" if saved else "write", draft), saved=saved)
 
     def _abort(self) -> None:
         """Drop a manager whose save failed; its own state is not to be trusted, and the next one lists anew."""
@@ -258,7 +274,8 @@ class Checkpoints:
         removed = self.run.checkpoints / REMOVED_BY_ORBAX
         if jax.process_index() == 0 and removed.is_dir():
             durable.fsync_directory(self.run.checkpoints)
-            shutil.rmtree(removed)
+            with durable.named(removed, "remove"):
+                shutil.rmtree(removed)
 
 
 class _Policy:
@@ -274,13 +291,6 @@ class _Policy:
         del context
         gone = {saved.step for saved in self.known} - policy.kept(self.known, plan.keeping(self.spec))
         return [c.step not in gone for c in checkpoints]
-
-
-def _reason(error: BaseException) -> str:
-    """Return the text of an error, the system's reason first: TensorStore puts it behind its own specification."""
-    text = re.sub(r" \[tensorstore_spec='.*?'\] ?", " ", str(error))
-    code = re.search(r"os_error_code='(\d+)'", text)
-    return f"{os.strerror(int(code[1]))}: {text}" if code else text
 
 
 def _items(state: DeviceState) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,10 @@ from parity.untrusted import read_json
 
 __all__ = [
     "DigestingHandler",
-    "RestoreItem",
-    "SaveItem",
     "gather",
     "places",
     "readable_steps",
+    "reason",
     "sealing_path",
     "wake_waiting_threads",
 ]
@@ -41,24 +41,20 @@ SHARDS = "digests.process_{}.json"
 
 
 class DigestingHandler(ocp.PyTreeCheckpointHandler):
-    """Orbax's handler; of several processes, each digests the files it wrote, right behind writing them."""
+    """Orbax's handler; of several processes, each digests the files it wrote, right behind writing them.
+
+    It is registered with no class of arguments: Orbax allows one handler of a name, and this one has Orbax's own.
+    """
+
+    @classmethod
+    def typestr(cls) -> str:
+        """Return the name that a checkpoint gives its handler by: who has Orbax alone can restore it then."""
+        return str(ocp.PyTreeCheckpointHandler.typestr())
 
     async def async_save(self, directory: Any, *args: Any, **kwargs: Any) -> Any:
         """Save as Orbax does, and digest in the background."""
         futures = await super().async_save(directory, *args, **kwargs)
         return futures if jax.process_count() == 1 else [*(futures or []), _OwnDigests(futures or [], directory)]
-
-
-@ocp.args.register_with_handler(DigestingHandler, for_save=True)
-@dataclass
-class SaveItem(ocp.args.PyTreeSave):
-    """`PyTreeSave`, for the digesting handler: Orbax finds a handler by the class of its arguments."""
-
-
-@ocp.args.register_with_handler(DigestingHandler, for_restore=True)
-@dataclass
-class RestoreItem(ocp.args.PyTreeRestore):
-    """`PyTreeRestore`, for the digesting handler."""
 
 
 class _OwnDigests:
@@ -123,6 +119,27 @@ def places(
                 known[item, r] = Place(f"{item}/{r.file}", r.start, r.size, digest)
             found[leaf] = (*found.get(leaf, ()), known[item, r])
     return found
+
+
+def reason(error: BaseException, operation: str, draft: Path) -> str:
+    """Return why a save by Orbax failed, in one line: operation, file and the system's reason.
+
+    Orbax names no file where a write fails. TensorStore's errors are chains of sentences, the innermost last, beside
+    the whole specification of an array.
+
+    Args:
+        error: What it raised.
+        operation: What it was doing, where the error does not say.
+        draft: What it was writing, likewise.
+    """
+    text = re.sub(r" \[tensorstore_spec='.*?'\] ?", " ", str(error))
+    code = re.search(r"os_error_code='(\d+)'", text)
+    if code is None:
+        return durable.reason(error, operation, draft)
+    failed = re.findall(r"Failed (?:to )?([a-z]+)", text)
+    files = re.findall(re.escape(str(draft.parent.resolve())) + r"[^\s\"'\\:]*", text)
+    file = files[-1].rstrip("/") if files else draft
+    return f"{failed[-1] if failed else operation} {file}: {os.strerror(int(code[1]))}"
 
 
 def wake_waiting_threads() -> None:

@@ -88,7 +88,7 @@ class JaxTrainer(Twin):
             self._eval_fn = jax.jit(self._evaluate, **everywhere)
             state = DeviceState(params, buffers, rngs, self.optimizer.init(params), scaler)
             self.state = jax.device_put(state, replicated(self.mesh))
-        self.checkpoints = Checkpoints(spec, directory, self.mesh) if directory else None
+        self.checkpoints = Checkpoints(spec, directory, self.spec_hash, self.mesh) if directory else None
         self.processes = jax.process_count()
 
     @property

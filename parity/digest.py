@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 import xxhash
 
+from parity.durable import named
 from parity.errors import CheckpointError
 from parity.untrusted import open_regular
 
@@ -100,11 +101,12 @@ def digest_files(root: Path, names: Iterable[str]) -> dict[str, FileDigest]:
         name, start = task
         if not hasattr(buffers, "piece"):
             buffers.piece = memoryview(bytearray(_PIECE))
-        handle = open_regular(root / name)
-        try:
-            return _digest(handle, start, min(BLOCK, sizes[name] - start), buffers.piece)
-        finally:
-            os.close(handle)
+        with named(root / name, "read"):
+            handle = open_regular(root / name)
+            try:
+                return _digest(handle, start, min(BLOCK, sizes[name] - start), buffers.piece)
+            finally:
+                os.close(handle)
 
     threads = min(8, os.cpu_count() or 1, max(1, len(tasks)))
     if threads == 1 or sum(sizes.values()) < _PIECE:
@@ -120,15 +122,17 @@ def digest_files(root: Path, names: Iterable[str]) -> dict[str, FileDigest]:
 
 def digest_range(path: Path, start: int, size: int) -> str:
     """Return the XXH3-128 of a byte range, of what is there of it."""
-    handle = open_regular(path)
-    try:
-        return _digest(handle, start, size, memoryview(bytearray(_PIECE))).hex()
-    finally:
-        os.close(handle)
+    with named(path, "read"):
+        handle = open_regular(path)
+        try:
+            return _digest(handle, start, size, memoryview(bytearray(_PIECE))).hex()
+        finally:
+            os.close(handle)
 
 
 def _regular_size(path: Path) -> int:
-    status = os.lstat(path)
+    with named(path, "read"):
+        status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(f"{path} is no regular file")
     return status.st_size

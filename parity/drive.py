@@ -15,6 +15,7 @@ from typing import Literal
 
 from parity import plan, policy
 from parity.curves import append, encode
+from parity.durable import reason
 from parity.errors import DivergedError, RunDirectoryError, SaveError
 from parity.history import next_attempt, require_history, start_over
 from parity.lock import WriterLock
@@ -158,6 +159,8 @@ class _Loop:
         self.watch, self.watch_validation = watches
         self.saved_at = start
         self.best = run.pointed("best")
+        self.under_way: int | None = None
+        """The step of a save of which nobody knows yet how it ends."""
         self.skips = skips_behind(run, start) if start and trainer.spec.scaled else 0
 
     def run(self) -> Outcome:
@@ -172,13 +175,13 @@ class _Loop:
             if plan.next_stop(spec, trainer.step - 1, spec.steps) == trainer.step:
                 self._stop_point()
         stopped = self.signals.stop
-        if stopped is not None and self.saved_at != trainer.step:
+        if stopped is not None and trainer.step not in (self.saved_at, self.under_way):
             self._save(None)
-        self._attempt_to(trainer.wait)
+        self._await_save()
         self._write_lines(self.run_directory.steps, [])
         self._trace("final")
         if stopped is not None:
-            how = "saved" if not self.failures else "could not save"
+            how = "saved" if self.saved_at == trainer.step else "could not save"
             name = signal.Signals(stopped).name
             self.say(f"{name}: {how} step {trainer.step}, stopping; resume with --resume auto")
         else:
@@ -212,12 +215,14 @@ class _Loop:
         for record in records:
             self.watch(record)
         if fault:
+            try:
+                self._await_save()
+            except SaveError as error:  # the run ends all the same
+                fault += f"; {error}"
             kept = (
-                f"; the last checkpoint is of step {self.saved_at}"
-                if self.saved_at
-                else "; no checkpoint was saved yet"
+                f"the last checkpoint is of step {self.saved_at}" if self.saved_at else "no checkpoint was saved yet"
             )
-            raise DivergedError(records[-1].step, fault + kept)
+            raise DivergedError(records[-1].step, f"{fault}; {kept}")
 
     def _fault(self, record: StepRecord) -> str | None:
         spec = self.trainer.spec
@@ -255,27 +260,37 @@ class _Loop:
 
     def _save(self, metric: float | None) -> None:
         self.signals.save = False
-        self._attempt_to(self.trainer.wait)  # what became of the save before is a fault of its own
+        self._await_save()
         if self.unwritten and not self._attempt_to(self._retry_records):
             return
         self.trainer.note_best(metric)
         self._trace("saving")
         if self._attempt_to(lambda: self.trainer.save(metric)):
-            self.saved_at = self.trainer.step
+            self.under_way = self.trainer.step
             if self._is_new_best(metric):
                 self.best = policy.Saved(step=self.trainer.step, metric=metric)
             self._trace("saved")
+
+    def _await_save(self) -> None:
+        """Wait for the save under way; if it failed, that is a fault of its own."""
+        step, self.under_way = self.under_way, None
+        if not self._attempt_to(self.trainer.wait):
+            self.best = self.run_directory.pointed("best")
+        elif step is not None:
+            self.saved_at = step
 
     def _attempt_to(self, act: Callable[[], None]) -> bool:
         """Do something that writes a checkpoint; if that fails, stop or go on, as was asked, and say so."""
         try:
             act()
         except (SaveError, OSError) as error:
-            error = error if isinstance(error, SaveError) else SaveError(self.trainer.step, str(error))
+            error = error if isinstance(error, SaveError) else SaveError(self.trainer.step, reason(error))
+            if error.saved:
+                self.saved_at = error.step
             if self.on_error == "stop":
                 raise error
             self.failures.append(str(error))
-            self.say(f"{error}; going on, older checkpoints are untouched")
+            self.say(f"{error}; going on{'' if error.saved else ', older checkpoints are untouched'}")
             return False
         return True
 
@@ -284,7 +299,7 @@ class _Loop:
         try:
             self._flush()
         except OSError as error:
-            raise SaveError(self.trainer.step, f"its records are not on disk: {error}") from error
+            raise SaveError(self.trainer.step, f"its records are not on disk: {reason(error)}") from error
 
     def _write_lines(self, file: Path, lines: list[str]) -> None:
         """Append records, and those that could not be written before."""
@@ -293,7 +308,7 @@ class _Loop:
         try:
             self._flush()
         except OSError as error:
-            problem = SaveError(self.trainer.step, f"its records: {error}")
+            problem = SaveError(self.trainer.step, f"its records: {reason(error)}")
             if self.on_error == "stop" or not lines:  # at the end nothing is left to wait for
                 raise problem from error
             if not waited:

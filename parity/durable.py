@@ -15,6 +15,7 @@ __all__ = [
     "make_directory",
     "move",
     "named",
+    "reason",
     "remove_tree",
     "replace_file",
     "write_file",
@@ -25,14 +26,30 @@ REMOVED = ".removed-"
 
 
 @contextmanager
-def named(path: Path) -> Iterator[None]:
-    """Give an OSError the path it is about: the system's own names none for a write or fsync."""
+def named(path: Path, operation: str = "write") -> Iterator[None]:
+    """Give an OSError its operation, for `reason`, and its path: the system's own names none for a write or fsync."""
     try:
         yield
     except OSError as error:
-        if error.filename is None and error.errno is not None:
-            raise OSError(error.errno, error.strerror, str(path)) from error
+        if error.errno is not None:
+            vars(error).setdefault("operation", operation)
+            if error.filename is None or os.sep not in str(error.filename):  # rmtree's are names without a directory
+                error.filename = str(path)
         raise
+
+
+def reason(error: BaseException, operation: str = "read", path: Path | None = None) -> str:
+    """Return why something failed, in one line: operation, file and the system's reason; else what the error says.
+
+    Args:
+        error: What was raised.
+        operation: What was done, where the error does not know it.
+        path: To what, likewise.
+    """
+    file = path if not isinstance(error, OSError) or error.filename is None else error.filename
+    if not isinstance(error, OSError) or error.errno is None or file is None:
+        return " ".join(str(error).split())
+    return f"{vars(error).get('operation', operation)} {file}: {error.strerror}"
 
 
 def write_file(path: Path, text: str) -> None:
@@ -40,16 +57,19 @@ def write_file(path: Path, text: str) -> None:
     with named(path), path.open("x", encoding="utf-8") as file:
         file.write(text)
         file.flush()
-        os.fsync(file.fileno())
+        with named(path, "fsync"):
+            os.fsync(file.fileno())
 
 
 def replace_file(path: Path, text: str) -> None:
     """Replace a file so that a reader, or a crash, sees the old text or the new one and nothing between."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.unlink(missing_ok=True)
+    with named(draft, "remove"):
+        draft.unlink(missing_ok=True)
     try:
         write_file(draft, text)
-        draft.rename(path)
+        with named(draft, "rename"):
+            draft.rename(path)
     except OSError:
         draft.unlink(missing_ok=True)
         raise
@@ -81,13 +101,15 @@ def make_directory(path: Path) -> None:
     if path.is_dir():
         return
     make_directory(path.parent)
-    path.mkdir(exist_ok=True)
+    with named(path, "mkdir"):
+        path.mkdir(exist_ok=True)
     fsync_directory(path.parent)
 
 
 def move(source: Path, target: Path) -> None:
     """Rename, and make it durable in both directories."""
-    source.rename(target)
+    with named(source, "rename"):
+        source.rename(target)
     fsync_directory(target.parent)
     if source.parent != target.parent:
         fsync_directory(source.parent)
@@ -98,13 +120,14 @@ def remove_tree(path: Path) -> None:
     doomed = path if path.name.startswith(REMOVED) else path.with_name(f"{REMOVED}{path.name}-{os.getpid()}")
     if doomed != path:
         move(path, doomed)
-    shutil.rmtree(doomed)
+    with named(doomed, "remove"):
+        shutil.rmtree(doomed)
 
 
 def _fsync(path: Path, flags: int = 0) -> None:
-    handle = os.open(path, os.O_RDONLY | flags)
-    try:
-        with named(path):
+    with named(path, "fsync"):
+        handle = os.open(path, os.O_RDONLY | flags)
+        try:
             os.fsync(handle)
-    finally:
-        os.close(handle)
+        finally:
+            os.close(handle)

@@ -10,6 +10,7 @@ __all__ = [
     "DivergedError",
     "LockedError",
     "MissingFrameworkError",
+    "OtherRunError",
     "ParityError",
     "ResultError",
     "RunDirectoryError",
@@ -142,6 +143,22 @@ class DamagedError(CheckpointError):
     """A sealed checkpoint that is not what was sealed."""
 
 
+class OtherRunError(DamagedError):
+    """A whole checkpoint of another run: it does not belong where it lies, like a damaged one.
+
+    Attributes:
+        sealed: Hash of the run that it was sealed with.
+        expected: Hash of the run that it lies in.
+    """
+
+    def __init__(self, step: int, sealed: str, expected: str) -> None:
+        self.sealed, self.expected = sealed, expected
+        super().__init__(
+            f"step {step} is of another run (other model, data, optimizer or seed): its seal has the run hash "
+            f"{sealed[:12]!r}, this run has {expected[:12]!r}"
+        )
+
+
 class UnsealedError(CheckpointError):
     """A checkpoint without a seal: foreign, readable on request, never proved whole."""
 
@@ -151,12 +168,14 @@ class SaveError(ParityError, RuntimeError):
 
     Attributes:
         step: The step that was to be saved.
+        saved: Whether its checkpoint is there and whole all the same: something after the rename failed.
     """
 
-    def __init__(self, step: int, problem: str) -> None:
-        self.step = step
+    def __init__(self, step: int, problem: str, *, saved: bool = False) -> None:
+        self.step, self.saved = step, saved
         text = " ".join(problem.split())  # a framework's message may hold the whole state
-        super().__init__(f"step {step} could not be saved: {text[:400]}{'...' if len(text) > 400 else ''}")
+        what = "is saved; what follows a save failed" if saved else "could not be saved"
+        super().__init__(f"step {step} {what}: {text[:400]}{'...' if len(text) > 400 else ''}")
 
 
 class ResultError(ParityError, ValueError):

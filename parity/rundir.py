@@ -17,7 +17,16 @@ from typing import Any
 
 from parity import policy
 from parity.curves import append, mend, plain, read_lines, read_records
-from parity.durable import REMOVED, fsync_directory, fsync_files, make_directory, move, remove_tree, replace_file
+from parity.durable import (
+    REMOVED,
+    fsync_directory,
+    fsync_files,
+    make_directory,
+    move,
+    named,
+    remove_tree,
+    replace_file,
+)
 from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError, UnsealedError
 from parity.seal import FILE as SEAL
 from parity.seal import Seal, examine, read_seal
@@ -239,13 +248,9 @@ class RunDirectory:
         """Remove a checkpoint that the policy no longer keeps; a kill leaves all of it, or a leftover.
 
         Raises:
-            OSError: It could not be removed; the message says that nothing else is wrong.
+            OSError: It could not be removed.
         """
-        try:
-            remove_tree(self.checkpoints / str(step))
-        except OSError as error:
-            problem = f"{error.strerror}; the newer checkpoint is whole, evicted step {step} could not be removed"
-            raise OSError(error.errno, problem, error.filename) from error
+        remove_tree(self.checkpoints / str(step))
 
     def choose(self, scan: Scan, which: Which, metric: str, *, or_next: bool = False) -> int:
         """Return the step of the checkpoint that is asked for.
@@ -369,13 +374,16 @@ class RunDirectory:
         ):
             target = self.path / f"{name}.json"
             if saved is None:
-                target.unlink(missing_ok=True)
+                with named(target, "remove"):
+                    target.unlink(missing_ok=True)
                 continue
             value = {"step": saved.step, "metric": plain(saved.metric), "path": f"checkpoints/{saved.step}"}
             text = json.dumps(value) + "\n"
             if target.is_dir():
                 raise RunDirectoryError(f"{target} is a directory, and should be a pointer; move it away")
-            if not target.is_file() or target.read_bytes() != text.encode():
+            with named(target, "read"):
+                same = target.is_file() and target.read_bytes() == text.encode()
+            if not same:
                 replace_file(target, text)
 
 

@@ -11,7 +11,8 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -21,10 +22,10 @@ import xxhash
 from parity import durable
 from parity.curves import plain
 from parity.digest import ALGORITHM, FileDigest, digest_files, list_files
-from parity.errors import CheckpointError, UnsealedError
+from parity.errors import CheckpointError, OtherRunError, SaveError, UnsealedError
 from parity.untrusted import read_bytes, read_json
 
-__all__ = ["FILE", "Place", "Seal", "clock", "commit", "examine", "read_seal"]
+__all__ = ["FILE", "Place", "Seal", "after_save", "clock", "commit", "examine", "read_seal", "require_own"]
 
 FILE = "seal.json"
 SCHEMA = "parity.seal/1"
@@ -82,14 +83,27 @@ def commit(draft: Path, final: Path, seal: Seal) -> Seal:
 
     Raises:
         OSError: The disk is full, or failed; the draft stays a leftover, and nothing else was touched.
+        SaveError: It has its final name and is whole, but a crash may still take the name away.
     """
     known = dict(seal.files)
     files = {**known, **digest_files(draft, [name for name in list_files(draft) if name not in known])}
     seal = Seal(**{**vars(seal), "files": dict(sorted(files.items()))})
     durable.write_file(draft / FILE, encode(seal))
     durable.fsync_tree(draft)
-    durable.move(draft, final)
+    with durable.named(draft, "rename"):
+        draft.rename(final)
+    with after_save(seal.step):
+        durable.fsync_directory(final.parent)
     return seal
+
+
+@contextmanager
+def after_save(step: int) -> Iterator[None]:
+    """Tell what fails in the block as what follows the save of a step, which is whole."""
+    try:
+        yield
+    except Exception as error:
+        raise SaveError(step, durable.reason(error), saved=True) from error
 
 
 def examine(path: Path) -> Seal:
@@ -151,6 +165,16 @@ def read_seal(path: Path) -> Seal:
     if encode(seal).encode() != read_bytes(path / FILE):
         raise CheckpointError(f"{path / FILE} was changed: its own digest does not fit")
     return seal
+
+
+def require_own(seal: Seal, spec_hash: str) -> None:
+    """Check that a checkpoint is of the run it lies in, before anything of its content is read.
+
+    Raises:
+        OtherRunError: It was sealed with the hash of another run.
+    """
+    if seal.spec_hash != spec_hash:
+        raise OtherRunError(seal.step, seal.spec_hash, spec_hash)
 
 
 def encode(seal: Seal) -> str:

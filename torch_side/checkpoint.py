@@ -52,8 +52,8 @@ def _no_checksums() -> Iterator[None]:
 class Checkpoints:
     """The checkpoints of one run, under the same policy as the JAX side's."""
 
-    def __init__(self, spec: RunSpec, directory: Path) -> None:
-        self.spec = spec
+    def __init__(self, spec: RunSpec, directory: Path, spec_hash: str) -> None:
+        self.spec, self.spec_hash = spec, spec_hash
         self.run = RunDirectory(directory)
         self._background = Background(spec.execution.save_priority)
         self._spare: Snapshot | None = None
@@ -84,7 +84,7 @@ class Checkpoints:
             Its step, the full training state in PyTorch's own terms, the JSON scalars saved with it, and its seal.
 
         Raises:
-            DamagedError: It is not what was sealed.
+            DamagedError: It is not what was sealed, or is of another run.
             CheckpointError: There is none, or the file is not one that `weights_only=True` accepts.
         """
         self.wait()
@@ -93,6 +93,8 @@ class Checkpoints:
         path = self.run.checkpoints / str(step)
         foreign = step in {s.step for s in scan.foreign}
         sealed = None if foreign else require_verified(path)
+        if sealed is not None:
+            seal.require_own(sealed, self.spec_hash)
         scalars = read_scalars(path / META)
         list_files(path)  # no links, where there is no seal to say so
         try:
@@ -121,7 +123,9 @@ class Checkpoints:
         except BaseException as error:
             with suppress(OSError):
                 self.run.clean()  # what it left takes up room on a disk that may be full
-            raise SaveError(step, str(error)) from error
+            if isinstance(error, SaveError):  # of what follows a save
+                raise
+            raise SaveError(step, durable.reason(error)) from error
         finally:
             self._spare = snapshot
 
@@ -131,7 +135,8 @@ class Checkpoints:
         """Write, seal, fsync, rename, fsync the directory; then remove what the policy no longer keeps."""
         durable.make_directory(self.run.checkpoints)
         draft = self.run.checkpoints / f"{DRAFT}{step}-{os.getpid()}"
-        draft.mkdir()
+        with durable.named(draft, "mkdir"):
+            draft.mkdir()
         with durable.named(draft / STATE), (draft / STATE).open("wb") as file, _no_checksums():
             writer = DigestWriter(file)
             try:
@@ -154,7 +159,8 @@ class Checkpoints:
         )
         self.run.sync()
         seal.commit(draft, final, known)
-        self._retain()
+        with seal.after_save(step):
+            self._retain()
 
     def _retain(self) -> None:
         scan = self.scan()

@@ -80,7 +80,7 @@ class TorchTrainer(Twin):
         self.masks = sum(isinstance(module, Dropout) and module.shared for module in self.model.modules())
         compiled = spec.execution.torch == "compile"
         self._loss = torch.compile(self._plain_loss, dynamic=False) if compiled else self._plain_loss
-        self.checkpoints = Checkpoints(spec, directory) if directory else None
+        self.checkpoints = Checkpoints(spec, directory, self.spec_hash) if directory else None
 
     # One step, phase by phase; the twin is JaxTrainer._train_step.
 

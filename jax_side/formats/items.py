@@ -13,7 +13,7 @@ import orbax.checkpoint as ocp
 from jax_side.formats.described import check_documents, check_types
 from jax_side.formats.ocdbt import Range, locate
 from jax_side.formats.whole import read_whole
-from jax_side.seal import DigestingHandler, RestoreItem
+from jax_side.seal import DigestingHandler
 from parity.errors import CheckpointError
 
 __all__ = ["handler", "read_items"]
@@ -41,10 +41,14 @@ def read_items(path: Path, abstract: Mapping[str, Any], *, sealed: bool) -> dict
 
 def handler() -> DigestingHandler:
     """Return Orbax's handler of trees: arrays as they are in memory, and a snapshot's not copied once more."""
+    return DigestingHandler(use_compression=False, type_handler_registry=_types())
+
+
+def _types() -> Any:
+    """Return the types of leaves that are written and read: no others."""
     arrays = ocp.type_handlers.get_type_handler(jax.Array)
     snapshots = ocp.type_handlers.NumpyHandler(deepcopy_host_arrays=False)
-    registry = ocp.type_handlers.create_type_handler_registry((np.ndarray, snapshots), (jax.Array, arrays))
-    return DigestingHandler(use_compression=False, type_handler_registry=registry)
+    return ocp.type_handlers.create_type_handler_registry((np.ndarray, snapshots), (jax.Array, arrays))
 
 
 def _load(path: Path, tree: Any, stored: Mapping[str, Sequence[Range]]) -> Any:
@@ -64,6 +68,6 @@ def _load(path: Path, tree: Any, stored: Mapping[str, Sequence[Range]]) -> Any:
 
 def _load_by_orbax(path: Path, tree: Any) -> Any:
     """Restore all of an item but placeholders, without a manager: that would read all other checkpoints' too."""
-    args = RestoreItem(item=tree, restore_args=ocp.checkpoint_utils.construct_restore_args(tree))
-    with ocp.Checkpointer(handler()) as checkpointer:
+    args = ocp.args.PyTreeRestore(item=tree, restore_args=ocp.checkpoint_utils.construct_restore_args(tree))
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(type_handler_registry=_types())) as checkpointer:
         return checkpointer.restore(path.resolve(), args=args)

@@ -6,7 +6,8 @@ import argparse
 import logging
 import sys
 import warnings
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +74,31 @@ def quiet_orbax() -> None:
     """Keep Orbax from writing tracebacks of failures that are reported in one line anyway.
 
     It makes its directories side by side. When one cannot be made, it closes its event loop under the others, and
-    asyncio tells of these later, if they failed in time: in no step of ours, and only now and then.
+    asyncio tells of these later, if they failed in time: in no step of ours, and only now and then. It writes its
+    arrays side by side too, and TensorStore reports those that end after the first failure to the closed loop.
     """
     logging.getLogger("absl").addFilter(_not_of_orbax)
     logging.getLogger("asyncio").addFilter(_not_of_orbax)
     warnings.filterwarnings("ignore", message="coroutine .* was never awaited")  # of a save that was given up
+    if not isinstance(sys.unraisablehook, _WithoutLateReports):
+        sys.unraisablehook = _WithoutLateReports(sys.unraisablehook)
+
+
+@dataclass(frozen=True)
+class _WithoutLateReports:
+    """A hook for exceptions that nobody can take, without those of reports to an event loop that is closed.
+
+    A report comes from a thread below Python: the first frame of its traceback is the loop's own.
+    """
+
+    others: Callable[[sys.UnraisableHookArgs], object]
+
+    def __call__(self, raised: sys.UnraisableHookArgs) -> None:
+        error = raised.exc_value
+        frames = error.__traceback__ if isinstance(error, RuntimeError) else None
+        first = frames.tb_frame.f_code.co_name if frames is not None else ""
+        if first != "call_soon_threadsafe" or str(error) != "Event loop is closed":
+            self.others(raised)
 
 
 def _not_of_orbax(record: logging.LogRecord) -> bool:

@@ -8,12 +8,13 @@ import pytest
 
 from parity import sides
 from parity.drive import train
-from parity.errors import CheckpointError
+from parity.errors import CheckpointError, OtherRunError
 from parity.recover import resume_run
 from parity.rundir import RunDirectory
 from parity.seal import FILE, read_seal
+from parity.specfile import override
 from parity.verify import verify
-from tests.hostile.runs import META, NEWEST, OLDER, SPEC, longer, reseal
+from tests.hostile.runs import META, NEWEST, OLDER, SPEC, longer, make_run, reseal
 from tests.hostile.test_every_byte import SIDES, files_of
 from tests.parity.small import state_of
 
@@ -211,3 +212,55 @@ def test_the_run_trained_again_after_the_damage_ends_where_the_undamaged_one_doe
     assert ends[0] == ends[1]
     assert f"resumed from step {OLDER} (latest)" in said
     assert f"resumed from step {NEWEST} (latest)" in said
+
+
+OTHERS = {"seed": ["seed=8"], "model": ["model.hidden=[5]"], "optimizer": ["optimizer.kind=sgd"]}
+"""What another run differs in; the shapes of the second are other ones too."""
+
+
+def put_another_run_s(box, side, overrides):
+    """Replace the newest checkpoint by the whole one of another run; return that run's."""
+    other = make_run(side, box.root / "other", override(SPEC, overrides)) / "checkpoints" / str(NEWEST)
+    shutil.rmtree(box.newest)
+    shutil.copytree(other, box.newest)
+    assert verify(box.newest).whole
+    return other
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("what", OTHERS)
+def test_a_whole_checkpoint_of_another_run_is_moved_aside_like_a_damaged_one(what, side, box):
+    damaged, whole = box(side), box(side)
+    other = put_another_run_s(damaged, side, OTHERS[what])
+    said = []
+    for run in (damaged, whole):
+        train(sides.load(side), side, longer(6), run.run, say=said.append)
+    assert contents(damaged.run / "abandoned" / "1" / str(NEWEST)) == contents(other)
+    ends = [read_seal(run.run / "checkpoints" / "6").leaves for run in (damaged, whole)]
+    assert ends[0] == ends[1]
+    (told,) = [line for line in said if line.startswith(f"moved checkpoint {NEWEST} to abandoned/1: ")]
+    assert "is of another run (other model, data, optimizer or seed)" in told
+    assert read_seal(other).spec_hash[:12] in told
+    assert f"{NEWEST - OLDER} steps are lost with it and trained again" in said
+    assert f"resumed from step {OLDER} (latest)" in said
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_a_checkpoint_of_another_run_that_is_asked_for_is_an_error_and_stays_where_it_is(side, box):
+    run = box(side)
+    other = put_another_run_s(run, side, OTHERS["seed"])
+    with pytest.raises(OtherRunError, match=f"step {NEWEST} is of another run"):
+        train(sides.load(side), side, longer(6), run.run, resume=NEWEST, say=lambda line: None)
+    assert contents(run.newest) == contents(other)
+    assert not (run.run / "abandoned").exists()
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_with_every_checkpoint_of_another_run_the_run_stops_and_leaves_them_where_they_are(side, box):
+    run = box(side)
+    put_another_run_s(run, side, OTHERS["seed"])
+    shutil.rmtree(run.older)
+    with pytest.raises(CheckpointError, match=rf"no whole .*\n  {NEWEST}: step {NEWEST} is of another run"):
+        resume(side, run)
+    assert run.newest.exists()
+    assert not (run.run / "abandoned").exists()

@@ -1,9 +1,12 @@
 """What Orbax leaves behind in asyncio when a save fails is not told a second time; anything else is."""
 
 import asyncio
+import ctypes
 import gc
 import logging
+import sys
 import threading
+from functools import partial
 
 import pytest
 from etils import epath
@@ -13,8 +16,9 @@ from parity.commands.train import quiet_orbax
 
 
 @pytest.fixture(autouse=True)
-def _restored():
-    """Give both loggers back as they were."""
+def _restored(monkeypatch):
+    """Give both loggers and the hook back as they were."""
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     loggers = [logging.getLogger("absl"), logging.getLogger("asyncio")]
     before = [list(logger.filters) for logger in loggers]
     for logger in loggers:
@@ -78,7 +82,39 @@ def test_what_others_leave_behind_is_told(tmp_path, caplog):
     assert "of something else" in caplog.text
 
 
+def from_below_python(act):
+    """Call a function as a library does that can take no exception from it."""
+    ctypes.CFUNCTYPE(None)(act)()
+
+
+def test_a_report_from_below_python_to_a_closed_event_loop_is_not_told(monkeypatch):
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: told.append(raised.exc_value))
+    loop = asyncio.new_event_loop()
+    loop.close()
+    from_below_python(partial(loop.call_soon_threadsafe, print))
+    assert [str(error) for error in told] == ["Event loop is closed"]  # what is kept quiet below
+    told.clear()
+
+    quiet_orbax()
+    from_below_python(partial(loop.call_soon_threadsafe, print))
+    assert not told
+
+
+def test_what_else_nobody_can_take_is_told(monkeypatch):
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: told.append(raised.exc_value))
+    loop = asyncio.new_event_loop()
+    loop.close()
+    quiet_orbax()
+    from_below_python(lambda: loop.call_soon_threadsafe(print))  # of our own Python: a fault
+    from_below_python(partial(int, "x"))
+    assert [type(error) for error in told] == [RuntimeError, ValueError]
+
+
 def test_asked_twice_it_filters_once():
     quiet_orbax()
+    hook = sys.unraisablehook
     quiet_orbax()
+    assert sys.unraisablehook is hook
     assert [len(logging.getLogger(name).filters) for name in ("absl", "asyncio")] == [1, 1]

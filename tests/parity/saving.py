@@ -63,9 +63,9 @@ def blamed(path: Path, place: Place) -> tuple[str, ...]:
     return faults[0].leaves
 
 
-def reseal(path: Path) -> None:
-    """Seal what lies in a checkpoint now, as a saver does that wrote it."""
+def reseal(path: Path, **changes: Any) -> None:
+    """Seal what lies in a checkpoint now, as a saver does that wrote it; with other values of the seal, if given."""
     old = read_seal(path)
     draft = path.rename(path.with_name(".draft-resealed"))
     (draft / seal.FILE).unlink()
-    seal.commit(draft, path, replace(old, files={}, places={}))
+    seal.commit(draft, path, replace(old, **{"files": {}, "places": {}, **changes}))

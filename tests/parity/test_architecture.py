@@ -123,7 +123,7 @@ LOWER = {
     "parity.trainer": {"parity.spec", "parity.state"},
     "parity.untrusted": {"parity.errors"},
     "parity.curves": {"parity.durable", "parity.errors", "parity.trainer", "parity.untrusted"},
-    "parity.digest": {"parity.errors", "parity.untrusted"},
+    "parity.digest": {"parity.durable", "parity.errors", "parity.untrusted"},
     "parity.seal": {"parity.curves", "parity.digest", "parity.durable", "parity.errors", "parity.untrusted"},
     "parity.verify": {"parity.digest", "parity.errors", "parity.seal", "parity.state", "parity.untrusted"},
     "parity.lock": {"parity.errors"},
@@ -303,8 +303,8 @@ ONLY: dict[str, tuple[set[str], set[str], str]] = {
     ),
     "seal": (
         {
-            *("DigestingHandler", "RestoreItem", "SaveItem"),
-            *("gather", "readable_steps", "sealing_path", "wake_waiting_threads"),
+            "DigestingHandler",
+            *("gather", "readable_steps", "reason", "sealing_path", "wake_waiting_threads"),
         },
         set(),
         "Orbax lists, writes and renames many files, from several processes and threads: the seal has to be put "

@@ -15,6 +15,8 @@ from parity.durable import (
     fsync_tree,
     make_directory,
     move,
+    named,
+    reason,
     remove_tree,
     replace_file,
     write_file,
@@ -178,3 +180,36 @@ def test_a_removal_cut_short_leaves_nothing_of_that_name_and_is_finished_later(
     remove_tree(left)
     assert calls == [f"rmtree {left.name}"], "it has lost its name already"
     assert names(tmp_path) == []
+
+
+def test_a_failure_tells_its_operation_its_file_and_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "10").mkdir()
+    (tmp_path / "10" / "state.pt").touch()
+    file, draft = tmp_path / "meta.json", tmp_path / f".meta.json.{os.getpid()}"
+    doomed = tmp_path / f"{REMOVED}10-{os.getpid()}"
+    for owner, function, act, expected in (
+        (os, "fsync", lambda: write_file(file, "x"), f"fsync {file}"),
+        (os, "fsync", lambda: fsync_directory(tmp_path), f"fsync {tmp_path}"),
+        (os, "mkdir", lambda: make_directory(tmp_path / "new"), f"mkdir {tmp_path / 'new'}"),
+        (os, "rename", lambda: move(tmp_path / "10", tmp_path / "20"), f"rename {tmp_path / '10'}"),
+        (os, "rename", lambda: replace_file(file, "x"), f"rename {draft}"),
+        (os, "unlink", lambda: remove_tree(tmp_path / "10"), f"remove {doomed}"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, function, full)
+            with pytest.raises(OSError, match="No space left on device") as caught:
+                act()
+        assert reason(caught.value) == f"{expected}: No space left on device"
+
+
+def test_the_innermost_name_of_an_operation_counts_and_the_kind_of_error_stays(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="none") as caught, named(tmp_path, "write"):
+        fsync_directory(tmp_path / "none")
+    assert reason(caught.value) == f"fsync {tmp_path / 'none'}: No such file or directory"
+
+
+def test_a_failure_that_names_nothing_is_told_by_who_caught_it(tmp_path: Path) -> None:
+    nameless = OSError(errno.EIO, "Input/output error")
+    assert reason(nameless, "write", tmp_path) == f"write {tmp_path}: Input/output error"
+    assert reason(nameless) == "[Errno 5] Input/output error"
+    assert reason(ValueError("two\n lines"), "write", tmp_path) == "two lines"

@@ -11,7 +11,7 @@ import pytest
 
 from parity import seal
 from parity.digest import FileDigest, digest_files
-from parity.errors import CheckpointError, UnsealedError
+from parity.errors import CheckpointError, SaveError, UnsealedError
 from parity.seal import FILE, Place, Seal, commit, encode, examine, read_seal
 from tests.parity.recorded import record_calls
 from tests.parity.test_digest import KINDS, make
@@ -300,11 +300,12 @@ def test_a_failure_at_any_call_leaves_no_checkpoint_of_that_name(
 
             patch.setattr(os, "fsync", failing(os.fsync))
             patch.setattr(os, "rename", failing(os.rename))
-            with pytest.raises(OSError, match="the disk failed"):
+            with pytest.raises((OSError, SaveError), match="the disk failed") as caught:
                 commit(path, final, replace(SEAL, step=number + 1))
-        assert final.exists() == (number == len(calls) - 1)
+        assert final.exists() == (number == len(calls) - 1) == isinstance(caught.value, SaveError)
         if final.exists():
             assert examine(final).step == number + 1
+            assert str(caught.value).startswith(f"step {number + 1} is saved; what follows a save failed: ")
         else:
             assert path.exists(), "a leftover, for the next start to clean"
             (path / FILE).unlink(missing_ok=True)

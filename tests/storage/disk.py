@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FAULTS", "LOOKS", "REASONS", "Disk", "Fault", "Order", "answers", "environment"]
+__all__ = ["FAULTS", "LOOKS", "REASONS", "SYNCS", "Disk", "Fault", "Order", "answers", "environment"]
 
 _KINDS = ("look", "open", "read", "create", "write", "sync", "name", "size", "close")
 """As in failing_disk.c, one bit each."""
@@ -31,6 +31,7 @@ CHANGES = _mask("create", "write", "sync", "name", "size")
 """Operations that a full or read-only disk can refuse; a failing one also refuses `CLOSES`, and `LOOKS`."""
 CLOSES = _mask("close")
 LOOKS = _mask("look", "open", "read")
+SYNCS = _mask("sync")
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from parity.specfile import load
 from parity.trainer import StepRecord
 from parity.verify import verify
 from tests.parity.small import bits_of
-from tests.storage.disk import FAULTS, Disk
+from tests.storage.disk import FAULTS, LOOKS, Disk
+from tests.storage.saving import judge_message
 
 STEPS = 8
 SPEC = load(
@@ -84,6 +85,9 @@ class Driver:
             except Exception as caught:
                 error = caught
         wrong = self.judge(error, failures)
+        told = [str(error), *failures] if isinstance(error, SaveError) else failures
+        for text in told:
+            wrong += self.judge_told(text, FAULTS[fault].kinds == LOOKS)
         if self.trained and error is not None and not isinstance(error, SaveError):
             wrong.append(f"ended in the middle by {error!r}")
         if self.trained and error is not None and on_error == "continue" and not FAULTS[fault].persistent:
@@ -124,6 +128,17 @@ class Driver:
             wrong.append("no error, and no last checkpoint")
         if error is None and failures and not any("; going on" in line for line in self.said):
             wrong.append("went on and did not say so")
+        return wrong
+
+    def judge_told(self, text: str, any_words: bool) -> list[str]:
+        """Say what is wrong with a line about a step that could not be saved, or what follows its save."""
+        step = int(text.split()[1])
+        wrong = judge_message(text, self.path, any_words=any_words)
+        if text.startswith(f"step {step} is saved; what follows a save failed: "):
+            return wrong
+        steps = [saved.step for saved in RunDirectory(self.path).scan().whole]
+        if not text.startswith(f"step {step} could not be saved: ") or step in steps:
+            wrong.append(f"whole are {steps}: {text}")
         return wrong
 
     def judge_files(self) -> list[str]:

@@ -10,6 +10,7 @@ import importlib
 import itertools
 import json
 import logging
+import re
 import shutil
 import sys
 import time
@@ -35,6 +36,10 @@ SPEC = load(
         *("save.every=2", "save.keep_latest=2", "save.keep_best=0"),
     ],
 )
+
+
+OPERATIONS = "open|read|write|writing|close|create|mkdir|fsync|rename|remove"
+"""What a message may say was done."""
 
 
 @dataclass(frozen=True)
@@ -145,12 +150,14 @@ class Saver:
                 continue
             if not isinstance(error, SaveError):
                 wrong.append(f"raised {error!r}")
-            if not text.startswith(f"step {step} could not be saved: "):
+            saved = step in {saved.step for saved in self.run.scan().whole}
+            if saved != text.startswith(f"step {step} is saved; what follows a save failed: "):
+                wrong.append(f"the step is {'' if saved else 'not '}saved: {text}")
+            if saved == text.startswith(f"step {step} could not be saved: "):
                 wrong.append(f"does not name the step: {text}")
+            wrong += judge_message(text, self.run.path, any_words=fault.kinds == LOOKS)
             if REASONS[fault.error] not in text and fault.kinds != LOOKS:  # zipfile, say, hides why it cannot read
                 wrong.append(f"does not say why: {text}")
-            if "\n" in text:
-                wrong.append(f"is of more than one line: {text}")
         return wrong
 
     def untouched(self) -> bool:
@@ -175,6 +182,18 @@ class Saver:
         wrong = [f"left behind: {left}"] if left or scan.unfinished else []
         allowed = ([OLD, new], [step, new])
         return wrong + ([] if kept in allowed else [f"after the next save, whole are {kept}"])
+
+
+def judge_message(text: str, run: Path, *, any_words: bool = False) -> list[str]:
+    """Say what is wrong with a message: it is one line that ends with an operation, a file of the run and a reason.
+
+    With any words, it names the file, and may say otherwise what is wrong with it: what cannot be read is blamed.
+    """
+    wrong = [f"is of more than one line: {text}"] if "\n" in text else []
+    if any_words and str(run) in text:
+        return wrong
+    plain = re.search(rf": ({OPERATIONS}) {re.escape(str(run))}(/[^\s:]*)?: [^:]+$", text)
+    return wrong if plain else [*wrong, f"names no operation and file: {text}"]
 
 
 def patiently(remove: Callable[[], object]) -> None:
