@@ -15,14 +15,15 @@ from typing import Literal
 
 from parity import plan
 from parity.curves import append, encode
-from parity.errors import DivergedError, RunDirectoryError, SaveError
+from parity.errors import DivergedError, RunDirectoryError, SaveError, SpecError
 from parity.lock import WriterLock
 from parity.recover import Resume, compare_topology, resume_run, skips_behind
 from parity.rundir import RunDirectory
 from parity.sides import Side
 from parity.spec import RunSpec
 from parity.state import leaf_digests
-from parity.stopping import DEADLINE_SECONDS, Signals
+from parity.stopping import DEADLINE_SECONDS
+from parity.together import Alone, Heard, Together
 from parity.trainer import StepRecord, Trainer, Validation
 
 __all__ = ["Drills", "Outcome", "Resume", "train"]
@@ -72,6 +73,7 @@ def train(
     drills: Drills | None = None,
     on_error: OnError = "stop",
     deadline: float = DEADLINE_SECONDS,
+    together: Alone | None = None,
 ) -> Outcome:
     """Train a run in this process until `spec.steps`, or until a signal.
 
@@ -87,6 +89,7 @@ def train(
         drills: Orders of a resume check.
         on_error: Whether a failed save stops the run, or is reported and the run goes on.
         deadline: Seconds a process may take to save once a signal tells it to stop.
+        together: The processes that train this run, entered; None for one.
 
     Raises:
         RunDirectoryError: The directory may not be used as asked.
@@ -96,7 +99,12 @@ def train(
         CheckpointError: There is no checkpoint to resume from.
         DivergedError: Loss or gradient were not finite; the last good checkpoint stays.
     """
-    run = RunDirectory(directory)
+    run, together = RunDirectory(directory), together or Alone()
+    if isinstance(together, Together):
+        if on_error == "continue":
+            raise SpecError("--on-error", "continue is for one process; of several, a save that failed ends all")
+        if not together.first:
+            return _follow(side, spec, directory, together, drills or Drills())
     if resume == "never" and run.exists:
         raise RunDirectoryError(f"{directory} holds a run already; choose another --dir, or --resume auto")
     if resume not in ("never", "auto") and not run.exists:
@@ -108,21 +116,41 @@ def train(
             stack.enter_context(WriterLock(directory))
         for line in run.mend():
             say(line)
-        attempt = run.next_attempt()
+        attempt = together.share(run.next_attempt())
         trainer = side.build(spec, directory, attempt=attempt)  # a spec that cannot be built leaves no trace
         if not locked:
             stack.enter_context(WriterLock(directory))
             if run.exists:
                 raise RunDirectoryError(f"another process started a run in {directory} meanwhile; start again")
-        stack.callback(trainer.close)  # before the lock is given up: a save may be under way
+        stack.push(together.closing(trainer))  # before the lock is given up: a save may be under way
         run.open(spec, side_name)
-        start = resume_run(run, trainer, resume, attempt, say)
+        start = resume_run(run, together.restoring(trainer, run.checkpoints), resume, attempt, say)
         topology = side.topology(spec)
         compare_topology(run, topology, start, say)
         run.begin_attempt(attempt, start, topology)
-        with Signals(deadline) as signals:
+        together.share({"start": start})
+        with together.signals(deadline) as signals:
             watches = (watch, watch_validation)
-            return _Loop(trainer, run, attempt, start, say, watches, drills or Drills(), on_error, signals).run()
+            return _Loop(
+                trainer, run, attempt, start, say, watches, drills or Drills(), on_error, signals, together
+            ).run()
+
+
+def _follow(side: Side, spec: RunSpec, directory: Path, together: Together, drills: Drills) -> Outcome:
+    """Train in a process other than the first of several, which decides what is trained, and writes what is said."""
+    attempt = together.share(0)
+    trainer = side.build(spec, directory, attempt=attempt)
+    with ExitStack() as stack:
+        stack.push(together.closing(trainer))
+        start = together.follow(trainer)
+        signals = stack.enter_context(together.signals(0))
+        watches = (_ignore, _ignore)
+        run = RunDirectory(directory)
+        return _Loop(trainer, run, attempt, start, _ignore, watches, drills, "stop", signals, together).run()
+
+
+def _ignore(said: object) -> None:
+    del said
 
 
 class _Loop:
@@ -138,9 +166,10 @@ class _Loop:
         watches: tuple[Watch, WatchValidation],
         drills: Drills,
         on_error: OnError,
-        signals: Signals,
+        signals: Heard,
+        together: Alone,
     ) -> None:
-        self.on_error, self.signals = on_error, signals
+        self.on_error, self.signals, self.together = on_error, signals, together
         self.failures: list[str] = []
         self.unwritten: list[tuple[Path, str]] = []
         self.trainer, self.run_directory, self.attempt = trainer, run, attempt
@@ -156,6 +185,7 @@ class _Loop:
         if trainer.step >= spec.steps:
             self.say(f"nothing to do: step {trainer.step} of {spec.steps} is done")
             return Outcome(step=trainer.step, resumed_from=self.start)
+        self.together.agree()
         while trainer.step < spec.steps and self.signals.stop is None:
             self._train_to(plan.next_stop(spec, trainer.step, spec.steps))
             if plan.next_stop(spec, trainer.step - 1, spec.steps) == trainer.step:
@@ -183,6 +213,7 @@ class _Loop:
                 continue  # the chunk has more
             self._write(waiting)
             waiting = []
+            self.together.agree()
             if self.drills.hold_at is not None and record.step >= self.drills.hold_at:
                 self._hold()
             if self.signals.save and record.step < stop:  # at a stop the plan decides, and validates first
@@ -267,6 +298,8 @@ class _Loop:
 
     def _write_lines(self, file: Path, lines: list[str]) -> None:
         """Append records, and those that could not be written before."""
+        if not self.together.first:
+            return
         waited = bool(self.unwritten)
         self.unwritten += [(file, line) for line in lines]
         try:
@@ -284,7 +317,7 @@ class _Loop:
             self.unwritten = [(of, line) for of, line in self.unwritten if of != file]
 
     def _trace(self, event: str) -> None:
-        if self.drills.trace:
+        if self.drills.trace and self.together.first:
             leaves = leaf_digests(self.trainer.export_state(copy=False))
             row = {"event": event, "attempt": self.attempt, "step": self.trainer.step, "leaves": leaves}
             append(self.run_directory.states, [json.dumps(row)])

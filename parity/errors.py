@@ -11,6 +11,7 @@ __all__ = [
     "LockedError",
     "MissingFrameworkError",
     "ParityError",
+    "ProcessesError",
     "ResultError",
     "RunDirectoryError",
     "SaveError",
@@ -32,7 +33,10 @@ def _cut(text: str, most: int) -> str:
 
 
 class ParityError(Exception):
-    """Base of all errors that name what failed, where, and what to do; the command exits with 2."""
+    """Base of all errors that name what failed, where, and what to do."""
+
+    exit_code = 2
+    """What the command exits with."""
 
 
 class SpecError(ParityError, ValueError):
@@ -140,6 +144,8 @@ class SaveError(ParityError, RuntimeError):
         step: The step that was to be saved.
     """
 
+    exit_code = 3
+
     def __init__(self, step: int, problem: str) -> None:
         self.step = step
         text = " ".join(problem.split())  # a framework's message may hold the whole state
@@ -168,12 +174,22 @@ class LockedError(RunDirectoryError):
         )
 
 
+class ProcessesError(ParityError, RuntimeError):
+    """The processes of one run cannot work together: one is missing, or was started differently."""
+
+    def __init__(self, problem: str, exit_code: int = 2) -> None:
+        self.exit_code = exit_code
+        super().__init__(problem)
+
+
 class DivergedError(ParityError, RuntimeError):
     """Training stopped because the loss or the gradient was not finite.
 
     Attributes:
         step: The first step at fault (or the last of the row of skips).
     """
+
+    exit_code = 1
 
     def __init__(self, step: int, problem: str) -> None:
         self.step = step
