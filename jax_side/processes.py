@@ -63,7 +63,8 @@ def start(place: Place, spec: RunSpec) -> None:
         SpecError: The devices of the mesh cannot be shared evenly.
     """
     if spec.mesh.data % place.count:
-        raise SpecError("mesh.data", f"{spec.mesh.data} devices over {place.count} processes; give a multiple")
+        problem = f"{spec.mesh.data} is no multiple of {place.count}, the number of processes"
+        raise SpecError("mesh.data", f"{problem}, each of which brings as many devices")
     jax.config.update("jax_enable_preemption_service", False)
     jax.config.update("jax_num_cpu_devices", spec.mesh.data // place.count)
     jax.config.update("jax_cpu_enable_async_dispatch", False)  # as `numerics.configure` does for one process
@@ -128,10 +129,12 @@ class _Relay:
                     return
                 time.sleep(0.05)
         far.settimeout(None)
-        _thread(_copy, far, near)
-        _copy(near, far)
-        with suppress(OSError):
-            far.shutdown(socket.SHUT_RDWR)  # JAX has left
+        with near, far:
+            back = _thread(_copy, far, near)
+            _copy(near, far)
+            with suppress(OSError):  # JAX has left
+                far.shutdown(socket.SHUT_RDWR)
+            back.join()
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:
@@ -140,8 +143,10 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
             target.sendall(data)
 
 
-def _thread(work: object, *args: object) -> None:
-    threading.Thread(target=work, args=args, daemon=True).start()  # type: ignore[arg-type]
+def _thread(work: Callable[..., None], *args: socket.socket) -> threading.Thread:
+    thread = threading.Thread(target=work, args=args, daemon=True)
+    thread.start()
+    return thread
 
 
 def _number(name: str, text: str, least: int) -> int:

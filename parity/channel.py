@@ -175,11 +175,14 @@ def connect(place: Place, hello: Message, stopped: Stopped) -> tuple[list[Messag
         connection.send({"index": place.index, "count": place.count, "hello": hello})
         while (message := connection.receive(POLL_SECONDS)) is None:
             stopped()
-    except (OSError, EOFError, ValueError) as error:
-        problem = "closed the connection: it has ended, or all processes are there already"
-        raise ProcessesError(f"process 0 of {place.count} at {place.address} {problem}") from error
-    if "welcome" not in message:
-        raise ProcessesError(str(message.get("refused")))
+        if "welcome" not in message:
+            raise ProcessesError(str(message.get("refused")))
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, OSError | EOFError | ValueError):
+            problem = "closed the connection: it has ended, or all processes are there already"
+            raise ProcessesError(f"process 0 of {place.count} at {place.address} {problem}") from error
+        raise
     return message["welcome"], connection
 
 

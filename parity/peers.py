@@ -81,6 +81,8 @@ class Peers:
             connection.finish()
         self._wait()
         self._ending.acquire(blocking=False)
+        for connection in self._connections.values():
+            connection.close()
 
     def fail(self, error: BaseException) -> None:
         """Tell the others once that this process failed, unless one of them did and that is why."""

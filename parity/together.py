@@ -23,6 +23,7 @@ from parity.specfile import differences, from_toml, to_toml
 from parity.stopping import Signals
 from parity.trainer import Trainer
 from parity.verify import require_verified
+from parity.versions import versions
 from parity.waiting import WatchedSignals
 
 __all__ = ["Alone", "Heard", "Together", "join"]
@@ -194,7 +195,7 @@ def join(processes: Processes | None, facts: Mapping[str, str], spec: RunSpec, d
     place = processes.place() if processes is not None else None
     if processes is None or place is None:
         return Alone()
-    return Together(place, {**facts, "spec": to_toml(spec)}, processes, spec, deadline)
+    return Together(place, {**facts, **versions(), "spec": to_toml(spec)}, processes, spec, deadline)
 
 
 class _Agreed:

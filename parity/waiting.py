@@ -28,6 +28,7 @@ class WatchedSignals(Signals):
         """Listen."""
         super().__enter__()
         self._timers: list[threading.Timer] = []
+        self._said = threading.Lock()
         self._watching = threading.current_thread() is threading.main_thread()
         if self._watching:
             self._reads, self._writes = socket.socketpair()
@@ -50,6 +51,11 @@ class WatchedSignals(Signals):
             for timer in self._timers:
                 timer.cancel()
         super().__exit__(kind, error, trace)
+
+    def _give_up(self, number: int) -> None:
+        """End the process at the deadline, which two threads may reach: the handler has started one too."""
+        if self._said.acquire(blocking=False):
+            super()._give_up(number)
 
     def _watch(self) -> None:
         while numbers := self._received():

@@ -22,7 +22,6 @@ from parity.together import join
 from parity.trackers import TRACKERS, Trackers
 from parity.trackers import load as load_trackers
 from parity.trainer import StepRecord
-from parity.versions import versions
 
 __all__ = ["add", "quiet_orbax"]
 
@@ -117,7 +116,7 @@ def _facts(options: argparse.Namespace) -> dict[str, str]:
     """Return what all processes of a run must be started with, beside the spec."""
     names = ("side", "resume", "on_error", "trace_state", "hold_at")
     given = {f"--{name.replace('_', '-')}": str(getattr(options, name)) for name in names}
-    return {**given, "--dir": str(options.dir.resolve()), **versions()}
+    return {**given, "--dir": str(options.dir.resolve())}
 
 
 def _watches(progress: Progress, tracked: Trackers | None) -> dict[str, Any]:

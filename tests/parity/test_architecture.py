@@ -266,7 +266,7 @@ def test_a_module_stays_readable(module: str) -> None:
 
 
 NOT_MIRRORED = {"adapters", "formats", "processes.py"}
-"""What needs that side's framework: trainers people have, files people have, processes as its launchers start them."""
+"""What needs that side's framework: trainers and files that people have, processes as its launchers start them."""
 
 
 def mirrored(side: str) -> set[str]:

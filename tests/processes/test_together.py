@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -171,8 +172,7 @@ def test_the_curve_is_bitwise_that_of_one_process_with_the_same_mesh(home):
 
 def test_one_process_resumes_the_run_of_two_and_says_that_their_number_changed(home, tmp_path):
     path, _, _ = home
-    copied = tmp_path / "run"
-    subprocess.run(["cp", "-r", str(path / "run"), str(copied)], check=True)
+    copied = shutil.copytree(path / "run", tmp_path / "run")
     command = [sys.executable, "-m", "parity", "train", "--side", "jax", "--spec", str(path / "spec.toml")]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
@@ -185,6 +185,20 @@ def test_one_process_resumes_the_run_of_two_and_says_that_their_number_changed(h
     )
     assert "resumed from step 40 (latest)" in done.stdout
     assert "topology changed (processes 2 -> None)" in done.stdout
+
+
+def test_a_damaged_checkpoint_is_moved_aside_and_both_restore_the_one_before(home, tmp_path):
+    path, _, _ = home
+    shutil.copytree(path / "run", tmp_path / "run")
+    damaged = max((tmp_path / "run" / "checkpoints" / "40").rglob("d/*"), key=lambda file: file.stat().st_size)
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 2] ^= 1
+    damaged.write_bytes(data)
+    out = trained(tmp_path, steps=42)
+    assert "resumed from step 32 (latest)" in out
+    assert "moved checkpoint 40 to abandoned/2: " in out
+    run = RunDirectory(tmp_path / "run")
+    assert bits_of(read_evidence(run.path).records[:40]) == bits_of(read_evidence(path / "run").records)
 
 
 @pytest.mark.parametrize("heard", [0, 1])
