@@ -1,7 +1,8 @@
 """The JAX twin: Flax NNX, Optax, Orbax, a sharded `lax.scan` over steps."""
 
+from jax_side import processes
 from jax_side.checkpoint import Checkpoints
 from jax_side.mesh import topology
 from jax_side.train import JaxTrainer, build
 
-__all__ = ["Checkpoints", "JaxTrainer", "build", "topology"]
+__all__ = ["Checkpoints", "JaxTrainer", "build", "processes", "topology"]

@@ -18,6 +18,7 @@ from jax.sharding import Mesh
 
 from jax_side.formats.items import handler, read_items
 from jax_side.mesh import replicated
+from jax_side.processes import barrier
 from jax_side.seal import (
     gather,
     places,
@@ -109,6 +110,7 @@ class Checkpoints:
             options = ocp.CheckpointManagerOptions(
                 preservation_policy=self._policy,
                 enable_async_checkpointing=True,
+                async_options=ocp.AsyncOptions(barrier_sync_fn=barrier()) if jax.process_count() > 1 else None,
                 create=False,
                 temporary_path_class=sealing_path(self.run.checkpoints, self._seal),
                 todelete_subdir=REMOVED_BY_ORBAX,

@@ -21,7 +21,7 @@ def build_mesh(spec: RunSpec) -> Mesh:
     Raises:
         SpecError: There are fewer devices.
     """
-    devices, n = jax.devices(), spec.mesh.data
+    devices, n = _devices(spec.mesh.data), spec.mesh.data
     if len(devices) < n:
         raise SpecError(
             "mesh.data",
@@ -29,6 +29,15 @@ def build_mesh(spec: RunSpec) -> Mesh:
             "forced CPU devices must be set before JAX first uses a device",
         )
     return Mesh(np.array(devices[:n]), ("data",))
+
+
+def _devices(n: int) -> list[jax.Device]:
+    """Return the devices there are; of several processes, as many of each."""
+    devices: list[jax.Device] = jax.devices()
+    if (processes := jax.process_count()) == 1:
+        return devices
+    own = [[d for d in devices if d.process_index == index] for index in range(processes)]
+    return [device for few in own for device in few[: n // processes]]
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
@@ -43,11 +52,13 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 def topology(spec: RunSpec) -> dict[str, object]:
     """Return what bitwise equality depends on beside the spec: devices, and the CPUs this process may use."""
+    processes = jax.process_count()
     return {
         "platform": jax.devices()[0].device_kind,
         "devices": spec.mesh.data,
         "cpus": _cpus(),
         "mode": spec.execution.jax,
+        **({"processes": processes} if processes > 1 else {}),
     }
 
 

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 
 from parity.checks.record import EXIT_CODES
 from parity.commands import bench, check, checkpoints, policy, report, train
-from parity.errors import DivergedError, ParityError, SaveError
+from parity.errors import ParityError
+from parity.peers import leave
 
 __all__ = ["main"]
-
-USAGE_ERROR = 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,13 +22,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     compared; 128 + the signal when training was stopped by one after saving.
     """
     options = _parser().parse_args(argv)
+    return leave(_run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         return int(options.run(options))
     except ParityError as error:
         print(f"parity: error: {error}", file=sys.stderr)
-        if isinstance(error, SaveError):
-            return EXIT_CODES["crashed"]
-        return EXIT_CODES["broken"] if isinstance(error, DivergedError) else USAGE_ERROR
+        return error.exit_code
     except OSError as error:  # a full or read-only disk, mostly: the message names the file
         print(f"parity: error: {error}", file=sys.stderr)
         return EXIT_CODES["crashed"]

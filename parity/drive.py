@@ -16,7 +16,7 @@ from typing import Literal
 from parity import plan, policy
 from parity.curves import append, encode
 from parity.durable import reason
-from parity.errors import DivergedError, RunDirectoryError, SaveError
+from parity.errors import DivergedError, RunDirectoryError, SaveError, SpecError
 from parity.history import next_attempt, require_history, start_over
 from parity.lock import WriterLock
 from parity.recover import Resume, compare_topology, resume_run, skips_behind
@@ -24,7 +24,8 @@ from parity.rundir import RunDirectory
 from parity.sides import Side
 from parity.spec import RunSpec
 from parity.state import leaf_digests
-from parity.stopping import DEADLINE_SECONDS, Signals
+from parity.stopping import DEADLINE_SECONDS
+from parity.together import Alone, Heard, Together
 from parity.trainer import StepRecord, Trainer, Validation
 
 __all__ = ["Drills", "Outcome", "Resume", "train"]
@@ -75,6 +76,7 @@ def train(
     on_error: OnError = "stop",
     deadline: float = DEADLINE_SECONDS,
     or_next: bool = False,
+    together: Alone | None = None,
 ) -> Outcome:
     """Train a run in this process until `spec.steps`, or until a signal.
 
@@ -91,6 +93,7 @@ def train(
         on_error: Whether a failed save stops the run, or is reported and the run goes on.
         deadline: Seconds a process may take to save once a signal tells it to stop.
         or_next: With `resume="best"`: whether the next best will do where the best is damaged.
+        together: The processes that train this run, entered; None for one.
 
     Raises:
         RunDirectoryError: The directory may not be used as asked, or something of the run is missing.
@@ -100,7 +103,12 @@ def train(
         CheckpointError: There is no checkpoint to resume from.
         DivergedError: Loss or gradient were not finite; the last good checkpoint stays.
     """
-    run = RunDirectory(directory)
+    run, together = RunDirectory(directory), together or Alone()
+    if isinstance(together, Together):
+        if on_error == "continue":
+            raise SpecError("--on-error", "continue is for one process; of several, a save that failed ends all")
+        if not together.first:
+            return _follow(side, spec, directory, together, drills or Drills())
     if resume not in ("never", "auto") and not run.exists:
         raise RunDirectoryError(f"{directory} holds no run to resume; use --resume auto to start one")
     run.require_free()
@@ -111,18 +119,19 @@ def train(
         for line in run.mend():
             say(line)
         incomplete = require_history(run, resume) if locked else None
-        attempt = next_attempt(run, incomplete)
+        attempt = together.share(next_attempt(run, incomplete))
         trainer = side.build(spec, directory, attempt=attempt)  # a spec that cannot be built leaves no trace
         if not locked:
             stack.enter_context(WriterLock(directory))
             if run.exists:
                 raise RunDirectoryError(f"another process started a run in {directory} meanwhile; start again")
-        stack.callback(trainer.close)  # before the lock is given up: a save may be under way
+        stack.push(together.closing(trainer))  # before the lock is given up: a save may be under way
         run.open(spec, side_name)
         if locked and resume == "never":
             moved = start_over(run, attempt)
             say(f"moved {', '.join(moved) or 'nothing'} to abandoned/{attempt}: the run starts over")
-        start = resume_run(run, trainer, resume, attempt, say, or_next=or_next)
+        restoring = together.restoring(trainer, run.checkpoints)
+        start = resume_run(run, restoring, resume, attempt, say, or_next=or_next)
         if incomplete is not None:
             say(f"records up to step {incomplete} are incomplete: continuing without them, as the step was named")
         if warning := plan.warn_of_intervals(spec):
@@ -131,9 +140,29 @@ def train(
         compare_topology(run, topology, start, say)
         facts = {"save_every": spec.save.every, "records_after": incomplete, "spec_hash": trainer.spec_hash}
         run.begin_attempt(attempt, start, topology, **facts)
-        with Signals(deadline) as signals:
+        together.share({"start": start})
+        with together.signals(deadline) as signals:
             watches = (watch, watch_validation)
-            return _Loop(trainer, run, attempt, start, say, watches, drills or Drills(), on_error, signals).run()
+            return _Loop(
+                trainer, run, attempt, start, say, watches, drills or Drills(), on_error, signals, together
+            ).run()
+
+
+def _follow(side: Side, spec: RunSpec, directory: Path, together: Together, drills: Drills) -> Outcome:
+    """Train in a process other than the first of several, which decides what is trained, and writes what is said."""
+    attempt = together.share(0)
+    trainer = side.build(spec, directory, attempt=attempt)
+    with ExitStack() as stack:
+        stack.push(together.closing(trainer))
+        start = together.follow(trainer)
+        signals = stack.enter_context(together.signals(0))
+        watches = (_ignore, _ignore)
+        run = RunDirectory(directory)
+        return _Loop(trainer, run, attempt, start, _ignore, watches, drills, "stop", signals, together).run()
+
+
+def _ignore(said: object) -> None:
+    del said
 
 
 class _Loop:
@@ -149,9 +178,10 @@ class _Loop:
         watches: tuple[Watch, WatchValidation],
         drills: Drills,
         on_error: OnError,
-        signals: Signals,
+        signals: Heard,
+        together: Alone,
     ) -> None:
-        self.on_error, self.signals = on_error, signals
+        self.on_error, self.signals, self.together = on_error, signals, together
         self.failures: list[str] = []
         self.unwritten: list[tuple[Path, str]] = []
         self.trainer, self.run_directory, self.attempt = trainer, run, attempt
@@ -170,6 +200,7 @@ class _Loop:
         if trainer.step >= spec.steps:
             self.say(f"nothing to do: step {trainer.step} of {spec.steps} is done")
             return Outcome(step=trainer.step, resumed_from=self.start)
+        self.together.agree()
         while trainer.step < spec.steps and self.signals.stop is None:
             self._train_to(plan.next_stop(spec, trainer.step, spec.steps))
             if plan.next_stop(spec, trainer.step - 1, spec.steps) == trainer.step:
@@ -197,6 +228,7 @@ class _Loop:
                 continue  # the chunk has more
             self._write(waiting)
             waiting = []
+            self.together.agree()
             if self.drills.hold_at is not None and record.step >= self.drills.hold_at:
                 self._hold()
             if self.signals.save and record.step < stop:  # at a stop the plan decides, and validates first
@@ -303,6 +335,8 @@ class _Loop:
 
     def _write_lines(self, file: Path, lines: list[str]) -> None:
         """Append records, and those that could not be written before."""
+        if not self.together.first:
+            return
         waited = bool(self.unwritten)
         self.unwritten += [(file, line) for line in lines]
         try:
@@ -320,7 +354,7 @@ class _Loop:
             self.unwritten = [(of, line) for of, line in self.unwritten if of != file]
 
     def _trace(self, event: str) -> None:
-        if self.drills.trace:
+        if self.drills.trace and self.together.first:
             leaves = leaf_digests(self.trainer.export_state(copy=False))
             row = {"event": event, "attempt": self.attempt, "step": self.trainer.step, "leaves": leaves}
             append(self.run_directory.states, [json.dumps(row)])

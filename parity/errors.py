@@ -12,6 +12,7 @@ __all__ = [
     "MissingFrameworkError",
     "OtherRunError",
     "ParityError",
+    "ProcessesError",
     "ResultError",
     "RunDirectoryError",
     "SaveError",
@@ -34,7 +35,10 @@ def _cut(text: str, most: int) -> str:
 
 
 class ParityError(Exception):
-    """Base of all errors that name what failed, where, and what to do; the command exits with 2."""
+    """Base of all errors that name what failed, where, and what to do."""
+
+    exit_code = 2
+    """What the command exits with."""
 
 
 class SpecError(ParityError, ValueError):
@@ -171,6 +175,8 @@ class SaveError(ParityError, RuntimeError):
         saved: Whether its checkpoint is there and whole all the same: something after the rename failed.
     """
 
+    exit_code = 3
+
     def __init__(self, step: int, problem: str, *, saved: bool = False) -> None:
         self.step, self.saved = step, saved
         text = " ".join(problem.split())  # a framework's message may hold the whole state
@@ -200,12 +206,22 @@ class LockedError(RunDirectoryError):
         )
 
 
+class ProcessesError(ParityError, RuntimeError):
+    """The processes of one run cannot work together: one is missing, or was started differently."""
+
+    def __init__(self, problem: str, exit_code: int = 2) -> None:
+        self.exit_code = exit_code
+        super().__init__(problem)
+
+
 class DivergedError(ParityError, RuntimeError):
     """Training stopped because the loss or the gradient was not finite.
 
     Attributes:
         step: The first step at fault (or the last of the row of skips).
     """
+
+    exit_code = 1
 
     def __init__(self, step: int, problem: str) -> None:
         self.step = step

@@ -107,7 +107,8 @@ def compare_topology(run: RunDirectory, topology: dict[str, Any], start: int | N
     before = rows[-1].get("topology")
     if not isinstance(before, dict):
         return
-    changed = [f"{k} {before.get(k)} -> {v}" for k, v in topology.items() if before.get(k) != v]
+    names = {**topology, **before}
+    changed = [f"{k} {before.get(k)} -> {topology.get(k)}" for k in names if before.get(k) != topology.get(k)]
     if changed:
         say(f"topology changed ({', '.join(changed)}): going on, but bitwise equality is not to be expected")
 

@@ -23,17 +23,17 @@ from parity.durable import (
     fsync_files,
     make_directory,
     move,
-    named,
     remove_tree,
     replace_file,
 )
 from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError, UnsealedError
+from parity.pointers import read_pointer, write_pointers
 from parity.seal import FILE as SEAL
 from parity.seal import Seal, examine, read_seal
 from parity.spec import RunSpec
 from parity.specfile import differences, from_toml, to_toml
 from parity.trainer import StepRecord, Validation, Which
-from parity.untrusted import read_bytes, read_json
+from parity.untrusted import read_bytes
 
 __all__ = ["DRAFT", "RunDirectory", "Scan"]
 
@@ -279,7 +279,7 @@ class RunDirectory:
 
     def _require_named(self, scan: Scan, which: Which, metric: str, chosen: policy.Saved) -> None:
         """Raise CheckpointError unless the newest, or best, of all that the run saved is the one that was chosen."""
-        pointed = self._read_pointer(str(which))
+        pointed = read_pointer(self.path / f"{which}.json")
         candidates = [*scan.whole, *([pointed] if pointed else []), *self._damaged(scan)]
         named = _pick({s.step: s for s in reversed(candidates)}.values(), which, metric)
         if named is None or named.step == chosen.step:
@@ -307,22 +307,13 @@ class RunDirectory:
 
     def pointed(self, name: str) -> policy.Saved | None:
         """Return the checkpoint that `latest.json` or `best.json` names, if it is there."""
-        saved = self._read_pointer(name)
+        saved = read_pointer(self.path / f"{name}.json")
         return saved if saved is not None and (self.checkpoints / str(saved.step)).is_dir() else None
 
     def pointed_step(self, name: str) -> int | None:
         """Return the step that a pointer names, there or not."""
-        saved = self._read_pointer(name)
+        saved = read_pointer(self.path / f"{name}.json")
         return None if saved is None else saved.step
-
-    def _read_pointer(self, name: str) -> policy.Saved | None:
-        """Return what a pointer says; None where there is none, or none that makes sense."""
-        try:
-            value = read_json(self.path / f"{name}.json")
-            metric = None if value["metric"] is None else float(value["metric"])
-            return policy.Saved(step=int(value["step"]), metric=metric)
-        except (CheckpointError, KeyError, TypeError, ValueError, OverflowError):
-            return None
 
     def set_aside(self, names: list[str], attempt: int) -> list[str]:
         """Move checkpoints to `abandoned/<attempt>/`, durably, and return their names."""
@@ -368,23 +359,7 @@ class RunDirectory:
             keep: The steps that are not about to be removed, if some are: pointers name only those.
         """
         whole = [saved for saved in scan.whole if keep is None or saved.step in keep]
-        for name, saved in (
-            ("latest", policy.latest(whole)),
-            ("best", policy.best(whole, policy.mode_of(metric))),
-        ):
-            target = self.path / f"{name}.json"
-            if saved is None:
-                with named(target, "remove"):
-                    target.unlink(missing_ok=True)
-                continue
-            value = {"step": saved.step, "metric": plain(saved.metric), "path": f"checkpoints/{saved.step}"}
-            text = json.dumps(value) + "\n"
-            if target.is_dir():
-                raise RunDirectoryError(f"{target} is a directory, and should be a pointer; move it away")
-            with named(target, "read"):
-                same = target.is_file() and target.read_bytes() == text.encode()
-            if not same:
-                replace_file(target, text)
+        write_pointers(self.path, whole, policy.mode_of(metric))
 
 
 def _pick(saved: Iterable[policy.Saved], which: Which, metric: str) -> policy.Saved | None:

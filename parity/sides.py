@@ -15,11 +15,12 @@ from typing import Any, Protocol, cast
 
 import xxhash
 
+from parity.channel import Place
 from parity.errors import MissingFrameworkError, SideError, UnknownNameError
 from parity.spec import RunSpec
 from parity.trainer import Trainer
 
-__all__ = ["GROUP", "SIDES", "Side", "installed", "is_builtin", "load", "source_digest"]
+__all__ = ["GROUP", "SIDES", "Processes", "Side", "installed", "is_builtin", "load", "processes_of", "source_digest"]
 
 SIDES = {"jax": ("jax", "flax", "optax", "orbax"), "torch": ("torch",)}
 """Built-in side to the modules it needs."""
@@ -36,6 +37,29 @@ class Side(Protocol):
 
     def topology(self, spec: RunSpec) -> dict[str, Any]:
         """Return what bitwise equality depends on beside the spec."""
+
+
+class Processes(Protocol):
+    """What a side that trains in several processes has as `processes`; one that has none trains in one."""
+
+    def place(self) -> Place | None:
+        """Return the place of this process, which its launcher put into the environment; None if it is alone.
+
+        Raises:
+            SpecError: The environment says it only in part.
+        """
+
+    def start(self, place: Place, spec: RunSpec) -> None:
+        """Connect the framework's processes, which are all there; called before the side builds anything."""
+
+    def stop(self) -> None:
+        """Disconnect them; called by all, when every trainer is closed."""
+
+
+def processes_of(side: Side) -> Processes | None:
+    """Return what a side knows of several processes, if it does."""
+    found: Processes | None = getattr(side, "processes", None)
+    return found
 
 
 def load(name: str) -> Side:

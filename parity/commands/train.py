@@ -19,6 +19,7 @@ from parity.report.progress import Progress
 from parity.spec import PRESETS
 from parity.specfile import load
 from parity.stopping import DEADLINE_SECONDS
+from parity.together import join
 from parity.trackers import TRACKERS, Trackers
 from parity.trackers import load as load_trackers
 from parity.trainer import StepRecord
@@ -115,7 +116,11 @@ def _run(options: argparse.Namespace) -> int:
     if options.steps:
         spec = replace(spec, steps=options.steps)
     drills = Drills(trace=options.trace_state, hold_at=options.hold_at)
-    with Progress(spec.steps) as progress, Trackers(trackers, options.dir, spec, progress.say) as tracked:
+    with (
+        join(sides.processes_of(side), _facts(options), spec, options.deadline) as together,
+        Progress(spec.steps, shown=together.first) as progress,
+        Trackers(trackers if together.first else {}, options.dir, spec, progress.say) as tracked,
+    ):
         outcome = train(
             side,
             options.side,
@@ -127,6 +132,7 @@ def _run(options: argparse.Namespace) -> int:
             drills=drills,
             on_error=options.on_error,
             deadline=options.deadline,
+            together=together,
             **_watches(progress, tracked if trackers else None),
         )
     for failure in outcome.failures:
@@ -134,6 +140,13 @@ def _run(options: argparse.Namespace) -> int:
     if outcome.failures:
         return EXIT_CODES["crashed"]
     return 0 if outcome.signal is None else 128 + outcome.signal
+
+
+def _facts(options: argparse.Namespace) -> dict[str, str]:
+    """Return what all processes of a run must be started with, beside the spec."""
+    names = ("side", "resume", "or_next", "on_error", "trace_state", "hold_at")
+    given = {f"--{name.replace('_', '-')}": str(getattr(options, name)) for name in names}
+    return {**given, "--dir": str(options.dir.resolve())}
 
 
 def _watches(progress: Progress, tracked: Trackers | None) -> dict[str, Any]:

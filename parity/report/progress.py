@@ -20,11 +20,11 @@ LINE_SECONDS = 10.0
 class Progress:
     """Shows records as they come; a context manager."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, *, shown: bool = True) -> None:
         self._console = Console(highlight=False)
         self._steps, self._last = steps, time.monotonic()
         self._bar: Bar | None = None
-        if self._console.is_terminal:
+        if shown and self._console.is_terminal:
             columns = (
                 TextColumn("{task.description}"),
                 BarColumn(),
