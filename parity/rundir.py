@@ -19,6 +19,7 @@ from parity import policy
 from parity.curves import append, mend, plain, read_lines, read_records
 from parity.durable import REMOVED, fsync_directory, fsync_files, make_directory, move, remove_tree, replace_file
 from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError, UnsealedError
+from parity.local import local_path
 from parity.seal import Seal, examine
 from parity.spec import RunSpec
 from parity.specfile import differences, from_toml, to_toml
@@ -51,7 +52,7 @@ class RunDirectory:
     """One run on disk; every process that works on the run opens it anew."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path = local_path(path)
         self.checkpoints = path / "checkpoints"
         self.steps = path / "steps.jsonl"
         self.validations = path / "validations.jsonl"
