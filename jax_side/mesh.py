@@ -6,7 +6,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jax_side.numerics import MOST_CPU_DEVICES
 from parity.errors import SpecError
+from parity.sizes import activations, require_memory
 from parity.spec import RunSpec
 
 __all__ = ["batch_sharding", "build_mesh", "replicated", "topology"]
@@ -19,15 +21,17 @@ def build_mesh(spec: RunSpec) -> Mesh:
     (`jax.make_mesh` gives Explicit ones by default in jax 0.10).
 
     Raises:
-        SpecError: There are fewer devices.
+        SpecError: There are fewer devices; or the device is the CPU, and a layer needs more memory than there is.
     """
     devices, n = _devices(spec.mesh.data), spec.mesh.data
     if len(devices) < n:
         raise SpecError(
             "mesh.data",
-            f"{n} devices asked for, {len(devices)} {devices[0].platform} devices here; "
-            "forced CPU devices must be set before JAX first uses a device",
+            f"{n} devices asked for, {len(devices)} {devices[0].platform} devices here; forced CPU devices must be "
+            f"set before JAX first uses a device, and are at most {MOST_CPU_DEVICES}",
         )
+    if devices[0].platform == "cpu" and jax.process_count() == 1:
+        require_memory(activations(spec))
     return Mesh(np.array(devices[:n]), ("data",))
 
 

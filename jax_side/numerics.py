@@ -14,6 +14,9 @@ from parity.spec import Precision, RunSpec
 
 __all__ = ["Dtypes", "configure", "dtypes", "x64"]
 
+MOST_CPU_DEVICES = 256
+"""That one process is given: the threads of 512 are more than Linux allowed, where tried, and XLA then exits."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dtypes:
@@ -50,6 +53,7 @@ def configure(spec: RunSpec) -> None:
     jax.config.update("jax_default_matmul_precision", "highest")
     jax.config.update("jax_threefry_partitionable", True)
     if spec.mesh.data > 1 and not jax.distributed.is_initialized():  # several processes bring their own devices
-        with suppress(RuntimeError):  # a device is in use already: build_mesh says if there are too few
-            jax.config.update("jax_num_cpu_devices", spec.mesh.data)
+        if spec.mesh.data <= MOST_CPU_DEVICES:
+            with suppress(RuntimeError):  # a device is in use already: build_mesh says if there are too few
+                jax.config.update("jax_num_cpu_devices", spec.mesh.data)
         jax.config.update("jax_cpu_enable_async_dispatch", False)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,19 @@ import xxhash
 from numpy.typing import NDArray
 
 from parity import threefry
-from parity.errors import SpecError
+from parity.errors import RunDirectoryError, SpecError
+from parity.local import local_path
+from parity.sizes import host_needs, physical_memory, require_memory
 from parity.spec import CnnSpec, GptSpec, MlpSpec, RunSpec
+from parity.untrusted import read_given
 
 __all__ = ["Dataset", "describe_data", "load_dataset"]
 
 SPLIT_SEED = 1797
 """Seed of the split into training and validation samples; the same for every run, whatever its own seed."""
+
+TEXT_BYTES = 17
+"""Memory that cutting samples takes for a byte of text: itself, as int32, its place as int64, its copy as int32."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +46,16 @@ def load_dataset(spec: RunSpec) -> Dataset:
     """Load what a spec trains on.
 
     Raises:
-        SpecError: scikit-learn or the file is missing, or there are fewer samples than the spec asks for.
+        SpecError: scikit-learn or the file is missing, there are fewer samples than the spec asks for, or the run
+            needs more memory than this machine has.
     """
     inputs: NDArray[np.generic]
     targets: NDArray[np.generic]
     if isinstance(spec.model, GptSpec):
-        samples = _windows(_text(spec.data.path), spec.model.context)
+        text, context = _text(spec.data.path), spec.model.context
+        if len(text) <= context:
+            raise SpecError("model.context", f"{context}, but the text has {len(text)} bytes: not one sample")
+        samples = _windows(text, context)
         inputs, targets = samples[:, :-1], samples[:, 1:]
     else:
         inputs, targets = _digits()
@@ -60,6 +71,7 @@ def load_dataset(spec: RunSpec) -> Dataset:
             f"{spec.batch} samples asked for, but {len(inputs)} samples - {held_out} for validation "
             f"= {max(trained, 0)} to train on; lower batch or data.validation",
         )
+    require_memory(host_needs(spec))
     order = threefry.permutation(threefry.key(SPLIT_SEED), len(inputs))
     train, validation = order[held_out:], order[:held_out]
     return Dataset(
@@ -98,11 +110,18 @@ def _text(path: str) -> bytes:
         from pydoc_data.topics import topics
 
         return "\n".join(topics[name] for name in sorted(topics)).encode()
+    most = (physical_memory() or sys.maxsize) // TEXT_BYTES
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_given(local_path(path), most).decode("utf-8")
+    except RunDirectoryError as error:
+        raise SpecError("data.path", str(error)) from error
+    except OSError as error:
+        why = f", the most whose samples fit into the memory of this machine: {TEXT_BYTES} bytes per byte"
+        reason = f"{error.strerror or error}{why if error.errno == errno.EFBIG else ''}"
+        raise SpecError("data.path", f"cannot read {path}: {reason}") from error
+    except ValueError as error:  # a name with a null byte too
         raise SpecError("data.path", f"cannot read {path} as UTF-8 text: {error}") from error
-    return text.encode()
+    return text.replace("\r\n", "\n").replace("\r", "\n").encode()
 
 
 def _windows(text: bytes, context: int) -> NDArray[np.int32]:
@@ -119,4 +138,5 @@ def describe_data(spec: RunSpec) -> dict[str, str]:
         name = "scikit-learn digits"
     else:
         name = spec.data.path or f"pydoc_data.topics of Python {sys.version_info.major}.{sys.version_info.minor}"
-    return {"corpus": name, "digest": load_dataset(spec).digest}
+    short = replace(spec, steps=1)  # a check takes fewer steps than its spec, and no chunk that is longer
+    return {"corpus": name, "digest": load_dataset(short).digest}

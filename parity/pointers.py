@@ -1,6 +1,6 @@
 """`latest.json` and `best.json` of a run: small files that name a checkpoint, for people and scripts.
 
-The suite itself believes only what a scan of `checkpoints/` finds. A pointer is replaced atomically, and before anything
+The suite itself believes only a scan of `checkpoints/`. A pointer is replaced atomically, and before anything
 is removed, so it names a checkpoint that is there; one that names what is gone says that something was lost.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,10 +14,12 @@ from typing import Any
 from parity import plan, policy
 from parity.curves import read_lines, read_records, splice
 from parity.errors import RunDirectoryError, SpecError
+from parity.model_spec import INT32
 from parity.policy import Mode, Reason, Rules, Saved
 from parity.policy_replay import InMemory
 from parity.rundir import RunDirectory
 from parity.trainer import StepRecord, Validation
+from parity.untrusted import MAX_BYTES
 
 __all__ = ["Moment", "read_curve", "read_run", "simulate"]
 
@@ -82,14 +85,17 @@ def read_curve(source: str, every: int, seconds: float) -> tuple[list[Saved], Mo
     """
     path = Path(source)
     mode: Mode | None = None
-    if path.is_file() and path.suffix.lower() == ".csv":
+    is_file = os.path.isfile(source)  # a list of metrics may be longer than a name: Path.is_file() raises then
+    if is_file and path.stat().st_size > MAX_BYTES:
+        raise SpecError("CURVE", f"{path} is longer than {MAX_BYTES:,} bytes")
+    if is_file and path.suffix.lower() == ".csv":
         pairs = _csv_rows(path, every)
-    elif path.is_file():
+    elif is_file:
         pairs, mode = _json_rows(path, every)
     elif "," in source or _is_metric(source):
         pairs = [(every * n, _metric(word, f"metric {n}")) for n, word in enumerate(source.split(","), 1)]
     else:
-        raise SpecError("CURVE", f"no file or run {source!r}, and no list of metrics such as 0.5,0.7,nan,-")
+        raise SpecError("CURVE", f"no file or run {_shown(source)}, and no list of metrics such as 0.5,0.7,nan,-")
     if not pairs:
         raise SpecError("CURVE", f"{source} holds no metric")
     for (before, _), (after, _) in pairwise(pairs):
@@ -180,15 +186,20 @@ def _metric(word: Any, where: str) -> float | None:
         return None
     try:
         return float(word)
-    except (TypeError, ValueError):
-        raise SpecError("CURVE", f"{where}: {word!r} is no metric; a number, nan, inf, or - for none") from None
+    except (TypeError, ValueError, OverflowError):  # the last: an integer beyond float64
+        raise SpecError("CURVE", f"{where}: {_shown(word)} is no metric; a number, nan, inf, or - for none") from None
 
 
 def _step(word: Any, where: str) -> int:
     try:
         value = float(word)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = math.nan
-    if not (value >= 0 and value == int(value)):
-        raise SpecError("CURVE", f"{where}: {word!r} is no step")
+    if not (0 <= value <= INT32 and value == int(value)):
+        raise SpecError("CURVE", f"{where}: {_shown(word)} is no step")
     return int(value)
+
+
+def _shown(word: Any) -> str:
+    text = repr(word)
+    return text if len(text) <= 100 else f"{text[:100]}..."

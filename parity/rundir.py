@@ -27,6 +27,7 @@ from parity.durable import (
     replace_file,
 )
 from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError, UnsealedError
+from parity.local import local_path
 from parity.pointers import read_pointer, write_pointers
 from parity.seal import FILE as SEAL
 from parity.seal import Seal, examine, read_seal
@@ -74,7 +75,7 @@ class RunDirectory:
     """One run on disk; every process that works on the run opens it anew."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path = local_path(path)
         self.checkpoints = path / "checkpoints"
         self.steps = path / "steps.jsonl"
         self.validations = path / "validations.jsonl"

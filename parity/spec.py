@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from parity.errors import UnknownNameError
-from parity.model_spec import CnnSpec, GptSpec, MlpSpec, ModelSpec, positive, require
+from parity.model_spec import CnnSpec, GptSpec, MlpSpec, ModelSpec, positive, require, require_numbers, shown
 
 __all__ = [
     "PRECISIONS",
@@ -42,6 +42,9 @@ Precision = Literal["float64", "float32", "bfloat16", "float16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 Priority = Literal["idle", "normal"]
 
+MOST_THREADS = 1024
+"""Of one PyTorch process: OpenMP ends a process that asks for more than the system allows (100,000, where tried)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataSpec:
@@ -57,7 +60,10 @@ class DataSpec:
     """Samples held out for validation."""
 
     def __post_init__(self) -> None:
+        require_numbers(self, "data")
         positive(self.validation, "data.validation")
+        read = self.source == "text" or not self.path
+        require(read, "data.path", f"is read only with source 'text', not {self.source!r}; remove it")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +81,7 @@ class AdamSpec:
     """Which parameters decay: all, or only those with two or more axes."""
 
     def __post_init__(self) -> None:
+        require_numbers(self, "optimizer")
         positive(self.lr, "optimizer.lr")
         positive(self.eps, "optimizer.eps")
         for name in ("beta1", "beta2"):
@@ -95,6 +102,7 @@ class SgdSpec:
     decay: Literal["all", "matrices"] = "all"
 
     def __post_init__(self) -> None:
+        require_numbers(self, "optimizer")
         positive(self.lr, "optimizer.lr")
         require(0 <= self.momentum < 1, "optimizer.momentum", "must be in [0, 1)")
         require(self.weight_decay >= 0, "optimizer.weight_decay", "must not be negative")
@@ -117,6 +125,7 @@ class ScheduleSpec:
     """Fraction of the peak at the horizon."""
 
     def __post_init__(self) -> None:
+        require_numbers(self, "schedule")
         require(self.warmup >= 0, "schedule.warmup", "must not be negative")
         require(0 <= self.final <= 1, "schedule.final", "must be in [0, 1]")
         require(
@@ -137,9 +146,10 @@ class ScalerSpec:
     max_skips: int = 20
     """Stop after this many skipped steps in a row."""
     overflow_steps: tuple[int, ...] = ()
-    """Steps whose scaled loss is multiplied by infinity, to force an overflow (drills and tests)."""
+    """Steps whose scaled loss is multiplied by infinity, to force an overflow (drills and tests); float16 only."""
 
     def __post_init__(self) -> None:
+        require_numbers(self, "scaler")
         require(self.init_scale >= 1, "scaler.init_scale", f"must be at least 1, got {self.init_scale}")
         require(self.growth_factor > 1, "scaler.growth_factor", "must be above 1")
         require(0 < self.backoff_factor < 1, "scaler.backoff_factor", "must be in (0, 1)")
@@ -148,6 +158,8 @@ class ScalerSpec:
             require(exact, f"scaler.{name}", "must be a power of two: only then both sides scale without rounding")
         positive(self.growth_interval, "scaler.growth_interval")
         positive(self.max_skips, "scaler.max_skips")
+        for step in self.overflow_steps:
+            require(step > 0, "scaler.overflow_steps", f"steps count from 1, got {step}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +171,7 @@ class DropoutSpec:
     """`shared`: Threefry, the same masks on both sides. `native`: the framework's own stream."""
 
     def __post_init__(self) -> None:
+        require_numbers(self, "dropout")
         require(0 <= self.rate < 1, "dropout.rate", f"must be in [0, 1), got {self.rate}")
 
 
@@ -181,6 +194,7 @@ class SaveSpec:
     """One checkpoint for every such time of training stays for good; 0 for none."""
 
     def __post_init__(self) -> None:
+        require_numbers(self, "save")
         positive(self.every, "save.every")
         positive(self.keep_latest, "save.keep_latest")
         for name in ("keep_best", "keep_every", "keep_seconds"):
@@ -207,9 +221,12 @@ class ExecutionSpec:
     """Of the threads that write a large checkpoint; `normal` where other programs leave no processor idle."""
 
     def __post_init__(self) -> None:
+        require_numbers(self, "execution")
         positive(self.chunk, "execution.chunk")
         positive(self.chunk_seconds, "execution.chunk_seconds")
         require(self.threads >= 0, "execution.threads", "must not be negative")
+        most = f"must be at most {MOST_THREADS}, got {self.threads}"
+        require(self.threads <= MOST_THREADS, "execution.threads", most)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,6 +236,7 @@ class MeshSpec:
     data: int = 1
 
     def __post_init__(self) -> None:
+        require_numbers(self, "mesh")
         positive(self.data, "mesh.data")
 
 
@@ -234,7 +252,8 @@ class RunSpec:
     precision: Precision = "float32"
     """`float64`, `float32`; `bfloat16` and `float16`: forward in that type, parameters and optimizer in float32."""
     scaler: ScalerSpec = field(default_factory=ScalerSpec)
-    """Used when the precision is float16, without effect otherwise."""
+    """Used when the precision is float16. Without effect otherwise, so that a precision can be changed alone; but
+    `overflow_steps`, which nobody has by default, are refused then."""
     batch: int = 64
     """Samples per step, over all devices and micro-batches."""
     accumulation: int = 1
@@ -255,12 +274,19 @@ class RunSpec:
     mesh: MeshSpec = field(default_factory=MeshSpec)
 
     def __post_init__(self) -> None:
+        require(0 <= self.seed < 2**32, "seed", f"must be in [0, 2**32), got {shown(self.seed)}")
+        require_numbers(self, seed=2**32 - 1)
+        require(len(self.name) <= 200, "name", f"must be at most 200 characters, got {len(self.name)}")
         named = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", self.name)
         require(named is not None, "name", f"must be letters, digits, '.', '_' and '-', got {self.name!r}")
         for name in ("batch", "accumulation", "steps"):
             positive(getattr(self, name), name)
         require(self.precision in PRECISIONS, "precision", f"must be one of {', '.join(PRECISIONS)}")
-        require(0 <= self.seed < 2**32, "seed", f"must be in [0, 2**32), got {self.seed}")
+        require(
+            self.scaled or not self.scaler.overflow_steps,
+            "scaler.overflow_steps",
+            f"have an effect only with precision 'float16', not {self.precision!r}; remove them",
+        )
         require(self.clip_norm >= 0, "clip_norm", "must not be negative")
         require(self.validate_every >= 0, "validate_every", "must not be negative")
         validated = self.save.on_best != "always" or self.validate_every > 0

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import reprlib
 import tomllib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, is_dataclass
-from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import tomli_w
 import xxhash
 
-from parity.errors import SpecError, UnknownNameError
+from parity.errors import RunDirectoryError, SpecError, UnknownNameError
+from parity.local import local_path
+from parity.model_spec import require, shown
 from parity.spec import PRESETS, Precision, RunSpec, preset
+from parity.untrusted import read_given
 
 __all__ = [
     "FREE",
@@ -32,6 +35,15 @@ __all__ = [
 FREE = ("name", "steps", "save", "validate_every", "execution", "mesh")
 """Fields that may change between the stops of one run: they do not change what a step computes."""
 
+MAX_BYTES = 1 << 20
+"""Longest spec; those of the presets take 1,500 bytes."""
+
+MOST_DOTS = 100
+"""In one line of a spec that is no comment; a field's name has one."""
+
+MOST_SHOWN = 100
+"""Characters that a message shows of a value."""
+
 
 def to_toml(spec: RunSpec) -> str:
     """Write a spec as TOML; `from_toml` gives the same spec back."""
@@ -46,13 +58,11 @@ def from_toml(text: str) -> RunSpec:
         UnknownNameError: A field that does not exist; the message lists those that do.
     """
     try:
-        data = tomllib.loads(text)
-    except (
-        ValueError,
-        TypeError,
-        RecursionError,
-    ) as error:  # TOMLDecodeError is a ValueError; so are 5,000 digits
-        raise SpecError("spec", f"not valid TOML: {error}") from error
+        data = _parse(text)
+    except RecursionError as error:
+        raise SpecError("spec", "not valid TOML: nested too deeply") from error
+    except (ValueError, TypeError) as error:  # TOMLDecodeError is a ValueError
+        raise SpecError("spec", f"not valid TOML: {_cut(str(error))}") from error
     return from_dict(data)
 
 
@@ -67,13 +77,9 @@ def load(name: str, precision: Precision | None = None, overrides: Iterable[str]
     if name in PRESETS:
         spec = preset(name, precision or "float32")
     elif name.endswith(".toml") or os.sep in name:
-        try:
-            spec = from_toml(Path(name).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise SpecError("spec", f"cannot read {name}: {reason}") from error
-        if precision:
-            spec = override(spec, [f'precision="{precision}"'])
+        spec = from_toml(_read(name))
+        if precision:  # in one go with the overrides: what a precision does not allow may be overridden too
+            overrides = [f'precision="{precision}"', *overrides]
     else:
         raise UnknownNameError("preset", name, PRESETS)
     return override(spec, overrides)
@@ -93,18 +99,18 @@ def override(spec: RunSpec, overrides: Iterable[str]) -> RunSpec:
     for text in overrides:
         path, found, value = text.partition("=")
         if not found:
-            raise SpecError(text, "an override reads field.name=value")
+            raise SpecError(_cut(text), "an override reads field.name=value")
         *parents, leaf = path.strip().split(".")
         table: Any = data
         for depth, name in enumerate(parents):
             known = table if isinstance(table, dict) else {}
             if not isinstance(known.get(name), dict):
-                raise UnknownNameError("field", ".".join(parents[: depth + 1]), _names(data))
+                raise UnknownNameError("field", _cut(".".join(parents[: depth + 1])), _names(data))
             table = table[name]
         if leaf == "kind" and "kind" in table and table["kind"] != _value(value):
             _switch_kind(table, parents, _value(value))
         elif leaf not in table:
-            raise UnknownNameError("field", path.strip(), _names(data))
+            raise UnknownNameError("field", _cut(path.strip()), _names(data))
         else:
             table[leaf] = _value(value)
     return from_dict(data)
@@ -149,6 +155,60 @@ def from_dict(data: Mapping[str, Any]) -> RunSpec:
     return _build(RunSpec, data, "")
 
 
+def _read(name: str) -> str:
+    """Return the text of a spec's file."""
+    try:
+        return read_given(local_path(name), MAX_BYTES).decode("utf-8")
+    except RunDirectoryError as error:
+        raise SpecError("spec", str(error)) from error
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise SpecError("spec", f"cannot read {name}: {reason}") from error
+
+
+def _parse(text: str) -> dict[str, Any]:
+    """Parse TOML of bounded length; the time that tomllib takes for a dotted name grows with its square.
+
+    Raises:
+        ValueError: Not TOML, or too long.
+        RecursionError: Nested too deeply.
+    """
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"longer than {MAX_BYTES:,} characters")
+    for n, line in enumerate(text.split("\n"), 1):
+        if (dots := line.count(".")) > MOST_DOTS and not line.lstrip().startswith("#"):
+            raise ValueError(f"line {n} has {dots} dots; at most {MOST_DOTS} fit in one line")
+    return tomllib.loads(text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+def _shown(value: object) -> str:
+    """Return a value for a message, of bounded length: it may be nested deeply, or an integer too long to print."""
+    return _Short().repr(value)
+
+
+def _word(value: object) -> str:
+    """Return a value that should have been one of a few words."""
+    return _cut(value) if isinstance(value, str) else _shown(value)
+
+
+class _Short(reprlib.Repr):
+    """`repr`, cut in breadth and depth."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = MOST_SHOWN
+        self.maxlevel, self.maxdict = 2, 3
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Return an integer in digits if it is short."""
+        del level
+        return shown(x)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}
@@ -157,8 +217,8 @@ def _plain(value: Any) -> Any:
 
 def _value(text: str) -> object:
     try:
-        return tomllib.loads(f"v = {text.strip()}")["v"]
-    except tomllib.TOMLDecodeError:
+        return _parse(f"v = {text.strip()}")["v"]
+    except (ValueError, TypeError, RecursionError):
         return text.strip()  # a bare word: optimizer.kind=sgd
 
 
@@ -183,18 +243,18 @@ def _pick(hint: Any, data: Mapping[str, Any], where: str) -> Any:
     if not by_kind:
         return hint
     if not isinstance(data.get("kind"), str) or data["kind"] not in by_kind:
-        raise UnknownNameError(f"{where}.kind", str(data.get("kind")), by_kind)
+        raise UnknownNameError(f"{where}.kind", _word(data.get("kind")), by_kind)
     return by_kind[data["kind"]]
 
 
 def _build(cls: Any, data: Any, where: str) -> Any:
     if not isinstance(data, Mapping):
-        raise SpecError(where, f"must be a table, got {data!r}")
+        raise SpecError(where, f"must be a table, got {_shown(data)}")
     hints = get_type_hints(cls)
     prefix = f"{where}." if where else ""
     for name in data:
         if name not in hints:
-            raise UnknownNameError("field", prefix + name, [prefix + n for n in hints])
+            raise UnknownNameError("field", prefix + _cut(name), [prefix + n for n in hints])
     given = {name: _convert(hints[name], value, prefix + name) for name, value in data.items()}
     missing = [n for n in ("name", "model") if cls is RunSpec and n not in given]
     if missing:
@@ -206,18 +266,21 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     origin = get_origin(hint)
     if is_dataclass(hint) or origin in (Union, types.UnionType):
         if not isinstance(value, Mapping):
-            raise SpecError(where, f"must be a table, got {value!r}")
+            raise SpecError(where, f"must be a table, got {_shown(value)}")
         return _build(_pick(hint, value, where), value, where)
     if origin is Literal:
         if value not in get_args(hint):
-            raise UnknownNameError(where, str(value), [str(v) for v in get_args(hint)])
+            raise UnknownNameError(where, _word(value), [str(v) for v in get_args(hint)])
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise SpecError(where, f"must be a list, got {value!r}")
+            raise SpecError(where, f"must be a list, got {_shown(value)}")
         return tuple(_convert(get_args(hint)[0], item, where) for item in value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        require(
+            abs(value) < 2**128, where, f"must be at most 2**128, got {shown(value)}"
+        )  # no float holds any integer
         return float(value)
     if type(value) is not hint:
-        raise SpecError(where, f"must be of type {hint.__name__}, got {value!r}")
+        raise SpecError(where, f"must be of type {hint.__name__}, got {_shown(value)}")
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -10,7 +11,7 @@ from typing import Any
 
 from parity.errors import CheckpointError, ParityError
 
-__all__ = ["MAX_BYTES", "open_regular", "read_bytes", "read_json"]
+__all__ = ["MAX_BYTES", "open_regular", "read_bytes", "read_given", "read_json"]
 
 MAX_BYTES = 64 << 20
 """Longest JSON file of a checkpoint; a leaf of a seal takes about 200 bytes."""
@@ -44,6 +45,24 @@ def read_bytes(path: Path, most: int | None = MAX_BYTES, failure: type[ParityErr
         raise failure(f"{path} cannot be read: {error}") from error
     if most is not None and len(data) > most:
         raise failure(f"{path} is longer than {most} bytes")
+    return data
+
+
+def read_given(path: Path, most: int) -> bytes:
+    """Return what a file holds that a user names; unlike the files of a checkpoint, it may be reached by links.
+
+    Args:
+        path: The file.
+        most: Longest it may be, in bytes.
+
+    Raises:
+        OSError: It cannot be read, is longer, or is no regular file: a pipe would be waited for, a device never ends.
+    """
+    with os.fdopen(open_regular(Path(os.path.realpath(path))), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(most + 1) if size <= most else b""
+    if size > most or len(data) > most:
+        raise OSError(errno.EFBIG, f"is longer than {most:,} bytes", str(path))
     return data
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from parity.sizes import activations, require_memory
 from parity.spec import Precision, RunSpec
 
 __all__ = ["Dtypes", "autocast", "configure", "dtypes"]
@@ -46,7 +47,13 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
 
 
 def configure(spec: RunSpec) -> None:
-    """Prepare this process for a spec: threads, full-precision products, deterministic kernels."""
+    """Prepare this process for a spec: threads, full-precision products, deterministic kernels.
+
+    Raises:
+        SpecError: It trains on the CPU, and a layer needs more memory than this machine has.
+    """
+    if not torch.cuda.is_available():
+        require_memory(activations(spec))
     torch.set_num_threads(spec.execution.threads or DEFAULT_THREADS)
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False

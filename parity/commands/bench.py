@@ -14,6 +14,7 @@ from rich.text import Text
 
 from parity.bench import Change, Comparison, Ratio, RatioVerdict, compare, read_benchmarks
 from parity.checks.record import EXIT_CODES
+from parity.commands.options import local_path
 from parity.report.github import quoted
 from parity.report.terminal import WIDTH
 from parity.report.words import clean
@@ -30,8 +31,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the subcommands of `parity bench`."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     one = commands.add_parser("compare", help="compare two files of benchmarks, ratio by ratio")
-    one.add_argument("old", type=Path, metavar="OLD.json", help="what is compared with; of `make bench`")
-    one.add_argument("new", type=Path, metavar="NEW.json", help="what may have got worse")
+    one.add_argument("old", type=local_path, metavar="OLD.json", help="what is compared with; of `make bench`")
+    one.add_argument("new", type=local_path, metavar="NEW.json", help="what may have got worse")
     one.add_argument(
         "--fail-on",
         type=_allowed,

@@ -10,7 +10,7 @@ from pathlib import Path
 from parity import sides
 from parity.checks.record import EXIT_CODES, overall
 from parity.checks.suite import CHECKS, DEFAULT_STEPS, SPEC_CHECKS, Request, run_checks, standard_matrix
-from parity.commands.options import add_spec_options, positive
+from parity.commands.options import add_spec_options, local_path, positive
 from parity.datasets import describe_data
 from parity.durable import replace_file
 from parity.errors import SpecError
@@ -45,7 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_spec_options(parser)
     parser.add_argument("--kill-at", type=positive, action="append", default=[], metavar="STEP", help="repeatable")
     parser.add_argument(
-        "--report", type=Path, metavar="DIR", help="write check.json, check.md, index.html, specs, runs"
+        "--report", type=local_path, metavar="DIR", help="write check.json, check.md, index.html, specs, runs"
     )
     parser.add_argument("--json", action="store_true", help="print the JSON document on stdout, all else on stderr")
     parser.set_defaults(run=_run)

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from parity import durable
 from parity.checks.record import EXIT_CODES
+from parity.commands.options import count, local_path
 from parity.compare import compare
 from parity.curves import plain
 from parity.datasets import describe_data
@@ -29,10 +30,13 @@ __all__ = ["add_export", "add_metric", "add_path", "add_verify"]
 def add_verify(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity verify`."""
     parser.add_argument(
-        "path", type=Path, metavar="PATH", help="a checkpoint, or a run directory with all of its own"
+        "path", type=local_path, metavar="PATH", help="a checkpoint, or a run directory with all of its own"
     )
     parser.add_argument(
-        "--against", type=Path, metavar="OTHER", help="also compare with another checkpoint, leaf by leaf, unloaded"
+        "--against",
+        type=local_path,
+        metavar="OTHER",
+        help="also compare with another checkpoint, leaf by leaf, unloaded",
     )
     parser.set_defaults(run=_verify)
 
@@ -46,14 +50,14 @@ def add_path(parser: argparse.ArgumentParser) -> None:
 def add_export(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity export`."""
     _add_run_and_which(parser)
-    parser.add_argument("dest", type=Path, metavar="DEST", help="new directory")
+    parser.add_argument("dest", type=local_path, metavar="DEST", help="new directory")
     parser.set_defaults(run=_export)
 
 
 def add_metric(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity metric`."""
-    parser.add_argument("dir", type=Path, metavar="RUN")
-    parser.add_argument("step", type=int, metavar="STEP")
+    parser.add_argument("dir", type=local_path, metavar="RUN")
+    parser.add_argument("step", type=count, metavar="STEP")
     parser.add_argument(
         "value", type=float, metavar="VALUE", help="within the range of the metric; nan: not to be the best"
     )
@@ -61,7 +65,7 @@ def add_metric(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_run_and_which(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dir", type=Path, metavar="RUN")
+    parser.add_argument("dir", type=local_path, metavar="RUN")
     parser.add_argument("which", type=_which, metavar="best|latest|STEP")
     parser.add_argument(
         "--or-next",
@@ -226,5 +230,5 @@ def _which(text: str) -> Which:
     if text in ("best", "latest"):
         return text  # type: ignore[return-value]
     if text.isascii() and text.isdigit():
-        return int(text)
+        return count(text)
     raise argparse.ArgumentTypeError(f"must be best, latest or a step, got {text!r}")

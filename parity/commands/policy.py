@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import math
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
 
-from parity.commands.options import positive
+from parity.commands.options import count, local_path, positive, seconds
 from parity.policy import Rules
 from parity.policy_simulate import read_curve, read_run, simulate
 from parity.report.policy import print_moments
@@ -35,11 +35,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         epilog=CURVE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    one.add_argument("curve", metavar="CURVE", help="metrics, a file of them, or a run; see below")
+    one.add_argument("curve", type=_curve, metavar="CURVE", help="metrics, a file of them, or a run; see below")
     one.add_argument("--keep-latest", type=positive, metavar="N", help="the N newest stay (default 3)")
-    one.add_argument("--keep-best", type=_count, metavar="M", help="the M best stay (default 1; 0 for none)")
-    one.add_argument("--keep-every", type=_count, metavar="K", help="multiples of K stay (default 0: none)")
-    one.add_argument("--keep-seconds", type=_seconds, metavar="T", help="one every T seconds stays (default 0: none)")
+    one.add_argument("--keep-best", type=count, metavar="M", help="the M best stay (default 1; 0 for none)")
+    one.add_argument("--keep-every", type=count, metavar="K", help="multiples of K stay (default 0: none)")
+    one.add_argument("--keep-seconds", type=seconds, metavar="T", help="one every T seconds stays (default 0: none)")
     one.add_argument(
         "--mode",
         choices=("min", "max"),
@@ -49,20 +49,20 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--every", type=positive, default=100, metavar="STEPS", help="steps between saves, if CURVE names none (100)"
     )
     one.add_argument(
-        "--seconds-per-step", type=_seconds, metavar="S", help="time of a step (default 1; of a RUN, its own)"
+        "--seconds-per-step", type=seconds, metavar="S", help="time of a step (default 1; of a RUN, its own)"
     )
     one.set_defaults(run=_simulate)
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    path, rules = Path(options.curve), Rules(mode="max")
-    if path.is_dir():
-        curve, rules = read_run(path)
+    rules = Rules(mode="max")
+    if os.path.isdir(options.curve):  # Path.is_dir() raises for a list of metrics that is longer than a name may be
+        curve, rules = read_run(Path(options.curve))
         if options.seconds_per_step is not None:
             curve = [replace(saved, saved_at=saved.step * options.seconds_per_step) for saved in curve]
     else:
-        seconds = 1.0 if options.seconds_per_step is None else options.seconds_per_step
-        curve, mode = read_curve(options.curve, options.every, seconds)
+        per_step = 1.0 if options.seconds_per_step is None else options.seconds_per_step
+        curve, mode = read_curve(options.curve, options.every, per_step)
         rules = replace(rules, mode=mode or "max")
     names = ("mode", "keep_latest", "keep_best", "keep_every", "keep_seconds")
     asked = {name: value for name in names if (value := getattr(options, name)) is not None}
@@ -71,17 +71,7 @@ def _simulate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _count(text: str) -> int:
-    """Return an integer of at least 0."""
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"must be at least 0, got {value}")
-    return value
-
-
-def _seconds(text: str) -> float:
-    """Return a finite time of at least 0."""
-    value = float(text)
-    if not (value >= 0 and math.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"must be a time of at least 0 seconds, got {text}")
-    return value
+def _curve(text: str) -> str:
+    """Return what names a curve: metrics, or a local path."""
+    local_path(text)
+    return text

@@ -11,6 +11,7 @@ from parity.bench import BenchmarkFile
 from parity.checks.compare import compare_environments, compare_records, compare_verdicts
 from parity.checks.record import EXIT_CODES, Verdict
 from parity.commands.bench import compare_files
+from parity.commands.options import local_path
 from parity.durable import replace_file
 from parity.errors import ResultError
 from parity.report.bench_page import bench_page
@@ -31,16 +32,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "result",
         nargs="?",
-        type=Path,
+        type=local_path,
         metavar="RESULT.json",
         help="of `parity check --report` or --json, or of `pytest --benchmark-json`",
     )
     parser.add_argument(
-        "--html", type=Path, metavar="FILE", help="write one page that needs no network and no script"
+        "--html", type=local_path, metavar="FILE", help="write one page that needs no network and no script"
     )
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write Markdown")
+    parser.add_argument("--markdown", type=local_path, metavar="FILE", help="write Markdown")
     parser.add_argument(
-        "--compare", type=Path, nargs=2, metavar=("OLD", "NEW"), help="compare two results of one kind"
+        "--compare", type=local_path, nargs=2, metavar=("OLD", "NEW"), help="compare two results of one kind"
     )
     parser.set_defaults(run=_run, usage_error=parser.error)
 
@@ -55,6 +56,8 @@ def _run(options: argparse.Namespace) -> int:
     for option, file in (("--html", options.html), ("--markdown", options.markdown)):
         if file is not None and (not file.name or file.is_dir()):
             options.usage_error(f"{option} {file} is a directory; name a file in it, like {file / 'result'}")
+        if file is not None and file.exists() and not file.is_file():  # a rename onto it would remove /dev/null
+            options.usage_error(f"{option} {file} is no regular file, and would be replaced by one; name another")
     return EXIT_CODES[_render(options.result, options.html, options.markdown)]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from parity import sides
 from parity.checks.record import EXIT_CODES
-from parity.commands.options import add_spec_options, positive
+from parity.commands.options import add_spec_options, count, deadline, local_path, positive
 from parity.drive import Drills, Resume, train
 from parity.report.progress import Progress
 from parity.spec import PRESETS
@@ -36,7 +36,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(sides.SIDES)}, or the name of an entry point of the group {sides.GROUP}",
     )
     parser.add_argument("--spec", required=True, metavar="PRESET|FILE", help=f"{', '.join(PRESETS)}, or a TOML file")
-    parser.add_argument("--dir", required=True, type=Path, metavar="RUN", help="run directory, created or continued")
+    parser.add_argument(
+        "--dir", required=True, type=local_path, metavar="RUN", help="run directory, created or continued"
+    )
     add_spec_options(parser)
     parser.add_argument(
         "--resume", type=_resume, default="auto", metavar="auto|latest|best|STEP|never", help="default: auto"
@@ -52,7 +54,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--deadline",
-        type=float,
+        type=deadline,
         default=DEADLINE_SECONDS,
         metavar="SECONDS",
         help=f"longest a stop by SIGTERM or SIGINT may take to save (default {DEADLINE_SECONDS:g})",
@@ -164,6 +166,6 @@ def _watches(progress: Progress, tracked: Trackers | None) -> dict[str, Any]:
 def _resume(text: str) -> Resume:
     if text in ("auto", "latest", "best", "never"):
         return text
-    if text.isdigit():
-        return int(text)
+    if text.isascii() and text.isdigit():
+        return count(text)
     raise argparse.ArgumentTypeError(f"must be auto, latest, best, never or a step, got {text!r}")

@@ -127,6 +127,12 @@ def test_a_run_brings_its_saves_metrics_times_and_rules(tmp_path, capsys):
         ({"a.csv": "1,2\n3\n"}, "a.csv line 2 has 1 columns, the first line 2"),
         ({"a.csv": "20,1\n10,1\n"}, "CURVE: steps must rise, got 10 behind 20"),
         ({"a.csv": "-1,1\n"}, "a.csv line 1: '-1' is no step"),
+        ({"a.csv": "inf,1\n"}, "a.csv line 1: 'inf' is no step"),
+        ({"a.csv": "1e300,1\n"}, "a.csv line 1: '1e300' is no step"),
+        ({"a.csv": "1" * 5000 + ",1\n"}, "a.csv line 1: '111"),
+        ({"a.jsonl": '{"step": 1e999, "value": 1}\n'}, "a.jsonl line 1: inf is no step"),
+        ({"a.jsonl": '{"step": 1' + "0" * 400 + ', "value": 1}\n'}, "a.jsonl line 1: 1000"),
+        ({"a.jsonl": '{"step": 1, "value": 1' + "0" * 400 + "}\n"}, "a.jsonl line 1: 1000"),
         ({"run": None}, "run holds no run: it has no spec.toml"),
     ],
 )
@@ -142,6 +148,19 @@ def test_what_is_no_curve_is_one_line_that_says_why(curve, message, tmp_path, ca
     assert err.startswith("parity: error: ")
     assert err.count("\n") == 1
     assert message in err
+
+
+@pytest.mark.parametrize("name", ["huge.csv", "huge.jsonl"])
+def test_a_file_too_long_to_be_a_curve_is_not_read(name, tmp_path, capsys):
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(1 << 40)
+    assert main(["policy", "simulate", str(tmp_path / name)]) == 2
+    assert f"{name} is longer than 67,108,864 bytes" in capsys.readouterr().err
+
+
+def test_a_list_of_metrics_may_be_longer_than_a_file_name(capsys):
+    rows, _, _ = simulated(capsys, ",".join(["0.5"] * 2000))
+    assert len(rows) == 2000
 
 
 def test_a_run_without_a_save_yet_says_so(tmp_path, capsys):

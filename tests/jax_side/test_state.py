@@ -12,7 +12,7 @@ from parity.errors import StateError
 from parity.spec import PRECISIONS, Precision, RunSpec
 from parity.specfile import override
 from parity.state import TrainingState, compare_states, leaf_digests
-from tests.parity.small import NAMES, bits_of, small, state_of, with_leaf, without_leaf
+from tests.parity.small import NAMES, bits_of, overflowing, small, state_of, with_leaf, without_leaf
 
 OPTIMIZERS = {
     "adam": ["optimizer.kind=adam"],
@@ -62,7 +62,7 @@ def test_a_tied_head_crosses_as_one_leaf() -> None:
 @pytest.mark.parametrize("precision", ["float64", "float16"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_state_trained_in_jax_crosses_to_torch_and_back(name: str, precision: Precision) -> None:
-    spec = small(name, precision, "scaler.overflow_steps=[2]")
+    spec = small(name, precision, *overflowing(precision, 2))
     first, torch_twin, last = jax_side.build(spec), torch_side.build(spec), jax_side.build(spec)
     records = list(first.steps(5))
     start = first.export_state()

@@ -36,6 +36,11 @@ def small(name: str, precision: Precision = "float32", *overrides: str) -> RunSp
     return load(name, precision, [*_SMALL[name], "execution.chunk=5", *overrides])
 
 
+def overflowing(precision: Precision, *steps: int) -> list[str]:
+    """Return the override that forces overflows at steps of a float16 run; other runs have none to force."""
+    return [f"scaler.overflow_steps={list(steps)}"] if precision == "float16" else []
+
+
 def record(step: int, attempt: int = 0, **changes: Any) -> StepRecord:
     """Return a step record with plausible values."""
     values: dict[str, Any] = {

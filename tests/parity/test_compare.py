@@ -17,7 +17,7 @@ from parity.seal import FILE, Place, Seal, commit, encode, read_seal
 from parity.spec import PRECISIONS, Precision
 from parity.state import Order, component_of, digest_text
 from tests.parity.sealed import flip, save
-from tests.parity.small import NAMES, small, with_leaf
+from tests.parity.small import NAMES, overflowing, small, with_leaf
 
 WEIGHT = "model.params.weight"
 
@@ -140,7 +140,7 @@ def test_checkpoints_of_one_state_have_equal_leaves_on_both_sides(
     name: str, precision: Precision, tmp_path: Path
 ) -> None:
     """Every leaf, in every precision: no leaf of the state is a side's own."""
-    spec = small(name, precision, "scaler.overflow_steps=[2]")
+    spec = small(name, precision, *overflowing(precision, 2))
     trainer = torch_side.build(spec)
     list(trainer.steps(3))
     state = trainer.export_state()

@@ -41,7 +41,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str, str]] = [
     (GptSpec, {"embedding_std": 0.0}, "model.embedding_std", "must be above 0"),
     (DataSpec, {"validation": 0}, "data.validation", "must be above 0, got 0"),
     (AdamSpec, {"lr": 0.0}, "optimizer.lr", "must be above 0"),
-    (AdamSpec, {"lr": float("nan")}, "optimizer.lr", "must be above 0, got nan"),
+    (AdamSpec, {"lr": float("nan")}, "optimizer.lr", "must be finite, got nan"),
     (AdamSpec, {"eps": 0.0}, "optimizer.eps", "must be above 0"),
     (AdamSpec, {"beta1": 1.0}, "optimizer.beta1", r"must be in [0, 1)"),
     (AdamSpec, {"beta2": -0.1}, "optimizer.beta2", r"must be in [0, 1)"),

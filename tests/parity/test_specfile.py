@@ -14,7 +14,7 @@ from parity.specfile import FREE, differences, flatten, from_dict, from_toml, lo
 from tests.parity.small import quick
 
 counts = st.integers(1, 10_000)
-floats = st.floats(1e-300, 1e300)
+floats = st.floats(1e-300, 3.4e38)
 fractions = st.floats(0, 1, exclude_max=True)
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,19}", fullmatch=True)
 
@@ -36,7 +36,7 @@ def specs(draw: st.DrawFn) -> RunSpec:
         name=draw(names),
         optimizer=optimizer,
         schedule=replace(spec.schedule, warmup=warmup, horizon=warmup + draw(counts), final=draw(st.floats(0, 1))),
-        scaler=replace(spec.scaler, overflow_steps=tuple(draw(st.lists(counts, max_size=3)))),
+        scaler=replace(spec.scaler, overflow_steps=tuple(draw(st.lists(counts, max_size=3 * spec.scaled)))),
         accumulation=accumulation,
         batch=accumulation * draw(st.integers(1, 100)),
         seed=draw(st.integers(0, 2**32 - 1)),

@@ -14,7 +14,7 @@ from parity.errors import StateError
 from parity.spec import PRECISIONS, Precision
 from parity.state import TrainingState, compare_states, leaf_digests
 from tests.jax_side.test_state import BAD, CNN_BAD, NATIVE, Spoil, assert_refused_and_unchanged
-from tests.parity.small import NAMES, bits_of, small, state_of, with_leaf, without_leaf
+from tests.parity.small import NAMES, bits_of, overflowing, small, state_of, with_leaf, without_leaf
 from torch_side.state import file_state, load_file_state
 
 EXTRA: dict[str, tuple[Spoil, str]] = {
@@ -116,11 +116,11 @@ def test_an_export_is_a_copy_and_an_import_copies_too() -> None:
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", NAMES)
 def test_going_on_from_an_imported_state_is_bitwise_the_same(name: str, precision: Precision) -> None:
-    first = torch_side.build(small(name, precision, "steps=50", "scaler.overflow_steps=[2, 5]"))
+    first = torch_side.build(small(name, precision, "steps=50", *overflowing(precision, 2, 5)))
     list(first.steps(3))
     state = first.export_state()
     expected = bits_of(list(first.steps(8)))
-    second = torch_side.build(small(name, precision, "steps=50", "scaler.overflow_steps=[2, 5]"))
+    second = torch_side.build(small(name, precision, "steps=50", *overflowing(precision, 2, 5)))
     list(second.steps(1))  # it has lived before
     second.import_state(state)
     assert bits_of(list(second.steps(8))) == expected

@@ -1,0 +1,36 @@
+"""Paths of the local file system: the only storage that what `durable.py` promises holds for."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from parity.errors import RunDirectoryError
+
+__all__ = ["local_path"]
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+"""Start of a URL, or of what `Path` makes of it: Path("s3://bucket/run") is s3:/bucket/run. One letter is a drive."""
+
+
+def local_path(path: str | os.PathLike[str]) -> Path:
+    """Return a path; refuse a URL, which would become a local folder called `s3:`.
+
+    What is written here survives a crash because a rename is atomic and fsync makes it durable. Object stores have
+    neither.
+
+    Raises:
+        RunDirectoryError: It is a URL.
+
+    Example:
+        >>> local_path("runs/lr:0.1").name
+        'lr:0.1'
+    """
+    text = os.fspath(path)
+    if found := _URL.match(text):
+        raise RunDirectoryError(
+            f"{text} is a URL ({found[1]}), not a local path; remote storage is not supported: give a path of a "
+            "local or mounted file system"
+        )
+    return Path(path)
