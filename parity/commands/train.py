@@ -13,6 +13,7 @@ from typing import Any
 from parity import sides
 from parity.checks.record import EXIT_CODES
 from parity.commands.options import add_spec_options, positive
+from parity.commands.parent import end_with_parent
 from parity.drive import Drills, Resume, train
 from parity.report.progress import Progress
 from parity.spec import PRESETS
@@ -45,7 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=DEADLINE_SECONDS,
         metavar="SECONDS",
-        help=f"longest a stop by SIGTERM or SIGINT may take to save (default {DEADLINE_SECONDS:g})",
+        help=f"longest a stop by SIGTERM, SIGINT or SIGHUP may take to save (default {DEADLINE_SECONDS:g})",
     )
     parser.add_argument(
         "--log",
@@ -58,7 +59,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hold-at", type=positive, metavar="STEP", help="for drills: wait to be killed behind this step"
     )
-    parser.set_defaults(run=_run)
+    parser.add_argument("--with-parent", type=positive, metavar="PID", help=argparse.SUPPRESS)  # of `parity check`
+    parser.set_defaults(run=_run, lost_streams="mute")
 
 
 def quiet_orbax() -> None:
@@ -79,6 +81,8 @@ def _not_of_orbax(record: logging.LogRecord) -> bool:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.with_parent:
+        end_with_parent(options.with_parent)
     trackers = load_trackers(options.log)  # first: a missing package is said before anything is trained
     side = sides.load(options.side)
     quiet_orbax()
