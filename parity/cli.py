@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
 
 from parity.checks.record import EXIT_CODES
 from parity.commands import bench, check, checkpoints, policy, report, train
+from parity.commands.streams import StreamLost, Streams, end_by_pipe
 from parity.errors import ParityError
 from parity.peers import leave
 
@@ -18,11 +20,23 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
-    0 holds (or trained), 1 broken (or diverged), 2 usage, 3 crashed (or could not save), 4 inconclusive, 5 nothing
-    compared; 128 + the signal when training was stopped by one after saving.
+    0 holds (or trained), 1 broken (or diverged), 2 usage, 3 crashed (or could not save or print), 4 inconclusive,
+    5 nothing compared; 128 + the signal when one ended training after saving, or a check. A command whose output
+    nobody reads any more ends by SIGPIPE; with `argv` given, as from a program, it returns 128 + SIGPIPE.
     """
-    options = _parser().parse_args(argv)
-    return leave(_run(options))
+    try:
+        with Streams() as streams:
+            options = _parser().parse_args(argv)
+            streams.set_policy(options.lost_streams)
+            return leave(_run(options))
+    except StreamLost as lost:
+        if not lost.pipe:
+            if sys.stderr is not None:  # print would take standard output for it
+                print(f"parity: error: {lost}", file=sys.stderr)
+            return EXIT_CODES["crashed"]
+        if argv is None:
+            end_by_pipe()
+        return 128 + signal.SIGPIPE
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -44,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="parity",
         description="Proves that training resumes exactly: in PyTorch, in JAX, and across the two.",
     )
+    parser.set_defaults(lost_streams="end")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     train.add(commands.add_parser("train", help="train a run, or go on with it"))
     checkpoints.add_verify(commands.add_parser("verify", help="compare checkpoints with their seals, byte by byte"))

@@ -1,4 +1,4 @@
-"""What a running process hears: SIGTERM and SIGINT finish the chunk, save and stop; SIGUSR1 saves and goes on."""
+"""What a running process hears: SIGTERM, SIGINT, SIGHUP finish the chunk, save and stop; SIGUSR1 only saves."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ DEADLINE_SECONDS = 60.0
 class Signals:
     """Hears signals while training runs; a context manager.
 
-    The first SIGTERM or SIGINT sets `stop`. A second one ends the process as if nobody had listened, and so does the
-    deadline: the run then goes on from its newest whole checkpoint. Outside of the main thread nothing is heard.
+    The first SIGTERM, SIGINT or SIGHUP sets `stop`. A second SIGTERM or SIGINT ends the process as if nobody had
+    listened, and so does the deadline: the run then resumes from its newest whole checkpoint. Further SIGHUPs do not
+    count: when a terminal closes, its shell and the system send one each, and systemd sends one beside a SIGTERM. A
+    SIGHUP that was ignored when the process started (nohup) stays ignored. Outside of the main thread nothing is
+    heard.
     """
 
     def __init__(self, deadline: float = DEADLINE_SECONDS) -> None:
@@ -26,6 +29,8 @@ class Signals:
         """The signal that asks to stop, if one came."""
         self.save = False
         """Whether a save is asked for; set back by who saves."""
+        self._told = False
+        """Whether a SIGTERM or SIGINT came."""
         self._deadline = deadline
         self._timer: threading.Timer | None = None
         self._before: dict[int, object] = {}
@@ -37,6 +42,8 @@ class Signals:
                 signal.SIGINT: self._hear_stop,
                 signal.SIGUSR1: self._hear_save,
             }
+            if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+                handlers[signal.SIGHUP] = self._hear_stop
             self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         return self
 
@@ -50,9 +57,13 @@ class Signals:
 
     def _hear_stop(self, number: int, frame: FrameType | None) -> None:
         del frame
+        if number != signal.SIGHUP:
+            if self._told:
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
+            self._told = True
         if self.stop is not None:
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
+            return
         self.stop = number
         self._timer = threading.Timer(self._deadline, self._give_up, (number,))
         self._timer.daemon = True
@@ -64,10 +75,12 @@ class Signals:
 
     def _give_up(self, number: int) -> None:
         """End the process from a thread of its own: the main one is in a chunk or a save that does not return."""
-        print(
-            f"parity: {signal.Signals(number).name}: not saved within {self._deadline:g} s, giving up; "
-            "the run goes on from its newest whole checkpoint",
-            file=sys.stderr,
-            flush=True,
-        )
-        os._exit(128 + number)
+        try:
+            print(
+                f"parity: {signal.Signals(number).name}: not saved within {self._deadline:g} s, giving up; "
+                "the run goes on from its newest whole checkpoint",
+                file=sys.stderr,
+                flush=True,
+            )
+        finally:  # also where nobody reads that any more
+            os._exit(128 + number)

@@ -28,6 +28,8 @@ class WatchedSignals(Signals):
         """Listen."""
         super().__enter__()
         self._timers: list[threading.Timer] = []
+        self._insisted = False
+        """Whether a SIGTERM or SIGINT came."""
         self._said = threading.Lock()
         self._watching = threading.current_thread() is threading.main_thread()
         if self._watching:
@@ -69,8 +71,14 @@ class WatchedSignals(Signals):
         return b""
 
     def _time(self, number: int) -> None:
-        """Start the deadline at the first signal that asks to stop, and end the process soon after the second."""
-        first = not self._timers
+        """Start the deadline at the first signal that asks to stop, and end the process soon after the second.
+
+        As for the handler, a further SIGHUP does not count.
+        """
+        first, again = not self._timers, number != signal.SIGHUP and self._insisted
+        self._insisted |= number != signal.SIGHUP
+        if not first and not again:
+            return
         act, seconds = (self._give_up, self._deadline) if first else (os._exit, SECOND_SECONDS)
         timer = threading.Timer(seconds, act, (number if first else 128 + number,))
         timer.daemon = True

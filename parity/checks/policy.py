@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from parity import plan, seal
 from parity.checks.record import CheckRecord
+from parity.checks.scratch import scratch_directory
 from parity.policy import Rules, Saved, is_new_best, mode_of
 from parity.policy_cases import cases
 from parity.policy_replay import Implementation, InMemory, replay
@@ -47,9 +47,9 @@ def check_policy_of(name: str, side: Side) -> CheckRecord:
         side: The side.
     """
     home = MEMORY if os.access(MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="parity-policy-", dir=home) as scratch:
+    with scratch_directory("parity-policy-", home) as scratch:
         count = iter(range(len(cases())))
-        return _judge(name, lambda rules: OnDisk(name, side, Path(scratch) / str(next(count)), rules))
+        return _judge(name, lambda rules: OnDisk(name, side, scratch / str(next(count)), rules))
 
 
 def _judge(name: str, make: Callable[[Rules], Implementation]) -> CheckRecord:

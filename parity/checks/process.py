@@ -1,4 +1,4 @@
-"""Training processes of the resume check: start, watch the records appear, kill, wait."""
+"""Training processes of the resume check: start, watch the records appear, kill, wait; none outlives this process."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from parity.curves import read_lines
 
-__all__ = ["ProcessError", "TrainingProcess"]
+__all__ = ["ProcessError", "TrainingProcess", "end_all"]
 
 POLL_SECONDS = 0.01
 
 ENVIRONMENT = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 """Two processes train side by side: on a GPU, none may take most of the memory at its start."""
+
+END_SECONDS = 1.0
+"""Longest that killed processes are waited for when all are ended."""
+
+_guard = threading.Lock()
+_running: set[TrainingProcess] = set()
+_ended = False
+"""Whether all were ended: then none starts any more."""
 
 
 class ProcessError(RuntimeError):
@@ -35,16 +45,28 @@ class TrainingProcess:
     """One process of a run: `parity train` on a run directory."""
 
     def __init__(self, side: str, spec_file: Path, run: Path, log: Path, *, hold_at: int | None = None) -> None:
-        """Start it; `hold_at` makes it wait to be killed behind the records of that step."""
+        """Start it; `hold_at` makes it wait to be killed behind the records of that step.
+
+        It ends with this process, however that ends; on Linux even with the thread that started it, which therefore
+        must live as long as it does.
+        """
         command = [sys.executable, "-m", "parity", "train", "--side", side, "--spec", str(spec_file)]
-        command += ["--dir", str(run), "--trace-state"]
+        command += ["--dir", str(run), "--trace-state", "--with-parent", str(os.getpid())]
         if hold_at is not None:
             command += ["--hold-at", str(hold_at)]
         self._steps, self._log = run / "steps.jsonl", log
-        with log.open("ab") as out:
+        with log.open("ab") as out, _guard:
+            if _ended:
+                raise ProcessError("not started: this process is about to end", "")
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**os.environ, **ENVIRONMENT}
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={**os.environ, **ENVIRONMENT},
+                process_group=0,  # a kill takes what it started along; Ctrl-C on a terminal reaches us alone
             )
+            _running.add(self)
 
     def __enter__(self) -> TrainingProcess:
         return self
@@ -53,6 +75,8 @@ class TrainingProcess:
         """Leave no process behind, whatever went wrong."""
         if self.process.poll() is None:
             self.kill()
+        with _guard:
+            _running.discard(self)
 
     def wait_for_step(self, step: int, attempt: int, timeout: float) -> None:
         """Return when the record of a step by a process start is on disk.
@@ -76,8 +100,8 @@ class TrainingProcess:
         raise ProcessError(f"no record of step {step} within {timeout:g} s", self._tail())
 
     def kill(self) -> None:
-        """Send SIGKILL and reap."""
-        self.process.send_signal(signal.SIGKILL)
+        """Send SIGKILL to it and all that it started, and reap it."""
+        self._send_kill()
         self.process.wait()
 
     def wait(self, timeout: float) -> None:
@@ -94,5 +118,24 @@ class TrainingProcess:
         if code != 0:
             raise ProcessError(f"ended with {code}", self._tail())
 
+    def _send_kill(self) -> None:
+        if self.process.poll() is None:
+            with suppress(ProcessLookupError):  # it ended just now, and another thread reaped it
+                os.killpg(self.process.pid, signal.SIGKILL)
+
     def _tail(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-12:])
+
+
+def end_all() -> None:
+    """Kill every training process and start none from now on: for a process that is about to end itself."""
+    global _ended
+    with _guard:
+        _ended = True
+        running = list(_running)
+    for process in running:
+        process._send_kill()
+    deadline = time.monotonic() + END_SECONDS
+    for process in running:  # a process that writes on would be in the way of who removes its directory
+        with suppress(subprocess.TimeoutExpired):
+            process.process.wait(max(0.0, deadline - time.monotonic()))

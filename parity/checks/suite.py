@@ -6,13 +6,13 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from parity.checks.handover import check_handover
 from parity.checks.pair import TwinPair
 from parity.checks.policy import PURE, check_policy, check_policy_of
-from parity.checks.record import CheckRecord, ResolvedSpec
+from parity.checks.record import CheckRecord, ResolvedSpec, Verdict
 from parity.checks.resume import check_resume, drill_spec
 from parity.checks.twins import check_twins
 from parity.criteria import Criterion
@@ -22,7 +22,7 @@ from parity.sides import Side
 from parity.spec import RunSpec, preset
 from parity.specfile import meaning_hash, to_toml
 
-__all__ = ["CHECKS", "SPEC_CHECKS", "Request", "run_checks", "standard_matrix"]
+__all__ = ["CHECKS", "SPEC_CHECKS", "Request", "run_checks", "standard_matrix", "unfinished"]
 
 SPEC_CHECKS = ("resume", "twins", "handover")
 """Checks of a spec; they run once for each."""
@@ -56,34 +56,67 @@ def standard_matrix() -> list[RunSpec]:
     ]
 
 
-def run_checks(request: Request, say: Callable[[str], None]) -> list[CheckRecord]:
+Resolve = Callable[[], tuple[ResolvedSpec, str]]
+"""Writes the resolved spec into the directory of its runs, and returns it with the digest of its data."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One check that was asked for; it gives one record."""
+
+    name: str
+    spec: RunSpec
+    sides: tuple[str, ...]
+    run: Callable[[], CheckRecord]
+    resolve: Resolve | None = None
+    """None for a check that is of no spec."""
+
+
+def list_tasks(request: Request) -> list[Task]:
+    """Return what was asked for, in the order in which it runs; nothing is read, built or written yet."""
+    tasks = []
+    if "policy" in request.checks:
+        spec = preset("mlp-digits")
+        tasks.append(Task(name="policy", spec=spec, sides=(PURE,), run=check_policy))
+        for name, side in request.sides.items():
+            tasks.append(Task(name="policy", spec=spec, sides=(name,), run=partial(check_policy_of, name, side)))
+    if set(SPEC_CHECKS) & set(request.checks):
+        for asked in request.specs:
+            tasks += _tasks_of(with_overflows(drill_spec(asked, request.steps)), request)
+    return tasks
+
+
+def run_checks(request: Request, done: Callable[[CheckRecord], None]) -> list[CheckRecord]:
     """Run what was asked for, one check after the other, and return a record for each.
 
     Args:
         request: What to check.
-        say: Takes a line for people when a check has its verdict.
+        done: Takes each record when its check has its verdict.
     """
     records = []
-    for record in _records(request):
-        say(f"{record.name} {record.spec} {record.precision} ({', '.join(record.sides)}): {record.verdict}")
+    waiting = list_tasks(request)[::-1]
+    while waiting:
+        task = waiting.pop()  # off the list: the trainers of a spec are released after its last check
+        resolved = task.resolve() if task.resolve is not None else None
+        record = _guarded(task)
+        if resolved is not None:
+            spec, digest = resolved
+            record = replace(record, resolved=spec, digests={"data": digest, **record.digests})
+        done(record)
         records.append(record)
     return records
 
 
-def _records(request: Request) -> Iterator[CheckRecord]:
-    if "policy" in request.checks:
-        spec = preset("mlp-digits")
-        yield _guarded(check_policy, spec, "policy", (PURE,))
-        for name, side in request.sides.items():
-            yield _guarded(partial(check_policy_of, name, side), spec, "policy", (name,))
-    if not set(SPEC_CHECKS) & set(request.checks):
-        return
-    for asked in request.specs:
-        spec = with_overflows(drill_spec(asked, request.steps))
-        digest = describe_data(spec)["digest"]
-        resolved = ResolvedSpec(toml=to_toml(spec), hash=meaning_hash(spec, digest))
-        for record in _checks_of(spec, request):
-            yield replace(record, resolved=resolved, digests={"data": digest, **record.digests})
+def unfinished(request: Request, finished: int, why: str) -> list[CheckRecord]:
+    """Return an inconclusive record for every check that was asked for, but for the first ones, which finished.
+
+    Args:
+        request: What was to be checked.
+        finished: How many checks have their record.
+        why: What stopped the others, in a sentence for people.
+    """
+    left = list_tasks(request)[finished:]
+    return [_without(task.spec, task.name, task.sides, "inconclusive", why) for task in left]
 
 
 def with_overflows(spec: RunSpec) -> RunSpec:
@@ -98,60 +131,82 @@ def with_overflows(spec: RunSpec) -> RunSpec:
     return replace(spec, scaler=replace(spec.scaler, overflow_steps=steps))
 
 
-def _checks_of(spec: RunSpec, request: Request) -> Iterator[CheckRecord]:
-    home = request.workdir / f"{spec.name}-{spec.precision}"
-    home.mkdir(parents=True, exist_ok=True)
-    (home / "spec.toml").write_text(to_toml(spec), encoding="utf-8")
-    if "resume" in request.checks:
-        for name, side in request.sides.items():
-            shutil.rmtree(home / name, ignore_errors=True)
-            check = partial(check_resume, spec, name, side, home / name, request.kills)
-            yield _guarded(check, spec, "resume", (name,))
-    across = [name for name in ("twins", "handover") if name in request.checks]
-    if not across:
-        return
-    began = time.perf_counter()
+def _tasks_of(spec: RunSpec, request: Request) -> Iterator[Task]:
+    checks, home = request.checks, request.workdir / f"{spec.name}-{spec.precision}"
+    make = partial(Task, spec=spec, resolve=cache(partial(_resolve, spec, home)))
+    for name, side in request.sides.items() if "resume" in checks else ():
+        run = partial(_resume_anew, spec, name, side, home / name, request.kills)
+        yield make(name="resume", sides=(name,), run=run)
     names = tuple(request.sides)[:2]
     if len(names) < 2:
-        for name in across:
-            yield _without(spec, name, names, "inconclusive", "needs two sides, one was given", began)
-        return
-    try:
-        pair = TwinPair(spec, {name: request.sides[name] for name in names})
-    except Exception as error:  # one spec that fails must not cost the records of the others
-        for name in across:
-            yield _without(spec, name, names, "crashed", _describe(error), began)
+        for name in (name for name in ("twins", "handover") if name in checks):
+            run = partial(_without, spec, name, names, "inconclusive", "needs two sides, one was given")
+            yield make(name=name, sides=names, run=run)
         return
     a, b = names
-    if "twins" in across:
-        yield _guarded(lambda: check_twins(pair), spec, "twins", names)
-    for path in ((a, b), (b, a), (a, b, a), (b, a, b)) if "handover" in across else ():
-        yield _guarded(partial(check_handover, pair, path), spec, f"handover {'-'.join(path)}", path)
+    pair = _once(partial(TwinPair, spec, {name: request.sides[name] for name in names}))
+    if "twins" in checks:
+        yield make(name="twins", sides=names, run=lambda: check_twins(pair()))
+    for path in ((a, b), (b, a), (a, b, a), (b, a, b)) if "handover" in checks else ():
+        run = partial(lambda path: check_handover(pair(), path), path)
+        yield make(name=f"handover {'-'.join(path)}", sides=path, run=run)
 
 
-def _guarded(check: Callable[[], CheckRecord], spec: RunSpec, name: str, names: tuple[str, ...]) -> CheckRecord:
+def _resolve(spec: RunSpec, home: Path) -> tuple[ResolvedSpec, str]:
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "spec.toml").write_text(to_toml(spec), encoding="utf-8")
+    digest = describe_data(spec)["digest"]
+    return ResolvedSpec(toml=to_toml(spec), hash=meaning_hash(spec, digest)), digest
+
+
+def _resume_anew(spec: RunSpec, name: str, side: Side, home: Path, kills: Sequence[int]) -> CheckRecord:
+    shutil.rmtree(home, ignore_errors=True)  # runs of an earlier check would be continued
+    return check_resume(spec, name, side, home, kills)
+
+
+def _once(make: Callable[[], TwinPair]) -> Callable[[], TwinPair]:
+    """Return a function that makes a pair when it is first called, and fails each time if it failed then."""
+    made: list[TwinPair | Exception] = []
+
+    def get() -> TwinPair:
+        if not made:
+            try:
+                made.append(make())
+            except Exception as error:
+                made.append(error)
+        if isinstance(made[0], Exception):
+            raise made[0]
+        return made[0]
+
+    return get
+
+
+def _guarded(task: Task) -> CheckRecord:
     """Run a check; an error of ours or of a framework becomes a crashed record, never a lost one."""
     began = time.perf_counter()
     try:
-        return check()
-    except Exception as error:
-        return _without(spec, name, names, "crashed", _describe(error), began)
+        return task.run()
+    except Exception as error:  # one check that fails must not cost the records of the others
+        seconds = time.perf_counter() - began
+        return _without(task.spec, task.name, task.sides, "crashed", _describe(error), seconds)
 
 
 def _describe(error: Exception) -> str:
     return str(error) if isinstance(error, ParityError) else f"{type(error).__name__}: {error}"
 
 
-def _without(spec: RunSpec, name: str, names: tuple[str, ...], verdict: str, note: str, began: float) -> CheckRecord:
+def _without(
+    spec: RunSpec, name: str, names: tuple[str, ...], verdict: Verdict, note: str, seconds: float = 0.0
+) -> CheckRecord:
     across: Criterion = "float64" if spec.precision == "float64" else "envelope"
     return CheckRecord(
         name=name,
         spec=spec.name,
         precision=spec.precision,
         sides=names,
-        verdict=verdict,  # type: ignore[arg-type]
+        verdict=verdict,
         criterion="bitwise" if name in ("resume", "policy") else across,
         steps_compared=0,
         notes=(note,),
-        seconds=time.perf_counter() - began,
+        seconds=seconds,
     )

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from parity import sides
-from parity.checks.record import EXIT_CODES, overall
-from parity.checks.suite import CHECKS, DEFAULT_STEPS, SPEC_CHECKS, Request, run_checks, standard_matrix
+from parity.checks.process import end_all
+from parity.checks.record import EXIT_CODES, CheckRecord, overall
+from parity.checks.scratch import remove_scratch, scratch_directory
+from parity.checks.suite import CHECKS, DEFAULT_STEPS, SPEC_CHECKS, Request, run_checks, standard_matrix, unfinished
+from parity.commands.interrupt import Interruption
 from parity.commands.options import add_spec_options, local_path, positive
+from parity.commands.streams import StreamLost
 from parity.datasets import describe_data
 from parity.durable import replace_file
 from parity.errors import SpecError
@@ -52,40 +57,85 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    with Interruption() as interruption:
+        specs = _specs(options)
+        steps = options.steps or DEFAULT_STEPS
+        chosen = {name.strip(): sides.load(name.strip()) for name in options.sides.split(",")}
+        for step in options.kill_at:
+            if step >= steps:
+                raise SpecError("--kill-at", f"{step} is not before the end at {steps} steps")
+        environment = describe_environment() | {
+            "devices": {name: side.topology(specs[0]) for name, side in chosen.items()},
+            "data": {spec.name: describe_data(spec) for spec in specs},
+        }
+        with scratch_directory("parity-") as scratch:
+            request = Request(
+                checks=options.checks or (SPEC_CHECKS if options.spec else CHECKS),
+                specs=specs,
+                sides=chosen,
+                steps=steps,
+                kills=options.kill_at,
+                workdir=(options.report or scratch) / "runs",
+            )
+            records = _check(request, options, environment, interruption)
+        interruption.begin_to_write()
+        _write(options.report, records, environment)
+        _print(options, records, environment)
+        return EXIT_CODES[overall(records)]
+
+
+def _check(
+    request: Request, options: argparse.Namespace, environment: Mapping[str, Any], interruption: Interruption
+) -> list[CheckRecord]:
+    """Run the checks; what a signal, or a lost stream, leaves of them is written all the same."""
+    finished: list[CheckRecord] = []
+
+    def done(record: CheckRecord) -> None:
+        finished.append(record)
+        line = f"{record.name} {record.spec} {record.precision} ({', '.join(record.sides)}): {record.verdict}"
+        print(line, file=sys.stderr, flush=True)
+
+    def left_by(what: str) -> list[CheckRecord]:
+        return [*finished, *unfinished(request, len(finished), f"stopped by {what} before it finished")]
+
+    def finish(name: str) -> None:
+        end_all()
+        records = left_by(name)
+        try:
+            _write(options.report, records, environment)
+        except OSError as error:
+            print(f"parity: error: {error}", file=sys.stderr)
+        remove_scratch()
+        _print(options, records, environment)
+
+    interruption.finish = finish
+    try:
+        return run_checks(request, done)
+    except StreamLost as lost:
+        interruption.begin_to_write()
+        _write(options.report, left_by(f"a lost stream ({lost})"), environment)
+        raise
+
+
+def _write(report: Path | None, records: Sequence[CheckRecord], environment: Mapping[str, Any]) -> None:
+    """Write the files of a report, where one was asked for."""
+    if report is None:
+        return
+    report.mkdir(parents=True, exist_ok=True)
+    replace_file(report / "check.json", encode(document(records, environment)) + "\n")
+    replace_file(report / "check.md", check_markdown(records, environment))
+    replace_file(report / "index.html", check_page(records, environment))
+
+
+def _print(options: argparse.Namespace, records: Sequence[CheckRecord], environment: Mapping[str, Any]) -> None:
+    """Print the table and, on request, the document; tell GitHub Actions."""
     out = sys.stderr if options.json else sys.stdout
-    specs = _specs(options)
-    steps = options.steps or DEFAULT_STEPS
-    chosen = {name.strip(): sides.load(name.strip()) for name in options.sides.split(",")}
-    for step in options.kill_at:
-        if step >= steps:
-            raise SpecError("--kill-at", f"{step} is not before the end at {steps} steps")
-    environment = describe_environment() | {
-        "devices": {name: side.topology(specs[0]) for name, side in chosen.items()},
-        "data": {spec.name: describe_data(spec) for spec in specs},
-    }
-    with tempfile.TemporaryDirectory(prefix="parity-") as scratch:
-        request = Request(
-            checks=options.checks or (SPEC_CHECKS if options.spec else CHECKS),
-            specs=specs,
-            sides=chosen,
-            steps=steps,
-            kills=options.kill_at,
-            workdir=(options.report or Path(scratch)) / "runs",
-        )
-        records = run_checks(request, lambda line: print(line, file=sys.stderr, flush=True))
-    text, markdown = encode(document(records, environment)), check_markdown(records, environment)
-    if options.report:
-        options.report.mkdir(parents=True, exist_ok=True)
-        replace_file(options.report / "check.json", text + "\n")
-        replace_file(options.report / "check.md", markdown)
-        replace_file(options.report / "index.html", check_page(records, environment))
     with quoted(out):
         print_table(records, out)
     annotate(records, out)
-    append_summary(markdown)
+    append_summary(check_markdown(records, environment))
     if options.json:
-        print(text)
-    return EXIT_CODES[overall(records)]
+        print(encode(document(records, environment)))
 
 
 def _specs(options: argparse.Namespace) -> list[RunSpec]:

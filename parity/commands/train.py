@@ -14,6 +14,7 @@ from typing import Any
 from parity import sides
 from parity.checks.record import EXIT_CODES
 from parity.commands.options import add_spec_options, count, deadline, local_path, positive
+from parity.commands.parent import end_with_parent
 from parity.drive import Drills, Resume, train
 from parity.report.progress import Progress
 from parity.spec import PRESETS
@@ -57,7 +58,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=deadline,
         default=DEADLINE_SECONDS,
         metavar="SECONDS",
-        help=f"longest a stop by SIGTERM or SIGINT may take to save (default {DEADLINE_SECONDS:g})",
+        help=f"longest a stop by SIGTERM, SIGINT or SIGHUP may take to save (default {DEADLINE_SECONDS:g})",
     )
     parser.add_argument(
         "--log",
@@ -70,7 +71,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hold-at", type=positive, metavar="STEP", help="for drills: wait to be killed behind this step"
     )
-    parser.set_defaults(run=_run)
+    parser.add_argument("--with-parent", type=positive, metavar="PID", help=argparse.SUPPRESS)  # of `parity check`
+    parser.set_defaults(run=_run, lost_streams="mute")
 
 
 def quiet_orbax() -> None:
@@ -111,6 +113,8 @@ def _not_of_orbax(record: logging.LogRecord) -> bool:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.with_parent:
+        end_with_parent(options.with_parent)
     trackers = load_trackers(options.log)  # first: a missing package is said before anything is trained
     side = sides.load(options.side)
     quiet_orbax()

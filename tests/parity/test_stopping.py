@@ -9,7 +9,7 @@ import pytest
 
 from parity.stopping import Signals
 
-HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 PROCESS = """
 import signal, sys, time
@@ -34,7 +34,7 @@ def handlers() -> list[object]:
     return [signal.getsignal(number) for number in HEARD]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_the_first_signal_asks_to_stop_and_says_which_it_was(number: signal.Signals) -> None:
     with Signals() as signals:
         assert signals.stop is None
@@ -101,7 +101,7 @@ def test_the_deadline_is_off_once_the_process_has_saved() -> None:
     assert not timer.is_alive()
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_a_process_that_does_not_save_in_time_ends_and_says_what_is_left(name: str) -> None:
     done = process(0.2, name)
     assert done.returncode == 128 + getattr(signal, name)
@@ -125,3 +125,36 @@ def test_a_second_interrupt_ends_the_process_too_also_behind_a_sigterm() -> None
 def test_asking_for_a_save_never_ends_a_process() -> None:
     done = process(60, "SIGUSR1", "SIGUSR1", "SIGUSR1")
     assert (done.returncode, done.stdout) == (0, "heard SIGUSR1\n" * 3 + "went on\n")
+
+
+@pytest.mark.parametrize("first", ["SIGHUP", "SIGTERM", "SIGINT"])
+def test_a_hangup_is_no_second_signal_since_a_closing_terminal_sends_several(first: str) -> None:
+    with Signals() as signals:
+        signal.raise_signal(getattr(signal, first))
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGHUP)
+        assert signals.stop == getattr(signal, first)
+
+
+def test_after_a_hangup_a_sigterm_is_the_first_and_the_next_one_the_second() -> None:
+    done = process(60, "SIGHUP", "SIGTERM", "SIGTERM")
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "heard SIGHUP\nheard SIGTERM\n")
+
+
+def test_a_hangup_that_was_ignored_before_stays_ignored() -> None:
+    """`nohup parity train ...` is to outlive its terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Signals() as signals:
+            signal.raise_signal(signal.SIGHUP)
+            assert signals.stop is None
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_the_deadline_holds_where_nobody_reads_what_is_said() -> None:
+    closed = "import os, sys; r, w = os.pipe(); os.close(r); os.dup2(w, 2)\n"
+    command = [sys.executable, "-c", closed + PROCESS, "0.2", "SIGTERM"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "heard SIGTERM\n")

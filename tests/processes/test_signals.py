@@ -1,8 +1,13 @@
 """Signals: finish the chunk, save, say so, exit with 128 + the signal; the run then goes on from there."""
 
+import fcntl
+import os
+import pty
+import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -39,7 +44,7 @@ SAVES = {
 """What hangs, by side and by whether it holds up the training loop at once or only when that waits."""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("side", ["jax", "torch"])
 def test_signal_saves_and_exits_with_128_plus_it(side, number, tmp_path):
     file, run = tmp_path / "spec.toml", tmp_path / "run"
@@ -126,6 +131,55 @@ def test_a_second_signal_ends_a_process_at_once(side, tmp_path):
     assert process.returncode == -signal.SIGTERM, err
     assert "Traceback" not in err
     assert not run.scan().damaged
+
+
+@pytest.mark.parametrize("side", ["jax", "torch"])
+def test_a_terminal_that_closes_costs_nothing_but_the_lines(side, tmp_path):
+    """The system sends SIGHUP to who leads its session, and from then on every write fails."""
+    command, run = train_command(side, tmp_path)
+    ours, theirs = pty.openpty()
+
+    def lead() -> None:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, preexec_fn=lead
+    )
+    os.close(theirs)
+    deadline = time.monotonic() + 60
+    try:
+        while not read_lines(run.steps):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            if select.select([ours], [], [], 0.02)[0]:
+                os.read(ours, 4096)  # as its window would
+        os.close(ours)
+        assert process.wait(60) == 128 + signal.SIGHUP
+    finally:
+        process.kill()
+        process.wait()
+    (saved,) = run.scan().whole
+    assert saved.step == read_lines(run.steps)[-1]["step"]
+    assert verify(run.checkpoints / str(saved.step)).whole
+
+
+def test_nohup_trains_on_when_its_terminal_closes(tmp_path):
+    command, run = train_command("torch", tmp_path)
+    process = subprocess.Popen(
+        ["nohup", *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        wait_for(lambda: read_lines(run.steps), process)
+        process.send_signal(signal.SIGHUP)
+        last = read_lines(run.steps)[-1]["step"]
+        wait_for(lambda: read_lines(run.steps)[-1]["step"] > last + 100, process)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "SIGTERM: saved step" in out
 
 
 def train_command(side, home):

@@ -1,0 +1,48 @@
+"""What a check is going to do is known before it begins, so that what a signal leaves undone can be told."""
+
+from parity import sides
+from parity.checks import suite
+from parity.checks.record import EXIT_CODES, overall
+from parity.checks.suite import Request, list_tasks, run_checks, unfinished
+from parity.specfile import load
+from tests.parity.small import small
+
+
+def request(workdir, *specs, checks=suite.CHECKS):
+    both = {name: sides.load(name) for name in ("torch", "jax")}
+    return Request(checks=checks, specs=specs, sides=both, steps=10, workdir=workdir / "runs")
+
+
+def test_every_task_is_named_before_anything_is_built_or_written(tmp_path):
+    tasks = list_tasks(request(tmp_path, small("mlp-digits"), small("gpt-text", "float64")))
+    one = ["resume", "resume", "twins", *(f"handover {path}" for path in PATHS)]
+    assert [task.name for task in tasks] == ["policy"] * 3 + one * 2
+    assert [task.spec.name for task in tasks[3:]] == ["mlp-digits"] * 7 + ["gpt-text"] * 7
+    assert tasks[-1].sides == ("jax", "torch", "jax")
+    assert list(tmp_path.iterdir()) == []
+
+
+PATHS = ("torch-jax", "jax-torch", "torch-jax-torch", "jax-torch-jax")
+
+
+def test_a_check_without_its_verdict_is_inconclusive_and_says_why(tmp_path):
+    asked = request(tmp_path, small("mlp-digits", "float64"), checks=("twins", "handover"))
+    left = unfinished(asked, 3, "stopped by SIGTERM before it finished")
+    assert [(record.name, record.verdict, record.notes) for record in left] == [
+        (f"handover {path}", "inconclusive", ("stopped by SIGTERM before it finished",)) for path in PATHS[2:]
+    ]
+    assert EXIT_CODES[overall(left)] != 0
+    assert unfinished(asked, 5, "") == []
+
+
+def test_a_pair_that_cannot_be_built_is_tried_once_and_crashes_each_of_its_checks(tmp_path, monkeypatch):
+    built, right = [], suite.TwinPair
+    monkeypatch.setattr(suite, "TwinPair", lambda *args: built.append(args) or right(*args))
+    native = load("mlp-digits", None, ["dropout.rate=0.5", "dropout.generator=native"])
+    told = []
+    records = run_checks(request(tmp_path, native, checks=("twins", "handover")), told.append)
+    assert told == records
+    assert [record.name for record in records] == ["twins", *(f"handover {path}" for path in PATHS)]
+    assert {record.verdict for record in records} == {"crashed"}
+    assert all("native dropout streams" in record.notes[0] and record.resolved is not None for record in records)
+    assert len(built) == 1

@@ -1,0 +1,183 @@
+"""A check that is stopped: its training processes end with it, and what it judged is written, within two seconds."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jsonschema
+import pytest
+
+from parity.report.document import schema
+from parity.specfile import load, to_toml
+
+pytestmark = pytest.mark.processes
+
+STOPPING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+
+DEADLINE = 10.0
+"""Seconds from a signal to the end; it takes some tenths, and less than two on a machine that is not overloaded."""
+
+MAIN = "import sys; from parity.cli import main; sys.exit(main())"
+"""`parity`, after what a test plants."""
+
+
+class Check:
+    """`parity check` in a process of its own, and whatever belongs to it."""
+
+    def __init__(self, home, *words, plant=""):
+        self.home, self.report, self.scratch = home, home / "report", home / "tmp"
+        self.scratch.mkdir()
+        command = [sys.executable, "-c", f"{plant}\n{MAIN}", "check", *words, "--report", str(self.report), "--json"]
+        with (home / "out").open("w") as out, (home / "err").open("w") as err:
+            environment = os.environ | {"TMPDIR": str(self.scratch)}
+            self.process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        """Leave nothing behind, whatever a test finds."""
+        self.process.kill()
+        self.process.wait()
+        for pid in self.training():
+            os.kill(pid, signal.SIGKILL)
+
+    def training(self):
+        """Return the training processes, whoever their parent is by now."""
+        found = subprocess.run(
+            ["ps", "-ww", "-eo", "pid=,stat=,args="], capture_output=True, text=True, check=True
+        ).stdout
+        rows = [line.split(None, 2) for line in found.splitlines()]
+        return [
+            int(pid)
+            for pid, stat, args in rows
+            if " parity train " in args and str(self.home) in args and stat[0] != "Z"
+        ]
+
+    def wait_for(self, condition, seconds=120):
+        """Return when a condition holds, and fail if the check ends before."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert self.process.poll() is None, self.errors()
+            assert time.monotonic() < deadline, self.errors()
+            time.sleep(0.02)
+
+    def errors(self):
+        return (self.home / "err").read_text()
+
+    def stop(self, number):
+        """Send a signal; return the exit code and the seconds it took."""
+        began = time.monotonic()
+        self.process.send_signal(number)
+        code = self.process.wait(60)
+        return code, time.monotonic() - began
+
+    def verdicts(self):
+        """Return what is written of each check; the document on standard output and in the report are one."""
+        found = json.loads((self.report / "check.json").read_text())
+        assert json.loads((self.home / "out").read_text()) == found
+        jsonschema.validate(found, schema(), cls=jsonschema.Draft202012Validator)
+        assert (self.report / "check.md").exists()
+        assert (self.report / "index.html").exists()
+        assert found["verdict"] == "inconclusive", "never a success"
+        return [(check["name"], check["sides"], check["verdict"], check["notes"]) for check in found["checks"]]
+
+
+def resume_check(home, plant=""):
+    """Return a check that has judged one side and trains the other: two processes, one waits to be killed."""
+    words = ["resume", "--spec", "mlp-digits", "--set", "model.hidden=[8]", "--sides", "torch,jax", "--steps", "10"]
+    return Check(home, *words, plant=plant)
+
+
+def both_train(check):
+    return "(torch): holds" in check.errors() and len(check.training()) == 2
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_a_resume_check_that_is_stopped_writes_what_it_judged_and_leaves_no_process(number, tmp_path):
+    with resume_check(tmp_path) as check:
+        check.wait_for(lambda: both_train(check))
+        code, seconds = check.stop(number)
+        assert check.training() == []
+    assert code == 128 + number, check.errors()
+    assert seconds < DEADLINE
+    note = f"stopped by {number.name} before it finished"
+    assert check.verdicts() == [
+        ("resume", ["torch"], "holds", []),
+        ("resume", ["jax"], "inconclusive", [note]),
+    ]
+    assert f"  {note}\n" in check.errors()
+    assert "verdict: inconclusive" in check.errors()
+    assert "Traceback" not in check.errors()
+    assert list(check.scratch.glob("parity-*")) == []
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_a_twins_check_that_is_stopped_inside_a_long_call_writes_what_it_judged(number, tmp_path):
+    """A chunk of the large model is ten steps of some tenths of a second, in a single call of the main thread."""
+    quick = load("mlp-digits", "float64", ["model.hidden=[8]"])
+    slow = load("mlp-digits", "float64", ["model.hidden=[2048, 2048]", "batch=512", "execution.chunk=10"])
+    specs = []
+    for name, spec in (("quick", quick), ("slow", slow)):
+        file = tmp_path / f"{name}.toml"
+        file.write_text(to_toml(spec).replace('name = "mlp-digits"', f'name = "{name}"'))
+        specs += ["--spec", str(file)]
+    with Check(tmp_path, "twins", *specs, "--steps", "100") as check:
+        check.wait_for(lambda: "twins quick float64 (jax, torch): holds" in check.errors())
+        time.sleep(5)  # the pair is built and compiled, and trains
+        code, seconds = check.stop(number)
+    assert code == 128 + number, check.errors()
+    assert seconds < DEADLINE
+    assert [(name, verdict) for name, _, verdict, _ in check.verdicts()] == [
+        ("twins", "holds"),
+        ("twins", "inconclusive"),
+    ]
+    assert list(check.scratch.glob("parity-*")) == []
+
+
+def test_a_policy_check_that_is_stopped_leaves_no_file_in_memory(tmp_path):
+    plant = "from pathlib import Path; import parity.checks.policy as p; p.MEMORY = Path('/nowhere')"
+    with Check(tmp_path, "policy", "--sides", "torch", plant=plant) as check:
+        check.wait_for(lambda: any(check.scratch.glob("parity-policy-*/3")))
+        code, _ = check.stop(signal.SIGTERM)
+    assert code == 128 + signal.SIGTERM, check.errors()
+    assert [verdict for _, _, verdict, _ in check.verdicts()] == ["holds", "inconclusive"]
+    assert list(check.scratch.glob("parity-*")) == []
+
+
+def test_a_check_that_is_killed_takes_its_training_processes_along(tmp_path):
+    assert survivors(tmp_path, plant="") == []
+
+
+ALONE = """
+import subprocess
+import parity.checks.process as p
+class Alone(subprocess.Popen):
+    def __init__(self, command, **options):
+        if "--with-parent" in command:
+            at = command.index("--with-parent")
+            command = command[:at] + command[at + 2:]
+        super().__init__(command, **options)
+p.subprocess.Popen = Alone
+"""
+
+
+def test_without_the_death_signal_a_killed_check_would_leave_them(tmp_path):
+    assert len(survivors(tmp_path, plant=ALONE)) == 2
+
+
+def survivors(home, plant):
+    """Return the training processes that outlive a SIGKILL of their check by seconds; alone they would train on."""
+    words = ["resume", "--spec", "mlp-digits", "--set", "model.hidden=[8]", "--sides", "torch", "--steps", "1000000"]
+    with Check(home, *words, plant=plant) as check:
+        check.wait_for(lambda: len(list(check.report.glob("runs/*/torch/*/steps.jsonl"))) == 2)
+        assert len(check.training()) == 2
+        code, _ = check.stop(signal.SIGKILL)
+        assert code == -signal.SIGKILL
+        deadline = time.monotonic() + DEADLINE / 2
+        while check.training() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return check.training()
