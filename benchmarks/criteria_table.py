@@ -31,8 +31,8 @@ from parity import sides
 from parity.checks.pair import TwinPair
 from parity.checks.walk import losses, walk
 from parity.criteria import SEEDS, curve_gap, envelope_multiple
-from parity.curves import plain
 from parity.durable import replace_file
+from parity.jsonl import plain
 from parity.report.document import describe_environment, encode
 from parity.spec import Precision, RunSpec, preset
 

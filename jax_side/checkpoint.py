@@ -29,12 +29,12 @@ from jax_side.seal import (
 )
 from jax_side.snapshot import Snapshot
 from jax_side.state import stored_names
-from parity import durable, plan, policy, seal
+from parity import durable, policy, seal
 from parity.background import Background
-from parity.curves import plain
 from parity.digest import list_files
 from parity.durable import REMOVED
 from parity.errors import CheckpointError, SaveError
+from parity.jsonl import plain
 from parity.rundir import ORBAX_DRAFT, RunDirectory, Scan
 from parity.seal import Seal
 from parity.spec import RunSpec
@@ -245,7 +245,7 @@ class Checkpoints:
         self.run.sync()
         seal.commit(draft, final, known)
         self._committed = True
-        keep = policy.kept(self._policy.known, plan.keeping(self.spec))  # as Orbax was told when this save began
+        keep = policy.kept(self._policy.known, self.spec.plan.keep)  # as Orbax was told when this save began
         with seal.after_save(step):
             self.run.point(self.scan(), self.spec.metric, keep)
 
@@ -291,7 +291,7 @@ class _Policy:
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
         """Keep what `policy.kept` keeps, and what has no seal: it is not ours to remove."""
         del context
-        gone = {saved.step for saved in self.known} - policy.kept(self.known, plan.keeping(self.spec))
+        gone = {saved.step for saved in self.known} - policy.kept(self.known, self.spec.plan.keep)
         return [c.step not in gone for c in checkpoints]
 
 

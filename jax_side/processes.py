@@ -13,8 +13,8 @@ from contextlib import suppress
 import jax
 import orbax.checkpoint as ocp
 
-from parity.channel import Place
 from parity.errors import SpecError
+from parity.place import Place
 from parity.spec import RunSpec
 
 __all__ = ["barrier", "place", "start", "stop"]

@@ -13,10 +13,12 @@ import errno
 import os
 import threading
 from collections.abc import Callable
+from typing import Literal
 
-from parity.spec import Priority
+__all__ = ["Background", "Priority"]
 
-__all__ = ["Background"]
+Priority = Literal["idle", "normal"]
+"""Of the thread that writes a large save."""
 
 SMALL = 32 << 20
 """Bytes of a save that is written in a few hundredths of a second, which steps lose at most."""

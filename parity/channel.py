@@ -13,12 +13,12 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from parity.errors import ProcessesError
+from parity.place import Place
 
-__all__ = ["Connection", "Place", "connect", "gather"]
+__all__ = ["Connection", "connect", "gather"]
 
 JOIN_SECONDS = 300.0
 """Longest the processes of a run wait for each other at the start; as long as JAX does."""
@@ -38,28 +38,6 @@ POLL_SECONDS = 0.1
 Message = dict[str, Any]
 Stopped = Callable[[], None]
 """Called while waiting; raises if the process should stop."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """The place of this process among those that train a run together."""
-
-    address: str
-    """`host:port` of process 0, the same for all."""
-    index: int
-    """From 0."""
-    count: int
-    """Processes of the run, at least 2."""
-
-    @property
-    def host(self) -> str:
-        """Return the host of process 0, without the brackets of an IPv6 address."""
-        return self.address.rpartition(":")[0].strip("[]")
-
-    @property
-    def port(self) -> int:
-        """Return the port of process 0."""
-        return int(self.address.rpartition(":")[2])
 
 
 class Connection:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +16,12 @@ __all__ = [
     "FLOAT64_NOISE_FLOOR",
     "SEEDS",
     "WINDOW",
-    "Criterion",
     "CurveGap",
     "curve_gap",
     "envelope",
     "envelope_multiple",
     "ulp",
 ]
-
-Criterion = Literal["bitwise", "float64", "envelope"]
 
 FLOAT64_LIMIT = 1e-12
 """Largest relative difference of the loss, float64, across sides. Clean presets stay below 4e-14 over 1,000 steps; a

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from parity import plan, policy
-from parity.curves import append, encode
+from parity import policy
+from parity.curves import encode
 from parity.durable import reason
 from parity.errors import DivergedError, RunDirectoryError, SaveError, SpecError
 from parity.history import next_attempt, require_history, start_over
+from parity.jsonl import append
 from parity.lock import WriterLock
 from parity.recover import Resume, compare_topology, resume_run, skips_behind
 from parity.rundir import RunDirectory
@@ -134,7 +135,7 @@ def train(
         start = resume_run(run, restoring, resume, attempt, say, or_next=or_next)
         if incomplete is not None:
             say(f"records up to step {incomplete} are incomplete: continuing without them, as the step was named")
-        if warning := plan.warn_of_intervals(spec):
+        if warning := trainer.plan.warning():
             say(warning)
         topology = side.topology(spec)
         compare_topology(run, topology, start, say)
@@ -191,19 +192,19 @@ class _Loop:
         self.best = run.pointed("best")
         self.under_way: int | None = None
         """The step of a save of which nobody knows yet how it ends."""
-        self.skips = skips_behind(run, start) if start and trainer.spec.scaled else 0
+        self.skips = skips_behind(run, start) if start and trainer.plan.scaled else 0
 
     def run(self) -> Outcome:
         """Train until done or told to stop."""
-        trainer, spec = self.trainer, self.trainer.spec
+        trainer, plan = self.trainer, self.trainer.plan
         self._trace("started" if self.start is None else "restored")
-        if trainer.step >= spec.steps:
-            self.say(f"nothing to do: step {trainer.step} of {spec.steps} is done")
+        if trainer.step >= plan.steps:
+            self.say(f"nothing to do: step {trainer.step} of {plan.steps} is done")
             return Outcome(step=trainer.step, resumed_from=self.start)
         self.together.agree()
-        while trainer.step < spec.steps and self.signals.stop is None:
-            self._train_to(plan.next_stop(spec, trainer.step, spec.steps))
-            if plan.next_stop(spec, trainer.step - 1, spec.steps) == trainer.step:
+        while trainer.step < plan.steps and self.signals.stop is None:
+            self._train_to(plan.next_stop(trainer.step, plan.steps))
+            if plan.next_stop(trainer.step - 1, plan.steps) == trainer.step:
                 self._stop_point()
         stopped = self.signals.stop
         if stopped is not None and trainer.step not in (self.saved_at, self.under_way):
@@ -257,10 +258,10 @@ class _Loop:
             raise DivergedError(records[-1].step, f"{fault}; {kept}")
 
     def _fault(self, record: StepRecord) -> str | None:
-        spec = self.trainer.spec
-        if spec.scaled:
+        plan = self.trainer.plan
+        if plan.scaled:
             self.skips = self.skips + 1 if record.skipped else 0
-            if self.skips >= spec.scaler.max_skips:
+            if self.skips >= plan.max_skips:
                 return (
                     f"{self.skips} steps in a row skipped for overflow, down to a loss scale of {record.loss_scale:g}"
                 )
@@ -272,23 +273,23 @@ class _Loop:
 
     def _stop_point(self) -> None:
         """Validate and save, where the plan says so; the last step is always saved."""
-        trainer, spec = self.trainer, self.trainer.spec
+        trainer, plan = self.trainer, self.trainer.plan
         metric = None
-        if plan.validates_at(spec, trainer.step):
+        if plan.validates_at(trainer.step):
             validation = trainer.evaluate()
             self._write_lines(self.run_directory.validations, [encode(validation)])
             self.watch_validation(validation)
             metric = validation.value
             self.say(f"step {trainer.step}: validation {validation.metric} {validation.value:.6g}")
-        due = plan.saves_at(spec, trainer.step) or trainer.step == spec.steps or self.signals.save
-        if due or (plan.saves_new_best(spec) and self._is_new_best(metric)):
+        due = plan.saves_at(trainer.step) or trainer.step == plan.steps or self.signals.save
+        if due or (plan.saves_new_best and self._is_new_best(metric)):
             self._save(metric)
 
     def _is_new_best(self, metric: float | None) -> bool:
         """Tell whether a checkpoint of this step would be the best of those saved so far."""
         known = [self.best] if self.best is not None else []
         new = policy.Saved(step=self.trainer.step, metric=metric)
-        return policy.is_new_best(known, new, policy.mode_of(self.trainer.spec.metric))
+        return policy.is_new_best(known, new, self.trainer.plan.mode)
 
     def _save(self, metric: float | None) -> None:
         self.signals.save = False

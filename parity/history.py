@@ -10,17 +10,17 @@ from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
-from parity.curves import read_lines, read_records, splice
+from parity.curves import read_records, splice
 from parity.durable import make_directory, move
 from parity.errors import RunDirectoryError
+from parity.jsonl import read_lines
+from parity.policy import INT32
 from parity.recover import Resume
 from parity.rundir import RunDirectory, Scan
 from parity.trainer import StepRecord, Validation
 
 __all__ = ["next_attempt", "require_history", "start_over"]
 
-LARGEST = 1 << 31
-"""No run has so many steps or process starts."""
 _MEND = "restore the file or remove this line"
 START_OVER = "--resume never starts over on purpose and moves what is left to abandoned/"
 
@@ -110,7 +110,7 @@ def _what_is_missing(run: RunDirectory, scan: Scan, resume: Resume) -> str | Non
 def _require_sense(file: Path, records: Iterable[tuple[int, int]]) -> None:
     """Raise RunDirectoryError for the first record, given as (attempt, step), that no run writes."""
     for attempt, step in records:
-        if not (1 <= step < LARGEST and 0 <= attempt < LARGEST):
+        if not (1 <= step <= INT32 and 0 <= attempt <= INT32):
             raise RunDirectoryError(f"{file}: step {step} of attempt {attempt} makes no sense; {_MEND}")
 
 

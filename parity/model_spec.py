@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from parity.errors import SpecError
+from parity.policy import INT32
 
 __all__ = [
     "INT32",
@@ -20,9 +21,6 @@ __all__ = [
     "require_numbers",
     "shown",
 ]
-
-INT32 = 2**31 - 1
-"""Largest integer of a spec: steps and counts are int32 on devices."""
 
 FLOAT32 = float.fromhex("0x1.fffffep127")
 """Largest float of a spec: rates and scales are float32 on devices, in all precisions but float64."""

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from parity.channel import Connection, Message, Place
+from parity.channel import Connection, Message
+from parity.place import Place
 
 __all__ = ["Peers", "leave"]
 

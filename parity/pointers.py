@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from parity import policy
-from parity.curves import plain
 from parity.durable import named, replace_file
 from parity.errors import CheckpointError, RunDirectoryError
+from parity.jsonl import plain
 from parity.untrusted import read_json
 
 __all__ = ["read_pointer", "write_pointers"]

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 __all__ = [
+    "INT32",
     "RANGES",
     "Mode",
     "Reason",
     "Rules",
     "Saved",
+    "Which",
     "best",
     "is_new_best",
     "kept",
@@ -30,7 +32,12 @@ __all__ = [
     "reasons",
 ]
 
+INT32 = 2**31 - 1
+"""Largest step, and largest integer of a spec: steps and counts are int32 on devices."""
+
 Mode = Literal["max", "min"]
+Which = Literal["latest", "best"] | int
+"""What to resume from: the newest whole checkpoint, the best one, or a step."""
 Reason = Literal["latest", "best", "every", "time"]
 """The rule by which a checkpoint stays."""
 

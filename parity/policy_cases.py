@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from parity.policy import Mode, Rules
-from parity.trainer import Which
+from parity.policy import Mode, Rules, Which
 
 __all__ = [
     "GROUPS",

@@ -8,9 +8,8 @@ from typing import Any, Protocol
 
 from parity import policy
 from parity.errors import CheckpointError
-from parity.policy import Rules, Saved
+from parity.policy import Rules, Saved, Which
 from parity.policy_cases import Case, Change, Event, Late, Restart, Resume, Save, Validated
-from parity.trainer import Which
 
 __all__ = ["Difference", "Implementation", "InMemory", "replay"]
 

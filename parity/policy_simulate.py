@@ -11,17 +11,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from parity import plan, policy
-from parity.curves import read_lines, read_records, splice
+from parity import policy
 from parity.errors import RunDirectoryError, SpecError
-from parity.model_spec import INT32
-from parity.policy import Mode, Reason, Rules, Saved
+from parity.jsonl import read_lines
+from parity.policy import INT32, Mode, Reason, Rules, Saved
 from parity.policy_replay import InMemory
-from parity.rundir import RunDirectory
-from parity.trainer import StepRecord, Validation
 from parity.untrusted import MAX_BYTES
 
-__all__ = ["Moment", "read_curve", "read_run", "simulate"]
+__all__ = ["Moment", "read_curve", "simulate"]
 
 MISSING = ("", "-", "none", "null")
 """How a metric that was not measured is written, in any case of letters."""
@@ -102,33 +99,6 @@ def read_curve(source: str, every: int, seconds: float) -> tuple[list[Saved], Mo
         if after <= before:
             raise SpecError("CURVE", f"steps must rise, got {after} behind {before}")
     return [Saved(step=step, metric=metric, saved_at=step * seconds) for step, metric in pairs], mode
-
-
-def read_run(path: Path) -> tuple[list[Saved], Rules]:
-    """Return what a run saves by its plan, up to where it got, and its rules.
-
-    Times are those of its training steps, without the pauses between processes.
-
-    Raises:
-        RunDirectoryError: There is no run, or it has no records yet.
-    """
-    run = RunDirectory(path)
-    if not run.exists:
-        raise RunDirectoryError(run.no_run())
-    spec = run.spec()
-    steps = splice(read_records(run.steps, StepRecord))
-    metrics = {step: record.value for step, record in splice(read_records(run.validations, Validation)).items()}
-    saves: list[Saved] = []
-    passed = 0.0
-    for step, record in steps.items():
-        passed += record.seconds
-        saved = Saved(step=step, metric=metrics.get(step), saved_at=passed)
-        at_once = plan.saves_new_best(spec) and policy.is_new_best(saves, saved, policy.mode_of(spec.metric))
-        if plan.saves_at(spec, step) or step == spec.steps or at_once:
-            saves.append(saved)
-    if not saves:
-        raise RunDirectoryError(f"{path} has not come to its first save (every {spec.save.every} steps)")
-    return saves, plan.keeping(spec)
 
 
 def _json_rows(path: Path, every: int) -> tuple[list[tuple[int, float | None]], Mode | None]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from parity.curves import read_lines, read_records, splice
+from parity.curves import read_records, splice
 from parity.errors import CheckpointError, DamagedError
+from parity.jsonl import read_lines
 from parity.rundir import RunDirectory, Scan
 from parity.trainer import StepRecord, Trainer, Which
 from parity.verify import describe, verify
@@ -47,7 +48,7 @@ def resume_run(
         return None
     named = run.pointed_step("latest")
     while True:
-        step = run.choose(scan, which, trainer.spec.metric, or_next=or_next or which == "latest")
+        step = run.choose(scan, which, trainer.plan.metric, or_next=or_next or which == "latest")
         try:
             trainer.restore(step)  # first: what cannot be restored must not cost the newer checkpoints
             break
@@ -61,7 +62,7 @@ def resume_run(
     faults = {name: _explain(run, name, why) for name, why in scan.damaged}
     moved = run.set_aside([name for name, _ in scan.damaged], attempt)
     newer = run.abandon_after(step, attempt, records=given_up)
-    run.point(run.scan(), trainer.spec.metric)
+    run.point(run.scan(), trainer.plan.metric)
     for name, why in faults.items():
         say(f"moved checkpoint {name} to abandoned/{attempt}: {why}")
     for name in newer:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from parity import policy
-from parity.curves import append, mend, plain, read_lines, read_records
+from parity.curves import read_records
 from parity.durable import (
     REMOVED,
     fsync_directory,
@@ -27,6 +27,7 @@ from parity.durable import (
     replace_file,
 )
 from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError, UnsealedError
+from parity.jsonl import append, mend, plain, read_lines
 from parity.local import local_path
 from parity.pointers import read_pointer, write_pointers
 from parity.seal import FILE as SEAL

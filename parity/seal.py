@@ -20,9 +20,9 @@ from typing import Any
 import xxhash
 
 from parity import durable
-from parity.curves import plain
 from parity.digest import ALGORITHM, FileDigest, digest_files, list_files
 from parity.errors import CheckpointError, OtherRunError, SaveError, UnsealedError
+from parity.jsonl import plain
 from parity.untrusted import read_bytes, read_json
 
 __all__ = ["FILE", "Place", "Seal", "after_save", "clock", "commit", "examine", "read_seal", "require_own"]

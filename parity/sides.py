@@ -15,8 +15,8 @@ from typing import Any, Protocol, cast
 
 import xxhash
 
-from parity.channel import Place
 from parity.errors import MissingFrameworkError, SideError, UnknownNameError
+from parity.place import Place
 from parity.spec import RunSpec
 from parity.trainer import Trainer
 

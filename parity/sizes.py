@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from parity import plan
 from parity.errors import SpecError
 from parity.initial import param_shapes
 from parity.spec import AdamSpec, CnnSpec, MlpSpec, RunSpec
@@ -125,7 +124,7 @@ def _chunk(spec: RunSpec) -> Need:
         sample = 4 * model.inputs + 4
     else:
         sample = 4 * model.size**2 + 4 if isinstance(model, CnnSpec) else 8 * model.context
-    steps = plan.chunk_length(spec, 0, spec.steps, spec.execution.chunk)
+    steps = spec.plan.chunk_length(0, spec.steps, spec.execution.chunk)
     size = steps * (STEP_BYTES + spec.batch * (sample + 8))
     what = f"the batches of a chunk of {steps} steps"
     return Need(what=what, size=size, factors={"execution.chunk": steps, "batch": spec.batch})

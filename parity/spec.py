@@ -14,6 +14,8 @@ from typing import Literal, get_args
 
 from parity.errors import UnknownNameError
 from parity.model_spec import CnnSpec, GptSpec, MlpSpec, ModelSpec, positive, require, require_numbers, shown
+from parity.plan import RunPlan
+from parity.policy import Rules, mode_of
 
 __all__ = [
     "PRECISIONS",
@@ -309,6 +311,34 @@ class RunSpec:
             f"{self.data.source!r} does not fit a model of kind {self.model.kind!r}",
         )
         require(not text or self.metric == "loss", "metric", "a text run is judged by 'loss', it has no accuracy")
+
+    @property
+    def plan(self) -> RunPlan:
+        """What the harness needs to know of the run."""
+        save = self.save
+        meet = self.validate_every > 0 and (
+            save.every % self.validate_every == 0 or self.validate_every % save.every == 0
+        )
+        at_once = save.on_best == "always" or (save.on_best == "auto" and not meet)
+        rules = Rules(
+            mode=mode_of(self.metric),
+            keep_latest=save.keep_latest,
+            keep_best=save.keep_best,
+            keep_every=save.keep_every,
+            keep_seconds=save.keep_seconds,
+        )
+        return RunPlan(
+            steps=self.steps,
+            save_every=save.every,
+            saves_new_best=at_once and self.validate_every > 0 and save.keep_best > 0,
+            validate_every=self.validate_every,
+            metric=self.metric,
+            keep=rules,
+            scaled=self.scaled,
+            max_skips=self.scaler.max_skips,
+            chunk=self.execution.chunk,
+            chunk_seconds=self.execution.chunk_seconds,
+        )
 
     @property
     def micro_batch(self) -> int:

@@ -14,9 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-from parity.channel import Place, connect, gather
+from parity.channel import connect, gather
 from parity.errors import CheckpointError, DamagedError, ProcessesError, UnsealedError
 from parity.peers import Peers
+from parity.place import Place
 from parity.seal import require_own
 from parity.sides import Processes
 from parity.spec import RunSpec
@@ -215,7 +216,7 @@ class _Restoring:
     """
 
     def __init__(self, trainer: Trainer, checkpoints: Path, together: Together) -> None:
-        self.spec = trainer.spec
+        self.plan = trainer.plan
         self._trainer, self._checkpoints, self._together = trainer, checkpoints, together
 
     def restore(self, step: int) -> int:

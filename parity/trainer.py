@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
-from parity.spec import RunSpec
+from parity.plan import RunPlan
+from parity.policy import Which
 from parity.state import TrainingState
 
 __all__ = ["QUANTITIES", "StepRecord", "Trainer", "Validation", "Which"]
-
-Which = Literal["latest", "best"] | int
-"""What to resume from: the newest whole checkpoint, the best one, or a step."""
 
 QUANTITIES = ("batch", "epoch", "samples", "lr", "loss_scale", "loss", "grad_norm", "skipped")
 """The judged fields of a StepRecord, in the order in which a step decides them."""
@@ -63,7 +61,8 @@ class Trainer(Protocol):
 
     side: str
     """Name of the framework, for reports."""
-    spec: RunSpec
+    plan: RunPlan
+    """When the run saves, validates and stops."""
     spec_hash: str
     """Hash over what gives the run its meaning; every seal of the run has it."""
 

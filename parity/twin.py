@@ -11,12 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parity import plan, policy
-from parity.curves import plain
+from parity import policy
 from parity.data import Chunk, open_stream
 from parity.datasets import load_dataset
 from parity.errors import StateError, TornStateError
 from parity.feed import Feed
+from parity.jsonl import plain
+from parity.plan import Pace
 from parity.schedule import rates
 from parity.spec import RunSpec
 from parity.specfile import meaning_hash, to_toml
@@ -91,7 +92,8 @@ class Twin(ABC):
         self._noted: int | None = None
         """The step at which `best` was last worked out."""
         self.feed: Feed[Any] = Feed(open_stream(spec, self.dataset), self._place)
-        self._pace = plan.Pace(spec)
+        self.plan = spec.plan
+        self._pace = Pace(self.plan)
         self.processes = 1
         """That train this run together; each must cut its chunks as the others do."""
         self.torn = False
@@ -111,7 +113,7 @@ class Twin(ABC):
         while self.step < until:
             self._require_whole()
             self.torn = True
-            n = plan.chunk_length(self.spec, self.step, until, self._pace.limit)
+            n = self.plan.chunk_length(self.step, until, self._pace.limit)
             began = time.perf_counter()
             chunk, placed = self.feed.take(n, self.step)
             outputs = self._run_chunk(placed, n)
@@ -126,7 +128,7 @@ class Twin(ABC):
     def fetch_next(self, n: int) -> None:
         """Fetch the chunk that follows the running one of n steps, as far as the plan can tell it."""
         step = self.step + n
-        self.feed.fetch(plan.chunk_length(self.spec, step, self.spec.steps, self._pace.limit), step)
+        self.feed.fetch(self.plan.chunk_length(step, self.plan.steps, self._pace.limit), step)
 
     def step_inputs(self, first: int, n: int) -> StepInputs:
         """Return what the n steps after `first` completed ones need beside their batches."""

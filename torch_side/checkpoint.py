@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from parity import durable, plan, policy, seal
+from parity import durable, policy, seal
 from parity.background import Background
-from parity.curves import plain
 from parity.digest import DigestWriter, list_files
 from parity.errors import CheckpointError, SaveError
+from parity.jsonl import plain
 from parity.reading import ParallelReader
 from parity.rundir import DRAFT, RunDirectory, Scan
 from parity.seal import Seal
@@ -164,7 +164,7 @@ class Checkpoints:
 
     def _retain(self) -> None:
         scan = self.scan()
-        keep = policy.kept(scan.whole, plan.keeping(self.spec))
+        keep = policy.kept(scan.whole, self.spec.plan.keep)
         self.run.point(scan, self.spec.metric, keep)
         for saved in scan.whole:
             if saved.step not in keep:

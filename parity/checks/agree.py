@@ -8,17 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from parity.checks.envelope import Envelope
-from parity.checks.record import Verdict
+from parity.checks.record import Criterion, Verdict
 from parity.checks.walk import Curve, first_exact_difference, losses
-from parity.criteria import (
-    ENVELOPE_LIMIT,
-    FLOAT64_LIMIT,
-    FLOAT64_NOISE_FLOOR,
-    Criterion,
-    CurveGap,
-    curve_gap,
-    envelope_multiple,
-)
+from parity.criteria import ENVELOPE_LIMIT, FLOAT64_LIMIT, FLOAT64_NOISE_FLOOR, CurveGap, curve_gap, envelope_multiple
 from parity.curves import Divergence
 from parity.spec import Precision
 

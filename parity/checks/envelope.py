@@ -37,11 +37,18 @@ class Envelope:
 
 
 def measure_envelope(
-    trainers: Sequence[Trainer], start: TrainingState, until: int, *, seeds: int = SEEDS, key: str | None = None
+    spec: RunSpec,
+    trainers: Sequence[Trainer],
+    start: TrainingState,
+    until: int,
+    *,
+    seeds: int = SEEDS,
+    key: str | None = None,
 ) -> Envelope:
     """Run perturbed starts on every trainer and return the wider envelope at each step.
 
     Args:
+        spec: The run, for its precision and its name.
         trainers: One per side; they are reset to perturbed states, and left at `until`.
         start: The state at step 0.
         until: Steps to run.
@@ -51,7 +58,7 @@ def measure_envelope(
             looked up in, and written to, the cache directory (PARITY_CACHE, or ~/.cache/parity); without, nothing is
             cached.
     """
-    spec, names = trainers[0].spec, tuple(t.side for t in trainers)
+    names = tuple(t.side for t in trainers)
     file = None if key is None else _cache_file(spec, start, (*names, key), until, seeds)
     if file is not None and (width := _cached(file, until)) is not None:
         return Envelope(width=width, seeds=seeds, sides=names)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from parity.curves import read_lines, read_records, splice
+from parity.curves import read_records, splice
+from parity.jsonl import read_lines
 from parity.rundir import RunDirectory
 from parity.trainer import StepRecord, Validation
 

@@ -86,7 +86,7 @@ class TwinPair:
         for name in self.names:  # before the trainers are reset to perturbed states
             self._run(name)
         return measure_envelope(
-            list(self.trainers.values()), self.start, self.spec.steps, seeds=self._seeds, key=self._key
+            self.spec, list(self.trainers.values()), self.start, self.spec.steps, seeds=self._seeds, key=self._key
         )
 
     def _run(self, name: str) -> tuple[Curve, TrainingState, Validation]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from parity import plan, seal
+from parity import seal
 from parity.checks.record import CheckRecord
 from parity.checks.scratch import scratch_directory
 from parity.policy import Rules, Saved, is_new_best, mode_of
@@ -99,7 +99,7 @@ class OnDisk:
         """Save a new best, as the loop of a run does after a validation."""
         new = Saved(step=step, metric=metric)
         known = [saved for saved in (self.run.pointed("best"),) if saved is not None]
-        if plan.saves_new_best(self.spec) and is_new_best(known, new, mode_of(self.spec.metric)):
+        if self.spec.plan.saves_new_best and is_new_best(known, new, mode_of(self.spec.metric)):
             self.save(step, metric, saved_at)
 
     def metric(self, step: int, value: float) -> None:

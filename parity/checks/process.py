@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from parity.curves import read_lines
+from parity.jsonl import read_lines
 
 __all__ = ["ProcessError", "TrainingProcess", "end_all"]
 

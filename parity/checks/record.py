@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from parity.criteria import Criterion
 from parity.curves import Divergence
 from parity.spec import Precision
 
 __all__ = [
     "EXIT_CODES",
     "CheckRecord",
+    "Criterion",
     "Curves",
     "Pair",
     "ResolvedSpec",
@@ -32,6 +32,10 @@ Series = tuple[float | None, ...]
 
 Pair = tuple[Series, Series]
 """A quantity of the run that counts as the reference, and of the one compared with it."""
+
+
+Criterion = Literal["bitwise", "float64", "envelope"]
+"""By what two curves are compared: equal bits, 1e-12 relative, or a multiple of the measured envelope."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,9 @@ from pathlib import Path
 from parity.checks.handover import check_handover
 from parity.checks.pair import TwinPair
 from parity.checks.policy import PURE, check_policy, check_policy_of
-from parity.checks.record import CheckRecord, ResolvedSpec, Verdict
+from parity.checks.record import CheckRecord, Criterion, ResolvedSpec, Verdict
 from parity.checks.resume import check_resume, drill_spec
 from parity.checks.twins import check_twins
-from parity.criteria import Criterion
 from parity.datasets import describe_data
 from parity.errors import ParityError, UnknownNameError
 from parity.sides import Side

@@ -15,9 +15,9 @@ from parity import durable
 from parity.checks.record import EXIT_CODES
 from parity.commands.options import count, local_path
 from parity.compare import compare
-from parity.curves import plain
 from parity.datasets import describe_data
 from parity.errors import CheckpointError, DamagedError, ParityError, RunDirectoryError
+from parity.jsonl import plain
 from parity.policy import RANGES
 from parity.rundir import RunDirectory
 from parity.specfile import meaning_hash

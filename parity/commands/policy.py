@@ -9,9 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from parity.commands.options import count, local_path, positive, seconds
-from parity.policy import Rules
-from parity.policy_simulate import read_curve, read_run, simulate
+from parity.curves import read_records, splice
+from parity.errors import RunDirectoryError
+from parity.policy import Rules, Saved, is_new_best
+from parity.policy_simulate import read_curve, simulate
 from parity.report.policy import print_moments
+from parity.rundir import RunDirectory
+from parity.trainer import StepRecord, Validation
 
 __all__ = ["add"]
 
@@ -57,7 +61,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _simulate(options: argparse.Namespace) -> int:
     rules = Rules(mode="max")
     if os.path.isdir(options.curve):  # Path.is_dir() raises for a list of metrics that is longer than a name may be
-        curve, rules = read_run(Path(options.curve))
+        curve, rules = _read_run(Path(options.curve))
         if options.seconds_per_step is not None:
             curve = [replace(saved, saved_at=saved.step * options.seconds_per_step) for saved in curve]
     else:
@@ -75,3 +79,30 @@ def _curve(text: str) -> str:
     """Return what names a curve: metrics, or a local path."""
     local_path(text)
     return text
+
+
+def _read_run(path: Path) -> tuple[list[Saved], Rules]:
+    """Return what a run saves by its plan, up to where it got, and its rules.
+
+    Times are those of its training steps, without the pauses between processes.
+
+    Raises:
+        RunDirectoryError: There is no run, or it has no records yet.
+    """
+    run = RunDirectory(path)
+    if not run.exists:
+        raise RunDirectoryError(run.no_run())
+    plan = run.spec().plan
+    steps = splice(read_records(run.steps, StepRecord))
+    metrics = {step: record.value for step, record in splice(read_records(run.validations, Validation)).items()}
+    saves: list[Saved] = []
+    passed = 0.0
+    for step, record in steps.items():
+        passed += record.seconds
+        saved = Saved(step=step, metric=metrics.get(step), saved_at=passed)
+        at_once = plan.saves_new_best and is_new_best(saves, saved, plan.mode)
+        if plan.saves_at(step) or step == plan.steps or at_once:
+            saves.append(saved)
+    if not saves:
+        raise RunDirectoryError(f"{path} has not come to its first save (every {plan.save_every} steps)")
+    return saves, plan.keep

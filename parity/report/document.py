@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from parity.checks.record import CheckRecord, overall
-from parity.curves import plain
+from parity.jsonl import plain
 from parity.versions import versions
 
 __all__ = ["SCHEMA", "describe_environment", "document", "encode", "schema"]

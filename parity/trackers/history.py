@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from parity.curves import read_lines, read_records, same, splice
+from parity.curves import read_records, same, splice
+from parity.jsonl import read_lines
 from parity.rundir import RunDirectory
 from parity.trainer import StepRecord, Validation
 

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from parity.cli import main
-from parity.curves import read_lines
+from parity.jsonl import read_lines
 from parity.seal import read_seal
 
 SMALL = ["--set", "model.hidden=[16]", "--set", "execution.chunk=5", "--set", "save.every=10"]

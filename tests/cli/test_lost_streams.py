@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from parity.cli import main
-from parity.curves import read_lines
+from parity.jsonl import read_lines
 from parity.rundir import RunDirectory
 
 PARITY = [sys.executable, "-m", "parity"]

@@ -6,7 +6,8 @@ import shutil
 import pytest
 
 from parity.cli import main
-from parity.curves import append, encode, read_lines, read_records, splice
+from parity.curves import encode, read_records, splice
+from parity.jsonl import append, read_lines
 from parity.rundir import RunDirectory
 from parity.trainer import StepRecord
 from tests.parity.small import record

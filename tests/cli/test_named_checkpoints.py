@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from parity.cli import main
-from parity.curves import read_lines
+from parity.jsonl import read_lines
 from parity.rundir import RunDirectory
 from parity.seal import read_seal
 from parity.specfile import load, to_toml

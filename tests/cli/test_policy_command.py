@@ -3,7 +3,8 @@
 import pytest
 
 from parity.cli import main
-from parity.curves import append, encode
+from parity.curves import encode
+from parity.jsonl import append
 from parity.rundir import RunDirectory
 from parity.specfile import load
 from parity.trainer import Validation

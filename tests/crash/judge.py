@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from parity.curves import mend, read_lines
 from parity.durable import REMOVED
 from parity.errors import RunDirectoryError
+from parity.jsonl import mend, read_lines
 from parity.rundir import DRAFT, ORBAX_DRAFT, RunDirectory
 from parity.seal import Seal
 from parity.verify import verify

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
-from parity import plan, policy
+from parity import policy
 from parity.rundir import RunDirectory
 from parity.spec import RunSpec
 
@@ -22,7 +22,7 @@ Choose = Callable[[list[policy.Saved], RunSpec], set[int]]
 def audit(run: RunDirectory, spec: RunSpec) -> list[str]:
     """Return how a run directory departs from the policy, given every checkpoint that was ever saved."""
     saved = [policy.Saved(step=step, metric=metric) for step, metric in ACCURACY.items() if step <= spec.steps]
-    keep = policy.kept(saved, plan.keeping(spec))
+    keep = policy.kept(saved, spec.plan.keep)
     found = {s.step for s in run.scan().whole}
     out = [f"lost {step}" for step in sorted(keep - found)] + [f"left {step}" for step in sorted(found - keep)]
     for name, right in (("latest", policy.latest(saved)), ("best", policy.best(saved, "max"))):
@@ -85,7 +85,7 @@ def _metrics_forgotten(trainer: Any) -> None:
 
     def choose(saved: list[policy.Saved], spec: RunSpec) -> set[int]:
         known = [s if s.step in own else policy.Saved(step=s.step, metric=None) for s in saved]
-        return policy.kept(known, plan.keeping(spec))
+        return policy.kept(known, spec.plan.keep)
 
     trainer.save = remembering
     _keeping(choose)(trainer)

@@ -5,8 +5,8 @@ import socket
 import pytest
 
 from jax_side import processes
-from parity.channel import Place
 from parity.errors import SpecError
+from parity.place import Place
 from parity.specfile import load
 
 NAMES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")

@@ -11,17 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parity.curves import (
-    append,
-    encode,
-    first_divergence,
-    mend,
-    read_lines,
-    read_records,
-    same,
-    splice,
-)
+from parity.curves import encode, first_divergence, read_records, same, splice
 from parity.errors import RunDirectoryError
+from parity.jsonl import append, mend, read_lines
 from parity.trainer import QUANTITIES, StepRecord, Validation
 from tests.parity.small import quick, record
 

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parity.plan import Pace, chunk_length, next_stop, saves_at, validates_at
-from parity.spec import RunSpec, preset
+from parity.plan import Pace, RunPlan
+from parity.spec import preset
 from tests.parity.small import quick
 
 
-def run(save: int, validate: int, chunk: int = 50, seconds: float = 5.0) -> RunSpec:
+def run(save: int, validate: int, chunk: int = 50, seconds: float = 5.0) -> RunPlan:
     spec = preset("mlp-digits")
     return replace(
         spec,
         save=replace(spec.save, every=save),
         validate_every=validate,
         execution=replace(spec.execution, chunk=chunk, chunk_seconds=seconds),
-    )
+    ).plan
 
 
 @given(
@@ -29,33 +29,33 @@ def run(save: int, validate: int, chunk: int = 50, seconds: float = 5.0) -> RunS
 )
 @quick(100)
 def test_chunks_visit_every_stop_and_cover_every_step_once(save: int, validate: int, until: int, limit: int) -> None:
-    spec, step, ends = run(save, validate), 0, []
+    plan, step, ends = run(save, validate), 0, []
     while step < until:
-        n = chunk_length(spec, step, until, limit)
+        n = plan.chunk_length(step, until, limit)
         assert 1 <= n <= limit
         step += n
         ends.append(step)
     assert step == until
-    stops = {s for s in range(1, until + 1) if saves_at(spec, s) or validates_at(spec, s)} | {until}
+    stops = {s for s in range(1, until + 1) if plan.saves_at(s) or plan.validates_at(s)} | {until}
     assert stops <= set(ends)
 
 
 @given(save=st.integers(1, 40), validate=st.integers(0, 40), step=st.integers(0, 200), more=st.integers(1, 99))
 @quick(100)
 def test_the_next_stop_is_the_first_one(save: int, validate: int, step: int, more: int) -> None:
-    spec, until = run(save, validate), step + more
-    stops = [s for s in range(step + 1, until + 1) if saves_at(spec, s) or validates_at(spec, s) or s == until]
-    assert next_stop(spec, step, until) == stops[0]
+    plan, until = run(save, validate), step + more
+    stops = [s for s in range(step + 1, until + 1) if plan.saves_at(s) or plan.validates_at(s) or s == until]
+    assert plan.next_stop(step, until) == stops[0]
 
 
 @pytest.mark.parametrize("beyond", [0, 1, 50])
 def test_a_chunk_behind_the_stop_is_empty(beyond: int) -> None:
-    assert chunk_length(run(10, 10), 30 + beyond, 30, 50) == 0
+    assert run(10, 10).chunk_length(30 + beyond, 30, 50) == 0
 
 
 def test_zero_turns_validation_off() -> None:
-    assert not any(validates_at(run(10, 0), step) for step in range(100))
-    assert next_stop(run(1000, 0), 0, 77) == 77
+    assert not any(run(10, 0).validates_at(step) for step in range(100))
+    assert run(1000, 0).next_stop(0, 77) == 77
 
 
 def test_the_first_chunk_of_a_length_is_not_judged() -> None:

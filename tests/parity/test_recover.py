@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from parity.curves import append, encode, read_lines
+from parity.curves import encode
 from parity.errors import CheckpointError, DamagedError, UnsealedError
+from parity.jsonl import append, read_lines
 from parity.recover import compare_topology, resume_run, skips_behind
 from parity.rundir import RunDirectory
 from parity.seal import FILE
@@ -24,7 +25,7 @@ class Restoring:
     """What of a trainer a resume asks for: it verifies what it restores, as the sides do."""
 
     def __init__(self, run: RunDirectory) -> None:
-        self.run, self.spec = run, SPEC
+        self.run, self.plan = run, SPEC.plan
         self.tried: list[int] = []
         self.unfit: set[int] = set()
         """Steps whose checkpoints are whole and do not fit the run."""
@@ -326,5 +327,5 @@ def test_skips_in_a_row_are_counted_up_to_the_step_and_over_attempts(run: RunDir
 
 def test_the_specification_s_metric_decides_what_is_best(run: RunDirectory) -> None:
     trainer = Restoring(run)
-    trainer.spec = RunSpec(**{**vars(SPEC), "metric": "loss"})
+    trainer.plan = RunSpec(**{**vars(SPEC), "metric": "loss"}).plan
     assert resume(run, "best", trainer)[0] == 20

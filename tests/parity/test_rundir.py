@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from parity import seal
-from parity.curves import append, encode, read_lines, read_records
+from parity.curves import encode, read_records
 from parity.durable import replace_file
 from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError, UnsealedError
+from parity.jsonl import append, read_lines
 from parity.policy import Saved
 from parity.rundir import RunDirectory, Scan
 from parity.seal import Seal

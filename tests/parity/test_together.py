@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from parity import channel
-from parity.channel import Place
 from parity.errors import ProcessesError
+from parity.place import Place
 from parity.together import Alone, join
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ COUNT = 3
 
 PROCESS = """
 import json, sys, time
-from parity.channel import Place
+from parity.place import Place
 from parity.errors import DivergedError
 from parity.peers import leave
 from parity.spec import preset

@@ -7,7 +7,6 @@ import pytest
 from parity import sides
 from parity.drive import train
 from parity.errors import SpecError
-from parity.plan import saves_new_best, warn_of_intervals
 from parity.rundir import RunDirectory
 from parity.specfile import load
 
@@ -125,8 +124,8 @@ def test_it_survives_a_restart(side, tmp_path):
 )
 def test_when_it_is_on(overrides, at_once, warned):
     spec = load("mlp-digits", None, overrides)
-    assert saves_new_best(spec) == at_once
-    assert (warn_of_intervals(spec) is not None) == warned
+    assert spec.plan.saves_new_best == at_once
+    assert (spec.plan.warning() is not None) == warned
 
 
 @pytest.mark.parametrize("without", ["save.keep_best=0", "validate_every=0"])

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from parity.checks.evidence import read_evidence
-from parity.curves import read_lines
+from parity.jsonl import read_lines
 from parity.rundir import RunDirectory
 from parity.specfile import load, to_toml
 from parity.verify import verify

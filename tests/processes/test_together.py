@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from parity.checks.evidence import read_evidence
-from parity.curves import read_lines
+from parity.jsonl import read_lines
 from parity.lock import WriterLock
 from parity.rundir import RunDirectory
 from parity.specfile import load, to_toml

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from parity.checks.process import ENVIRONMENT
-from parity.curves import read_lines, read_records, splice
+from parity.curves import read_records, splice
+from parity.jsonl import read_lines
 from parity.rundir import RunDirectory
 from parity.seal import read_seal
 from parity.specfile import load, to_toml

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from parity import drive, seal, sides
-from parity.curves import read_lines
 from parity.errors import DivergedError
+from parity.jsonl import read_lines
 from parity.rundir import RunDirectory
 from parity.specfile import to_toml
 from parity.verify import verify

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from parity.curves import read_lines
 from parity.errors import LockedError
+from parity.jsonl import read_lines
 from parity.lock import WriterLock
 from parity.rundir import RunDirectory
 from parity.specfile import load, to_toml

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-from parity.curves import append, encode, read_records, same, splice
+from parity.curves import encode, read_records, same, splice
+from parity.jsonl import append
 from parity.rundir import RunDirectory
 from parity.spec import preset
 from parity.trackers import Tracker, Trackers
