@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.data import ArrayStream
-from parity.datasets import Dataset, load_dataset
-from parity.schedule import rates
 from parity.spec import RunSpec
+from parity.twins import ArrayStream, Dataset, load_dataset, rates
 
 __all__ = ["Batches"]
 

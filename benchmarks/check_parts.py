@@ -35,7 +35,7 @@ def measure(side_name: str) -> dict[str, float]:
     with phase("imports"):
         from parity import sides
         from parity.checks.resume import drill_spec
-        from parity.specfile import load
+        from parity.spec import load
 
         side = sides.load(side_name)
     with tempfile.TemporaryDirectory(prefix="parity-parts-") as home:
@@ -44,7 +44,7 @@ def measure(side_name: str) -> dict[str, float]:
 
 
 def _train(spec: Any, side: Any, run: Path, phase: Any) -> None:
-    from parity.state import leaf_digests
+    from parity.contract import leaf_digests
 
     with phase("build"):
         trainer = side.build(spec, run)

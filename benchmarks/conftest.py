@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from parity import sides
-from parity.versions import versions
+from parity.environment import versions
 
 SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS", "GLIBC_TUNABLES")
 """Environment variables that change the number of threads, what XLA compiles, the size of pages."""

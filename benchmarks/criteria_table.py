@@ -1,4 +1,6 @@
-"""The tables behind the limits in `parity/criteria.py`: `python -m benchmarks.criteria_table --write docs/method.md`.
+"""The tables behind the limits of the checks across sides (`criteria.py` there).
+
+`python -m benchmarks.criteria_table --write docs/method.md` measures and writes them.
 
 The first shows how far the twins part over a long float64 run, and how far one unit in the last place at the start
 carries one of them. The second shows clean and faulty ports: every fault is planted into the JAX twin alone;
@@ -28,13 +30,11 @@ import jax_side.model
 import jax_side.optimizer
 from benchmarks.peers_policy import fill
 from parity import sides
-from parity.checks.pair import TwinPair
-from parity.checks.walk import losses, walk
-from parity.criteria import SEEDS, curve_gap, envelope_multiple
-from parity.durable import replace_file
-from parity.jsonl import plain
-from parity.report.document import describe_environment, encode
+from parity.checks import curve_gap
+from parity.checks.across import SEEDS, TwinPair, envelope_multiple, losses, walk
+from parity.results import describe_environment, encode
 from parity.spec import Precision, RunSpec, preset
+from parity.storage import plain, replace_file
 
 COMMAND = "python -m benchmarks.criteria_table --write docs/method.md"
 KEPT = Path(__file__).with_suffix(".json")

@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.bars import assert_same_losses
 from benchmarks.paired import Arm, run_all
 from parity import sides
-from parity.specfile import load
+from parity.spec import load
 
 __all__ = ["arms"]
 

@@ -19,7 +19,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.stats import Stats
 
 from benchmarks.growth import fit
-from parity.versions import versions
+from parity.environment import versions
 
 __all__ = ["Arm", "Measured", "Versus", "faster", "run_all", "run_paired", "slower", "summary"]
 

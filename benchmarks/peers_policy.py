@@ -21,10 +21,21 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.policy_loops import NoSuchOption
-from parity.durable import replace_file
-from parity.policy import Rules
-from parity.policy_cases import GROUPS, Case, Change, Late, Save, Validated, cases
-from parity.policy_replay import Difference, Implementation, InMemory, replay
+from parity.policy import (
+    GROUPS,
+    Case,
+    Change,
+    Difference,
+    Implementation,
+    InMemory,
+    Late,
+    Rules,
+    Save,
+    Validated,
+    cases,
+    replay,
+)
+from parity.storage import replace_file
 
 COMMAND = "python -m benchmarks.peers_policy --write docs/policy.md"
 
@@ -41,7 +52,7 @@ class Manager:
 def ours() -> list[Manager]:
     """Return our own columns: the pure function, and each side on disk."""
     from parity import sides
-    from parity.checks.policy import OnDisk
+    from parity.checks import OnDisk
 
     def on_disk(side: str) -> Callable[[Case, Path], Callable[[Rules], Implementation]]:
         return lambda case, home: lambda rules: OnDisk(side, sides.load(side), home, rules)

@@ -23,8 +23,8 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from benchmarks.bare_torch import bare_model, bare_optimizer
 from benchmarks.batches import Batches
 from benchmarks.paired import Arm
-from parity.schedule import factor
 from parity.spec import RunSpec
+from parity.twins import factor
 
 __all__ = ["ARMS", "Job"]
 

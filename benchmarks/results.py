@@ -9,12 +9,10 @@ from pathlib import Path
 
 import xxhash
 
-from parity.durable import replace_file
 from parity.errors import ParityError, ResultError
-from parity.report.bench_words import bench_markdown
-from parity.report.markdown import check_markdown, check_table
-from parity.report.read import CheckResult, read_result
-from parity.report.words import MARKS, counts
+from parity.report import MARKS, bench_markdown, check_markdown, check_table, counts
+from parity.results import CheckResult, read_result
+from parity.storage import replace_file
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 """What lies between them in the README is replaced."""

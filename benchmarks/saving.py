@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.paired import Arm
 from parity import sides
-from parity.specfile import load
+from parity.spec import load
 
 __all__ = [
     "MILLION",

@@ -61,8 +61,7 @@ def process(side: str) -> dict[str, float]:
 
 def judging(runs: Path) -> float:
     """Return the seconds that reading and judging the evidence of a finished check takes."""
-    from parity.checks.evidence import read_evidence
-    from parity.checks.judge import judge
+    from parity.checks.resume import judge, read_evidence
 
     (reference,), (resumed,) = (list(runs.rglob(name)) for name in ("reference", "resumed"))
     began = time.perf_counter()

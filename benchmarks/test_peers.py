@@ -16,7 +16,7 @@ import pytest
 from benchmarks.bars import assert_same_losses
 from benchmarks.paired import Arm, faster, run_all, run_paired
 from parity import sides
-from parity.specfile import load
+from parity.spec import load
 
 pytestmark = [
     pytest.mark.skipif("torch" not in sides.installed(), reason="torch is not installed"),

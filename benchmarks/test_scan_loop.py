@@ -10,8 +10,7 @@ from benchmarks.bars import assert_same_losses, speedup_wanted
 from benchmarks.paired import Arm, faster, run_all, run_paired, slower
 from benchmarks.worker import Worker
 from parity import sides
-from parity.spec import RunSpec
-from parity.specfile import load
+from parity.spec import RunSpec, load
 
 jax = pytest.importorskip("jax")
 

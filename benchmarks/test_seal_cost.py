@@ -19,9 +19,8 @@ import pytest
 
 from benchmarks.paired import summary
 from benchmarks.saving import MILLION, build, settle, steps
-from parity import seal
-from parity.digest import FileDigest
-from parity.verify import verify
+from parity.checkpoints import seal, verify
+from parity.storage import FileDigest
 
 PARAMETERS = 100 * MILLION
 NOTHING = FileDigest(0, "0" * 32)

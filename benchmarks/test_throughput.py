@@ -15,11 +15,9 @@ import pytest
 from benchmarks.bars import assert_same_losses, slowdown_allowed
 from benchmarks.paired import Arm, faster, run_all, run_paired, slower
 from parity import sides
-from parity.checks.walk import Curve, first_exact_difference, losses, walk
-from parity.data import open_stream
-from parity.feed import Feed
-from parity.spec import RunSpec
-from parity.specfile import load, override
+from parity.checks.across import Curve, first_exact_difference, losses, walk
+from parity.spec import RunSpec, load, override
+from parity.twins import Feed, open_stream
 
 STEPS = {"mlp-digits": 1000, "cnn-digits": 400, "gpt-text": 100}
 """Steps of one round: whole chunks, so that one length is compiled; several, as the first is not fetched ahead."""

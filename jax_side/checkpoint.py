@@ -29,19 +29,15 @@ from jax_side.seal import (
 )
 from jax_side.snapshot import Snapshot
 from jax_side.state import stored_names
-from parity import durable, policy, seal
-from parity.background import Background
-from parity.digest import list_files
-from parity.durable import REMOVED
+from parity import policy, storage
+from parity.checkpoints import Restored, Seal, after_save, commit, now, read_scalars, require_own, require_verified
+from parity.contract import TrainingState, leaf_digests, memory_orders
+from parity.environment import versions
 from parity.errors import CheckpointError, SaveError
-from parity.jsonl import plain
-from parity.rundir import ORBAX_DRAFT, RunDirectory, Scan
-from parity.seal import Seal
+from parity.policy import Which
+from parity.runs import ORBAX_DRAFT, RunDirectory, Scan
 from parity.spec import RunSpec
-from parity.state import TrainingState, leaf_digests, memory_orders
-from parity.trainer import Which
-from parity.verify import Restored, read_scalars, require_verified
-from parity.versions import versions
+from parity.storage import REMOVED, Background, list_files, plain
 
 if TYPE_CHECKING:
     from jax_side.train import DeviceState, JaxTrainer
@@ -106,7 +102,7 @@ class Checkpoints:
     def manager(self) -> ocp.CheckpointManager:
         """Return the manager, opened on first use."""
         if self._manager is None:
-            durable.make_directory(self.run.checkpoints)
+            storage.make_directory(self.run.checkpoints)
             options = ocp.CheckpointManagerOptions(
                 preservation_policy=self._policy,
                 enable_async_checkpointing=True,
@@ -142,7 +138,7 @@ class Checkpoints:
         meta = {"step": step, "metric": plain(metric), "items": sorted(items), "scalars": scalars}
         saves = {item: ocp.args.PyTreeSave(tree) for item, tree in items.items()}
         args = ocp.args.Composite(**saves, meta=ocp.args.JsonSave(meta))
-        self._policy.known = [*self.scan().whole, policy.Saved(step=step, metric=metric, saved_at=seal.clock())]
+        self._policy.known = [*self.scan().whole, policy.Saved(step=step, metric=metric, saved_at=now())]
         self._last, self._committed = step, False
         self._pending = {step: _Pending(metric=metric, snapshot=snapshot, scalars=scalars)}
         if jax.process_count() == 1:
@@ -178,7 +174,7 @@ class Checkpoints:
         foreign = step in {s.step for s in scan.foreign}
         sealed = None if foreign else require_verified(path)
         if sealed is not None:
-            seal.require_own(sealed, self.spec_hash)
+            require_own(sealed, self.spec_hash)
         scalars = read_scalars(path / "meta" / "metadata")
         list_files(path)  # no links, where there is no seal to say so
         items = {item: tree for item, tree in _items(template).items() if jax.tree.leaves(tree)}
@@ -243,10 +239,10 @@ class Checkpoints:
             places=places(draft, ITEMS, stored_names(self.spec, leaves), leaves),
         )
         self.run.sync()
-        seal.commit(draft, final, known)
+        commit(draft, final, known)
         self._committed = True
         keep = policy.kept(self._policy.known, self.spec.plan.keep)  # as Orbax was told when this save began
-        with seal.after_save(step):
+        with after_save(step):
             self.run.point(self.scan(), self.spec.metric, keep)
 
     def _told(self, error: Exception) -> SaveError:
@@ -272,11 +268,11 @@ class Checkpoints:
                 time.sleep(0.05)
 
     def _sweep(self) -> None:
-        """Remove what Orbax has moved out of the way, once that is durable."""
+        """Remove what Orbax has moved out of the way, once that is storage."""
         removed = self.run.checkpoints / REMOVED_BY_ORBAX
         if jax.process_index() == 0 and removed.is_dir():
-            durable.fsync_directory(self.run.checkpoints)
-            with durable.named(removed, "remove"):
+            storage.fsync_directory(self.run.checkpoints)
+            with storage.named(removed, "remove"):
                 shutil.rmtree(removed)
 
 

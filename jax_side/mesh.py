@@ -8,8 +8,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jax_side.numerics import MOST_CPU_DEVICES
 from parity.errors import SpecError
-from parity.sizes import activations, require_memory
 from parity.spec import RunSpec
+from parity.twins import activations, require_memory
 
 __all__ = ["batch_sharding", "build_mesh", "replicated", "topology"]
 

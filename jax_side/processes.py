@@ -13,8 +13,8 @@ from contextlib import suppress
 import jax
 import orbax.checkpoint as ocp
 
+from parity.contract import Place
 from parity.errors import SpecError
-from parity.place import Place
 from parity.spec import RunSpec
 
 __all__ = ["barrier", "place", "start", "stop"]
@@ -103,7 +103,7 @@ class _Relay:
     """Stands between JAX and its coordinator in process 0, and keeps silent when that is gone.
 
     JAX's client aborts its process with a stack trace the moment it loses the coordinator, and the callback it has
-    for that ends in std::bad_cast (jax 0.10.2). So it never loses it: `parity.together` knows of the loss itself.
+    for that ends in std::bad_cast (jax 0.10.2). So it never loses it: `parity.runs` knows of the loss itself.
     """
 
     def __init__(self, place: Place) -> None:

@@ -16,12 +16,11 @@ import jax
 import orbax.checkpoint as ocp
 
 from jax_side.formats.ocdbt import Range, locate
-from parity import durable
-from parity.digest import FileDigest, digest_files, digest_range, list_files
+from parity import storage
+from parity.checkpoints import Place
 from parity.errors import CheckpointError
-from parity.rundir import DRAFT
-from parity.seal import Place
-from parity.untrusted import read_json
+from parity.runs import DRAFT
+from parity.storage import FileDigest, digest_files, digest_range, list_files, read_json
 
 __all__ = [
     "DigestingHandler",
@@ -71,7 +70,7 @@ class _OwnDigests:
         index = jax.process_index()
         own = [name for name in list_files(item) if name.startswith(f"ocdbt.process_{index}/")]
         found = {name: [d.size, d.digest] for name, d in digest_files(item, own).items()}
-        durable.write_file(item / SHARDS.format(index), json.dumps(found))
+        storage.write_file(item / SHARDS.format(index), json.dumps(found))
 
 
 def gather(root: Path, items: Iterable[str]) -> dict[str, FileDigest]:
@@ -135,7 +134,7 @@ def reason(error: BaseException, operation: str, draft: Path) -> str:
     text = re.sub(r" \[tensorstore_spec='.*?'\] ?", " ", str(error))
     code = re.search(r"os_error_code='(\d+)'", text)
     if code is None:
-        return durable.reason(error, operation, draft)
+        return storage.reason(error, operation, draft)
     failed = re.findall(r"Failed (?:to )?([a-z]+)", text)
     files = re.findall(re.escape(str(draft.parent.resolve())) + r"[^\s\"'\\:]*", text)
     file = files[-1].rstrip("/") if files else draft

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from jax_side.model import build_model
 from jax_side.optimizer import slots
 from jax_side.scaler import ScalerState
+from parity.contract import TrainingState, take_count, take_scale
 from parity.errors import StateError
-from parity.initial import initial_buffers, initial_params
 from parity.spec import AdamSpec, RunSpec
-from parity.state import TrainingState, take_count, take_scale
-from parity.table import Row, check_leaves, from_jax, table, to_jax
+from parity.twins import Row, check_leaves, from_jax, initial_buffers, initial_params, table, to_jax
 
 if TYPE_CHECKING:
     from jax_side.train import DeviceState

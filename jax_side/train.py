@@ -20,14 +20,12 @@ from jax_side.numerics import configure, dtypes, x64
 from jax_side.optimizer import build_optimizer
 from jax_side.scaler import ScalerState, all_finite, init_scaler, unscale, update_scaler
 from jax_side.state import export_arrays, import_arrays, initial_model_state
-from parity.data import Chunk
+from parity.checkpoints import require_sealed
+from parity.contract import TrainingState, Validation
 from parity.errors import CheckpointError, StateError
-from parity.policy import Saved
+from parity.policy import Saved, Which
 from parity.spec import RunSpec
-from parity.state import TrainingState
-from parity.trainer import Validation, Which
-from parity.twin import StepInputs, StepOutputs, Twin
-from parity.verify import require_sealed
+from parity.twins import Chunk, StepInputs, StepOutputs, Twin
 
 __all__ = ["DeviceState", "JaxTrainer", "build"]
 
@@ -235,7 +233,7 @@ class JaxTrainer(Twin):
             self.checkpoints.close()
 
     def export_state(self, *, copy: bool = True) -> TrainingState:
-        """Return everything that must survive a stop, copied to the host; see `parity.trainer`."""
+        """Return everything that must survive a stop, copied to the host; see `parity.contract.trainer`."""
         with x64(self.spec.precision):
             arrays, scalars = export_arrays(self.spec, self.param_rows, self.buffer_rows, self.state, copy=copy)
         return TrainingState(arrays=arrays, scalars={**self.host_scalars(), **scalars})

@@ -15,10 +15,9 @@ from typing import Any, Protocol, cast
 
 import xxhash
 
+from parity.contract import Place, Trainer
 from parity.errors import MissingFrameworkError, SideError, UnknownNameError
-from parity.place import Place
 from parity.spec import RunSpec
-from parity.trainer import Trainer
 
 __all__ = ["GROUP", "SIDES", "Processes", "Side", "installed", "is_builtin", "load", "processes_of", "source_digest"]
 

@@ -12,19 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from parity import durable, policy, seal
-from parity.background import Background
-from parity.digest import DigestWriter, list_files
+from parity import policy, storage
+from parity.checkpoints import Restored, Seal, after_save, commit, now, read_scalars, require_own, require_verified
+from parity.contract import TrainingState, leaf_digests
+from parity.environment import versions
 from parity.errors import CheckpointError, SaveError
-from parity.jsonl import plain
-from parity.reading import ParallelReader
-from parity.rundir import DRAFT, RunDirectory, Scan
-from parity.seal import Seal
+from parity.policy import Which
+from parity.runs import DRAFT, RunDirectory, Scan
 from parity.spec import RunSpec
-from parity.state import TrainingState, leaf_digests
-from parity.trainer import Which
-from parity.verify import Restored, read_scalars, require_verified
-from parity.versions import versions
+from parity.storage import Background, DigestWriter, ParallelReader, list_files, plain
 from torch_side.formats.archive import read_records
 from torch_side.seal import places
 from torch_side.snapshot import Snapshot
@@ -94,7 +90,7 @@ class Checkpoints:
         foreign = step in {s.step for s in scan.foreign}
         sealed = None if foreign else require_verified(path)
         if sealed is not None:
-            seal.require_own(sealed, self.spec_hash)
+            require_own(sealed, self.spec_hash)
         scalars = read_scalars(path / META)
         list_files(path)  # no links, where there is no seal to say so
         try:
@@ -125,7 +121,7 @@ class Checkpoints:
                 self.run.clean()  # what it left takes up room on a disk that may be full
             if isinstance(error, SaveError):  # of what follows a save
                 raise
-            raise SaveError(step, durable.reason(error)) from error
+            raise SaveError(step, storage.reason(error)) from error
         finally:
             self._spare = snapshot
 
@@ -133,23 +129,23 @@ class Checkpoints:
         self, final: Path, step: int, snapshot: Snapshot, scalars: dict[str, Any], metric: float | None
     ) -> None:
         """Write, seal, fsync, rename, fsync the directory; then remove what the policy no longer keeps."""
-        durable.make_directory(self.run.checkpoints)
+        storage.make_directory(self.run.checkpoints)
         draft = self.run.checkpoints / f"{DRAFT}{step}-{os.getpid()}"
-        with durable.named(draft, "mkdir"):
+        with storage.named(draft, "mkdir"):
             draft.mkdir()
-        with durable.named(draft / STATE), (draft / STATE).open("wb") as file, _no_checksums():
+        with storage.named(draft / STATE), (draft / STATE).open("wb") as file, _no_checksums():
             writer = DigestWriter(file)
             try:
                 torch.save(snapshot.saved, writer)
             except Exception as error:
                 raise writer.failure or error from error
-        durable.write_file(draft / META, json.dumps({"step": step, "metric": plain(metric), "scalars": scalars}))
+        storage.write_file(draft / META, json.dumps({"step": step, "metric": plain(metric), "scalars": scalars}))
         arrays, counts = snapshot.neutral()
         leaves = leaf_digests(TrainingState(arrays=arrays, scalars={**scalars, **counts}))
         known = Seal(
             step=step,
             metric=None if metric is None else float(metric),
-            saved_at=seal.clock(),
+            saved_at=now(),
             side="torch",
             spec_hash=scalars["config.hash"],
             versions=versions(),
@@ -158,8 +154,8 @@ class Checkpoints:
             places=places(draft, STATE, snapshot, leaves),
         )
         self.run.sync()
-        seal.commit(draft, final, known)
-        with seal.after_save(step):
+        commit(draft, final, known)
+        with after_save(step):
             self._retain()
 
     def _retain(self) -> None:

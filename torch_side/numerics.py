@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-from parity.sizes import activations, require_memory
 from parity.spec import Precision, RunSpec
+from parity.twins import activations, require_memory
 
 __all__ = ["Dtypes", "autocast", "configure", "dtypes"]
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from parity.schedule import factor
 from parity.spec import AdamSpec, OptimizerSpec, RunSpec
+from parity.twins import factor
 
 __all__ = ["build_optimizer", "build_scheduler", "clip_by_global_norm", "slots"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from parity.seal import Place
+from parity.checkpoints import Place
 from torch_side.formats.archive import read_records
 from torch_side.snapshot import Snapshot
 

@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from parity.contract import TrainingState, take_count, take_scale
 from parity.errors import StateError
 from parity.spec import AdamSpec, RunSpec
-from parity.state import TrainingState, take_count, take_scale
-from parity.table import Row, check_leaves, from_torch, to_torch
+from parity.twins import Row, check_leaves, from_torch, to_torch
 from torch_side.formats.structure import require_alike
 from torch_side.optimizer import slots
 

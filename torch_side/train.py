@@ -9,16 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parity.data import Chunk
+from parity.checkpoints import require_sealed
+from parity.contract import TrainingState, Validation
 from parity.errors import CheckpointError, StateError
-from parity.initial import initial_buffers, initial_params
-from parity.policy import Saved
-from parity.schedule import factor
+from parity.policy import Saved, Which
 from parity.spec import RunSpec
-from parity.state import TrainingState
-from parity.trainer import Validation, Which
-from parity.twin import StepInputs, StepOutputs, Twin
-from parity.verify import require_sealed
+from parity.twins import Chunk, StepInputs, StepOutputs, Twin, factor, initial_buffers, initial_params
 from torch_side.checkpoint import Checkpoints
 from torch_side.dropout import Dropout, mask_keys
 from torch_side.mesh import build_mesh
@@ -186,7 +182,7 @@ class TorchTrainer(Twin):
             self.checkpoints.close()
 
     def export_state(self, *, copy: bool = True) -> TrainingState:
-        """Return everything that must survive a stop, copied to the host; see `parity.trainer`."""
+        """Return everything that must survive a stop, copied to the host; see `parity.contract.trainer`."""
         arrays, scalars = export_arrays(self, copy=copy)
         return TrainingState(arrays=arrays, scalars={**self.host_scalars(), **scalars})
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
 from parity.errors import CheckpointError
-from parity.untrusted import read_json
+from parity.storage import read_json
 
 __all__ = ["check_documents", "check_types", "leaf_name"]
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from jax_side.formats.described import leaf_name
 from jax_side.formats.ocdbt import Range
-from parity.reading import read_ranges
+from parity.storage import read_ranges
 
 __all__ = ["LEAST", "read_whole"]
 

@@ -9,18 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from parity import seal
-from parity.checks.record import CheckRecord
+from parity.checkpoints import clock_set_to
 from parity.checks.scratch import scratch_directory
-from parity.policy import Rules, Saved, is_new_best, mode_of
-from parity.policy_cases import cases
-from parity.policy_replay import Implementation, InMemory, replay
-from parity.recover import Resume, resume_run
-from parity.rundir import RunDirectory
+from parity.contract import Trainer
+from parity.policy import Implementation, InMemory, Rules, Saved, Which, cases, is_new_best, mode_of, replay
+from parity.results import CheckRecord
+from parity.runs import Resume, RunDirectory, resume_run
 from parity.sides import Side
-from parity.spec import RunSpec
-from parity.specfile import load
-from parity.trainer import Trainer, Which
+from parity.spec import RunSpec, load
 
 __all__ = ["PURE", "OnDisk", "check_policy", "check_policy_of"]
 
@@ -87,13 +83,9 @@ class OnDisk:
         """Save as if the run had come to this step at this time."""
         trainer = self._running()
         trainer.counters = replace(trainer.counters, step=step)  # type: ignore[attr-defined]
-        before = seal.clock
-        seal.clock = lambda: saved_at
-        try:
+        with clock_set_to(saved_at):
             trainer.save(metric)
             trainer.wait()
-        finally:
-            seal.clock = before
 
     def validated(self, step: int, metric: float, saved_at: float) -> None:
         """Save a new best, as the loop of a run does after a validation."""

@@ -9,17 +9,14 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
-from parity.checks.handover import check_handover
-from parity.checks.pair import TwinPair
+from parity.checks.across import TwinPair, check_handover, check_twins
 from parity.checks.policy import PURE, check_policy, check_policy_of
-from parity.checks.record import CheckRecord, Criterion, ResolvedSpec, Verdict
 from parity.checks.resume import check_resume, drill_spec
-from parity.checks.twins import check_twins
-from parity.datasets import describe_data
 from parity.errors import ParityError, UnknownNameError
+from parity.results import CheckRecord, Criterion, ResolvedSpec, Verdict
 from parity.sides import Side
-from parity.spec import RunSpec, preset
-from parity.specfile import meaning_hash, to_toml
+from parity.spec import RunSpec, meaning_hash, preset, to_toml
+from parity.twins import describe_data
 
 __all__ = ["CHECKS", "SPEC_CHECKS", "Request", "run_checks", "standard_matrix", "unfinished"]
 

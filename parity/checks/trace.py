@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import xxhash
 
-from parity.checks.evidence import Evidence
-from parity.checks.record import Curves, Pair, Series, Validations
-from parity.curves import same, splice
-from parity.trainer import StepRecord, Validation
+from parity.contract import StepRecord, same
+from parity.results import Curves, Pair, Series
 
-__all__ = ["MOST_STEPS", "digest_batches", "digest_leaves", "trace", "trace_resume"]
+__all__ = ["MOST_STEPS", "digest_batches", "digest_leaves", "trace"]
 
 MOST_STEPS = 400
 """Runs up to this length are kept whole."""
@@ -74,27 +71,6 @@ def trace(
     )
 
 
-def trace_resume(reference: Evidence, resumed: Evidence, keep: Iterable[int | None] = ()) -> Curves | None:
-    """Return what an uninterrupted run and a killed one show, with the marks of every kill and resume.
-
-    Args:
-        reference: Evidence of the uninterrupted run.
-        resumed: Evidence of the killed one; where it trained a step again, the last time counts.
-        keep: Steps that stay however long the run is.
-    """
-    ends: dict[int, int] = {}
-    for record in resumed.records:
-        ends[record.attempt] = max(record.step, ends.get(record.attempt, 0))
-    last = len(resumed.resumed_from) - 1
-    kills = tuple(ends.get(attempt, start or 0) for attempt, start in enumerate(resumed.resumed_from[:last]))
-    resumes = tuple(start or 0 for start in resumed.resumed_from[1:])
-    labels = ("uninterrupted", "killed and resumed")
-    found = trace(reference.curve, resumed.curve, labels, keep=(*keep, *kills, *resumes))
-    if found is None:
-        return None
-    return replace(found, kills=kills, resumes=resumes, validations=_validations(reference, resumed))
-
-
 def digest_batches(curve: Steps) -> str:
     """Return 32 hex digits over the digests of the batches, in step order."""
     return xxhash.xxh3_128_hexdigest(json.dumps([curve[step].batch for step in sorted(curve)]).encode())
@@ -136,16 +112,3 @@ def _thinned(
 def _size(value: float) -> float:
     """Return a value to order by: what is not a number counts as the largest."""
     return math.inf if math.isnan(value) else value
-
-
-def _validations(reference: Evidence, resumed: Evidence) -> Validations | None:
-    left, right = splice(reference.validations), splice(resumed.validations)
-    steps = tuple(sorted({*left, *right}))
-    if not steps:
-        return None
-
-    def values(of: Mapping[int, Validation]) -> Series:
-        return tuple(of[step].value if step in of else None for step in steps)
-
-    metric = next(iter((left or right).values())).metric
-    return Validations(metric=metric, steps=steps, value=(values(left), values(right)))

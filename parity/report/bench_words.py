@@ -9,11 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from parity.bench import BenchmarkFile, Ratio
-from parity.checks.record import Verdict
 from parity.report.markdown import cell, environment, table
 from parity.report.terminal import WIDTH
 from parity.report.words import MARKS, clean
+from parity.results import BenchmarkFile, Ratio, Verdict
 
 __all__ = [
     "OUTCOMES",

@@ -9,10 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from parity.checks.compare import VerdictChange
-from parity.checks.record import Verdict
 from parity.report.terminal import WIDTH
 from parity.report.words import clean
+from parity.results import Verdict, VerdictChange
 
 __all__ = ["print_changes"]
 

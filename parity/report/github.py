@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from parity.checks.record import CheckRecord
 from parity.report.words import clean, findings, meaning, sides
+from parity.results import CheckRecord
 
 __all__ = ["annotate", "append_summary", "quoted"]
 

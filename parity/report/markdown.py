@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from parity.checks.record import CheckRecord, overall
-from parity.report.page import flatten
-from parity.report.words import HEADLINES, MARKS, clean, counts, findings, meaning, short, sides
+from parity.report.words import HEADLINES, MARKS, clean, counts, findings, flatten, meaning, short, sides
+from parity.results import CheckRecord, overall
 
 __all__ = ["cell", "check_markdown", "check_table", "environment", "table"]
 

@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from parity.policy import Rules
-from parity.policy_simulate import Moment
+from parity.policy import Moment, Rules
 from parity.report.terminal import WIDTH
 
 __all__ = ["describe", "print_moments"]

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from parity.checks.record import CheckRecord, Verdict, overall
 from parity.report.words import clean, findings, short, sides
+from parity.results import CheckRecord, Verdict, overall
 
 __all__ = ["print_table"]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from parity.checks.record import CheckRecord, Verdict
+from parity.results import CheckRecord, Verdict
 
 __all__ = [
     "CRITERIA",
@@ -16,6 +17,7 @@ __all__ = [
     "counts",
     "exact",
     "findings",
+    "flatten",
     "meaning",
     "short",
     "sides",
@@ -43,6 +45,9 @@ CRITERIA = {
 
 MOST_TEXT = 20_000
 """Characters of one text that are looked at; every rendering shows fewer."""
+
+MOST_ROWS = 500
+"""Rows of an environment that are shown."""
 
 _MEANINGS: dict[tuple[str, Verdict], str] = {
     ("resume", "holds"): "Killed and resumed, the run is bit for bit the one that nothing stopped.",
@@ -126,3 +131,21 @@ def clean(text: object) -> str:
     """
     joined = " ".join(str(text)[:MOST_TEXT].split())
     return "".join(repr(c)[1:-1] if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Cn") else c for c in joined)
+
+
+def flatten(values: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """Return dotted names and plain values of nested tables.
+
+    Example:
+        >>> flatten({"versions": {"jax": "0.10.2"}, "cpus": 2})
+        [('versions.jax', '0.10.2'), ('cpus', 2)]
+    """
+    out: list[tuple[str, object]] = []
+    stack: list[tuple[str, Any]] = [("", values)]
+    while stack and len(out) < MOST_ROWS:
+        name, value = stack.pop()
+        if isinstance(value, Mapping) and (value or not name):
+            stack += [(f"{name}.{key}" if name else str(key), item) for key, item in reversed(list(value.items()))]
+        else:
+            out.append((name, "none" if value is None else value))
+    return out

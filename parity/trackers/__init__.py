@@ -9,11 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
+from parity.contract import StepRecord, Validation
 from parity.errors import ParityError, UnknownNameError
-from parity.rundir import RunDirectory
+from parity.runs import RunDirectory
 from parity.spec import RunSpec
 from parity.trackers.history import History, Point, point_of
-from parity.trainer import StepRecord, Validation
 
 __all__ = ["TRACKERS", "MissingTrackerError", "Tracker", "Trackers", "load"]
 

@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from parity.curves import read_records, same, splice
-from parity.jsonl import read_lines
-from parity.rundir import RunDirectory
-from parity.trainer import StepRecord, Validation
+from parity.contract import StepRecord, Validation, read_records, same, splice
+from parity.runs import RunDirectory
+from parity.storage import read_lines
 
 __all__ = ["THROUGHPUT", "History", "Point", "point_of"]
 

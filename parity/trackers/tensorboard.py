@@ -14,9 +14,8 @@ from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 
-from parity.durable import named
-from parity.spec import RunSpec
-from parity.specfile import flatten, to_toml
+from parity.spec import RunSpec, flatten, to_toml
+from parity.storage import named
 from parity.trackers.history import History, Point
 
 __all__ = ["TensorBoard"]

@@ -11,11 +11,10 @@ from typing import Any, Literal, cast
 
 import wandb
 
-from parity.durable import make_directory, replace_file
 from parity.errors import RunDirectoryError
 from parity.spec import RunSpec
+from parity.storage import make_directory, read_bytes, replace_file
 from parity.trackers.history import History, Point
-from parity.untrusted import read_bytes
 
 __all__ = ["WeightsAndBiases"]
 

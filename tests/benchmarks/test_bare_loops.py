@@ -8,10 +8,9 @@ import pytest
 from benchmarks.bars import assert_same_losses, slowdown_allowed, speedup_wanted
 from benchmarks.batches import Batches
 from parity import sides
-from parity.checks.walk import losses, walk
-from parity.data import open_stream
-from parity.spec import RunSpec
-from parity.specfile import load
+from parity.checks.across import losses, walk
+from parity.spec import RunSpec, load
+from parity.twins import open_stream
 
 STEPS = 20
 PRESETS = {"mlp-digits": [], "cnn-digits": [], "gpt-text": ["model.layers=1", "model.width=16", "model.context=8"]}

@@ -13,7 +13,7 @@ from pytest_benchmark.stats import Stats
 
 from benchmarks import paired
 from benchmarks.paired import Arm, Versus, faster, run_paired, slower, summary
-from parity.bench import read_benchmarks
+from parity.results import read_benchmarks
 
 ROOT = Path(__file__).resolve().parents[2]
 

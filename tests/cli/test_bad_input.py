@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
+from parity.checkpoints import read_seal
 from parity.cli import main
-from parity.jsonl import read_lines
-from parity.seal import read_seal
+from parity.storage import read_lines
 
 SMALL = ["--set", "model.hidden=[16]", "--set", "execution.chunk=5", "--set", "save.every=10"]
 
@@ -119,7 +119,7 @@ def test_no_whole_checkpoint_says_what_was_found_and_why_it_does_not_count(side,
 def test_a_flipped_bit_names_the_file_and_the_leaf_and_the_run_goes_on_from_the_one_before(
     side, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("parity.seal.SMALL", -1)  # as with files of gigabytes: only a restore reads them
+    monkeypatch.setattr("parity.checkpoints.seal.SMALL", -1)  # as with files of gigabytes: only a restore reads them
     run = tmp_path / "run"
     assert _train(run, side=side) == 0
     leaf = "optimizer.second_moment.layers.0.weight"

@@ -10,11 +10,10 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from parity.checks.record import EXIT_CODES, CheckRecord, overall
 from parity.cli import main
-from parity.curves import Divergence
-from parity.report.document import describe_environment, document, encode, schema
-from parity.report.terminal import print_table
+from parity.contract import Divergence
+from parity.report import print_table
+from parity.results import EXIT_CODES, CheckRecord, describe_environment, document, encode, overall, schema
 
 RECORD = CheckRecord(
     name="resume",
@@ -41,7 +40,7 @@ BROKEN = replace(
 @pytest.mark.parametrize("verdict", EXIT_CODES)
 def test_each_verdict_decides_the_exit_code(verdict, monkeypatch, capsys):
     records = [RECORD, replace(RECORD, verdict=verdict)]
-    monkeypatch.setattr("parity.commands.check.run_checks", lambda request, say: records)
+    monkeypatch.setattr("parity.cli.check.run_checks", lambda request, say: records)
     assert main(["check", "--spec", "mlp-digits"]) == EXIT_CODES[verdict]
     assert f"verdict: {verdict}" in capsys.readouterr().out
 
@@ -58,7 +57,7 @@ def test_our_own_fault_is_a_crash_not_a_verdict(monkeypatch, capsys):
     def explode(request, say):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("parity.commands.check.run_checks", explode)
+    monkeypatch.setattr("parity.cli.check.run_checks", explode)
     assert main(["check", "--spec", "mlp-digits"]) == 3
     assert "RuntimeError: a bug" in capsys.readouterr().err
 
@@ -122,7 +121,7 @@ def test_a_broken_check_shows_what_was_lost_and_where():
 def test_no_color_is_honoured(colour):
     code = (
         "import sys; from parity.report.terminal import print_table;"
-        "from parity.checks.record import CheckRecord as C;"
+        "from parity.results.record import CheckRecord as C;"
         "print_table([C(name='resume', spec='s', precision='float32', sides=('jax',), verdict='holds',"
         "criterion='bitwise', steps_compared=1)], sys.stdout)"
     )

@@ -9,15 +9,15 @@ import time
 import pytest
 
 from parity.cli import main
-from parity.commands.interrupt import STOPPING, Interruption
+from parity.cli.interrupt import STOPPING, Interruption
 
 LONGEST = 10.0
 """Seconds within which a process ends that would otherwise take minutes."""
 
 BEGIN = """
 import hashlib, os, signal, sys, time
-import parity.commands.interrupt as interrupt
-from parity.commands.interrupt import Interruption
+import parity.cli.interrupt as interrupt
+from parity.cli.interrupt import Interruption
 def say(*words):
     print(*words, flush=True)
 def long_call():
@@ -184,7 +184,7 @@ def test_outside_of_the_main_thread_nothing_is_heard_and_nothing_breaks():
 
 CHILD = """
 import os, sys, time
-import parity.commands.parent as p
+import parity.cli.parent as p
 if sys.argv[1] == "watched":
     p._ask_system = lambda: False
 p.end_with_parent(int(sys.argv[2]))

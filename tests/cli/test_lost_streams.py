@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from parity.cli import main
-from parity.jsonl import read_lines
-from parity.rundir import RunDirectory
+from parity.runs import RunDirectory
+from parity.storage import read_lines
 
 PARITY = [sys.executable, "-m", "parity"]
 TRAIN = ["--spec", "mlp-digits", "--steps", "20"]

@@ -6,10 +6,9 @@ import shutil
 import pytest
 
 from parity.cli import main
-from parity.curves import encode, read_records, splice
-from parity.jsonl import append, read_lines
-from parity.rundir import RunDirectory
-from parity.trainer import StepRecord
+from parity.contract import StepRecord, encode, read_records, splice
+from parity.runs import RunDirectory
+from parity.storage import append, read_lines
 from tests.parity.small import record
 
 SMALL = ["--set", "model.hidden=[16]", "--set", "execution.chunk=5", "--set", "save.every=10"]

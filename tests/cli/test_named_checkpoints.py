@@ -5,12 +5,11 @@ import shutil
 
 import pytest
 
+from parity.checkpoints import read_seal, verify
 from parity.cli import main
-from parity.jsonl import read_lines
-from parity.rundir import RunDirectory
-from parity.seal import read_seal
-from parity.specfile import load, to_toml
-from parity.verify import verify
+from parity.runs import RunDirectory
+from parity.spec import load, to_toml
+from parity.storage import read_lines
 from tests.parity.sealed import flip
 
 SPEC = load("mlp-digits", None, ["model.hidden=[16]", "execution.chunk=5", "save.every=10", "validate_every=10"])
@@ -74,7 +73,7 @@ def test_a_damaged_checkpoint_is_not_replaced_by_another_without_a_word(harm, wh
 def test_the_next_whole_one_is_taken_where_that_was_asked_for(
     harm, which, damaged, step, run, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("parity.seal.SMALL", -1)  # as with files of gigabytes: only an export reads them
+    monkeypatch.setattr("parity.checkpoints.seal.SMALL", -1)  # as with files of gigabytes: only an export reads them
     harm(run.checkpoints / str(damaged))
     assert parity("export", run.path, which, tmp_path / "out") == 2
     assert f"step {step}" in capsys.readouterr().err

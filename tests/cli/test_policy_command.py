@@ -3,11 +3,10 @@
 import pytest
 
 from parity.cli import main
-from parity.curves import encode
-from parity.jsonl import append
-from parity.rundir import RunDirectory
-from parity.specfile import load
-from parity.trainer import Validation
+from parity.contract import Validation, encode
+from parity.runs import RunDirectory
+from parity.spec import load
+from parity.storage import append
 from tests.parity.small import record
 
 RULES = ["--keep-latest", "2", "--keep-best", "1"]

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from parity.durable import REMOVED
+from parity.checkpoints import Seal, verify
 from parity.errors import RunDirectoryError
-from parity.jsonl import mend, read_lines
-from parity.rundir import DRAFT, ORBAX_DRAFT, RunDirectory
-from parity.seal import Seal
-from parity.verify import verify
+from parity.runs import DRAFT, ORBAX_DRAFT, RunDirectory
+from parity.storage import REMOVED, mend, read_lines
 from tests.crash.disk import Tree
 from tests.crash.record import Recording
 from tests.crash.workload import NEW, OLD

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from parity import drive, sides
-from parity.spec import RunSpec
-from parity.specfile import load
+from parity import sides
+from parity.runs import loop as drive
+from parity.spec import RunSpec, load
 from tests.crash.operations import MARK
 from tests.parity.small import state_of
 

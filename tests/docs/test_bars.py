@@ -6,8 +6,7 @@ from dataclasses import fields
 import pytest
 
 from benchmarks import bars
-from parity.bench_file import Growth, Ratio
-from parity.checks.record import EXIT_CODES
+from parity.results import EXIT_CODES, Growth, Ratio
 from tests.docs import pages
 from tests.docs.pages import ROOT, expect_failure, words
 from tests.docs.sources import codes, constants, functions

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from parity import digest, untrusted
-from parity.checks.record import EXIT_CODES
-from parity.cli import _parser
-from parity.criteria import FLOAT64_LIMIT
-from parity.rundir import RunDirectory
-from parity.seal import Seal, encode
-from parity.spec import preset
-from parity.specfile import load
-from parity.stopping import DEADLINE_SECONDS
+from parity.checkpoints import Seal, encode
+from parity.checks.across import FLOAT64_LIMIT
+from parity.cli.main import _parser
+from parity.results import EXIT_CODES
+from parity.runs import DEADLINE_SECONDS, RunDirectory
+from parity.spec import load, preset
+from parity.storage import digests as digest
+from parity.storage import untrusted
 from tests.docs import pages
 from tests.docs.pages import ROOT, expect_failure, words
 from tests.docs.sources import codes, constants, one
@@ -180,7 +179,8 @@ def test_the_names_of_a_run_directory_are_those_in_use():
     shown = pages.table("docs/policy.md", "name in the run directory", "what it is")
     run = RunDirectory(Path("run"))
     assert (run.checkpoints.name, run.metrics.name) == ("checkpoints", "metrics.jsonl")
-    source = (ROOT / "parity/rundir.py").read_text(encoding="utf-8")
+    files = ("parity/runs/directory.py", "parity/checkpoints/pointers.py")
+    source = "".join((ROOT / file).read_text(encoding="utf-8") for file in files)
     for name in (name for row in shown.rows for name in codes(row[0])):
         stem = name.partition("/")[0].removesuffix(".json")
         assert f'"{stem}' in source, name
@@ -223,7 +223,7 @@ PLANTS = {
         ("docs/checkpoints.md", "`step`, `metric`, ", "`step`, "),
     ],
     test_what_goes_wrong_ends_as_the_page_says: [
-        ("docs/checkpoints.md", "(60 s) |", "(30 s) |"),
+        ("docs/checkpoints.md", "`--deadline` (60 s)", "`--deadline` (30 s)"),
         ("docs/checkpoints.md", "and exits with 3 at", "and exits with 1 at"),
     ],
     test_the_limits_of_untrusted_files_are_those_of_the_code: [

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from parity.data import ArrayStream, _digests
+from parity.twins import ArrayStream
+from parity.twins.data import _digests
 from tests.faults.fault import Fault, Plant
 from tests.faults.plants import after_restore, around_save, reordered, reset
 

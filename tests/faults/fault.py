@@ -9,8 +9,7 @@ from typing import Any
 
 from parity import sides
 from parity.errors import ParityError
-from parity.spec import Precision, RunSpec
-from parity.specfile import load
+from parity.spec import Precision, RunSpec, load
 
 __all__ = ["BOTH", "CNN", "GPT", "MLP", "Fault", "Plant", "Planted", "nothing"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from parity.state import TrainingState
+from parity.contract import TrainingState
 from tests.faults.fault import Plant
 
 __all__ = [

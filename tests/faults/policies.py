@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
-from parity import policy
-from parity.rundir import RunDirectory
+from parity.policy import rules as policy
+from parity.runs import RunDirectory
 from parity.spec import RunSpec
 
 __all__ = ["ACCURACY", "BY_AUDIT", "audit"]

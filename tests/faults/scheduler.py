@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from parity.schedule import factor, rates
+from parity.twins import factor, rates
 from tests.faults.fault import BOTH, Fault
 from tests.faults.plants import after_restore, around_save, ignore
 from torch_side.optimizer import build_scheduler

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from parity import seal
+from parity.checkpoints import seal
 from tests.faults.fault import Fault, Plant
 from tests.faults.plants import Leaves, leaves_under, rewritten
 from torch_side.state import file_state

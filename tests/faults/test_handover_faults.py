@@ -9,11 +9,9 @@ import optax
 import pytest
 
 import jax_side.optimizer
-from parity.checks.handover import check_handover
-from parity.checks.pair import TwinPair
-from parity.checks.twins import check_twins
-from parity.specfile import load
-from parity.state import TrainingState
+from parity.checks.across import TwinPair, check_handover, check_twins
+from parity.contract import TrainingState
+from parity.spec import load
 from tests.faults.fault import MLP, Planted, nothing
 
 SPEC = load(MLP[0], "float64", [*MLP[1], "model.hidden=[16, 16, 16]", "steps=20"])

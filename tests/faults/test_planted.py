@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from parity.checks.evidence import read_evidence
-from parity.checks.judge import judge
-from parity.checks.resume import run_here
-from parity.specfile import load
+from parity.checks.resume import judge, read_evidence, run_here
+from parity.spec import load
 from tests.faults.catalog import BY_OTHER_CHECKS, FAULTS
 from tests.faults.fault import CNN, MLP, Planted
 from tests.faults.policies import BY_AUDIT

@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 
 from parity import sides
-from parity.drive import train
+from parity.contract import leaf_digests
 from parity.errors import RunDirectoryError, SpecError
-from parity.rundir import RunDirectory
-from parity.specfile import load
-from parity.state import leaf_digests
+from parity.runs import RunDirectory, train
+from parity.spec import load
 from tests.faults.fault import MLP, Planted, nothing
 from tests.faults.policies import ACCURACY, BY_AUDIT, audit
 

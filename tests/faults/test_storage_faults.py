@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import pytest
 
 from jax_side.mesh import replicated
-from parity import policy, seal, sides
+from parity import sides
+from parity.checkpoints import seal
 from parity.checks.resume import run_here
-from parity.curves import first_divergence
-from parity.drive import Drills, train
+from parity.contract import first_divergence
 from parity.errors import CheckpointError, StateError
-from parity.rundir import RunDirectory
-from parity.specfile import load
+from parity.policy import rules as policy
+from parity.runs import Drills, RunDirectory, train
+from parity.spec import load
 from tests.faults.fault import BOTH, MLP, Planted
 from tests.faults.storage import BEHIND_THE_SEAL, FAULTS, IN_THE_WRITING, edit_file, reseal
 
@@ -137,7 +138,7 @@ def test_what_was_changed_behind_its_seal_is_refused_named_and_moved_aside(fault
     plant, piece = BEHIND_THE_SEAL[fault.id]
     said = []
     monkeypatch.setattr(
-        "parity.checks.resume.train", lambda *args, **options: train(*args, **{**options, "say": said.append})
+        "parity.checks.resume.check.train", lambda *args, **options: train(*args, **{**options, "say": said.append})
     )
     reference, resumed, expected = run_here(
         fault.spec, Planted(side), tmp_path, fault.kills, resuming=Planted(side, plant)

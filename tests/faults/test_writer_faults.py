@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from parity.drive import train
 from parity.errors import LockedError
-from parity.lock import WriterLock
-from parity.specfile import load
+from parity.runs import train
+from parity.spec import load
+from parity.storage import WriterLock
 from tests.faults.fault import MLP, Planted
 
 SPEC = load(MLP[0], None, [*MLP[1], "validate_every=0"])

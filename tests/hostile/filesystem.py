@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from parity.seal import FILE
+from parity.checkpoints import FILE
 from tests.hostile.entry import Entry, Spoil, both
 from tests.hostile.runs import META, Sandbox
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from parity import seal, sides
-from parity.digest import digest_files, list_files
-from parity.drive import train
-from parity.seal import Seal
-from parity.spec import RunSpec
-from parity.specfile import load, override
+from parity import sides
+from parity.checkpoints import Seal, seal
+from parity.runs import train
+from parity.spec import RunSpec, load, override
+from parity.storage import digest_files, list_files
 
 SPEC = load(
     "mlp-digits",

@@ -4,8 +4,8 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
-from parity.seal import FILE
-from parity.specfile import override
+from parity.checkpoints import FILE
+from parity.spec import override
 from tests.hostile.entry import Spoil, both
 from tests.hostile.runs import NEWEST, SPEC, Sandbox, edit_seal, make_run
 

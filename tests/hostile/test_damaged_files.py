@@ -6,10 +6,9 @@ from itertools import combinations
 
 import pytest
 
-from parity import digest, seal
+from parity.checkpoints import FILE, read_seal, seal, verify
 from parity.errors import CheckpointError
-from parity.seal import FILE, read_seal
-from parity.verify import verify
+from parity.storage import digests as digest
 from tests.hostile.runs import NEWEST, OLDER, reseal
 from tests.hostile.test_every_byte import SIDES, files_of
 

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from parity import sides, verify
+from parity import sides
+from parity.checkpoints import FILE, read_seal, verify
 from parity.errors import CheckpointError
-from parity.seal import FILE, read_seal
 from tests.hostile.runs import META, NEWEST, SPEC
 from tests.parity.small import state_of
 

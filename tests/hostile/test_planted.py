@@ -13,8 +13,8 @@ import jax_side.formats.items as jax_items
 import torch_side.checkpoint as torch_checkpoint
 from jax_side.formats import ocdbt
 from parity import sides
+from parity.checkpoints import FILE
 from parity.errors import CheckpointError
-from parity.seal import FILE
 from tests.hostile import archives, pickles, worker
 from tests.hostile.runs import NEWEST, SPEC, reseal
 from tests.hostile.test_catalogue import MEMORY, complaints

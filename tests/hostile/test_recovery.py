@@ -7,13 +7,10 @@ import shutil
 import pytest
 
 from parity import sides
-from parity.drive import train
+from parity.checkpoints import FILE, read_seal, verify
 from parity.errors import CheckpointError, OtherRunError
-from parity.recover import resume_run
-from parity.rundir import RunDirectory
-from parity.seal import FILE, read_seal
-from parity.specfile import override
-from parity.verify import verify
+from parity.runs import RunDirectory, resume_run, train
+from parity.spec import override
 from tests.hostile.runs import META, NEWEST, OLDER, SPEC, longer, make_run, reseal
 from tests.hostile.test_every_byte import SIDES, files_of
 from tests.parity.small import state_of

@@ -20,11 +20,10 @@ import numpy as np
 import xxhash
 
 from parity import sides
-from parity.drive import train
+from parity.checkpoints import FILE, describe, verify
+from parity.contract import leaf_digests
 from parity.errors import ParityError
-from parity.seal import FILE
-from parity.state import leaf_digests
-from parity.verify import describe, verify
+from parity.runs import train
 from tests.hostile.catalogue import ENTRIES
 from tests.hostile.entry import Entry
 from tests.hostile.runs import NEWEST, OLDER, SPEC, Sandbox, reseal, sandbox

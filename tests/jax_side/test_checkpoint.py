@@ -14,13 +14,12 @@ import pytest
 import jax_side
 from jax_side.formats.ocdbt import locate
 from jax_side.snapshot import BLOCK, Snapshot
-from parity.digest import digest_range
+from parity.checkpoints import FILE, examine, read_seal, require_verified, verify
+from parity.contract import compare_states, leaf_digests, orders_of
 from parity.errors import CheckpointError, DamagedError, OtherRunError, SaveError
-from parity.rundir import RunDirectory
-from parity.seal import FILE, examine, read_seal
-from parity.specfile import meaning_hash, override
-from parity.state import compare_states, leaf_digests, orders_of
-from parity.verify import require_verified, verify
+from parity.runs import RunDirectory
+from parity.spec import meaning_hash, override
+from parity.storage import digest_range
 from tests.faults.conftest import compiled, compiled_once  # noqa: F401 - seven trainers share three programs each
 from tests.parity.saving import SPECS, blamed, held, reseal, saved
 from tests.parity.sealed import flip
@@ -201,7 +200,7 @@ def test_without_a_seal_it_is_restored_by_its_step_only(which: Any, tmp_path: Pa
 def test_one_flipped_bit_is_refused_before_anything_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parity.seal.SMALL", -1)  # as with files of gigabytes: only a restore reads them
+    monkeypatch.setattr("parity.checkpoints.seal.SMALL", -1)  # as with files of gigabytes: only a restore reads them
     trainer, path = saved(jax_side, ADAM, tmp_path)
     trainer.close()
     leaf = "optimizer.first_moment.layers.0.weight"
@@ -336,7 +335,7 @@ def test_a_failure_in_the_background_is_told_once_and_costs_nothing_else(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("parity.seal.commit", full)
+        patch.setattr("parity.checkpoints.seal.commit", full)
         trainer.save(None)
         with pytest.raises(SaveError, match=r"step 5 could not be saved: .*No space left on device"):
             trainer.wait()

@@ -21,10 +21,8 @@ from jax_side.model import BatchNorm, Conv3x3, build_model, cross_entropy
 from jax_side.numerics import dtypes
 from jax_side.optimizer import clip_by_global_norm, scale_by_adam
 from jax_side.scaler import ScalerState, update_scaler
-from parity.initial import initial_params
-from parity.schedule import rates
-from parity.spec import AdamSpec, DropoutSpec, GptSpec, ScalerSpec, ScheduleSpec
-from parity.specfile import override
+from parity.spec import AdamSpec, DropoutSpec, GptSpec, ScalerSpec, ScheduleSpec, override
+from parity.twins import initial_params, rates
 from tests.jax_side.twin_tools import float64, jax_walk, logits, relative, torch_walk
 from tests.parity.small import NAMES, small
 from torch_side.dropout import Dropout as TorchDropout

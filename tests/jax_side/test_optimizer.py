@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.spec import RunSpec
-from parity.specfile import override
+from parity.spec import RunSpec, override
 from tests.jax_side.twin_tools import Arrays, jax_walk, relative, torch_walk
 from tests.parity.small import small
 

@@ -5,9 +5,9 @@ import socket
 import pytest
 
 from jax_side import processes
+from parity.contract import Place
 from parity.errors import SpecError
-from parity.place import Place
-from parity.specfile import load
+from parity.spec import load
 
 NAMES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 

@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jax_side.scaler import ScalerState, all_finite, init_scaler, unscale, update_scaler
-from parity.spec import ScalerSpec
-from parity.specfile import override
+from parity.spec import ScalerSpec, override
 from tests.parity.small import quick, small
 from torch_side.scaler import build_scaler
 

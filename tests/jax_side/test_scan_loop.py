@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 import jax_side
-from parity.checks.judge import judge
-from parity.checks.resume import run_here
-from parity.specfile import override
-from parity.state import compare_states
+from parity.checks.resume import judge, run_here
+from parity.contract import compare_states
+from parity.spec import override
 from tests.parity.small import NAMES, bits_of, small
 
 STEPS = 60

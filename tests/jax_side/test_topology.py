@@ -5,11 +5,9 @@ import itertools
 import pytest
 
 from parity import sides
-from parity.checks.envelope import measure_envelope
-from parity.checks.walk import losses, walk
-from parity.criteria import ENVELOPE_LIMIT, envelope_multiple
+from parity.checks.across import ENVELOPE_LIMIT, envelope_multiple, losses, measure_envelope, walk
 from parity.errors import SpecError
-from parity.specfile import load
+from parity.spec import load
 
 STEPS = 40
 SMALL = {

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 import jax_side
-from parity.rundir import RunDirectory
-from parity.seal import read_seal
-from parity.specfile import load
-from parity.verify import verify
+from parity.checkpoints import read_seal, verify
+from parity.runs import RunDirectory
+from parity.spec import load
 from tests.jax_side.two_processes import OVERRIDES
 from tests.parity.small import state_of
 

@@ -11,9 +11,9 @@ from jax.sharding import SingleDeviceSharding
 import jax_side
 from jax_side.formats import items, whole
 from jax_side.formats.ocdbt import Range
-from parity import reading
+from parity.checkpoints import FILE
 from parity.errors import CheckpointError
-from parity.seal import FILE
+from parity.storage import parallel_read as reading
 from tests.parity.saving import SPECS, saved
 from tests.parity.small import state_of
 

@@ -14,8 +14,8 @@ import jax_side
 import jax_side.optimizer
 import torch_side
 import torch_side.optimizer
-from parity.schedule import rates
 from parity.spec import RunSpec
+from parity.twins import rates
 
 Arrays = dict[str, np.ndarray]
 CPU = torch.device("cpu")

@@ -22,8 +22,8 @@ def main(index: int, port: str, run: Path, plant: str) -> None:
 
     import jax_side
     from jax_side import seal
-    from parity.lock import WriterLock
-    from parity.specfile import load
+    from parity.spec import load
+    from parity.storage import WriterLock
     from tests.parity.small import state_of
 
     digested: list[str] = []

@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from parity import policy
-from parity.policy import Rules, Saved
-from parity.policy_replay import InMemory
+from parity.policy import InMemory, Rules, Saved
+from parity.policy import rules as policy
 
 __all__ = ["PLANTS"]
 

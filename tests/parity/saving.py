@@ -7,10 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from parity import seal
-from parity.seal import Place, read_seal
+from parity.checkpoints import Place, read_seal, seal, verify
 from parity.spec import RunSpec
-from parity.verify import verify
 from tests.parity.sealed import flip
 from tests.parity.small import small
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import xxhash
 
-from parity.rundir import DRAFT
-from parity.seal import Place, Seal, commit
+from parity.checkpoints import Place, Seal, commit
+from parity.runs import DRAFT
 
 FILES = {"params/shard": b"weightbias" + b"\0" * 6, "optimizer/shard": b"moment", "meta.json": b"{}"}
 PLACES = {

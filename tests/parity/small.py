@@ -5,10 +5,8 @@ from typing import Any
 import numpy as np
 from hypothesis import settings
 
-from parity.spec import PRESETS, Precision, RunSpec
-from parity.specfile import load
-from parity.state import TrainingState, leaf_digests, memory_orders
-from parity.trainer import StepRecord
+from parity.contract import StepRecord, TrainingState, leaf_digests, memory_orders
+from parity.spec import PRESETS, Precision, RunSpec, load
 
 NAMES = tuple(PRESETS)
 

@@ -5,8 +5,9 @@ import threading
 
 import pytest
 
-from parity import seal, sides
-from parity.background import SMALL, Background
+from parity import sides
+from parity.checkpoints import seal
+from parity.storage import SMALL, Background
 from tests.parity.small import small
 
 linux = pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="threads have priorities of their own on Linux only")
@@ -101,7 +102,7 @@ def test_it_runs_beside_the_caller_in_a_thread_of_its_name_and_again_once_waited
 @pytest.mark.parametrize("large", [True, False])
 def test_what_writes_a_large_checkpoint_leaves_processors_to_the_steps(side, large, tmp_path, monkeypatch):
     """The thread that seals a save is on both sides started by the one that writes it, or is that one."""
-    monkeypatch.setattr("parity.background.SMALL", 1000 if large else 1_000_000)
+    monkeypatch.setattr("parity.storage.background.SMALL", 1000 if large else 1_000_000)
     seen = []
     commit = seal.commit
     monkeypatch.setattr(seal, "commit", lambda *args: (seen.append(os.sched_getscheduler(0)), commit(*args))[1])

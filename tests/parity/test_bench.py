@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from parity.bench import Benchmark, BenchmarkFile, Ratio, compare, read_benchmarks
 from parity.errors import ResultError
+from parity.results import Benchmark, BenchmarkFile, Ratio, compare, read_benchmarks
 
 STATS = {"min": 1.0, "q1": 1.1, "median": 1.2, "q3": 1.3, "max": 1.4, "rounds": 7, "mean": 1.2, "ops": 0.8}
 
@@ -177,7 +177,7 @@ def test_the_same_benchmark_twice_is_refused(write):
 
 
 def test_more_values_than_any_run_has_are_refused_unparsed(write, monkeypatch):
-    monkeypatch.setattr("parity.bench_file.MAX_VALUES", 10)
+    monkeypatch.setattr("parity.results.benchmarks.MAX_VALUES", 10)
     with pytest.raises(ResultError, match="holds more than 10 values"):
         read_benchmarks(write(document(an_entry())))
 

@@ -10,12 +10,11 @@ import pytest
 
 import jax_side
 import torch_side
-from parity.compare import compare
+from parity.checkpoints import FILE, Place, Seal, commit, compare, encode, read_seal
+from parity.contract import Order, component_of, digest_text
 from parity.errors import CheckpointError, DamagedError
-from parity.rundir import DRAFT
-from parity.seal import FILE, Place, Seal, commit, encode, read_seal
+from parity.runs import DRAFT
 from parity.spec import PRECISIONS, Precision
-from parity.state import Order, component_of, digest_text
 from tests.parity.sealed import flip, save
 from tests.parity.small import NAMES, overflowing, small, with_leaf
 

@@ -7,12 +7,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parity.criteria import (
+from parity.checks import curve_gap
+from parity.checks.across import (
     ENVELOPE_LIMIT,
     FLOAT64_LIMIT,
     FLOAT64_NOISE_FLOOR,
     FLOOR_ULPS,
-    curve_gap,
     envelope,
     envelope_multiple,
     ulp,

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parity.curves import encode, first_divergence, read_records, same, splice
+from parity.contract import QUANTITIES, StepRecord, Validation, encode, first_divergence, read_records, same, splice
 from parity.errors import RunDirectoryError
-from parity.jsonl import append, mend, read_lines
-from parity.trainer import QUANTITIES, StepRecord, Validation
+from parity.storage import append, mend, read_lines
 from tests.parity.small import quick, record
 
 doubles = st.floats() | st.sampled_from([math.inf, -math.inf, math.nan, -0.0, 5e-324, -5e-324, 2.0**-1040])

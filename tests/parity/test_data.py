@@ -14,10 +14,9 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parity.data import ArrayStream, BatchStream, Chunk, GrainStream, open_stream
-from parity.datasets import Dataset, load_dataset
 from parity.errors import SpecError, StateError
 from parity.spec import DataSpec, RunSpec, preset
+from parity.twins import ArrayStream, BatchStream, Chunk, Dataset, GrainStream, load_dataset, open_stream
 from tests.parity.small import quick, small
 
 SIZE, BATCH = 23, 5

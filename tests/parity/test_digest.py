@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 import xxhash
 
-from parity import digest
-from parity.digest import BLOCK, DigestWriter, FileDigest, digest_files, digest_range, list_files
 from parity.errors import CheckpointError
-from parity.untrusted import open_regular
+from parity.storage import BLOCK, DigestWriter, FileDigest, digest_files, digest_range, list_files, open_regular
+from parity.storage import digests as digest
 
 
 def noise(size: int) -> bytes:

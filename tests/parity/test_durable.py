@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parity.durable import (
+from parity.storage import (
     REMOVED,
     fsync_directory,
     fsync_files,

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parity.data import Chunk
 from parity.errors import StateError
-from parity.feed import Feed
+from parity.twins import Chunk, Feed
 from tests.parity.small import quick
 from tests.parity.test_data import array_stream, assert_same
 

@@ -5,15 +5,12 @@ from pathlib import Path
 import pytest
 
 from parity import sides
-from parity.checks.handover import check_handover
-from parity.checks.pair import TwinPair
-from parity.checks.suite import Request, run_checks
-from parity.checks.twins import check_twins
+from parity.checkpoints import read_seal, verify
+from parity.checks import Request, run_checks
+from parity.checks.across import TwinPair, check_handover, check_twins
 from parity.cli import main
 from parity.errors import SideError, UnknownNameError
-from parity.seal import read_seal
 from parity.spec import PRECISIONS, RunSpec
-from parity.verify import verify
 from tests.parity.foreign import Mine, install
 from tests.parity.small import small
 

@@ -9,9 +9,9 @@ import torch
 
 import jax_side
 import torch_side
-from parity.initial import initial_buffers, initial_params, param_shapes
+from parity.contract import compare_states
 from parity.spec import PRECISIONS, CnnSpec, GptSpec, MlpSpec, ModelSpec, Precision
-from parity.state import compare_states
+from parity.twins import initial_buffers, initial_params, param_shapes
 from tests.parity.small import NAMES, small
 
 MODELS: dict[str, ModelSpec] = {

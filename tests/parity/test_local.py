@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from parity.cli import main
-from parity.drive import train
 from parity.errors import RunDirectoryError
-from parity.local import local_path
-from parity.rundir import RunDirectory
+from parity.runs import RunDirectory, train
 from parity.spec import preset
+from parity.storage import local_path
 
 URLS = ["s3://bucket/run", "gs://b/r", "file:///tmp/run", "hf://u/m", "S3://B/r", "abfs+x://a", "s3:/bucket/run"]
 LOCAL = [

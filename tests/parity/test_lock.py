@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from parity.errors import LockedError, RunDirectoryError
-from parity.lock import WriterLock
+from parity.storage import WriterLock
 
 HOLDER = """
 import sys
 from pathlib import Path
-from parity.lock import WriterLock
+from parity.storage.lock import WriterLock
 with WriterLock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -89,7 +89,7 @@ def test_what_was_refused_takes_nothing_from_who_holds_it(tmp_path: Path) -> Non
     with WriterLock(tmp_path):
         with pytest.raises(LockedError, match="this one, by another trainer"):
             WriterLock(tmp_path).__enter__()
-        code = f"from pathlib import Path; from parity.lock import WriterLock; WriterLock(Path({str(tmp_path)!r}))"
+        code = f"from pathlib import Path; from parity.storage import WriterLock; WriterLock(Path({str(tmp_path)!r}))"
         done = subprocess.run(
             [sys.executable, "-c", f"{code}.__enter__()"], capture_output=True, text=True, check=False
         )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parity.plan import Pace, RunPlan
+from parity.contract import Pace, RunPlan
 from parity.spec import preset
 from tests.parity.small import quick
 

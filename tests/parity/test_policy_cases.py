@@ -2,9 +2,7 @@
 
 import pytest
 
-from parity.policy import Rules, kept
-from parity.policy_cases import GROUPS, Resume, Save, Validated, cases, read
-from parity.policy_replay import InMemory, replay
+from parity.policy import GROUPS, InMemory, Resume, Rules, Save, Validated, cases, kept, read, replay
 from tests.parity.policy_plants import PLANTS
 
 each_case = pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.group}: {case.name}")

@@ -8,8 +8,7 @@ import pytest
 from benchmarks.peers_policy import cases_table, cell, fill, judge, peers_table
 from benchmarks.policy_loops import NoSuchOption
 from parity.cli import main
-from parity.policy_cases import GROUPS, cases
-from parity.policy_replay import InMemory
+from parity.policy import GROUPS, InMemory, cases
 from parity.spec import SaveSpec
 from tests.parity.policy_plants import PLANTS
 

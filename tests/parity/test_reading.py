@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parity import reading
-from parity.reading import ParallelReader, read_ranges
+from parity.storage import ParallelReader, read_ranges
+from parity.storage import parallel_read as reading
 from tests.parity.small import quick
 
 DATA = bytes(i * i % 251 for i in range(1000))

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from parity.curves import encode
+from parity.checkpoints import FILE, require_verified
+from parity.contract import encode
 from parity.errors import CheckpointError, DamagedError, UnsealedError
-from parity.jsonl import append, read_lines
-from parity.recover import compare_topology, resume_run, skips_behind
-from parity.rundir import RunDirectory
-from parity.seal import FILE
+from parity.runs import RunDirectory, compare_topology, resume_run, skips_behind
 from parity.spec import RunSpec, preset
-from parity.verify import require_verified
+from parity.storage import append, read_lines
 from tests.parity.sealed import flip, save
 from tests.parity.small import record
 
@@ -45,7 +43,7 @@ class Restoring:
 @pytest.fixture(autouse=True)
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no file be small: a look at a checkpoint reads none, as with files of gigabytes."""
-    monkeypatch.setattr("parity.seal.SMALL", -1)
+    monkeypatch.setattr("parity.checkpoints.seal.SMALL", -1)
 
 
 @pytest.fixture

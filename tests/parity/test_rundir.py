@@ -9,17 +9,13 @@ from typing import Any
 
 import pytest
 
-from parity import seal
-from parity.curves import encode, read_records
-from parity.durable import replace_file
+from parity.checkpoints import Seal, seal
+from parity.contract import StepRecord, encode, read_records
 from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError, UnsealedError
-from parity.jsonl import append, read_lines
 from parity.policy import Saved
-from parity.rundir import RunDirectory, Scan
-from parity.seal import Seal
-from parity.spec import preset
-from parity.specfile import to_toml
-from parity.trainer import StepRecord
+from parity.runs import RunDirectory, Scan
+from parity.spec import preset, to_toml
+from parity.storage import append, read_lines, replace_file
 from tests.parity.small import record
 
 SPEC = preset("mlp-digits")
@@ -333,7 +329,7 @@ def test_the_newest_is_set_aside_first_so_that_a_kill_leaves_no_gap(
 ) -> None:
     checkpoints(run, "5", "9", "10", "100")
     moved: list[str] = []
-    monkeypatch.setattr("parity.rundir.move", lambda source, target: moved.append(source.name))
+    monkeypatch.setattr("parity.runs.directory.move", lambda source, target: moved.append(source.name))
     run.abandon_after(5, 1, records=False)
     assert moved == ["100", "10", "9"]
 

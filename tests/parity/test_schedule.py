@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler
 
-from parity.schedule import factor, rates
 from parity.spec import ScheduleSpec
+from parity.twins import factor, rates
 from tests.parity.small import quick
 
 PEAK = 3e-3

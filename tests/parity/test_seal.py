@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from parity import seal
-from parity.digest import FileDigest, digest_files
+from parity.checkpoints import FILE, Place, Seal, commit, encode, examine, read_seal, seal
 from parity.errors import CheckpointError, SaveError, UnsealedError
-from parity.seal import FILE, Place, Seal, commit, encode, examine, read_seal
+from parity.storage import FileDigest, digest_files
 from tests.parity.recorded import record_calls
 from tests.parity.test_digest import KINDS, make
 

@@ -9,13 +9,19 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_side
-from parity import sizes
-from parity.data import open_stream
-from parity.datasets import describe_data, load_dataset
 from parity.errors import SpecError
-from parity.sizes import activations, gigabytes, host_needs, physical_memory, require_memory
-from parity.spec import PRECISIONS, Precision, RunSpec
-from parity.specfile import load, override
+from parity.spec import PRECISIONS, Precision, RunSpec, load, override
+from parity.twins import (
+    activations,
+    describe_data,
+    gigabytes,
+    host_needs,
+    load_dataset,
+    open_stream,
+    physical_memory,
+    require_memory,
+    sizes,
+)
 from tests.parity.small import NAMES, small
 
 

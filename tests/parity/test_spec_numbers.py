@@ -23,9 +23,12 @@ from parity.spec import (
     SaveSpec,
     ScalerSpec,
     SgdSpec,
+    from_dict,
+    load,
+    override,
     preset,
+    to_toml,
 )
-from parity.specfile import from_dict, load, override, to_toml
 
 BASES: dict[Any, str] = {CnnSpec: "cnn-digits", SgdSpec: "cnn-digits", GptSpec: "gpt-text"}
 """Preset in which a dataclass occurs, where that is not the first."""

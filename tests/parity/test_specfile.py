@@ -9,8 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parity.errors import SpecError, UnknownNameError
-from parity.spec import PRECISIONS, PRESETS, AdamSpec, RunSpec, SgdSpec, preset
-from parity.specfile import FREE, differences, flatten, from_dict, from_toml, load, meaning_hash, override, to_toml
+from parity.spec import (
+    FREE,
+    PRECISIONS,
+    PRESETS,
+    AdamSpec,
+    RunSpec,
+    SgdSpec,
+    differences,
+    flatten,
+    from_dict,
+    from_toml,
+    load,
+    meaning_hash,
+    override,
+    preset,
+    to_toml,
+)
 from tests.parity.small import quick
 
 counts = st.integers(1, 10_000)

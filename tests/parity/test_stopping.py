@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
-from parity.stopping import Signals
+from parity.runs import Signals
 
 HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 PROCESS = """
 import signal, sys, time
-from parity.stopping import Signals
+from parity.runs.signals import Signals
 with Signals(deadline=float(sys.argv[1])) as signals:
     for name in sys.argv[2:]:
         signal.raise_signal(getattr(signal, name))

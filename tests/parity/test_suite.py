@@ -1,10 +1,9 @@
 """What a check is going to do is known before it begins, so that what a signal leaves undone can be told."""
 
 from parity import sides
-from parity.checks import suite
-from parity.checks.record import EXIT_CODES, overall
-from parity.checks.suite import Request, list_tasks, run_checks, unfinished
-from parity.specfile import load
+from parity.checks import Request, list_tasks, run_checks, suite, unfinished
+from parity.results import EXIT_CODES, overall
+from parity.spec import load
 from tests.parity.small import small
 
 

@@ -7,9 +7,8 @@ from flax import nnx
 import jax_side
 import torch_side
 from parity.errors import StateError
-from parity.initial import initial_buffers, initial_params
 from parity.spec import CnnSpec, GptSpec, MlpSpec, ModelSpec
-from parity.table import Row, from_jax, from_torch, table, to_jax, to_torch
+from parity.twins import Row, from_jax, from_torch, initial_buffers, initial_params, table, to_jax, to_torch
 from tests.parity.small import small
 
 MODELS: dict[str, ModelSpec] = {

@@ -10,21 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from parity import channel
+from parity.contract import Place
 from parity.errors import ProcessesError
-from parity.place import Place
-from parity.together import Alone, join
+from parity.runs import Alone, channel, join
 
 ROOT = Path(__file__).resolve().parents[2]
 COUNT = 3
 
 PROCESS = """
 import json, sys, time
-from parity.place import Place
+from parity.contract.place import Place
 from parity.errors import DivergedError
-from parity.peers import leave
+from parity.runs.peers import leave
 from parity.spec import preset
-from parity.together import join
+from parity.runs.together import join
 
 index, address, act = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 

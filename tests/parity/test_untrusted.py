@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from parity import untrusted
 from parity.errors import CheckpointError, RunDirectoryError
-from parity.untrusted import MAX_BYTES, read_bytes, read_json
+from parity.storage import MAX_BYTES, read_bytes, read_json, untrusted
 from tests.parity.test_digest import KINDS, make
 
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from parity.checkpoints import FILE, Fault, describe, read_seal, require_verified, verify
 from parity.errors import DamagedError, UnsealedError
-from parity.seal import FILE, read_seal
-from parity.verify import Fault, describe, require_verified, verify
 from tests.parity.sealed import FILES, PLACES, flip, save
 from tests.parity.test_digest import KINDS, make
 
@@ -122,7 +121,7 @@ def test_a_file_that_vanishes_while_it_is_read_does_not_hide_the_damage_in_anoth
     flip(path / "optimizer/shard", 0)
     sizes = dict.fromkeys(FILES, 0) | {name: len(data) for name, data in FILES.items()}
     (path / "params/shard").unlink()
-    monkeypatch.setattr("parity.verify.list_files", lambda path: sizes)
+    monkeypatch.setattr(sys.modules["parity.checkpoints.verify"], "list_files", lambda path: sizes)
     assert found(path) == [
         ("optimizer/shard", NOT_SEALED, ("optimizer.first_moment.weight",)),
         ("params/shard", "cannot be read: No such file or directory", ("model.params.bias", "model.params.weight")),

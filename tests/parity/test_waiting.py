@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from parity.waiting import WatchedSignals
+from parity.runs import WatchedSignals
 
 IN_C = """
 import ctypes, sys
-from parity.waiting import WatchedSignals
+from parity.runs.waiting import WatchedSignals
 lock, libc = ctypes.create_string_buffer(256), ctypes.CDLL(None)
 with WatchedSignals(float(sys.argv[1])):
     libc.pthread_mutex_lock(lock)

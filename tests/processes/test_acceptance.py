@@ -6,13 +6,11 @@ import jax
 import pytest
 
 from parity import sides
-from parity.checks.evidence import read_evidence
-from parity.checks.judge import judge
-from parity.checks.resume import run_processes
-from parity.checks.walk import losses, walk
-from parity.curves import splice
-from parity.drive import train
-from parity.specfile import load
+from parity.checks.across import losses, walk
+from parity.checks.resume import judge, read_evidence, run_processes
+from parity.contract import splice
+from parity.runs import train
+from parity.spec import load
 
 EPOCH = 1437 // 64
 """Steps of an epoch of mlp-digits."""

@@ -5,12 +5,10 @@ from dataclasses import replace
 import pytest
 
 from parity import sides
-from parity.checks.handover import check_handover
-from parity.checks.pair import TwinPair
+from parity.checks import with_overflows
+from parity.checks.across import TwinPair, check_handover, check_twins
 from parity.checks.resume import check_resume, drill_spec
-from parity.checks.suite import with_overflows
-from parity.checks.twins import check_twins
-from parity.specfile import load
+from parity.spec import load
 
 SMALL_GPT = ("model.width=16", "model.layers=1", "model.heads=2", "model.tied=true", "model.embedding_std=0.02")
 PATHS = (("jax", "torch"), ("torch", "jax"), ("jax", "torch", "jax"), ("torch", "jax", "torch"))

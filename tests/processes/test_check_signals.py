@@ -10,8 +10,8 @@ import time
 import jsonschema
 import pytest
 
-from parity.report.document import schema
-from parity.specfile import load, to_toml
+from parity.results import schema
+from parity.spec import load, to_toml
 
 pytestmark = pytest.mark.processes
 
@@ -154,7 +154,7 @@ def test_a_check_that_is_killed_takes_its_training_processes_along(tmp_path):
 
 ALONE = """
 import subprocess
-import parity.checks.process as p
+import parity.checks.resume.process as p
 class Alone(subprocess.Popen):
     def __init__(self, command, **options):
         if "--with-parent" in command:

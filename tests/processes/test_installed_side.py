@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from parity import sides
-from parity.checks.suite import SPEC_CHECKS, Request, run_checks
+from parity.checks import SPEC_CHECKS, Request, run_checks
 from parity.cli import main
 from parity.spec import PRECISIONS
 from tests.parity.foreign import ROOT, install
@@ -63,6 +63,6 @@ def test_the_commands_take_an_installed_side_by_its_name(tmp_path):
 
 def test_a_bare_check_is_of_the_built_in_sides_alone(monkeypatch, capsys):
     asked = []
-    monkeypatch.setattr("parity.commands.check.run_checks", lambda request, say: asked.extend(request.sides) or [])
+    monkeypatch.setattr("parity.cli.check.run_checks", lambda request, say: asked.extend(request.sides) or [])
     main(["check", "--spec", "mlp-digits"])
     assert asked == ["jax", "torch"]

@@ -5,10 +5,9 @@ import json
 import pytest
 
 from parity import sides
-from parity.drive import train
 from parity.errors import SpecError
-from parity.rundir import RunDirectory
-from parity.specfile import load
+from parity.runs import RunDirectory, train
+from parity.spec import load
 
 SMALL = ["model.hidden=[16]", "batch=16", "execution.chunk=5", "data.validation=100"]
 STEPS = 60

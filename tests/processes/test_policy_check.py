@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from parity import policy, sides
+from parity import sides
 from parity.checks import policy as check
 from parity.cli import main
-from parity.policy_cases import cases
+from parity.policy import cases
+from parity.policy import rules as policy
 from tests.parity.policy_plants import PLANTS, KeepingBy
 
 pytestmark = pytest.mark.processes
@@ -61,7 +62,7 @@ def test_a_side_that_keeps_by_a_wrong_rule_is_broken(side, plant, group, monkeyp
 @pytest.mark.parametrize("side", SIDES)
 def test_a_side_that_forgets_late_metrics_is_broken(side, monkeypatch):
     only(monkeypatch, "late")
-    monkeypatch.setattr("parity.rundir.RunDirectory.late_metrics", lambda self: {})
+    monkeypatch.setattr("parity.runs.directory.RunDirectory.late_metrics", lambda self: {})
     record = check.check_policy_of(side, sides.load(side))
     assert record.suspects == ("policy.late",)
 
@@ -69,7 +70,7 @@ def test_a_side_that_forgets_late_metrics_is_broken(side, monkeypatch):
 @pytest.mark.parametrize("side", SIDES)
 def test_a_side_that_goes_back_beside_what_is_newer_is_broken(side, monkeypatch):
     only(monkeypatch, "back")
-    monkeypatch.setattr("parity.rundir.RunDirectory.abandon_after", lambda self, step, attempt, records: [])
+    monkeypatch.setattr("parity.runs.directory.RunDirectory.abandon_after", lambda self, step, attempt, records: [])
     record = check.check_policy_of(side, sides.load(side))
     assert (record.verdict, record.suspects) == ("broken", ("policy.back",))
 

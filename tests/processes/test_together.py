@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from parity.checks.evidence import read_evidence
-from parity.jsonl import read_lines
-from parity.lock import WriterLock
-from parity.rundir import RunDirectory
-from parity.specfile import load, to_toml
-from parity.verify import verify
+from parity.checkpoints import verify
+from parity.checks.resume import read_evidence
+from parity.runs import RunDirectory
+from parity.spec import load, to_toml
+from parity.storage import WriterLock, read_lines
 from tests.parity.small import bits_of
 
 pytestmark = pytest.mark.processes

@@ -4,9 +4,8 @@ import json
 import math
 from dataclasses import replace
 
-from parity.checks.record import CheckRecord, Curves, ResolvedSpec, Validations
-from parity.curves import Divergence
-from parity.report.document import document, encode
+from parity.contract import Divergence
+from parity.results import CheckRecord, Curves, ResolvedSpec, Validations, document, encode
 
 HOSTILE = "<script>alert(1)</script> | `x` [a](http://evil.example/) \x1b[31m \u202e & \"q\" 'p'\n::error::no"
 """What a file may hold where a name or a note is expected."""

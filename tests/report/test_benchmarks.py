@@ -7,11 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from parity.bench import read_benchmarks
-from parity.report.bench_charts import growth_chart, ratio_scale, spread
-from parity.report.bench_page import bench_page
-from parity.report.bench_words import bench_markdown, bench_verdict, bench_words, print_benchmarks, surroundings
-from parity.report.svg import draw
+from parity.report import bench_markdown, bench_verdict, bench_words, print_benchmarks, surroundings
+from parity.report.html import bench_page, draw, growth_chart, ratio_scale, spread
+from parity.results import read_benchmarks
 from tests.report.samples import GROWTH, HOSTILE, bench_written, benchmark, ratio
 from tests.report.test_html import Page, svgs
 

@@ -4,10 +4,8 @@ import re
 
 import pytest
 
-from parity.bench import read_benchmarks
-from parity.report.bench_page import bench_page
-from parity.report.html import check_page
-from parity.report.page import POLICY
+from parity.report.html import POLICY, bench_page, check_page
+from parity.results import read_benchmarks
 from tests.report.browser import console, corner, printed, seen, visit
 from tests.report.samples import ALL, ENVIRONMENT, GROWTH, RESUME, bench_written, benchmark, ratio
 from tests.report.test_html import hostile

@@ -3,13 +3,10 @@
 import pytest
 
 from parity import sides
-from parity.checks.handover import check_handover
-from parity.checks.pair import TwinPair
-from parity.checks.suite import Request, run_checks
-from parity.checks.twins import check_twins
-from parity.criteria import ENVELOPE_LIMIT, FLOAT64_LIMIT
+from parity.checks import Request, run_checks
+from parity.checks.across import ENVELOPE_LIMIT, FLOAT64_LIMIT, TwinPair, check_handover, check_twins
 from parity.report.html import check_page
-from parity.specfile import from_toml, load
+from parity.spec import from_toml, load
 from tests.report.samples import ENVIRONMENT
 
 SMALL = ("steps=12", "model.hidden=[8]", "batch=64", "data.validation=64", "execution.chunk=3")

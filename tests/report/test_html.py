@@ -8,13 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from parity.checks.record import EXIT_CODES, ResolvedSpec
-from parity.curves import Divergence
-from parity.report.charts import figures
-from parity.report.html import check_page
-from parity.report.page import POLICY, flatten
-from parity.report.svg import verdict_icon
-from parity.report.words import meaning
+from parity.contract import Divergence
+from parity.report import flatten, meaning
+from parity.report.html import POLICY, check_page, figures, verdict_icon
+from parity.results import EXIT_CODES, ResolvedSpec
 from tests.report.samples import ALL, BARE, BROKEN, CURVES, ENVIRONMENT, HANDOVER, HOSTILE, RESUME, STEPS, TWINS
 
 

@@ -6,10 +6,8 @@ import json
 import jsonschema
 import pytest
 
-from parity.bench import BenchmarkFile
 from parity.errors import ResultError
-from parity.report.document import document, encode, schema
-from parity.report.read import CheckResult, read_result
+from parity.results import BenchmarkFile, CheckResult, document, encode, read_result, schema
 from tests.report.samples import ALL, BARE, ENVIRONMENT, RESUME, bench_written, benchmark, ratio, written
 
 DOCUMENT = json.loads(encode(document(ALL, ENVIRONMENT)))

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.results import BEGIN, END, main, readme_block, replaced
 from parity.errors import ResultError
-from parity.report.read import read_result
+from parity.results import read_result
 from tests.report.samples import ALL, bench_written, benchmark, ratio, written
 
 README = f"# parity\n\nbefore\n\n{BEGIN}\nan earlier table\n{END}\n\nafter\n"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parity.report.scales import linear, logarithmic, power, symmetric
+from parity.report.html import linear, logarithmic, power, symmetric
 
 VALUES = st.lists(st.none() | st.floats(), max_size=8)
 SCALES = pytest.mark.parametrize("make", [linear, logarithmic, symmetric])

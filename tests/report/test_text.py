@@ -6,11 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from parity.checks.record import EXIT_CODES
-from parity.report.github import MOST_SUMMARY, annotate, append_summary, quoted
-from parity.report.markdown import cell, check_markdown, table
-from parity.report.terminal import print_table
-from parity.report.words import MARKS, clean, exact, meaning, short, sides
+from parity.report import (
+    MARKS,
+    MOST_SUMMARY,
+    annotate,
+    append_summary,
+    cell,
+    check_markdown,
+    clean,
+    exact,
+    meaning,
+    print_table,
+    quoted,
+    short,
+    sides,
+    table,
+)
+from parity.results import EXIT_CODES
 from tests.report.samples import ALL, BROKEN, ENVIRONMENT, HANDOVER, HOSTILE, RESUME, TWINS, of_every_verdict
 
 

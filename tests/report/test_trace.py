@@ -7,14 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from parity.checks.agree import agree
-from parity.checks.envelope import Envelope
-from parity.checks.evidence import Evidence, LeafEvent
-from parity.checks.judge import judge
-from parity.checks.resume import describe_evidence
-from parity.checks.trace import MOST_STEPS, digest_batches, digest_leaves, trace, trace_resume
-from parity.criteria import ENVELOPE_LIMIT, FLOAT64_LIMIT
-from parity.trainer import StepRecord, Validation
+from parity.checks import MOST_STEPS, digest_batches, digest_leaves, trace
+from parity.checks.across import ENVELOPE_LIMIT, FLOAT64_LIMIT, Envelope, agree
+from parity.checks.resume import Evidence, LeafEvent, describe_evidence, judge, trace_resume
+from parity.contract import StepRecord, Validation
 
 LABELS = ("a", "b")
 ONE, TWO = {"model.params.w": "float32[1] 11"}, {"model.params.w": "float32[1] 22"}

@@ -5,12 +5,9 @@ from dataclasses import replace
 import pytest
 
 from parity import sides
-from parity.checks.handover import check_handover
-from parity.checks.pair import TwinPair
+from parity.checks import with_overflows
+from parity.checks.across import TwinPair, check_handover, check_twins, losses, walk
 from parity.checks.resume import check_resume, drill_spec
-from parity.checks.suite import with_overflows
-from parity.checks.twins import check_twins
-from parity.checks.walk import losses, walk
 from parity.spec import PRECISIONS, PRESETS, preset
 
 pytestmark = pytest.mark.soak

@@ -15,14 +15,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from parity import sides
-from parity.curves import read_records, splice
-from parity.drive import OnError, train
+from parity.checkpoints import read_seal, verify
+from parity.contract import StepRecord, read_records, splice
 from parity.errors import SaveError
-from parity.rundir import RunDirectory
-from parity.seal import read_seal
-from parity.specfile import load
-from parity.trainer import StepRecord
-from parity.verify import verify
+from parity.runs import OnError, RunDirectory, train
+from parity.spec import load
 from tests.parity.small import bits_of
 from tests.storage.disk import FAULTS, LOOKS, Disk
 from tests.storage.saving import judge_message

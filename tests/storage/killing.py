@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from parity.checks.process import ENVIRONMENT
-from parity.curves import read_records, splice
-from parity.jsonl import read_lines
-from parity.rundir import RunDirectory
-from parity.seal import read_seal
-from parity.specfile import load, to_toml
-from parity.trainer import StepRecord
+from parity.checkpoints import read_seal
+from parity.checks.resume import ENVIRONMENT
+from parity.contract import StepRecord, read_records, splice
+from parity.runs import RunDirectory
+from parity.spec import load, to_toml
+from parity.storage import read_lines
 from tests.parity.small import bits_of
 
 __all__ = ["Begin", "Chain", "Result"]

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from parity.errors import LockedError
-from parity.lock import WriterLock
+from parity.storage import WriterLock
 
 
 def main() -> None:

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from parity import sides
+from parity.checkpoints import read_seal, verify
 from parity.errors import SaveError
-from parity.seal import read_seal
-from parity.specfile import load
-from parity.verify import verify
+from parity.spec import load
 from tests.parity.small import state_of
 from tests.storage.disk import FAULTS, LOOKS, REASONS, Disk
 

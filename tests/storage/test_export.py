@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from parity import cli
-from parity.specfile import to_toml
-from parity.verify import verify
+from parity.checkpoints import verify
+from parity.cli import main as cli
+from parity.spec import to_toml
 from tests.parity.saving import SPECS
 from tests.parity.sealed import flip
 from tests.storage.disk import FAULTS, REASONS, environment

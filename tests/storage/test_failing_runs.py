@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from parity import drive, seal, sides
+from parity import sides
+from parity.checkpoints import seal, verify
 from parity.errors import DivergedError
-from parity.jsonl import read_lines
-from parity.rundir import RunDirectory
-from parity.specfile import to_toml
-from parity.verify import verify
+from parity.runs import RunDirectory
+from parity.runs import loop as drive
+from parity.spec import to_toml
+from parity.storage import read_lines
 from tests.storage.disk import FAULTS, SYNCS, Fault, answers, environment
 from tests.storage.driving import SPEC, STEPS
 from tests.storage.saving import judge_message
@@ -141,7 +142,9 @@ def test_a_run_that_diverges_beside_a_failing_save_names_the_last_checkpoint_tha
 
     real = seal.commit
     monkeypatch.setattr(seal, "commit", commit)
-    monkeypatch.setattr("parity.drive._Loop._fault", lambda self, record: "loss is nan" if record.step == 6 else None)
+    monkeypatch.setattr(
+        "parity.runs.loop._Loop._fault", lambda self, record: "loss is nan" if record.step == 6 else None
+    )
     said = []
     with pytest.raises(DivergedError, match=r"step 6: loss is nan;.* the last checkpoint is of step 2$") as caught:
         drive.train(sides.load(side), side, SPEC, tmp_path / "run", say=said.append, on_error=on_error)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from parity.jsonl import append, read_lines
+from parity.storage import append, read_lines
 
 REAL = {name: getattr(os, name) for name in ("write", "ftruncate")}
 

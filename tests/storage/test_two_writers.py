@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from parity.errors import LockedError
-from parity.jsonl import read_lines
-from parity.lock import WriterLock
-from parity.rundir import RunDirectory
-from parity.specfile import load, to_toml
+from parity.runs import RunDirectory
+from parity.spec import load, to_toml
+from parity.storage import WriterLock, read_lines
 
 ROOT = Path(__file__).parents[2]
 RACES = 200

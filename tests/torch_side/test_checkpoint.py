@@ -8,13 +8,12 @@ import pytest
 import torch
 
 import torch_side
-from parity.digest import digest_range
+from parity.checkpoints import FILE, examine, read_seal, require_verified, verify
+from parity.contract import compare_states, leaf_digests
 from parity.errors import CheckpointError, DamagedError, OtherRunError, SaveError
-from parity.rundir import RunDirectory
-from parity.seal import FILE, examine, read_seal
-from parity.specfile import meaning_hash, override
-from parity.state import compare_states, leaf_digests
-from parity.verify import require_verified, verify
+from parity.runs import RunDirectory
+from parity.spec import meaning_hash, override
+from parity.storage import digest_range
 from tests.parity.saving import SPECS, blamed, held, reseal, saved
 from tests.parity.sealed import flip
 from tests.parity.small import bits_of, small, state_of
@@ -209,7 +208,7 @@ def test_without_a_seal_it_is_restored_by_its_step_only(which: Any, tmp_path: Pa
 def test_one_flipped_bit_is_refused_before_anything_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parity.seal.SMALL", -1)  # as with files of gigabytes: only a restore reads them
+    monkeypatch.setattr("parity.checkpoints.seal.SMALL", -1)  # as with files of gigabytes: only a restore reads them
     _, path = saved(torch_side, ADAM, tmp_path)
     leaf = "optimizer.first_moment.layers.1.bias"
     (place,) = read_seal(path).places[leaf]
@@ -311,7 +310,7 @@ def test_a_failure_in_the_background_is_told_once_and_costs_nothing_else(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("parity.seal.commit", full)
+        patch.setattr("parity.checkpoints.seal.commit", full)
         trainer.save(None)
         with pytest.raises(SaveError, match=r"step 5 could not be saved: .*No space left on device"):
             trainer.wait()

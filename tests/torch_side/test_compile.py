@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 import torch_side
-from parity.checks.judge import judge
-from parity.checks.resume import run_here
-from parity.criteria import FLOAT64_LIMIT, curve_gap
-from parity.spec import RunSpec
-from parity.specfile import override
+from parity.checks import curve_gap
+from parity.checks.across import FLOAT64_LIMIT
+from parity.checks.resume import judge, run_here
+from parity.spec import RunSpec, override
 from tests.parity.small import small
 
 STEPS = 20

@@ -9,9 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import torch_side
-from parity.schedule import rates
-from parity.spec import ScheduleSpec
-from parity.specfile import override
+from parity.spec import ScheduleSpec, override
+from parity.twins import rates
 from tests.parity.small import NAMES, bits_of, small
 from torch_side.numerics import autocast, configure
 from torch_side.optimizer import build_optimizer, build_scheduler, clip_by_global_norm

@@ -10,9 +10,9 @@ import torch
 
 import jax_side
 import torch_side
+from parity.contract import TrainingState, compare_states, leaf_digests
 from parity.errors import StateError
 from parity.spec import PRECISIONS, Precision
-from parity.state import TrainingState, compare_states, leaf_digests
 from tests.jax_side.test_state import BAD, CNN_BAD, NATIVE, Spoil, assert_refused_and_unchanged
 from tests.parity.small import NAMES, bits_of, overflowing, small, state_of, with_leaf, without_leaf
 from torch_side.state import file_state, load_file_state

@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-from parity.curves import encode, read_records, same, splice
-from parity.jsonl import append
-from parity.rundir import RunDirectory
+from parity.contract import StepRecord, Validation, encode, read_records, same, splice
+from parity.runs import RunDirectory
 from parity.spec import preset
+from parity.storage import append
 from parity.trackers import Tracker, Trackers
 from parity.trackers.history import THROUGHPUT, point_of
-from parity.trainer import StepRecord, Validation
 from tests.parity.small import record
 
 SPEC = preset("mlp-digits")

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from parity.cli import main
-from parity.drive import Outcome
-from parity.report.progress import Progress
+from parity.cli.progress import Progress
+from parity.contract import Validation
+from parity.runs import Outcome
 from parity.trackers import load
-from parity.trainer import Validation
 from tests.parity.small import record
 from tests.trackers.reading import config_of, events_of, history_of, newest_offline
 from tests.trackers.rehearsal import expected, faults
@@ -103,7 +103,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         found.update(options)
         return Outcome(step=1, resumed_from=None)
 
-    monkeypatch.setattr("parity.commands.train.train", train)
+    monkeypatch.setattr("parity.cli.train.train", train)
     return found
 
 
@@ -123,7 +123,7 @@ def test_with_it_records_go_to_the_progress_bar_and_to_each_tracker_once(
     asked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr("parity.commands.train.Progress.watch", lambda self, record: seen.append(("bar", record)))
+    monkeypatch.setattr("parity.cli.train.Progress.watch", lambda self, record: seen.append(("bar", record)))
     monkeypatch.setattr("parity.trackers.Trackers.watch", lambda self, record: seen.append((*self._trackers, record)))
     assert train("--log", "tensorboard", "--log", "tensorboard", directory=tmp_path / "run") == 0
     step, validation = record(1), Validation(attempt=0, step=1, metric="loss", value=0.5, loss=0.5)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from parity.specfile import from_toml
+from parity.spec import from_toml
 from parity.trackers import Trackers
 from parity.trackers.tensorboard import TensorBoard
 from tests.parity.small import quick, record

@@ -1,0 +1,51 @@
+"""`latest.json` and `best.json` of a run: small files that name a checkpoint, for people and scripts.
+
+The suite itself believes only a scan of `checkpoints/`. A pointer is replaced atomically, and before anything
+is removed, so it names a checkpoint that is there; one that names what is gone says that something was lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from parity import policy
+from parity.errors import CheckpointError, RunDirectoryError
+from parity.storage import named, plain, read_json, replace_file
+
+__all__ = ["read_pointer", "write_pointers"]
+
+
+def read_pointer(file: Path) -> policy.Saved | None:
+    """Return what a pointer says; None where there is none, or none that makes sense."""
+    try:
+        value = read_json(file)
+        metric = None if value["metric"] is None else float(value["metric"])
+        return policy.Saved(step=int(value["step"]), metric=metric)
+    except (CheckpointError, KeyError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def write_pointers(home: Path, saved: Iterable[policy.Saved], mode: policy.Mode) -> None:
+    """Have the pointers in a directory name the latest and the best of some checkpoints; without one, remove it.
+
+    Raises:
+        RunDirectoryError: Something else has the name of a pointer.
+        OSError: It cannot be written.
+    """
+    saved = list(saved)
+    for name, chosen in (("latest", policy.latest(saved)), ("best", policy.best(saved, mode))):
+        target = home / f"{name}.json"
+        if chosen is None:
+            with named(target, "remove"):
+                target.unlink(missing_ok=True)
+            continue
+        value = {"step": chosen.step, "metric": plain(chosen.metric), "path": f"checkpoints/{chosen.step}"}
+        text = json.dumps(value) + "\n"
+        if target.is_dir():
+            raise RunDirectoryError(f"{target} is a directory, and should be a pointer; move it away")
+        with named(target, "read"):
+            same = target.is_file() and target.read_bytes() == text.encode()
+        if not same:
+            replace_file(target, text)

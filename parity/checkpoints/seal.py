@@ -1,0 +1,299 @@
+"""The seal of a checkpoint: a manifest of every file and every leaf, written last, before the rename.
+
+A step exists exactly when `checkpoints/<step>/` holds a valid `seal.json`. The seal is canonical JSON: any other
+spelling of the same content, and any changed byte, is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import xxhash
+
+from parity import storage
+from parity.errors import CheckpointError, OtherRunError, SaveError, UnsealedError
+from parity.storage import ALGORITHM, FileDigest, digest_files, list_files, plain, read_bytes, read_json
+
+__all__ = [
+    "FILE",
+    "Place",
+    "Seal",
+    "after_save",
+    "clock_set_to",
+    "commit",
+    "examine",
+    "now",
+    "read_seal",
+    "require_own",
+]
+
+FILE = "seal.json"
+SCHEMA = "parity.seal/1"
+SMALL = 64 << 10
+"""Files of at most so many bytes are digested by every look at a checkpoint."""
+
+_clock: Callable[[], float] = time.time
+
+_HEX = re.compile(r"[0-9a-f]{32}")
+_LEAF = re.compile(r"\S+ .+", re.DOTALL)
+
+
+def now() -> float:
+    """Return seconds since the epoch, as seals record them."""
+    return _clock()
+
+
+@contextmanager
+def clock_set_to(seconds: float) -> Iterator[None]:
+    """Have seals record another time: a check of the policy saves years in seconds."""
+    global _clock
+    before, _clock = _clock, lambda: seconds
+    try:
+        yield
+    finally:
+        _clock = before
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where bytes of a leaf lie in a file, as they are in memory."""
+
+    file: str
+    start: int
+    size: int
+    digest: str
+    """XXH3-128 of the range."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seal:
+    """What a checkpoint is made of."""
+
+    step: int
+    metric: float | None
+    saved_at: float
+    """Seconds since the epoch."""
+    side: str
+    spec_hash: str
+    """Hash over what gives the run its meaning: model, optimizer, schedule, precision, data, seed."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, FileDigest] = field(default_factory=dict)
+    """By POSIX path below the checkpoint; the seal itself is not among them."""
+    leaves: Mapping[str, str] = field(default_factory=dict)
+    """Neutral leaf path to `type digest`, as `state.leaf_digests` makes them, in the order of the axes in memory."""
+    places: Mapping[str, tuple[Place, ...]] = field(default_factory=dict)
+    """Leaf path to where its bytes lie, for the leaves of which that is known."""
+
+
+def commit(draft: Path, final: Path, seal: Seal) -> Seal:
+    """Seal a finished draft, make it durable, and give it its final name.
+
+    Args:
+        draft: Directory with every file of the checkpoint, beside its final place.
+        final: `checkpoints/<step>`.
+        seal: What is known; files without a digest are digested now, by several threads.
+
+    Returns:
+        The seal as written.
+
+    Raises:
+        OSError: The disk is full, or failed; the draft stays a leftover, and nothing else was touched.
+        SaveError: It has its final name and is whole, but a crash may still take the name away.
+    """
+    known = dict(seal.files)
+    files = {**known, **digest_files(draft, [name for name in list_files(draft) if name not in known])}
+    seal = Seal(**{**vars(seal), "files": dict(sorted(files.items()))})
+    storage.write_file(draft / FILE, encode(seal))
+    storage.fsync_tree(draft)
+    with storage.named(draft, "rename"):
+        draft.rename(final)
+    with after_save(seal.step):
+        storage.fsync_directory(final.parent)
+    return seal
+
+
+@contextmanager
+def after_save(step: int) -> Iterator[None]:
+    """Tell what fails in the block as what follows the save of a step, which is whole."""
+    try:
+        yield
+    except Exception as error:
+        raise SaveError(step, storage.reason(error), saved=True) from error
+
+
+def examine(path: Path) -> Seal:
+    """Return the seal of a checkpoint whose files are all there with their sizes; only small ones are read.
+
+    The small ones describe the others, and a framework may look at every checkpoint's before it opens one.
+
+    Raises:
+        UnsealedError: There is no seal: a foreign checkpoint.
+        CheckpointError: The seal is not valid or not of this step, or a file is missing, left over, or of another
+            size.
+    """
+    seal = read_seal(path)
+    if str(seal.step) != path.name:
+        raise CheckpointError(f"its seal is of step {seal.step}")
+    faults = compare_listing(seal, list_files(path))
+    if not faults:
+        small = [name for name, digest in seal.files.items() if digest.size <= SMALL]
+        found = digest_files(path, small)
+        faults = [
+            (name, "does not hold the bytes that were sealed") for name in small if found[name] != seal.files[name]
+        ]
+    if faults:
+        raise CheckpointError("; ".join(f"{name} {problem}" for name, problem in faults[:3]))
+    return seal
+
+
+def compare_listing(seal: Seal, listing: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return the files that are missing, left over, or of another size, each with what is wrong."""
+    faults = []
+    for name in sorted({*seal.files, *listing} - {FILE}):
+        size = listing.get(name)
+        expected = seal.files.get(name)
+        if expected is None:
+            faults.append((name, "is not in the seal"))
+        elif size is None:
+            faults.append((name, "is missing"))
+        elif size != expected.size:
+            faults.append((name, f"has {size} bytes, was sealed with {expected.size}"))
+    return faults
+
+
+def read_seal(path: Path) -> Seal:
+    """Read and check the seal of a checkpoint directory.
+
+    Raises:
+        UnsealedError: There is none.
+        CheckpointError: It is not exactly what was written: another byte, another type, a path that leads outside.
+    """
+    if path.is_symlink():
+        raise CheckpointError(f"{path} is a link; a checkpoint lies in the run itself")
+    if not os.path.lexists(path / FILE):
+        raise UnsealedError(f"{path} has no seal: {FILE} is missing, and nothing else proves that it is whole")
+    value = read_json(path / FILE)
+    try:
+        seal = _decode(value)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CheckpointError(f"{path / FILE} is not a seal: {error!r}") from error
+    if encode(seal).encode() != read_bytes(path / FILE):
+        raise CheckpointError(f"{path / FILE} was changed: its own digest does not fit")
+    return seal
+
+
+def require_own(seal: Seal, spec_hash: str) -> None:
+    """Check that a checkpoint is of the run it lies in, before anything of its content is read.
+
+    Raises:
+        OtherRunError: It was sealed with the hash of another run.
+    """
+    if seal.spec_hash != spec_hash:
+        raise OtherRunError(seal.step, seal.spec_hash, spec_hash)
+
+
+def encode(seal: Seal) -> str:
+    """Return the text of a seal: canonical JSON that ends with a digest of itself."""
+    value: dict[str, Any] = {
+        "schema": SCHEMA,
+        "step": seal.step,
+        "metric": plain(seal.metric),
+        "saved_at": seal.saved_at,
+        "side": seal.side,
+        "spec_hash": seal.spec_hash,
+        "versions": dict(seal.versions),
+        "algorithm": ALGORITHM,
+        "files": {name: [d.size, d.digest] for name, d in seal.files.items()},
+        "leaves": dict(seal.leaves),
+        "places": {leaf: [[p.file, p.start, p.size, p.digest] for p in at] for leaf, at in seal.places.items()},
+    }
+    text = json.dumps(value, indent=1, allow_nan=False)
+    return json.dumps(value | {"self": xxhash.xxh3_128_hexdigest(text.encode())}, indent=1, allow_nan=False) + "\n"
+
+
+def _decode(value: Mapping[str, Any]) -> Seal:
+    if value["schema"] != SCHEMA or value["algorithm"] != ALGORITHM:
+        raise ValueError(f"written as {value['schema']!r} with {value['algorithm']!r}, this version reads {SCHEMA!r}")
+    files = {
+        _inside(name): FileDigest(_size(size), _digest(digest)) for name, (size, digest) in value["files"].items()
+    }
+    places = {
+        leaf: tuple(Place(_inside(f), _size(start), _size(size), _digest(d)) for f, start, size, d in at)
+        for leaf, at in value["places"].items()
+    }
+    for leaf, at in places.items():
+        if leaf not in value["leaves"] or any(place.file not in files for place in at):
+            raise ValueError(f"the place of {leaf!r} is none of its own")
+    _check_extent(places, files)
+    metric = value["metric"]
+    if metric is not None and type(metric) is not float and metric not in ("nan", "inf", "-inf"):
+        raise TypeError(f"metric {metric!r} is no float")
+    return Seal(
+        step=_size(value["step"]),
+        metric=None if metric is None else float(metric),
+        saved_at=_time(value["saved_at"]),
+        side=_text(value["side"]),
+        spec_hash=_text(value["spec_hash"]),
+        versions={_text(k): _text(v) for k, v in value["versions"].items()},
+        files=files,
+        leaves={_text(k): _leaf(v) for k, v in value["leaves"].items()},
+        places=places,
+    )
+
+
+def _inside(name: Any) -> str:
+    """Return a relative path that stays inside; as text it must be what it is as a path."""
+    path = PurePosixPath(_text(name))
+    name.encode("utf-8")  # a lone surrogate names no file
+    if path.is_absolute() or ".." in path.parts or str(path) != name or "\0" in name or name in (FILE, "."):
+        raise ValueError(f"{name!r} is no path inside a checkpoint")
+    return str(name)
+
+
+def _size(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 62:
+        raise TypeError(f"{value!r} is no size")
+    return value
+
+
+def _time(value: Any) -> float:
+    if type(value) is not float or not math.isfinite(value):
+        raise TypeError(f"{value!r} is no time")
+    return value
+
+
+def _leaf(value: Any) -> str:
+    if not _LEAF.fullmatch(_text(value)):
+        raise TypeError(f"{value!r} is no type and digest")
+    return str(value)
+
+
+def _check_extent(places: Mapping[str, tuple[Place, ...]], files: Mapping[str, FileDigest]) -> None:
+    """Refuse places that cover a file more than once: reading them would take as long as somebody likes."""
+    covered = dict.fromkeys(files, 0)
+    for place in {place for at in places.values() for place in at}:
+        covered[place.file] += place.size
+    for name, size in covered.items():
+        if size > files[name].size:
+            raise ValueError(f"its places cover {size} bytes of {name!r}, which has {files[name].size}")
+
+
+def _digest(value: Any) -> str:
+    if type(value) is not str or not _HEX.fullmatch(value):
+        raise TypeError(f"{value!r} is no digest")
+    return value
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError(f"{value!r} is no text")
+    return value

@@ -1,0 +1,197 @@
+"""Verify checkpoints against their seals; needs neither jax nor torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from parity.checkpoints.seal import FILE, Place, Seal, compare_listing, read_seal
+from parity.contract import TrainingState, compare_digests, leaf_digests, orders_of
+from parity.errors import CheckpointError, DamagedError, UnsealedError
+from parity.storage import FileDigest, digest_files, digest_range, list_files, read_json
+
+__all__ = [
+    "Fault",
+    "Restored",
+    "Verified",
+    "describe",
+    "read_scalars",
+    "require_sealed",
+    "require_verified",
+    "verify",
+]
+
+State = TypeVar("State")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One thing that is not as it was sealed."""
+
+    file: str
+    problem: str
+    leaves: tuple[str, ...] = ()
+    """Leaves whose bytes are wrong or gone; empty when the damage lies outside of any, or that is not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """What verifying one checkpoint found."""
+
+    path: Path
+    seal: Seal | None = None
+    """None when there is none, or none that can be trusted."""
+    faults: tuple[Fault, ...] = field(default=())
+    foreign: bool = False
+    """There is no seal: nothing can be said."""
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether every byte is as it was sealed."""
+        return self.seal is not None and not self.faults
+
+
+def verify(path: Path, spec_hash: str | None = None) -> Verified:
+    """Compare every file of a checkpoint with its seal, and name the leaves that are wrong.
+
+    Reads each byte once; a second time only what is damaged. Never raises for what it finds, whatever that is.
+
+    Args:
+        path: The checkpoint.
+        spec_hash: Hash of the run it must belong to, where that is known.
+    """
+    try:
+        seal = read_seal(path)
+    except UnsealedError as error:
+        return Verified(path=path, faults=(Fault(file=FILE, problem=str(error)),), foreign=True)
+    except CheckpointError as error:
+        return Verified(path=path, faults=(Fault(file=FILE, problem=str(error)),))
+    faults = []
+    if path.name.isdigit() and path.name != str(seal.step):
+        faults.append(Fault(file=FILE, problem=f"is of step {seal.step}: it belongs to another checkpoint"))
+    if spec_hash is not None and seal.spec_hash != spec_hash:
+        faults.append(Fault(file=FILE, problem=_OTHER_RUN.format(seal.spec_hash, spec_hash)))
+    try:
+        listing = list_files(path)
+        wrong = compare_listing(seal, listing)
+        unsound = {name for name, _ in wrong}
+        found = _digest_each(path, [name for name in seal.files if name not in unsound])
+    except CheckpointError as error:
+        return Verified(path=path, seal=seal, faults=(*faults, Fault(file=".", problem=str(error))))
+    wrong += [(name, problem) for name, problem in found.items() if isinstance(problem, str)]
+    wrong += [
+        (name, "does not hold the bytes that were sealed")
+        for name, digest in found.items()
+        if isinstance(digest, FileDigest) and digest != seal.files[name]
+    ]
+    held: dict[str, list[tuple[str, Place]]] = {name: [] for name, _ in wrong}
+    for leaf, places in seal.places.items():
+        for place in places:
+            if place.file in held:
+                held[place.file].append((leaf, place))
+    faults += [
+        Fault(file=name, problem=why, leaves=_wrong_leaves(path / name, held[name])) for name, why in sorted(wrong)
+    ]
+    return Verified(path=path, seal=seal, faults=tuple(faults))
+
+
+_OTHER_RUN = (
+    "belongs to another run: sealed with the hash {:.12}, this run's is {:.12} (hash over model, data, optimizer, "
+    "schedule, precision and seed)"
+)
+
+
+def require_verified(path: Path) -> Seal:
+    """Return the seal of a checkpoint that is whole to the last byte.
+
+    Raises:
+        UnsealedError: There is no seal.
+        DamagedError: Something differs from the seal; names every file and leaf.
+    """
+    result = verify(path)
+    if result.foreign:
+        raise UnsealedError(result.faults[0].problem)
+    if result.seal is None or result.faults:
+        raise DamagedError(f"{path} is not what was sealed:", describe(result.faults))
+    return result.seal
+
+
+class Restored(NamedTuple, Generic[State]):
+    """What a side's `Checkpoints.restore` returns."""
+
+    step: int
+    state: State
+    """In the framework's own terms; nothing has adopted it yet."""
+    scalars: dict[str, Any]
+    """The host's half of the neutral state."""
+    seal: Seal | None
+    """None for a checkpoint without one."""
+
+
+def read_scalars(path: Path) -> dict[str, Any]:
+    """Return the scalars of a checkpoint's untrusted JSON file.
+
+    Raises:
+        CheckpointError: It cannot be read, or holds none.
+    """
+    scalars = read_json(path).get("scalars")
+    if not isinstance(scalars, dict):
+        raise CheckpointError(f"{path} holds no object `scalars`")
+    return scalars
+
+
+def require_sealed(seal: Seal | None, loaded: TrainingState) -> None:
+    """Check that what was loaded is, leaf by leaf, what was in memory when the checkpoint was sealed.
+
+    Bytes that verify can still be read as something else: cast, reordered, left out.
+
+    Raises:
+        CheckpointError: A leaf differs; names each.
+    """
+    if seal is None:
+        return
+    differences = compare_digests(seal.leaves, leaf_digests(loaded, orders_of(seal.leaves)))
+    if differences:
+        found = [(d.leaf, f"{d.kind}: {d.detail}") for d in differences]
+        raise CheckpointError(f"what was loaded of step {seal.step} is not what was sealed:", found)
+
+
+def describe(faults: Iterable[Fault], most: int | None = 5) -> list[tuple[str, str]]:
+    """Return faults as pairs for people: file, and what is wrong with it and its leaves (at most so many named)."""
+    out = []
+    for fault in faults:
+        rest = len(fault.leaves) - (len(fault.leaves) if most is None else most)
+        shown = ", ".join(fault.leaves[:most]) + (f" and {rest} more" if rest > 0 else "")
+        out.append((fault.file, f"{fault.problem} (leaves: {shown})" if fault.leaves else fault.problem))
+    return out
+
+
+def _digest_each(path: Path, names: list[str]) -> dict[str, FileDigest | str]:
+    """Digest files; one that cannot be read gets the reason instead."""
+    try:
+        return dict(digest_files(path, names))
+    except OSError:
+        out: dict[str, FileDigest | str] = {}
+        for name in names:
+            try:
+                out |= digest_files(path, [name])
+            except OSError as error:
+                out[name] = f"cannot be read: {error.strerror or error}"
+        return out
+
+
+def _wrong_leaves(file: Path, held: Iterable[tuple[str, Place]]) -> tuple[str, ...]:
+    """Return the leaves of a damaged file whose own bytes are damaged or gone."""
+    sound: dict[Place, bool] = {}
+    wrong = set()
+    for leaf, place in held:
+        if place not in sound:  # leaves may share a range, and a damaged file is read once for it
+            try:
+                sound[place] = digest_range(file, place.start, place.size) == place.digest
+            except OSError:
+                sound[place] = False
+        if not sound[place]:
+            wrong.add(leaf)
+    return tuple(sorted(wrong))

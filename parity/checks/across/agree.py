@@ -1,0 +1,157 @@
+"""Judge two curves of different sides by the criterion of their precision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from parity.checks.across.criteria import ENVELOPE_LIMIT, FLOAT64_LIMIT, FLOAT64_NOISE_FLOOR, envelope_multiple
+from parity.checks.across.envelope import Envelope
+from parity.checks.across.walk import Curve, first_exact_difference, losses
+from parity.checks.gap import CurveGap, curve_gap
+from parity.contract import Divergence
+from parity.results import Criterion, Verdict
+from parity.spec import Precision
+
+__all__ = ["Agreement", "agree"]
+
+_SUSPECTS = {
+    "batch": ("data.position",),
+    "epoch": ("data.position",),
+    "samples": ("data.position",),
+    "lr": ("schedule.step",),
+    "loss_scale": ("scaler.scale", "scaler.growth_tracker"),
+    "skipped": ("scaler.scale",),
+    "missing": ("counters.step",),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """How two curves of different sides compare."""
+
+    verdict: Verdict
+    criterion: Criterion
+    gap: CurveGap
+    multiple: float | None
+    first: Divergence | None
+    suspects: tuple[str, ...]
+    notes: tuple[str, ...]
+    envelope: Mapping[int, float] | None
+    """Step to half-width of the measured envelope; None where it was not asked for."""
+    allowed: Mapping[int, float] | None
+    """Step to the largest difference of the loss that passes; None where it did not come to that."""
+
+
+def agree(
+    a: Curve,
+    b: Curve,
+    precision: Precision,
+    *,
+    floor: Callable[[], float],
+    envelope: Callable[[], Envelope],
+) -> Agreement:
+    """Compare two curves.
+
+    Args:
+        a: The curve that counts as the reference.
+        b: The other one.
+        precision: Decides the criterion: float64, or the measured envelope.
+        floor: Measures the float64 noise floor of the spec; asked for in float64 only.
+        envelope: Measures the envelope over the steps of the reference from step 1; asked for below float64 only.
+    """
+    gap = curve_gap(losses(a), losses(b))
+    criterion: Criterion = "float64" if precision == "float64" else "envelope"
+    if not gap.steps:
+        return _agreement("empty", criterion, gap, notes=("no step was compared",))
+    exact = first_exact_difference(a, b)
+    if exact is not None:
+        note = f"{exact.quantity} of step {exact.step} is {exact.got}, was {exact.expected}"
+        return _agreement("broken", criterion, gap, first=exact, suspects=_SUSPECTS[exact.quantity], notes=(note,))
+    for step, record in a.items():
+        if not record.skipped and not math.isfinite(record.loss):
+            both = not math.isfinite(b[step].loss)
+            note = f"the loss of step {step} is {record.loss}: the run itself diverged"
+            return _agreement(
+                "inconclusive" if both else "broken", criterion, gap, first=_loss(a, b, step), notes=(note,)
+            )
+    if criterion == "float64":
+        return _by_float64(a, b, gap, floor())
+    return _by_envelope(a, b, gap, envelope(), ENVELOPE_LIMIT[precision])
+
+
+def _by_float64(a: Curve, b: Curve, gap: CurveGap, floor: float) -> Agreement:
+    allowed = {step: FLOAT64_LIMIT * abs(record.loss) for step, record in a.items()}
+    judged = partial(_agreement, criterion="float64", gap=gap, allowed=allowed)
+    if not floor < FLOAT64_NOISE_FLOOR:
+        note = f"the spec's own noise floor {floor:.1e} is not below {FLOAT64_NOISE_FLOOR:.0e}: too chaotic to judge"
+        return judged("inconclusive", notes=(note,))
+    if gap.max_rel <= FLOAT64_LIMIT:
+        return judged("holds", notes=(f"noise floor {floor:.1e}",))
+    first = next(s for s in a if _relative(a[s].loss, b[s].loss) > FLOAT64_LIMIT)
+    note = f"loss differs by {gap.max_rel:.2e} relative, more than {FLOAT64_LIMIT:.0e}: a semantic difference"
+    return judged("broken", first=_loss(a, b, first), suspects=_stage(a, first), notes=(note,))
+
+
+def _by_envelope(a: Curve, b: Curve, gap: CurveGap, envelope: Envelope, limit: float) -> Agreement:
+    steps = sorted(a)
+    width = envelope.width[[s - 1 for s in steps]]
+    multiple = envelope_multiple([a[s].loss for s in steps], [b[s].loss for s in steps], width)
+    judged = partial(
+        _agreement,
+        criterion="envelope",
+        gap=gap,
+        multiple=multiple,
+        envelope=dict(zip(steps, width.tolist(), strict=True)),
+        allowed=dict(zip(steps, (limit * width).tolist(), strict=True)),
+    )
+    if not math.isfinite(float(width.max())):
+        note = "a perturbed run diverged: the envelope is infinite and judges nothing"
+        return judged("inconclusive", notes=(note,))
+    note = f"{multiple:.2g} times the envelope of {envelope.seeds} seeds on each of {', '.join(envelope.sides)}"
+    if multiple <= limit:
+        return judged("holds", notes=(note,))
+    first = next(s for s, w in zip(steps, width, strict=True) if not abs(a[s].loss - b[s].loss) <= limit * w)
+    notes = (f"{note}, limit {limit:g}",)
+    return judged("broken", first=_loss(a, b, first), suspects=_stage(a, first), notes=notes)
+
+
+def _stage(a: Curve, first: int) -> tuple[str, ...]:
+    """Name what a cross-side difference points to: the forward pass at the first step, the update after it."""
+    return ("model.params", "rng") if first == min(a) else ("optimizer", "model.buffers")
+
+
+def _loss(a: Curve, b: Curve, step: int) -> Divergence:
+    return Divergence(step=step, quantity="loss", expected=a[step].loss, got=b[step].loss)
+
+
+def _relative(x: float, y: float) -> float:
+    gap = abs(x - y) / max(abs(x), 1e-300)
+    return gap if not math.isnan(gap) else math.inf
+
+
+def _agreement(
+    verdict: Verdict,
+    criterion: Criterion,
+    gap: CurveGap,
+    *,
+    multiple: float | None = None,
+    first: Divergence | None = None,
+    suspects: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
+    envelope: Mapping[int, float] | None = None,
+    allowed: Mapping[int, float] | None = None,
+) -> Agreement:
+    return Agreement(
+        verdict=verdict,
+        criterion=criterion,
+        gap=gap,
+        multiple=multiple,
+        first=first,
+        suspects=suspects,
+        notes=notes,
+        envelope=envelope,
+        allowed=allowed,
+    )

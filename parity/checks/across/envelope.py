@@ -1,0 +1,100 @@
+"""The measured envelope of a spec: how far one ulp at the start carries each side, cached by spec and versions."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from parity.checks.across.criteria import FLOOR_ULPS, SEEDS, WINDOW, envelope
+from parity.checks.across.perturb import perturbed
+from parity.checks.across.walk import losses, walk
+from parity.checks.gap import curve_gap
+from parity.contract import Trainer, TrainingState
+from parity.environment import versions
+from parity.sides import source_digest
+from parity.spec import RunSpec
+from parity.storage import replace_file
+
+__all__ = ["Envelope", "measure_envelope", "noise_floor"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Envelope:
+    """Half-width at each step, and where it comes from."""
+
+    width: NDArray[np.float64]
+    seeds: int
+    sides: tuple[str, ...]
+
+
+def measure_envelope(
+    spec: RunSpec,
+    trainers: Sequence[Trainer],
+    start: TrainingState,
+    until: int,
+    *,
+    seeds: int = SEEDS,
+    key: str | None = None,
+) -> Envelope:
+    """Run perturbed starts on every trainer and return the wider envelope at each step.
+
+    Args:
+        spec: The run, for its precision and its name.
+        trainers: One per side; they are reset to perturbed states, and left at `until`.
+        start: The state at step 0.
+        until: Steps to run.
+        seeds: Perturbed runs per trainer.
+        key: What the curves depend on beside the start, the versions, the machine and the suite's own sources: the
+            trainers' topologies, and the sources of those that are not the suite's. With a key, the envelope is
+            looked up in, and written to, the cache directory (PARITY_CACHE, or ~/.cache/parity); without, nothing is
+            cached.
+    """
+    names = tuple(t.side for t in trainers)
+    file = None if key is None else _cache_file(spec, start, (*names, key), until, seeds)
+    if file is not None and (width := _cached(file, until)) is not None:
+        return Envelope(width=width, seeds=seeds, sides=names)
+    widths = []
+    for trainer in trainers:
+        base = list(losses(walk(trainer, until, start)).values())
+        runs = [
+            list(losses(walk(trainer, until, perturbed(start, seed, spec.precision))).values())
+            for seed in range(1, seeds + 1)
+        ]
+        widths.append(envelope(base, runs))
+    width = np.max(widths, axis=0)
+    if file is not None and np.isfinite(width).all():
+        with suppress(OSError):  # a cache that cannot be written is no cache
+            file.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(file, json.dumps({"width": width.tolist()}))
+    return Envelope(width=width, seeds=seeds, sides=names)
+
+
+def noise_floor(trainer: Trainer, start: TrainingState, base: dict[int, float], until: int) -> float:
+    """Return the largest relative change of the loss when one side's start moves by one float64 ulp."""
+    moved = losses(walk(trainer, until, perturbed(start, 1, "float64")))
+    return curve_gap(base, moved).max_rel
+
+
+def _cached(file: Path, until: int) -> NDArray[np.float64] | None:
+    """Return the width in a cache file, or None if there is none that can be read."""
+    try:
+        width = np.array(json.loads(file.read_text())["width"], np.float64)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return width if width.shape == (until,) else None
+
+
+def _cache_file(spec: RunSpec, start: TrainingState, trainers: tuple[str, ...], until: int, seeds: int) -> Path:
+    root = Path(os.environ.get("PARITY_CACHE") or Path.home() / ".cache" / "parity")
+    key = [start.scalars["config.spec"], start.scalars["config.hash"], trainers, until, seeds, dict(versions())]
+    key += [WINDOW, FLOOR_ULPS, platform.machine(), platform.processor(), source_digest()]
+    return root / "envelopes" / f"{spec.name}-{xxhash.xxh3_64_hexdigest(json.dumps(key).encode())}.json"

@@ -1,0 +1,48 @@
+"""How far two loss curves are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CurveGap", "curve_gap", "distance"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveGap:
+    """How far two loss curves are apart."""
+
+    steps: int
+    max_abs: float
+    max_rel: float
+    worst_step: int
+    """Step of the largest relative difference; 0 when nothing was compared."""
+
+
+def curve_gap(a: Mapping[int, float], b: Mapping[int, float]) -> CurveGap:
+    """Compare the losses of the steps both curves have; a NaN in one only counts as infinite."""
+    steps = sorted({*a} & {*b})
+    if not steps:
+        return CurveGap(steps=0, max_abs=0.0, max_rel=0.0, worst_step=0)
+    left, right = (np.array([curve[s] for s in steps]) for curve in (a, b))
+    gap = distance(left, right)
+    scale = np.maximum(np.abs(left), np.finfo(np.float64).tiny)
+    with np.errstate(over="ignore"):  # a gap from a loss of zero is infinitely large, relatively
+        relative = gap / np.where(np.isfinite(scale), scale, 1.0)
+    return CurveGap(
+        steps=len(steps),
+        max_abs=float(gap.max()),
+        max_rel=float(relative.max()),
+        worst_step=steps[int(relative.argmax())],
+    )
+
+
+def distance(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return |a - b|, float64, same shape: 0 where both are NaN or equal, infinite where one is NaN."""
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(a - b)
+    gap = np.where(np.isnan(a) & np.isnan(b) | (a == b), 0.0, gap)
+    return np.where(np.isnan(gap), np.inf, gap)

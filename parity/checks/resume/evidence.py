@@ -1,0 +1,55 @@
+"""Evidence: what a run left on disk, read once, for a judge that starts nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from parity.contract import StepRecord, Validation, read_records, splice
+from parity.runs import RunDirectory
+from parity.storage import read_lines
+
+__all__ = ["Evidence", "LeafEvent", "read_evidence"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeafEvent:
+    """The digests of every leaf of the live state at one moment."""
+
+    event: str
+    """`started`, `restored` (right before the first step), `saving`, `saved`, `final`."""
+    attempt: int
+    step: int
+    leaves: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Everything a run said about itself."""
+
+    records: list[StepRecord]
+    validations: list[Validation]
+    resumed_from: list[int | None]
+    """Per attempt, what it said it resumed from."""
+    events: list[LeafEvent]
+
+    @property
+    def curve(self) -> dict[int, StepRecord]:
+        """Return the spliced curve."""
+        return splice(self.records)
+
+    def find(self, event: str, step: int, before: int | None = None) -> LeafEvent | None:
+        """Return the last event of a kind at a step, of attempts below `before` if given."""
+        found = [e for e in self.events if e.event == event and e.step == step]
+        return next((e for e in reversed(found) if before is None or e.attempt < before), None)
+
+
+def read_evidence(path: Path) -> Evidence:
+    """Read what a run directory holds."""
+    run = RunDirectory(path)
+    return Evidence(
+        records=read_records(run.steps, StepRecord),
+        validations=read_records(run.validations, Validation),
+        resumed_from=[row["resumed_from"] for row in read_lines(run.attempts)],
+        events=[LeafEvent(**row) for row in read_lines(run.states)],
+    )

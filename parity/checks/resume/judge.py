@@ -1,0 +1,232 @@
+"""The judge of the resume check: from the evidence of two runs to a verdict that names what was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from parity.checks.gap import curve_gap
+from parity.checks.resume.evidence import Evidence, LeafEvent
+from parity.contract import QUANTITIES, Difference, Divergence, compare_digests, first_divergence, same, splice
+
+__all__ = ["Findings", "judge"]
+
+_BY_QUANTITY = {
+    "batch": ("data.position",),
+    "epoch": ("data.position",),
+    "samples": ("data.position",),
+    "lr": ("schedule.step",),
+    "loss_scale": ("scaler.scale",),
+    "skipped": ("scaler.scale",),
+    "missing": ("counters.step",),
+    "validation": ("model.buffers",),
+}
+"""Which component a quantity tells of when the states that were compared are equal."""
+
+
+Cause = list[tuple[tuple[str, ...], str]]
+"""Pairs of components and the sentence that says why."""
+
+
+@dataclass(kw_only=True)
+class Findings:
+    """What the judge found."""
+
+    steps_compared: int = 0
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    first: Divergence | None = None
+    suspects: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def broken(self) -> bool:
+        """Tell whether anything was found."""
+        return bool(self.notes) or self.first is not None
+
+    def blame(self, components: Iterable[str], note: str) -> None:
+        """Add suspects, each once, and a sentence."""
+        self.suspects += [c for c in components if c not in self.suspects]
+        self.notes.append(note)
+
+
+def judge(reference: Evidence, resumed: Evidence, expected_starts: Sequence[int | None]) -> Findings:
+    """Compare an uninterrupted run with one that was killed and resumed; no tolerance.
+
+    Evidence is looked at in causal order, and the first kind that differs names the suspects: a state that was
+    restored wrongly makes everything after it differ too.
+
+    Args:
+        reference: The uninterrupted run.
+        resumed: The run that was killed.
+        expected_starts: Per attempt of it, the newest whole checkpoint when it started; None for step 0.
+    """
+    findings = Findings()
+    _judge_curves(findings, reference, resumed)
+    causes = [
+        _restored_against_saved(resumed),
+        _starts(resumed, expected_starts),
+        _saving_changes_nothing(resumed),
+        *_curve_and_states(findings, reference, resumed),
+        _against_reference(reference, resumed, ("final",))[1],
+    ]
+    first = next((cause for cause in causes if cause), None)
+    for cause in causes:
+        for components, note in cause:
+            findings.blame(components if cause is first else (), note)
+    return findings
+
+
+def _restored_against_saved(resumed: Evidence) -> Cause:
+    """The state restored must be the state saved, leaf by leaf."""
+    out: Cause = []
+    for event in resumed.events:
+        if event.event != "restored":
+            continue
+        saved = resumed.find("saved", event.step, before=event.attempt)
+        if saved is None:
+            out.append(
+                (
+                    ("counters.step",),
+                    f"attempt {event.attempt} restored step {event.step}, which was never saved",
+                )
+            )
+        else:
+            out += _differences(saved, event, f"restored at step {event.step} is not what was saved")
+    return out[:1]
+
+
+def _starts(resumed: Evidence, expected: Sequence[int | None]) -> Cause:
+    """A resumed process starts behind its checkpoint and repeats nothing that was saved."""
+    out: Cause = []
+    if len(resumed.resumed_from) != len(expected):
+        out.append(
+            (
+                ("counters.step",),
+                f"{len(expected)} processes were started, {len(resumed.resumed_from)} wrote it down",
+            )
+        )
+    for attempt, (said, start) in enumerate(zip(resumed.resumed_from, expected, strict=False)):
+        if said != start:
+            text = f"attempt {attempt} resumed from {said}, the newest whole checkpoint was {start}"
+            out.append((("counters.step",), text))
+        saved = sorted({e.step for e in resumed.events if e.event == "saved" and e.attempt < attempt})
+        if len(saved) > 1 and (start or 0) < saved[-2]:  # only the newest may be lost, to a save under way
+            text = f"attempt {attempt} found no checkpoint newer than {start}, though step {saved[-2]} was saved"
+            out.append((("checkpoints",), text))
+        steps = [r.step for r in resumed.records if r.attempt == attempt]
+        first = (start or 0) + 1
+        if steps and steps[0] != first:
+            out.append((("counters.step",), f"attempt {attempt} began with step {steps[0]}, expected {first}"))
+        elif steps != list(range(first, first + len(steps))):
+            out.append((("counters.step",), f"attempt {attempt} did not go step by step"))
+    return out
+
+
+def _saving_changes_nothing(resumed: Evidence) -> Cause:
+    out: Cause = []
+    for event in resumed.events:
+        if event.event == "saving":
+            after = next(
+                (e for e in resumed.events if (e.event, e.attempt, e.step) == ("saved", event.attempt, event.step)),
+                None,
+            )
+            if after is not None:
+                out += _differences(event, after, f"saving step {event.step} changed the live run")
+    return out[:1]
+
+
+def _against_reference(reference: Evidence, resumed: Evidence, kinds: tuple[str, ...]) -> tuple[int | None, Cause]:
+    """Return the first state along the resumed run that is not the uninterrupted one's, and its step."""
+    for event in resumed.events:
+        if event.event not in kinds:
+            continue
+        other = reference.find("final" if event.event == "final" else "saving", event.step)
+        if other is None and event.event == "final":
+            text = f"ended at step {event.step}, where the uninterrupted run did not"
+            return event.step, [(("counters.step",), text)]
+        if other is not None and (
+            found := _differences(other, event, f"state at step {event.step} is not the uninterrupted run's")
+        ):
+            return event.step, found
+    if "final" in kinds and not any(e.event == "final" for e in resumed.events):
+        return None, [(("counters.step",), "never came to its end")]
+    return None, []
+
+
+def _curve_and_states(findings: Findings, reference: Evidence, resumed: Evidence) -> list[Cause]:
+    """The curve, and the states along it: what differs at the earlier step first.
+
+    The record of step s comes before the state at step s, which that step made; a validation comes behind it.
+    """
+    curve = _from_curve(findings, reference, resumed)
+    step, states = _against_reference(reference, resumed, ("restored", "saving"))
+    first = findings.first
+    if first is None or step is None:
+        return [curve, states]
+    behind = first.quantity == "validation"
+    return [states, curve] if step < first.step + behind else [curve, states]
+
+
+def _judge_curves(findings: Findings, reference: Evidence, resumed: Evidence) -> None:
+    a, b = reference.curve, resumed.curve
+    gap = curve_gap({s: r.loss for s, r in a.items()}, {s: r.loss for s, r in b.items()})
+    findings.steps_compared, findings.max_abs, findings.max_rel = gap.steps, gap.max_abs, gap.max_rel
+    found = [first_divergence(a, b)]
+    for attempt in range(len(resumed.resumed_from)):  # also what a later attempt replaced in the spliced curve
+        own = splice(r for r in resumed.records if r.attempt == attempt)
+        found.append(first_divergence({s: r for s, r in a.items() if s in own}, own))
+    findings.first = min((d for d in found if d is not None), key=lambda d: d.step, default=None)
+    left, right = splice(reference.validations), splice(resumed.validations)
+    for step in sorted({*left, *right}):
+        if findings.first is not None and findings.first.step <= step:
+            return
+        x, y = left.get(step), right.get(step)
+        if x is None or y is None or not (same(x.value, y.value) and same(x.loss, y.loss)):
+            values = [None if v is None else v.value for v in (x, y)]
+            findings.first = Divergence(step=step, quantity="validation", expected=values[0], got=values[1])
+            return
+
+
+def _from_curve(findings: Findings, reference: Evidence, resumed: Evidence) -> Cause:
+    """Blame by the first quantity that differs; called when the states that were compared do not tell."""
+    first = findings.first
+    if first is None:
+        return []
+    text = f"{first.quantity} of step {first.step} is {first.got}, was {first.expected}"
+    if first.quantity in _BY_QUANTITY:
+        return [(_BY_QUANTITY[first.quantity], text)]
+    if first.quantity == "loss" and _only_logged(reference, resumed):
+        return [(("records.loss",), f"{text}, and nothing else differs: the log is wrong, not the training")]
+    starts = {(step or 0) + 1 for step in resumed.resumed_from}
+    if first.quantity == "loss" and first.step in starts:
+        return [(("rng", "model.params"), f"{text}, on the same batch from the same state")]
+    if first.quantity == "grad_norm":
+        return [(("model.params",), f"{text}, at the same loss")]
+    return [(("optimizer.hyperparameters",), f"{text}, though the steps before were equal")]
+
+
+def _only_logged(reference: Evidence, resumed: Evidence) -> bool:
+    """Tell whether the losses alone differ: every other quantity of every record, and the states, are equal."""
+    others = [q for q in QUANTITIES if q != "loss"]
+    a, b = reference.curve, resumed.curve
+    quiet = first_divergence(a, b, others) is None
+    return quiet and not _against_reference(reference, resumed, ("restored", "saving", "final"))[1]
+
+
+def _differences(a: LeafEvent, b: LeafEvent, text: str) -> Cause:
+    found: list[Difference] = compare_digests(a.leaves, b.leaves)
+    if not found:
+        return []
+    components = tuple(dict.fromkeys(_by_weight(found)))
+    worst = found[0]
+    more = f" and {len(found) - 1} more leaves" if len(found) > 1 else ""
+    return [(components, f"{text}: {worst.leaf} ({worst.detail}){more}")]
+
+
+def _by_weight(found: list[Difference]) -> list[str]:
+    """Return components, those with most leaves gone first, `config` last: it follows from the others."""
+    count: dict[str, int] = {}
+    for difference in found:
+        count[difference.component] = count.get(difference.component, 0) + 1
+    return sorted(count, key=lambda c: (c == "config", -count[c], c))

@@ -1,0 +1,47 @@
+"""Traces of the resume check: both curves, with the marks of every kill and resume, and the validations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from parity.checks.resume.evidence import Evidence
+from parity.checks.trace import trace
+from parity.contract import Validation, splice
+from parity.results import Curves, Series, Validations
+
+__all__ = ["trace_resume"]
+
+
+def trace_resume(reference: Evidence, resumed: Evidence, keep: Iterable[int | None] = ()) -> Curves | None:
+    """Return what an uninterrupted run and a killed one show, with the marks of every kill and resume.
+
+    Args:
+        reference: Evidence of the uninterrupted run.
+        resumed: Evidence of the killed one; where it trained a step again, the last time counts.
+        keep: Steps that stay however long the run is.
+    """
+    ends: dict[int, int] = {}
+    for record in resumed.records:
+        ends[record.attempt] = max(record.step, ends.get(record.attempt, 0))
+    last = len(resumed.resumed_from) - 1
+    kills = tuple(ends.get(attempt, start or 0) for attempt, start in enumerate(resumed.resumed_from[:last]))
+    resumes = tuple(start or 0 for start in resumed.resumed_from[1:])
+    labels = ("uninterrupted", "killed and resumed")
+    found = trace(reference.curve, resumed.curve, labels, keep=(*keep, *kills, *resumes))
+    if found is None:
+        return None
+    return replace(found, kills=kills, resumes=resumes, validations=_validations(reference, resumed))
+
+
+def _validations(reference: Evidence, resumed: Evidence) -> Validations | None:
+    left, right = splice(reference.validations), splice(resumed.validations)
+    steps = tuple(sorted({*left, *right}))
+    if not steps:
+        return None
+
+    def values(of: Mapping[int, Validation]) -> Series:
+        return tuple(of[step].value if step in of else None for step in steps)
+
+    metric = next(iter((left or right).values())).metric
+    return Validations(metric=metric, steps=steps, value=(values(left), values(right)))

@@ -1,0 +1,150 @@
+"""`parity check`: prove that runs resume, agree across sides, and can be handed over."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from parity import sides
+from parity.checks import (
+    CHECKS,
+    DEFAULT_STEPS,
+    SPEC_CHECKS,
+    Request,
+    remove_scratch,
+    run_checks,
+    scratch_directory,
+    standard_matrix,
+    unfinished,
+)
+from parity.checks.resume import end_all
+from parity.cli.interrupt import Interruption
+from parity.cli.options import add_spec_options, local_path, positive
+from parity.cli.streams import StreamLost
+from parity.errors import SpecError
+from parity.report import annotate, append_summary, check_markdown, print_table, quoted
+from parity.report.html import check_page
+from parity.results import EXIT_CODES, CheckRecord, describe_environment, document, encode, overall
+from parity.spec import PRESETS, RunSpec, load, override
+from parity.storage import replace_file
+from parity.twins import describe_data
+
+__all__ = ["add"]
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `parity check`."""
+    parser.add_argument(
+        "checks", nargs="*", metavar="CHECK", help=f"{', '.join(CHECKS)}; default: all, policy only without --spec"
+    )
+    parser.add_argument(
+        "--spec",
+        action="append",
+        metavar="PRESET|FILE",
+        help="repeatable; default: the standard matrix of presets",
+    )
+    parser.add_argument(
+        "--sides",
+        default=",".join(sides.SIDES),
+        metavar="SIDE,SIDE",
+        help=f"default: {','.join(sides.SIDES)}; others are entry points of the group {sides.GROUP}",
+    )
+    add_spec_options(parser)
+    parser.add_argument("--kill-at", type=positive, action="append", default=[], metavar="STEP", help="repeatable")
+    parser.add_argument(
+        "--report", type=local_path, metavar="DIR", help="write check.json, check.md, index.html, specs, runs"
+    )
+    parser.add_argument("--json", action="store_true", help="print the JSON document on stdout, all else on stderr")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    with Interruption() as interruption:
+        specs = _specs(options)
+        steps = options.steps or DEFAULT_STEPS
+        chosen = {name.strip(): sides.load(name.strip()) for name in options.sides.split(",")}
+        for step in options.kill_at:
+            if step >= steps:
+                raise SpecError("--kill-at", f"{step} is not before the end at {steps} steps")
+        environment = describe_environment() | {
+            "devices": {name: side.topology(specs[0]) for name, side in chosen.items()},
+            "data": {spec.name: describe_data(spec) for spec in specs},
+        }
+        with scratch_directory("parity-") as scratch:
+            request = Request(
+                checks=options.checks or (SPEC_CHECKS if options.spec else CHECKS),
+                specs=specs,
+                sides=chosen,
+                steps=steps,
+                kills=options.kill_at,
+                workdir=(options.report or scratch) / "runs",
+            )
+            records = _check(request, options, environment, interruption)
+        interruption.begin_to_write()
+        _write(options.report, records, environment)
+        _print(options, records, environment)
+        return EXIT_CODES[overall(records)]
+
+
+def _check(
+    request: Request, options: argparse.Namespace, environment: Mapping[str, Any], interruption: Interruption
+) -> list[CheckRecord]:
+    """Run the checks; what a signal, or a lost stream, leaves of them is written all the same."""
+    finished: list[CheckRecord] = []
+
+    def done(record: CheckRecord) -> None:
+        finished.append(record)
+        line = f"{record.name} {record.spec} {record.precision} ({', '.join(record.sides)}): {record.verdict}"
+        print(line, file=sys.stderr, flush=True)
+
+    def left_by(what: str) -> list[CheckRecord]:
+        return [*finished, *unfinished(request, len(finished), f"stopped by {what} before it finished")]
+
+    def finish(name: str) -> None:
+        end_all()
+        records = left_by(name)
+        try:
+            _write(options.report, records, environment)
+        except OSError as error:
+            print(f"parity: error: {error}", file=sys.stderr)
+        remove_scratch()
+        _print(options, records, environment)
+
+    interruption.finish = finish
+    try:
+        return run_checks(request, done)
+    except StreamLost as lost:
+        interruption.begin_to_write()
+        _write(options.report, left_by(f"a lost stream ({lost})"), environment)
+        raise
+
+
+def _write(report: Path | None, records: Sequence[CheckRecord], environment: Mapping[str, Any]) -> None:
+    """Write the files of a report, where one was asked for."""
+    if report is None:
+        return
+    report.mkdir(parents=True, exist_ok=True)
+    replace_file(report / "check.json", encode(document(records, environment)) + "\n")
+    replace_file(report / "check.md", check_markdown(records, environment))
+    replace_file(report / "index.html", check_page(records, environment))
+
+
+def _print(options: argparse.Namespace, records: Sequence[CheckRecord], environment: Mapping[str, Any]) -> None:
+    """Print the table and, on request, the document; tell GitHub Actions."""
+    out = sys.stderr if options.json else sys.stdout
+    with quoted(out):
+        print_table(records, out)
+    annotate(records, out)
+    append_summary(check_markdown(records, environment))
+    if options.json:
+        print(encode(document(records, environment)))
+
+
+def _specs(options: argparse.Namespace) -> list[RunSpec]:
+    if options.spec or options.precision:
+        names = options.spec or list(PRESETS)
+        return [load(name, options.precision, options.set) for name in names]
+    return [override(spec, options.set) for spec in standard_matrix()]

@@ -1,0 +1,59 @@
+"""What `parity train` shows while it runs: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from parity.contract import StepRecord
+
+__all__ = ["Progress"]
+
+LINE_SECONDS = 10.0
+"""Without a terminal: at most one progress line in this time."""
+
+
+class Progress:
+    """Shows records as they come; a context manager."""
+
+    def __init__(self, steps: int, *, shown: bool = True) -> None:
+        self._console = Console(highlight=False)
+        self._steps, self._last = steps, time.monotonic()
+        self._bar: Bar | None = None
+        if shown and self._console.is_terminal:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+            )
+            self._bar = Bar(*columns, console=self._console)
+            self._task = self._bar.add_task("training", total=steps)
+
+    def __enter__(self) -> Progress:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def say(self, line: str) -> None:
+        """Print one line, above the bar if there is one."""
+        self._console.print(line, markup=False, soft_wrap=True)
+
+    def watch(self, record: StepRecord) -> None:
+        """Show that a step is done."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=record.step, description=f"loss {record.loss:.4g}")
+        elif time.monotonic() - self._last >= LINE_SECONDS:
+            self._last = time.monotonic()
+            rate = f"{1 / record.seconds:.4g} steps/s" if record.seconds else ""
+            self.say(f"step {record.step}/{self._steps} loss {record.loss:.6g} {rate}")

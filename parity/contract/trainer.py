@@ -1,0 +1,117 @@
+"""The seam between the harness and the sides: the Trainer protocol and the records that cross it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from parity.contract.plan import RunPlan
+from parity.contract.state import TrainingState
+from parity.policy import Which
+
+__all__ = ["QUANTITIES", "StepRecord", "Trainer", "Validation", "Which"]
+
+QUANTITIES = ("batch", "epoch", "samples", "lr", "loss_scale", "loss", "grad_norm", "skipped")
+"""The judged fields of a StepRecord, in the order in which a step decides them."""
+
+
+class StepRecord(NamedTuple):
+    """What one completed step reports; a tuple is made in half the time of a frozen dataclass, once per step."""
+
+    attempt: int
+    """Process starts of the run before this one."""
+    step: int
+    """Completed steps after it, from 1."""
+    loss: float
+    """Unscaled, mean over the samples of the step."""
+    lr: float
+    """Learning rate used."""
+    grad_norm: float
+    """Global 2-norm of the gradient after unscaling, before clipping."""
+    loss_scale: float
+    """Loss scale used; 1.0 without a scaler."""
+    skipped: bool
+    """Whether the scaler withheld the update."""
+    batch: str
+    """Digest of the batch."""
+    epoch: int
+    """Epoch of the batch, from 0."""
+    samples: int
+    """Samples consumed after the step."""
+    seconds: float
+    """Wall time of the chunk over its steps; never judged."""
+
+
+class Validation(NamedTuple):
+    """One validation."""
+
+    attempt: int
+    step: int
+    metric: str
+    """`accuracy` or `loss`."""
+    value: float
+    """The metric: correct / samples, or the mean loss."""
+    loss: float
+    """Mean validation loss."""
+
+
+@runtime_checkable
+class Trainer(Protocol):
+    """What the harness drives; both twins are one, and so is any trainer a team brings."""
+
+    side: str
+    """Name of the framework, for reports."""
+    plan: RunPlan
+    """When the run saves, validates and stops."""
+    spec_hash: str
+    """Hash over what gives the run its meaning; every seal of the run has it."""
+
+    @property
+    def step(self) -> int:
+        """Return the number of completed steps."""
+
+    def steps(self, until: int) -> Iterator[StepRecord]:
+        """Train up to a step, yielding a record for each; `step` is always the end of a finished chunk."""
+
+    def evaluate(self) -> Validation:
+        """Measure on the validation samples; must not change anything that a later step sees."""
+
+    def note_best(self, metric: float | None) -> None:
+        """Take the metric of this step, which is about to be saved, into the best so far.
+
+        A trainer whose state holds no best does nothing.
+
+        Args:
+            metric: As in `save`.
+        """
+
+    def save(self, metric: float | None) -> None:
+        """Write a checkpoint of this step, perhaps in the background.
+
+        Args:
+            metric: Validation metric of this very step, or None; decides the best checkpoint.
+        """
+
+    def restore(self, which: Which) -> int:
+        """Load a checkpoint and return its step."""
+
+    def wait(self) -> None:
+        """Return when every save is durable."""
+
+    def close(self) -> None:
+        """Wait, and release what is held."""
+
+    def export_state(self, *, copy: bool = True) -> TrainingState:
+        """Return everything that must survive a stop, on the host.
+
+        Args:
+            copy: Whether the arrays are in C order and outlive the next step; without, they may be views of the
+                state, their axes in memory as the side keeps them.
+        """
+
+    def import_state(self, state: TrainingState) -> None:
+        """Become the given state.
+
+        Raises:
+            StateError: A leaf is missing, left over, or of the wrong dtype or shape; nothing was changed.
+        """

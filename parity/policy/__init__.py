@@ -1,0 +1,53 @@
+"""Which checkpoints to keep, and which are best and latest: a pure function and the table of cases that specifies it.
+
+Also a conformance test for any implementation, and a simulation. Knows no directory, no run and no framework.
+"""
+
+from parity.policy.cases import GROUPS, Case, Change, Late, Resume, Save, Validated, cases, read
+from parity.policy.conformance import Difference, Implementation, InMemory, replay
+from parity.policy.rules import (
+    INT32,
+    RANGES,
+    Mode,
+    Rules,
+    Saved,
+    Which,
+    best,
+    is_new_best,
+    kept,
+    latest,
+    mode_of,
+    reasons,
+)
+from parity.policy.simulate import Moment, read_curve, simulate
+
+__all__ = [
+    "GROUPS",
+    "INT32",
+    "RANGES",
+    "Case",
+    "Change",
+    "Difference",
+    "Implementation",
+    "InMemory",
+    "Late",
+    "Mode",
+    "Moment",
+    "Resume",
+    "Rules",
+    "Save",
+    "Saved",
+    "Validated",
+    "Which",
+    "best",
+    "cases",
+    "is_new_best",
+    "kept",
+    "latest",
+    "mode_of",
+    "read",
+    "read_curve",
+    "reasons",
+    "replay",
+    "simulate",
+]

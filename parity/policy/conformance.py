@@ -1,0 +1,189 @@
+"""Hold an implementation of the checkpoint policy to the table of cases; the pure function is the first of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from parity import policy
+from parity.errors import CheckpointError
+from parity.policy.cases import Case, Change, Event, Late, Restart, Resume, Save, Validated
+from parity.policy.rules import Rules, Saved, Which
+
+__all__ = ["Difference", "Implementation", "InMemory", "replay"]
+
+
+class Implementation(Protocol):
+    """What keeps checkpoints: the pure function in memory, a side on disk, or a manager of someone else."""
+
+    def save(self, step: int, metric: float | None, saved_at: float) -> None:
+        """Save a checkpoint, remove what the rules no longer keep, and return when both are done."""
+
+    def validated(self, step: int, metric: float, saved_at: float) -> None:
+        """Save a checkpoint of a step at which no save is due, if its metric is a new best."""
+
+    def metric(self, step: int, value: float) -> None:
+        """Give a checkpoint its metric after it was saved.
+
+        Raises:
+            CheckpointError: There is none of this step.
+        """
+
+    def restart(self) -> None:
+        """End the process, and go on from the latest in another one."""
+
+    def rules(self, rules: Rules) -> None:
+        """Go on from the latest in another process, under other rules."""
+
+    def resume(self, which: Which) -> None:
+        """Go on from a checkpoint in another process, giving up what is newer.
+
+        Raises:
+            CheckpointError: There is none; nothing was given up.
+        """
+
+    def on_disk(self) -> Iterable[int]:
+        """Return the steps that are there."""
+
+    def best(self) -> int | None:
+        """Return the step that counts as best."""
+
+    def latest(self) -> int | None:
+        """Return the step that counts as latest."""
+
+    def close(self) -> None:
+        """Release what is held."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One way in which an implementation departs from a case."""
+
+    case: Case
+    row: int
+    """Index of the event."""
+    what: str
+    """`lost 20`, `keeps 20`, `best is 10, not 20`, `latest is 10, not 20`, `accepted`, or `refused: why`."""
+
+    def __str__(self) -> str:
+        return f"{self.case.group}: {self.case.name}: after `{self.case.text[self.row].split(' |')[0]}`: {self.what}"
+
+
+def replay(case: Case, make: Callable[[Rules], Implementation]) -> list[Difference]:
+    """Run one case and return every difference, in the order of events; none if the implementation holds it."""
+    implementation = make(case.rules)
+    found = []
+    try:
+        for row, (event, expected) in enumerate(case.rows):
+            refusal = None
+            try:
+                _apply(implementation, event, row)
+            except CheckpointError as error:
+                refusal = error
+            whats = []
+            if expected.refused and refusal is None:
+                whats.append("accepted")
+            elif refusal is not None and not expected.refused:
+                whats.append(f"refused: {refusal}")
+            whats += _compare(implementation, set(expected.steps), expected.best, expected.latest)
+            found += [Difference(case=case, row=row, what=what) for what in whats]
+    finally:
+        implementation.close()
+    return found
+
+
+def _apply(implementation: Implementation, event: Event, row: int) -> None:
+    match event:
+        case Save():
+            implementation.save(event.step, event.metric, float(row) if event.at is None else event.at)
+        case Validated():
+            implementation.validated(event.step, event.metric, float(row))
+        case Late():
+            implementation.metric(event.step, event.metric)
+        case Restart():
+            implementation.restart()
+        case Change():
+            implementation.rules(event.rules)
+        case Resume():
+            implementation.resume(event.which)
+
+
+def _compare(implementation: Implementation, steps: set[int], best: int | None, latest: int | None) -> list[str]:
+    there = set(implementation.on_disk())
+    whats = [f"lost {step}" for step in sorted(steps - there)] + [f"keeps {step}" for step in sorted(there - steps)]
+    for name, expected, got in (("best", best, implementation.best()), ("latest", latest, implementation.latest())):
+        if got != expected:
+            whats.append(f"{name} is {_name(got)}, not {_name(expected)}")
+    return whats
+
+
+def _name(step: int | None) -> str:
+    return "none" if step is None else str(step)
+
+
+class InMemory:
+    """The pure function, applied save by save to what was kept before, as it is on a disk."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self.saved: dict[int, Saved] = {}
+        """What is on disk."""
+
+    def save(self, step: int, metric: float | None, saved_at: float) -> None:
+        """Save, and evict at once."""
+        self.saved[step] = Saved(step=step, metric=metric, saved_at=saved_at)
+        stay = self.kept()
+        self.saved = {step: saved for step, saved in self.saved.items() if step in stay}
+
+    def validated(self, step: int, metric: float, saved_at: float) -> None:
+        """Save a new best, where the best is kept at all."""
+        new = Saved(step=step, metric=metric, saved_at=saved_at)
+        if self._rules.keep_best and policy.is_new_best(self.saved.values(), new, self._rules.mode):
+            self.save(step, metric, saved_at)
+
+    def kept(self) -> set[int]:
+        """Return what stays of what is there."""
+        return policy.kept(self.saved.values(), self._rules)
+
+    def metric(self, step: int, value: float) -> None:
+        """Replace the metric; a step that was evicted is refused."""
+        self._require(step)
+        self.saved[step] = replace(self.saved[step], metric=value)
+
+    def restart(self) -> None:
+        """Do nothing: all that counts is on disk."""
+
+    def rules(self, rules: Rules) -> None:
+        """Take other rules, from the next save on."""
+        self._rules = rules
+
+    def resume(self, which: Which) -> None:
+        """Drop what is newer than what is named."""
+        named: dict[Any, int | None] = {"best": self.best(), "latest": self.latest()}
+        step = self._require(named.get(which, which))
+        self.saved = {other: saved for other, saved in self.saved.items() if other <= step}
+
+    def on_disk(self) -> Iterable[int]:
+        """Return the steps that are there."""
+        return self.saved
+
+    def best(self) -> int | None:
+        """Return the best step."""
+        found = policy.best(self.saved.values(), self._rules.mode)
+        return None if found is None else found.step
+
+    def latest(self) -> int | None:
+        """Return the newest step."""
+        found = policy.latest(self.saved.values())
+        return None if found is None else found.step
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+    def _require(self, step: Any) -> int:
+        if step not in self.saved:
+            raise CheckpointError(
+                f"no checkpoint of step {step} (steps: {', '.join(map(str, self.saved)) or 'none'})"
+            )
+        return int(step)

@@ -1,0 +1,174 @@
+"""What a policy leaves on disk after every save of a curve: a curve that is written down, or that of a run."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from parity import policy
+from parity.errors import RunDirectoryError, SpecError
+from parity.policy.conformance import InMemory
+from parity.policy.rules import INT32, Mode, Reason, Rules, Saved
+from parity.storage import MAX_BYTES, read_lines
+
+__all__ = ["Moment", "read_curve", "simulate"]
+
+MISSING = ("", "-", "none", "null")
+"""How a metric that was not measured is written, in any case of letters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """What is there after one save."""
+
+    saved: Saved
+    there: dict[int, tuple[Reason, ...]]
+    """Step to the rules by which it stays, in step order."""
+    best: int | None
+    latest: int
+    removed: tuple[int, ...]
+    """Steps that this save cost."""
+
+
+def simulate(curve: Iterable[Saved], rules: Rules) -> list[Moment]:
+    """Apply a policy save by save.
+
+    Args:
+        curve: What is saved, by step.
+        rules: What stays.
+
+    Example:
+        >>> curve = [Saved(step=10, metric=0.9), Saved(step=20, metric=0.5), Saved(step=30, metric=0.6)]
+        >>> simulate(curve, Rules(mode="max", keep_latest=1))[-1].removed
+        (20,)
+    """
+    disk, moments = InMemory(rules), []
+    for saved in curve:
+        before = {*disk.saved, saved.step}
+        disk.save(saved.step, saved.metric, saved.saved_at)
+        moments.append(
+            Moment(
+                saved=saved,
+                there=policy.reasons(disk.saved.values(), rules),
+                best=disk.best(),
+                latest=max(disk.saved),
+                removed=tuple(sorted(before - set(disk.saved))),
+            )
+        )
+    return moments
+
+
+def read_curve(source: str, every: int, seconds: float) -> tuple[list[Saved], Mode | None]:
+    """Read what is saved when, and with which metric.
+
+    Args:
+        source: Path of a JSON-lines file (objects with `step` and `value`), of a CSV file (`step,metric` or
+            `metric`), or metrics apart by commas; `-` or nothing where none was measured.
+        every: Steps between two saves, where the source names no steps.
+        seconds: Time that a step takes.
+
+    Returns:
+        What is saved, and the mode of the metric if the source names it: `accuracy` or `loss`.
+
+    Raises:
+        SpecError: It is none of these; names the line.
+    """
+    path = Path(source)
+    mode: Mode | None = None
+    is_file = os.path.isfile(source)  # a list of metrics may be longer than a name: Path.is_file() raises then
+    if is_file and path.stat().st_size > MAX_BYTES:
+        raise SpecError("CURVE", f"{path} is longer than {MAX_BYTES:,} bytes")
+    if is_file and path.suffix.lower() == ".csv":
+        pairs = _csv_rows(path, every)
+    elif is_file:
+        pairs, mode = _json_rows(path, every)
+    elif "," in source or _is_metric(source):
+        pairs = [(every * n, _metric(word, f"metric {n}")) for n, word in enumerate(source.split(","), 1)]
+    else:
+        raise SpecError("CURVE", f"no file or run {_shown(source)}, and no list of metrics such as 0.5,0.7,nan,-")
+    if not pairs:
+        raise SpecError("CURVE", f"{source} holds no metric")
+    for (before, _), (after, _) in pairwise(pairs):
+        if after <= before:
+            raise SpecError("CURVE", f"steps must rise, got {after} behind {before}")
+    return [Saved(step=step, metric=metric, saved_at=step * seconds) for step, metric in pairs], mode
+
+
+def _json_rows(path: Path, every: int) -> tuple[list[tuple[int, float | None]], Mode | None]:
+    try:
+        rows = read_lines(path)
+    except (RunDirectoryError, UnicodeDecodeError) as error:
+        raise SpecError("CURVE", f"{error}; a CSV file must be named .csv") from error
+    latest: dict[int, float | None] = {}
+    for n, row in enumerate(rows, 1):
+        where = f"{path} line {n}"
+        if "value" not in row and not isinstance(row.get("metric"), int | float):
+            raise SpecError("CURVE", f"{where} has neither `value` nor a number as `metric`: {row!r}")
+        step = _step(row.get("step", every * n), where)
+        latest[step] = _metric(row.get("value", row.get("metric")), where)  # a repeated step: the last attempt counts
+    names = {row["metric"] for row in rows if row.get("metric") in ("accuracy", "loss")}
+    return sorted(latest.items()), policy.mode_of(names.pop()) if len(names) == 1 else None
+
+
+def _csv_rows(path: Path, every: int) -> list[tuple[int, float | None]]:
+    try:
+        rows = [row for row in csv.reader(path.read_text(encoding="utf-8").splitlines()) if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise SpecError("CURVE", f"{path} cannot be read: {error}") from error
+    names = [name.strip().lower() for name in rows[0]] if rows else []
+    headed = bool(names) and not _is_metric(names[-1])
+    columns = _columns(names if headed else ["step", "metric"][-len(names) :], path)
+    out = []
+    for n, row in enumerate(rows[headed:], 1 + headed):
+        where = f"{path} line {n}"
+        if len(row) != len(names):
+            raise SpecError("CURVE", f"{where} has {len(row)} columns, the first line {len(names)}")
+        step = every * (n - headed) if columns[0] is None else _step(row[columns[0]], where)
+        out.append((step, _metric(row[columns[1]], where)))
+    return out
+
+
+def _columns(names: Sequence[str], path: Path) -> tuple[int | None, int]:
+    """Return the columns of step and metric."""
+    values = [n for n, name in enumerate(names) if name in ("metric", "value")]
+    if len(values) != 1:
+        raise SpecError("CURVE", f"{path} must have one column `metric` or `value`, has {', '.join(names)}")
+    return (names.index("step") if "step" in names else None), values[0]
+
+
+def _is_metric(word: Any) -> bool:
+    try:
+        _metric(word, "")
+    except SpecError:
+        return False
+    return True
+
+
+def _metric(word: Any, where: str) -> float | None:
+    if word is None or (isinstance(word, str) and word.strip().lower() in MISSING):
+        return None
+    try:
+        return float(word)
+    except (TypeError, ValueError, OverflowError):  # the last: an integer beyond float64
+        raise SpecError("CURVE", f"{where}: {_shown(word)} is no metric; a number, nan, inf, or - for none") from None
+
+
+def _step(word: Any, where: str) -> int:
+    try:
+        value = float(word)
+    except (TypeError, ValueError, OverflowError):
+        value = math.nan
+    if not (0 <= value <= INT32 and value == int(value)):
+        raise SpecError("CURVE", f"{where}: {_shown(word)} is no step")
+    return int(value)
+
+
+def _shown(word: Any) -> str:
+    text = repr(word)
+    return text if len(text) <= 100 else f"{text[:100]}..."

@@ -1,0 +1,166 @@
+"""Which charts show a check: its curves, each with the figures behind it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from parity.report.html.scales import Scale, linear, logarithmic, symmetric
+from parity.report.html.svg import Chart, Mark, Plot
+from parity.report.words import exact
+from parity.results import CheckRecord, Curves, Pair, Series, Validations
+
+__all__ = ["Figure", "figures"]
+
+SPAN = 50.0
+"""Positive values that span more than this factor are drawn on a logarithmic scale."""
+
+ROOM = 1020
+"""Units across which the small charts share: drawn at their own size on a wide screen, letters included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A chart, how it is to be read, and its figures."""
+
+    chart: Chart
+    caption: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    """As many cells as heads, every digit written."""
+
+
+def figures(record: CheckRecord) -> list[Figure]:
+    """Return the charts of a check, none if it kept no curves."""
+    curves = record.curves
+    if curves is None or not curves.steps:
+        return []
+    large = [_loss(record, curves), _difference(record, curves)]
+    small = [_quantity(curves, "learning rate", curves.lr), _quantity(curves, "gradient norm", curves.grad_norm)]
+    small.append(_loss_scale(curves))
+    if curves.validations is not None and curves.validations.steps:
+        small.append(_validation(curves, curves.validations))
+    width = ROOM // len(small)
+    return large + [replace(figure, chart=replace(figure.chart, width=width, height=155)) for figure in small]
+
+
+def _loss(record: CheckRecord, curves: Curves) -> Figure:
+    return Figure(
+        chart=Chart(
+            title="loss",
+            steps=curves.steps,
+            plots=_overlaid(curves, curves.loss),
+            scale=_scale(curves.loss),
+            marks=_marks(record, curves),
+            width=520,
+            height=230,
+        ),
+        caption="",
+        heads=("step", *curves.labels),
+        rows=_rows(curves.steps, *curves.loss),
+    )
+
+
+def _difference(record: CheckRecord, curves: Curves) -> Figure:
+    bands = [
+        Plot(kind=kind, label=label, values=values)
+        for kind, label, values in (
+            ("allowed", "what passes", curves.allowed),
+            ("envelope", "measured envelope", curves.envelope),
+        )
+        if values is not None
+    ]
+    difference = Plot(kind="other", label="difference", values=curves.difference)
+    shown = [value for plot in (*bands, difference) for value in plot.values]
+    if not any(curves.difference):
+        caption = "zero at every step"
+    else:
+        caption = "symmetric log scale" if bands else "symmetric log scale; only zero passes"
+    return Figure(
+        chart=Chart(
+            title=f"difference of the loss: {curves.labels[1]} less {curves.labels[0]}",
+            steps=curves.steps,
+            plots=(*bands, difference),
+            scale=symmetric(shown),
+            marks=_marks(record, curves),
+            width=520,
+            height=230,
+        ),
+        caption=caption,
+        heads=("step", "difference", *(plot.label for plot in bands)),
+        rows=_rows(curves.steps, curves.difference, *(plot.values for plot in bands)),
+    )
+
+
+def _quantity(curves: Curves, title: str, pair: Pair) -> Figure:
+    return Figure(
+        chart=Chart(title=title, steps=curves.steps, plots=_overlaid(curves, pair), scale=_scale(pair)),
+        caption="",
+        heads=("step", *curves.labels),
+        rows=_rows(curves.steps, *pair),
+    )
+
+
+def _loss_scale(curves: Curves) -> Figure:
+    marks = tuple(Mark(kind="skipped", step=step, label=f"step {step} was skipped") for step in curves.skipped)
+    values = {value for series in curves.loss_scale for value in series}
+    caption = "no scaler" if values <= {1.0, None} else ""
+    return Figure(
+        chart=Chart(
+            title="loss scale",
+            steps=curves.steps,
+            plots=_overlaid(curves, curves.loss_scale, stepped=True),
+            scale=_scale(curves.loss_scale),
+            marks=marks,
+        ),
+        caption=caption,
+        heads=("step", *curves.labels, "skipped"),
+        rows=tuple(
+            (*row, "skipped" if step in curves.skipped else "")
+            for step, row in zip(curves.steps, _rows(curves.steps, *curves.loss_scale), strict=True)
+        ),
+    )
+
+
+def _validation(curves: Curves, found: Validations) -> Figure:
+    return Figure(
+        chart=Chart(
+            title=f"validation {found.metric}",
+            steps=found.steps,
+            plots=_overlaid(curves, found.value),
+            scale=_scale(found.value),
+        ),
+        caption="",
+        heads=("step", *curves.labels),
+        rows=_rows(found.steps, *found.value),
+    )
+
+
+def _overlaid(curves: Curves, pair: Pair, *, stepped: bool = False) -> tuple[Plot, ...]:
+    """Return the reference as a wide line and the other run as a thin one over it: equal curves show both."""
+    kinds = zip(("reference", "other"), curves.labels, pair, strict=True)
+    return tuple(Plot(kind=kind, label=label, values=values, stepped=stepped) for kind, label, values in kinds)
+
+
+def _marks(record: CheckRecord, curves: Curves) -> tuple[Mark, ...]:
+    out = [Mark(kind="kill", step=step, label=f"killed at step {step}") for step in curves.kills]
+    out += [Mark(kind="resume", step=step, label=f"resumed from step {step}") for step in curves.resumes]
+    out += [Mark(kind="handover", step=step, label=f"handed over at step {step}") for step in curves.handovers]
+    first = record.first_divergence
+    if first is not None:
+        out.append(
+            Mark(kind="first", step=first.step, label=f"first divergence: step {first.step}, {first.quantity}")
+        )
+    return tuple(out)
+
+
+def _scale(pair: Pair) -> Scale:
+    """Return a logarithmic scale for positive values of a wide span, else a linear one."""
+    values = [value for series in pair for value in series if value is not None and math.isfinite(value)]
+    if values and min(values) > 0 and max(values) / min(values) > SPAN:
+        return logarithmic(values)
+    return linear(values)
+
+
+def _rows(steps: tuple[int, ...], *columns: Series) -> tuple[tuple[str, ...], ...]:
+    return tuple((str(step), *(exact(value) for value in row)) for step, *row in zip(steps, *columns, strict=True))

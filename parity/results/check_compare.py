@@ -1,0 +1,102 @@
+"""Compare the records of two results: which verdicts changed, which checks are new or gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from parity.results.record import CheckRecord, Verdict
+
+__all__ = ["VerdictChange", "compare_environments", "compare_records", "compare_verdicts"]
+
+_WORSE: tuple[Verdict, ...] = ("holds", "empty", "inconclusive", "broken", "crashed")
+
+Key = tuple[str, str, str, tuple[str, ...], int]
+"""Name, spec, precision, sides, and the number among checks that share them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictChange:
+    """One check in two results."""
+
+    name: str
+    spec: str
+    precision: str
+    sides: tuple[str, ...]
+    old: Verdict | None
+    """None if only the new result has it."""
+    new: Verdict | None
+    """None if only the old result has it."""
+
+    @property
+    def kind(self) -> str:
+        """Return `same`, `better`, `worse`, `new` or `gone`."""
+        if self.old is None or self.new is None:
+            return "new" if self.old is None else "gone"
+        if self.old == self.new:
+            return "same"
+        return "worse" if _WORSE.index(self.new) > _WORSE.index(self.old) else "better"
+
+
+def compare_records(old: Iterable[CheckRecord], new: Iterable[CheckRecord]) -> tuple[VerdictChange, ...]:
+    """Return what became of every check, those of the old result first."""
+    before, after = _keyed(old), _keyed(new)
+    return tuple(
+        VerdictChange(
+            name=key[0],
+            spec=key[1],
+            precision=key[2],
+            sides=key[3],
+            old=before[key].verdict if key in before else None,
+            new=after[key].verdict if key in after else None,
+        )
+        for key in {**before, **after}
+    )
+
+
+def compare_verdicts(changes: Iterable[VerdictChange]) -> Verdict:
+    """Return what a comparison comes to.
+
+    `broken` if a verdict got worse, or a new check does not hold; `inconclusive` if a check is gone, for it may have
+    got worse; `empty` if the results share no check.
+    """
+    changes = tuple(changes)
+    if any(c.kind == "worse" or (c.kind == "new" and c.new != "holds") for c in changes):
+        return "broken"
+    if not any(c.old is not None and c.new is not None for c in changes):
+        return "empty"
+    return "inconclusive" if any(c.kind == "gone" for c in changes) else "holds"
+
+
+SURROUNDINGS = ("python", "platform", "machine", "cpus", "versions", "devices", "data")
+"""What a verdict may depend on beside the spec and the commit."""
+
+
+def compare_environments(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for everything in which the surroundings of two results differ."""
+    warnings = []
+    for name in SURROUNDINGS:
+        a, b = old.get(name), new.get(name)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            names = [key for key in {**a, **b} if a.get(key) != b.get(key)]
+            warnings += [_differs(f"{name}.{key}", a.get(key), b.get(key)) for key in names]
+        elif a != b:
+            warnings.append(_differs(name, a, b))
+    return warnings
+
+
+def _differs(name: str, a: Any, b: Any) -> str:
+    before, after = (("nothing" if value is None else str(value))[:100] for value in (a, b))
+    return f"the environments differ: {name} was {before}, is {after}"
+
+
+def _keyed(records: Iterable[CheckRecord]) -> dict[Key, CheckRecord]:
+    out: dict[Key, CheckRecord] = {}
+    seen: dict[tuple[str, str, str, tuple[str, ...]], int] = {}
+    for record in records:
+        short = (record.name, record.spec, record.precision, record.sides)
+        number = seen.get(short, 0)
+        seen[short] = number + 1
+        out[*short, number] = record
+    return out

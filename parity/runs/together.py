@@ -1,0 +1,251 @@
+"""Several processes that train one run: process 0 decides and writes, the others follow, and all end together.
+
+One process is the usual case; then nothing here does anything.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
+
+from parity.checkpoints import require_own, require_verified
+from parity.contract import Place, Trainer
+from parity.environment import versions
+from parity.errors import CheckpointError, DamagedError, ProcessesError, UnsealedError
+from parity.runs.channel import connect, gather
+from parity.runs.peers import Peers
+from parity.runs.signals import Signals
+from parity.runs.waiting import WatchedSignals
+from parity.sides import Processes
+from parity.spec import RunSpec, differences, from_toml, to_toml
+
+__all__ = ["Alone", "Heard", "Together", "join"]
+
+T = TypeVar("T")
+Exit = Callable[[type[BaseException] | None, BaseException | None, TracebackType | None], None]
+
+
+class Heard(Protocol):
+    """What the loop reads of signals."""
+
+    stop: int | None
+    save: bool
+
+
+class Alone:
+    """A run of one process; a context manager."""
+
+    first = True
+    """Whether this process takes the lock, writes records and says what happens."""
+
+    def __enter__(self) -> Alone:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Do nothing."""
+
+    def signals(self, deadline: float) -> AbstractContextManager[Heard]:
+        """Return what the loop hears while it is entered."""
+        return Signals(deadline)
+
+    def agree(self) -> None:
+        """Have all processes hear, at the same step, the signals that any of them got."""
+
+    def share(self, value: T) -> T:
+        """Return the value of process 0 in every process; it must be JSON."""
+        return value
+
+    def restoring(self, trainer: Trainer, checkpoints: Path) -> Trainer:
+        """Return what process 0 restores by, so that all restore the same."""
+        del checkpoints
+        return trainer
+
+    def closing(self, trainer: Trainer) -> Exit:
+        """Return a function for `ExitStack.push` that closes a trainer."""
+
+        def close(*error: object) -> None:
+            del error
+            trainer.close()
+
+        return close
+
+
+class Together(Alone):
+    """One of several processes of a run; a context manager."""
+
+    def __init__(
+        self, place: Place, facts: Mapping[str, str], processes: Processes, spec: RunSpec, deadline: float
+    ) -> None:
+        self.place, self.first = place, place.index == 0
+        self._facts, self._processes, self._spec = facts, processes, spec
+        self._live = WatchedSignals(deadline)
+        self._agreed = _Agreed()
+
+    def __enter__(self) -> Together:
+        """Wait for the others, and have the side connect its framework.
+
+        Raises:
+            ProcessesError: Not all came, one was started differently, or a signal asks to stop.
+        """
+        self._live.__enter__()
+        try:
+            self._peers = self._meet()
+        except BaseException:
+            self._live.__exit__(None, None, None)
+            raise
+        try:
+            self._processes.start(self.place, self._spec)
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Part from the others: all have ended their work, or this one failed and they are told."""
+        try:
+            if error is not None:
+                self._peers.fail(error)
+                return
+            self._peers.gather(None)
+            self._processes.stop()
+            self._peers.part()
+        finally:
+            self._live.__exit__(kind, error, trace)
+
+    def signals(self, deadline: float) -> AbstractContextManager[Heard]:
+        """Return what all processes have heard, as of the last `agree`; the deadline is that of the start."""
+        del deadline
+        return nullcontext(self._agreed)
+
+    def agree(self) -> None:
+        """Have all processes hear, at the same step, the signals that any of them got."""
+        if save := self._live.save:
+            self._live.save = False
+        heard = self._peers.gather([self._live.stop, save])
+        self._agreed.save |= any(save for _, save in heard)
+        if self._agreed.stop is None:
+            self._agreed.stop = next((stop for stop, _ in heard if stop is not None), None)
+
+    def share(self, value: T) -> T:
+        """Return the value of process 0 in every process; it must be JSON."""
+        shared: T = self._peers.gather(value)[0]
+        return shared
+
+    def restoring(self, trainer: Trainer, checkpoints: Path) -> Trainer:
+        """Return what process 0 restores by: a checkpoint that proves whole is restored by all."""
+        restoring: Any = _Restoring(trainer, checkpoints, self)
+        return restoring
+
+    def follow(self, trainer: Trainer) -> int | None:
+        """Restore, in another process, what process 0 restores; return the step that the run begins from."""
+        while "restore" in (order := self.share(dict[str, Any]())):
+            trainer.restore(order["restore"])
+            self.share(None)
+        start: int | None = order["start"]
+        return start
+
+    def closing(self, trainer: Trainer) -> Exit:
+        """Return a function for `ExitStack.push`; after a failure, a save under way would wait for the others."""
+
+        def close(kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+            del kind, trace
+            if error is None:
+                trainer.close()
+            else:
+                self._peers.fail(error)
+
+        return close
+
+    def _meet(self) -> Peers:
+        hello = {"pid": os.getpid(), "host": socket.gethostname(), "facts": dict(self._facts)}
+        if self.first:
+            hellos, connections = gather(self.place, hello, self._stopped)
+        else:
+            hellos, connection = connect(self.place, hello, self._stopped)
+            connections = {0: connection}
+        _require_same([hello["facts"] for hello in hellos])
+        return Peers(self.place, hellos, connections)
+
+    def _stopped(self) -> None:
+        if (number := self._live.stop) is not None:
+            problem = f"stopped before all {self.place.count} processes were there; nothing was trained"
+            raise ProcessesError(f"{signal.Signals(number).name}: {problem}", 128 + number)
+
+
+def join(processes: Processes | None, facts: Mapping[str, str], spec: RunSpec, deadline: float) -> Alone | Together:
+    """Return the processes of this run, to be entered: those that the environment names, or only this one.
+
+    Args:
+        processes: What the side knows of several processes; None if it trains in one only.
+        facts: What all processes must have been started with: name to value.
+        spec: The run, the same in all.
+        deadline: Seconds a process may take to save once a signal tells it to stop.
+    """
+    place = processes.place() if processes is not None else None
+    if processes is None or place is None:
+        return Alone()
+    return Together(place, {**facts, **versions(), "spec": to_toml(spec)}, processes, spec, deadline)
+
+
+class _Agreed:
+    """Signals as all processes have heard them."""
+
+    def __init__(self) -> None:
+        self.stop: int | None = None
+        self.save = False
+
+
+class _Restoring:
+    """Stands for the trainer of process 0 while a run is resumed.
+
+    The bytes of a checkpoint are compared with its seal once more, and first: a process that found it damaged while
+    another restores it would leave that one waiting.
+    """
+
+    def __init__(self, trainer: Trainer, checkpoints: Path, together: Together) -> None:
+        self.plan = trainer.plan
+        self._trainer, self._checkpoints, self._together = trainer, checkpoints, together
+
+    def restore(self, step: int) -> int:
+        """Restore in all processes.
+
+        Raises:
+            DamagedError: The checkpoint is not what was sealed; no process has begun to restore it.
+            CheckpointError: It cannot be restored.
+        """
+        with suppress(UnsealedError):
+            require_own(require_verified(self._checkpoints / str(step)), self._trainer.spec_hash)
+        self._together.share({"restore": step})
+        try:
+            self._trainer.restore(step)
+        except DamagedError as error:  # no older one is tried: the others may have restored this one
+            raise CheckpointError(str(error)) from error
+        self._together.share(None)  # all have read it: what is newer may be moved
+        return step
+
+
+def _require_same(facts: list[dict[str, str]]) -> None:
+    """Raise ProcessesError if a process was started differently from process 0; each process finds the same."""
+    ours = facts[0]
+    for index, theirs in enumerate(facts):
+        if theirs == ours:
+            continue
+        found = differences(from_toml(theirs["spec"]), from_toml(ours["spec"]), free=()) or {
+            name: (theirs.get(name), ours.get(name))
+            for name in sorted({*ours, *theirs})
+            if theirs.get(name) != ours.get(name)
+        }
+        text = ", ".join(f"{name} is {a} there and {b} in process 0" for name, (a, b) in list(found.items())[:5])
+        raise ProcessesError(
+            f"process {index} of {len(facts)} was started differently: {text}; start all with the same arguments"
+        )

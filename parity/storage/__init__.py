@@ -1,0 +1,62 @@
+"""Files that survive crashes and may come from anyone.
+
+Atomic writes, digests, bounded reads, JSON lines, the writer lock, work in the background. Knows nothing of training.
+"""
+
+from parity.storage.atomic import (
+    REMOVED,
+    fsync_directory,
+    fsync_files,
+    fsync_tree,
+    make_directory,
+    move,
+    named,
+    reason,
+    remove_tree,
+    replace_file,
+    write_file,
+)
+from parity.storage.background import SMALL, Background
+from parity.storage.digests import ALGORITHM, BLOCK, DigestWriter, FileDigest, digest_files, digest_range, list_files
+from parity.storage.jsonl import append, mend, plain, read_lines
+from parity.storage.local import local_path
+from parity.storage.lock import WriterLock
+from parity.storage.parallel_read import ParallelReader, read_ranges
+from parity.storage.untrusted import MAX_BYTES, MAX_VALUES, open_regular, read_bytes, read_given, read_json
+
+__all__ = [
+    "ALGORITHM",
+    "BLOCK",
+    "MAX_BYTES",
+    "MAX_VALUES",
+    "REMOVED",
+    "SMALL",
+    "Background",
+    "DigestWriter",
+    "FileDigest",
+    "ParallelReader",
+    "WriterLock",
+    "append",
+    "digest_files",
+    "digest_range",
+    "fsync_directory",
+    "fsync_files",
+    "fsync_tree",
+    "list_files",
+    "local_path",
+    "make_directory",
+    "mend",
+    "move",
+    "named",
+    "open_regular",
+    "plain",
+    "read_bytes",
+    "read_given",
+    "read_json",
+    "read_lines",
+    "read_ranges",
+    "reason",
+    "remove_tree",
+    "replace_file",
+    "write_file",
+]

@@ -1,0 +1,225 @@
+"""BatchStream: whole chunks of NumPy batches, and a JSON position that reproduces the next one exactly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from parity import threefry
+from parity.errors import StateError
+from parity.spec import RunSpec
+from parity.twins.datasets import Dataset
+
+__all__ = ["ArrayStream", "BatchStream", "Chunk", "GrainStream", "Position", "open_stream"]
+
+Position = dict[str, Any]
+"""JSON object; always holds `samples` (consumed so far) and `batch_size`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """The batches of n consecutive steps."""
+
+    inputs: NDArray[np.generic]
+    """Shape [n, batch, ...]."""
+    targets: NDArray[np.generic]
+    """Shape [n, batch] or [n, batch, context]."""
+    digests: list[str]
+    """XXH3-128 of each batch: its inputs, then its targets."""
+    epochs: list[int]
+    """Epoch each batch belongs to, from 0."""
+    samples: list[int]
+    """Samples consumed after each batch."""
+    after: Position
+    """Position behind the last batch of the chunk."""
+
+
+class BatchStream(Protocol):
+    """Where batches come from; both sides consume the same object."""
+
+    def take(self, n: int) -> Chunk:
+        """Return the next n batches."""
+
+    def position(self) -> Position:
+        """Return the position of the next batch."""
+
+    def seek(self, position: Mapping[str, Any]) -> None:
+        """Go to a position; the next batch is the one it names.
+
+        Raises:
+            StateError: The position does not belong to this stream.
+        """
+
+
+def open_stream(spec: RunSpec, dataset: Dataset) -> BatchStream:
+    """Return the training stream of a spec."""
+    if spec.data.reader == "grain":
+        return GrainStream(lambda: _grain_batches(spec, dataset), spec.batch, len(dataset.inputs))
+    return ArrayStream(dataset.inputs, dataset.targets, batch=spec.batch, seed=spec.seed)
+
+
+class ArrayStream:
+    """Arrays in memory: shuffled per epoch by (seed, epoch), the incomplete last batch dropped.
+
+    A chunk is one gather per array, so a batch costs microseconds; seeking is constant in time.
+    """
+
+    def __init__(self, inputs: NDArray[np.generic], targets: NDArray[np.generic], *, batch: int, seed: int) -> None:
+        self._inputs, self._targets, self._batch = inputs, targets, batch
+        self.batches_per_epoch = len(inputs) // batch
+        self._root = threefry.fold_in(threefry.key(seed), 0xDA7A)
+        self._group = max(1, threefry.PIECE // len(inputs))
+        """Epochs whose orders are drawn together."""
+        self._orders = lru_cache(maxsize=2)(self._draw)
+        self._next = 0  # batches consumed since the start of the run
+
+    def take(self, n: int) -> Chunk:
+        """Return the next n batches; they may span epochs."""
+        numbers = range(self._next, self._next + n)
+        epochs = [number // self.batches_per_epoch for number in numbers]
+        rows = self._rows(n)
+        inputs, targets = self._inputs[rows], self._targets[rows]
+        self._next += n
+        return Chunk(
+            inputs=inputs,
+            targets=targets,
+            digests=_digests(inputs, targets),
+            epochs=epochs,
+            samples=[(number + 1) * self._batch for number in numbers],
+            after=self.position(),
+        )
+
+    def _rows(self, n: int) -> NDArray[np.int64]:
+        """Return the samples of the next n batches, shape [n, batch]."""
+        parts, number, left = [], self._next, n
+        while left:
+            epoch, batch = divmod(number, self.batches_per_epoch)
+            count = min(left, self.batches_per_epoch - batch)
+            parts.append(self._order(epoch)[batch * self._batch : (batch + count) * self._batch])
+            number, left = number + count, left - count
+        return np.concatenate(parts).reshape(n, self._batch)
+
+    def _order(self, epoch: int) -> NDArray[np.int64]:
+        return self._orders(epoch // self._group)[epoch % self._group]
+
+    def _draw(self, group: int) -> NDArray[np.int64]:
+        """Return the orders of a group of epochs."""
+        epochs = np.arange(group * self._group, (group + 1) * self._group)
+        return threefry.permutations(threefry.fold_in(self._root, epochs), len(self._inputs))
+
+    def position(self) -> Position:
+        """Return epoch, batch in it, samples consumed and batch size; an epoch's end is the next one's batch 0."""
+        epoch, batch = divmod(self._next, self.batches_per_epoch)
+        return {
+            "epoch": epoch,
+            "batch": batch,
+            "samples": self._next * self._batch,
+            "batch_size": self._batch,
+        }
+
+    def seek(self, position: Mapping[str, Any]) -> None:
+        """Go to a position; the counters in it must agree with each other and with this stream."""
+        try:
+            number = position["epoch"] * self.batches_per_epoch + position["batch"]
+            consistent = (
+                all(type(position[name]) is int for name in ("epoch", "batch", "samples", "batch_size"))
+                and position["epoch"] >= 0
+                and 0 <= position["batch"] < self.batches_per_epoch
+                and position["batch_size"] == self._batch
+                and position["samples"] == number * self._batch
+            )
+        except (KeyError, TypeError) as error:
+            raise StateError("data.position", f"is not a position of an array stream: {position!r}") from error
+        if not consistent:
+            raise StateError(
+                "data.position",
+                f"{dict(position)!r} does not fit {self.batches_per_epoch} batches of {self._batch} per epoch",
+            )
+        self._next = number
+
+
+class GrainStream:
+    """Any Grain iterator over (inputs, targets) batches, resumed by its own `get_state` and `set_state`."""
+
+    def __init__(self, make: Callable[[], Any], batch: int, size: int) -> None:
+        """Wrap an iterator.
+
+        Args:
+            make: Returns a fresh iterator from its start; its elements are dicts of `inputs` and `targets`.
+            batch: Samples per element.
+            size: Samples per epoch, to name the epoch of a batch.
+        """
+        self._make, self._batch, self._size = make, batch, size
+        self._iterator: Any = make()
+        self._count = 0
+
+    def take(self, n: int) -> Chunk:
+        """Return the next n batches."""
+        batches = [next(self._iterator) for _ in range(n)]
+        inputs = np.stack([b["inputs"] for b in batches])
+        targets = np.stack([b["targets"] for b in batches])
+        numbers = range(self._count, self._count + n)
+        self._count += n
+        per_epoch = self._size // self._batch
+        return Chunk(
+            inputs=inputs,
+            targets=targets,
+            digests=_digests(inputs, targets),
+            epochs=[number // per_epoch for number in numbers],
+            samples=[(number + 1) * self._batch for number in numbers],
+            after=self.position(),
+        )
+
+    def position(self) -> Position:
+        """Return the iterator's own state beside the samples consumed."""
+        state = self._iterator.get_state()
+        if isinstance(state, bytes):  # grain.DataLoader's iterators; datasets give a dict
+            state = {"utf8": state.decode()}
+        return {
+            "iterator": json.loads(json.dumps(state)),
+            "samples": self._count * self._batch,
+            "batch_size": self._batch,
+        }
+
+    def seek(self, position: Mapping[str, Any]) -> None:
+        """Give the iterator its state back."""
+        before = self._iterator.get_state()
+        try:
+            samples, state = position["samples"], position["iterator"]
+            if type(samples) is not int or samples % self._batch or position["batch_size"] != self._batch:
+                raise ValueError("its counters do not fit")
+            self._iterator.set_state(state["utf8"].encode() if set(state) == {"utf8"} else state)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:  # Grain has no error of its own for this
+            self._iterator.set_state(before)
+            raise StateError(
+                "data.position", f"is not a position of this Grain stream: {dict(position)!r}"
+            ) from error
+        self._count = samples // self._batch
+
+
+def _digests(inputs: NDArray[np.generic], targets: NDArray[np.generic]) -> list[str]:
+    out = []
+    for x, y in zip(inputs, targets, strict=True):
+        digest = xxhash.xxh3_128(x)
+        digest.update(y)
+        out.append(digest.hexdigest())
+    return out
+
+
+def _grain_batches(spec: RunSpec, dataset: Dataset) -> Iterator[Any]:
+    try:
+        import grain
+    except ImportError as error:
+        raise StateError("data.reader", "'grain' needs Grain: pip install 'parity-suite[data]'") from error
+
+    per_epoch = len(dataset.inputs) // spec.batch * spec.batch
+    samples = grain.MapDataset.range(len(dataset.inputs)).shuffle(seed=spec.seed)[:per_epoch].repeat()
+    batches = samples.map(lambda i: {"inputs": dataset.inputs[i], "targets": dataset.targets[i]}).batch(spec.batch)
+    return iter(batches.to_iter_dataset())

@@ -1,0 +1,141 @@
+"""Real data that needs no download: digit images and English text, as plain arrays."""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from parity import threefry
+from parity.errors import RunDirectoryError, SpecError
+from parity.spec import CnnSpec, GptSpec, MlpSpec, RunSpec
+from parity.storage import local_path, read_given
+from parity.twins.sizes import host_needs, physical_memory, require_memory
+
+__all__ = ["Dataset", "describe_data", "load_dataset"]
+
+SPLIT_SEED = 1797
+"""Seed of the split into training and validation samples; the same for every run, whatever its own seed."""
+
+TEXT_BYTES = 17
+"""Memory that cutting samples takes for a byte of text: itself, as int32, its place as int64, its copy as int32."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """Arrays of samples, split once and for all."""
+
+    inputs: NDArray[np.generic]
+    """Training inputs: float32 [n, 64] in [0, 1] for digits, int32 [n, context] for text."""
+    targets: NDArray[np.generic]
+    """Training targets: int32 [n] classes, or int32 [n, context] next bytes."""
+    validation_inputs: NDArray[np.generic]
+    validation_targets: NDArray[np.generic]
+    digest: str
+    """XXH3-128 over all samples: two Pythons may ship different texts, and a report must name its corpus."""
+
+
+def load_dataset(spec: RunSpec) -> Dataset:
+    """Load what a spec trains on.
+
+    Raises:
+        SpecError: scikit-learn or the file is missing, there are fewer samples than the spec asks for, or the run
+            needs more memory than this machine has.
+    """
+    inputs: NDArray[np.generic]
+    targets: NDArray[np.generic]
+    if isinstance(spec.model, GptSpec):
+        text, context = _text(spec.data.path), spec.model.context
+        if len(text) <= context:
+            raise SpecError("model.context", f"{context}, but the text has {len(text)} bytes: not one sample")
+        samples = _windows(text, context)
+        inputs, targets = samples[:, :-1], samples[:, 1:]
+    else:
+        inputs, targets = _digits()
+    _check_model(spec, inputs, targets)
+    digest = xxhash.xxh3_128(np.ascontiguousarray(inputs))
+    digest.update(np.ascontiguousarray(targets))
+
+    held_out = spec.data.validation
+    trained = len(inputs) - held_out
+    if trained < spec.batch:
+        raise SpecError(
+            "batch",
+            f"{spec.batch} samples asked for, but {len(inputs)} samples - {held_out} for validation "
+            f"= {max(trained, 0)} to train on; lower batch or data.validation",
+        )
+    require_memory(host_needs(spec))
+    order = threefry.permutation(threefry.key(SPLIT_SEED), len(inputs))
+    train, validation = order[held_out:], order[:held_out]
+    return Dataset(
+        inputs=inputs[train],
+        targets=targets[train],
+        validation_inputs=inputs[validation],
+        validation_targets=targets[validation],
+        digest=digest.hexdigest(),
+    )
+
+
+def _check_model(spec: RunSpec, inputs: NDArray[np.generic], targets: NDArray[np.generic]) -> None:
+    """Refuse a model that does not fit the samples, before a framework does so in its own words."""
+    model, needed = spec.model, int(targets.max()) + 1
+    if isinstance(model, MlpSpec) and model.inputs != inputs.shape[1]:
+        raise SpecError("model.inputs", f"{model.inputs}, but a sample has {inputs.shape[1]} features")
+    if isinstance(model, CnnSpec) and model.size**2 != inputs.shape[1]:
+        raise SpecError("model.size", f"{model.size} x {model.size}, but an image has {inputs.shape[1]} pixels")
+    field, outputs = ("vocabulary", model.vocabulary) if isinstance(model, GptSpec) else ("classes", model.classes)
+    if outputs < needed:
+        raise SpecError(f"model.{field}", f"{outputs}, but the data has values up to {needed - 1}")
+
+
+def _digits() -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """Read scikit-learn's table of digits; its loader gives the same, after an import of 1.5 s."""
+    found = importlib.util.find_spec("sklearn")
+    if found is None or not found.submodule_search_locations:
+        raise SpecError("data.source", "'digits' needs scikit-learn: pip install 'parity-suite[data]'")
+    path = Path(found.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
+    table = np.loadtxt(path, delimiter=",", dtype=np.float32)
+    return table[:, :-1] / np.float32(16.0), table[:, -1].astype(np.int32)
+
+
+def _text(path: str) -> bytes:
+    if not path:
+        from pydoc_data.topics import topics
+
+        return "\n".join(topics[name] for name in sorted(topics)).encode()
+    most = (physical_memory() or sys.maxsize) // TEXT_BYTES
+    try:
+        text = read_given(local_path(path), most).decode("utf-8")
+    except RunDirectoryError as error:
+        raise SpecError("data.path", str(error)) from error
+    except OSError as error:
+        why = f", the most whose samples fit into the memory of this machine: {TEXT_BYTES} bytes per byte"
+        reason = f"{error.strerror or error}{why if error.errno == errno.EFBIG else ''}"
+        raise SpecError("data.path", f"cannot read {path}: {reason}") from error
+    except ValueError as error:  # a name with a null byte too
+        raise SpecError("data.path", f"cannot read {path} as UTF-8 text: {error}") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n").encode()
+
+
+def _windows(text: bytes, context: int) -> NDArray[np.int32]:
+    """Cut bytes into windows of context + 1, each starting on the last byte of the one before."""
+    data = np.frombuffer(text, np.uint8).astype(np.int32)
+    n = max(0, (len(data) - 1) // context)
+    starts = np.arange(n)[:, None] * context
+    return data[starts + np.arange(context + 1)]
+
+
+def describe_data(spec: RunSpec) -> dict[str, str]:
+    """Return what a report calls the data, and its digest: the text of two Python versions differs."""
+    if spec.data.source == "digits":
+        name = "scikit-learn digits"
+    else:
+        name = spec.data.path or f"pydoc_data.topics of Python {sys.version_info.major}.{sys.version_info.minor}"
+    short = replace(spec, steps=1)  # a check takes fewer steps than its spec, and no chunk that is longer
+    return {"corpus": name, "digest": load_dataset(short).digest}

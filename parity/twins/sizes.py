@@ -1,0 +1,130 @@
+"""What a spec takes of memory at least, so that one that cannot fit is refused before anything is built.
+
+Everything here is a lower bound: what fits is never refused, and what is not refused may still not fit. A framework
+says so in a traceback, after minutes perhaps, or the system ends the process without a word.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from parity.errors import SpecError
+from parity.spec import AdamSpec, CnnSpec, MlpSpec, RunSpec
+from parity.twins.initial import param_shapes
+
+__all__ = ["Need", "activations", "gigabytes", "host_needs", "physical_memory", "require_memory"]
+
+STEP_BYTES = 100
+"""What a chunk holds for each step beside its batch: index, learning rate, record, the 32 digits of its digest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """Something that is in memory as a whole at some time of a run."""
+
+    what: str
+    size: int
+    """Bytes."""
+    factors: Mapping[str, int]
+    """Field of the spec to what it contributes; the largest is named."""
+
+
+def physical_memory() -> int | None:
+    """Return the bytes of memory of this machine, or None where the system does not say."""
+    try:
+        size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+    return size if size > 0 else None
+
+
+def gigabytes(size: int) -> str:
+    """Return bytes as text in GB."""
+    return f"{size / 1e9:,.1f} GB"
+
+
+def require_memory(needs: Sequence[Need]) -> None:
+    """Raise a SpecError for a need that is larger than the memory of this machine."""
+    memory = physical_memory()
+    for need in needs:
+        if memory is not None and need.size > memory:
+            field = max(need.factors, key=lambda name: need.factors[name])
+            problem = f"needs at least {gigabytes(need.size)} for {need.what}, this machine has {gigabytes(memory)}"
+            raise SpecError(field, problem)
+
+
+def host_needs(spec: RunSpec) -> list[Need]:
+    """Return what a run takes of the host's memory, whatever device it trains on.
+
+    That is the copy of the state that a save writes, and the longest chunk.
+    """
+    return [_state(spec), _chunk(spec)]
+
+
+def activations(spec: RunSpec) -> list[Need]:
+    """Return what the widest layer takes of the memory of the device that a run trains on.
+
+    A validation passes all of its samples at once.
+    """
+    validates = 0 < spec.validate_every <= spec.steps
+    samples = max(spec.micro_batch, spec.data.validation if validates else 0)
+    field = "batch" if samples == spec.micro_batch else "data.validation"
+    wide = {"float64": 8, "float32": 4}.get(spec.precision, 2)
+    model = spec.model
+    if isinstance(model, MlpSpec):
+        layers = [("a hidden layer", max(model.hidden), {"model.hidden": max(model.hidden)})]
+    elif isinstance(model, CnnSpec):
+        images = [channels * (model.size >> i) ** 2 for i, channels in enumerate(model.channels)]
+        factors = {"model.channels": max(model.channels), "model.size": model.size**2}
+        layers = [("a convolution", max(images), factors)]
+    else:
+        context = model.context
+        scores = model.heads * context**2
+        layers = [
+            ("attention scores", scores, {"model.heads": model.heads, "model.context": context**2}),
+            ("logits", context * model.vocabulary, {"model.context": context, "model.vocabulary": model.vocabulary}),
+        ]
+    return [
+        Need(
+            what=f"{what} of {samples} sample{'s' * (samples > 1)}",
+            size=samples * each * wide,
+            factors={field: samples, **factors},
+        )
+        for what, each, factors in layers
+    ]
+
+
+def _state(spec: RunSpec) -> Need:
+    optimizer, model = spec.optimizer, spec.model
+    slots = 2 if isinstance(optimizer, AdamSpec) else int(optimizer.momentum > 0)
+    count = sum(math.prod(shape) for shape in param_shapes(model).values())
+    if isinstance(model, MlpSpec):
+        factors = {"model.hidden": max(model.hidden), "model.inputs": model.inputs, "model.classes": model.classes}
+    elif isinstance(model, CnnSpec):
+        factors = {"model.channels": max(model.channels), "model.size": model.size**2, "model.classes": model.classes}
+    else:
+        width = model.width
+        factors = {
+            "model.layers" if model.layers > width else "model.width": 12 * width**2 * model.layers,
+            "model.vocabulary": width * model.vocabulary,
+            "model.context": width * model.context,
+        }
+    size = count * (1 + slots) * (8 if spec.precision == "float64" else 4)
+    what = "parameters and optimizer state" if slots else "parameters"
+    return Need(what=what, size=size, factors=factors)
+
+
+def _chunk(spec: RunSpec) -> Need:
+    """Return what the longest chunk takes: its batches, read in one go, and their rows in the data (int64)."""
+    model = spec.model
+    if isinstance(model, MlpSpec):
+        sample = 4 * model.inputs + 4
+    else:
+        sample = 4 * model.size**2 + 4 if isinstance(model, CnnSpec) else 8 * model.context
+    steps = spec.plan.chunk_length(0, spec.steps, spec.execution.chunk)
+    size = steps * (STEP_BYTES + spec.batch * (sample + 8))
+    what = f"the batches of a chunk of {steps} steps"
+    return Need(what=what, size=size, factors={"execution.chunk": steps, "batch": spec.batch})
