@@ -286,12 +286,9 @@ def test_too_few_samples_are_refused_with_the_arithmetic() -> None:
 
 def test_a_text_file_that_cannot_be_read_is_refused(tmp_path: Any) -> None:
     spec = preset("gpt-text")
-    for path, content, why in (
-        ("absent.txt", None, ": No such file or directory"),
-        ("latin.txt", b"\xe9" * 100, " as UTF-8 text"),
-    ):
+    for path, content in (("absent.txt", None), ("latin.txt", b"\xe9" * 100)):
         if content is not None:
             (tmp_path / path).write_bytes(content)
         broken = replace(spec, data=replace(spec.data, path=str(tmp_path / path)))
-        with pytest.raises(SpecError, match=rf"data\.path: cannot read .*{path}{why}"):
+        with pytest.raises(SpecError, match=rf"data\.path: cannot read .*{path} as UTF-8 text"):
             load_dataset(broken)
