@@ -180,7 +180,8 @@ def test_the_names_of_a_run_directory_are_those_in_use():
     shown = pages.table("docs/policy.md", "name in the run directory", "what it is")
     run = RunDirectory(Path("run"))
     assert (run.checkpoints.name, run.metrics.name) == ("checkpoints", "metrics.jsonl")
-    source = (ROOT / "parity/rundir.py").read_text(encoding="utf-8")
+    files = ("parity/rundir.py", "parity/pointers.py")
+    source = "".join((ROOT / file).read_text(encoding="utf-8") for file in files)
     for name in (name for row in shown.rows for name in codes(row[0])):
         stem = name.partition("/")[0].removesuffix(".json")
         assert f'"{stem}' in source, name
@@ -223,7 +224,7 @@ PLANTS = {
         ("docs/checkpoints.md", "`step`, `metric`, ", "`step`, "),
     ],
     test_what_goes_wrong_ends_as_the_page_says: [
-        ("docs/checkpoints.md", "(60 s) |", "(30 s) |"),
+        ("docs/checkpoints.md", "`--deadline` (60 s)", "`--deadline` (30 s)"),
         ("docs/checkpoints.md", "and exits with 3 at", "and exits with 1 at"),
     ],
     test_the_limits_of_untrusted_files_are_those_of_the_code: [
