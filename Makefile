@@ -4,7 +4,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 REPORTS := reports
 
-.PHONY: setup packages check results test lint types format soak bench bench-quick clean
+.PHONY: setup packages check results test lint types docs format soak bench bench-quick clean
 
 setup: .venv/.ready
 
@@ -52,6 +52,10 @@ lint: setup
 
 types: setup
 	$(BIN)/mypy
+
+docs: setup  ## README, guides and API reference as one site, warnings as errors; reports/site/index.html
+	@rm -rf $(REPORTS)/site
+	$(BIN)/python -m sphinx --quiet --fail-on-warning -c docs . $(REPORTS)/site
 
 format: setup
 	$(BIN)/ruff check --fix .
