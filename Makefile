@@ -4,7 +4,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 REPORTS := reports
 
-.PHONY: setup packages check results test lint types format soak bench bench-quick clean
+.PHONY: setup packages check results test test-quick lint types docs format soak bench bench-quick clean
 
 setup: .venv/.ready
 
@@ -32,6 +32,9 @@ results: setup  ## docs/results.md and the table of the README, from a real run;
 test: setup packages  ## the tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak" tests
 
+test-quick: setup  ## what breaks first, in under two minutes: the table in tests/quick.py
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m quick tests
+
 soak: setup packages  ## the full product of presets, precisions and sides; 500 kills, ten times the crashes
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m soak tests
 
@@ -52,6 +55,10 @@ lint: setup
 
 types: setup
 	$(BIN)/mypy
+
+docs: setup  ## README, guides and API reference as one site, warnings as errors; reports/site/index.html
+	@rm -rf $(REPORTS)/site
+	$(BIN)/python -m sphinx --quiet --fail-on-warning -c docs . $(REPORTS)/site
 
 format: setup
 	$(BIN)/ruff check --fix .

@@ -118,12 +118,7 @@ class Lightning:
         out = []
         if rules.keep_best:
             self.keeps_best = ModelCheckpoint(
-                **common,
-                filename="best-{step}",
-                monitor="score",
-                mode=rules.mode,
-                save_top_k=rules.keep_best,
-                save_last=self.every != BLOCK,  # else only the callback of the latest names the last
+                **common, filename="best-{step}", monitor="score", mode=rules.mode, save_top_k=rules.keep_best
             )
             out.append(self.keeps_best)
         if rules.keep_every:

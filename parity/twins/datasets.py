@@ -117,7 +117,7 @@ def _text(path: str) -> bytes:
     except OSError as error:
         why = f", the most whose samples fit into the memory of this machine: {TEXT_BYTES} bytes per byte"
         reason = f"{error.strerror or error}{why if error.errno == errno.EFBIG else ''}"
-        raise SpecError("data.path", f"cannot read {path}: {reason}") from error
+        raise SpecError("data.path", f"cannot read {path} as UTF-8 text: {reason}") from error
     except ValueError as error:  # a name with a null byte too
         raise SpecError("data.path", f"cannot read {path} as UTF-8 text: {error}") from error
     return text.replace("\r\n", "\n").replace("\r", "\n").encode()

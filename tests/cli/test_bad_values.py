@@ -39,12 +39,12 @@ TEXT_SETTINGS = [
     ("model.layers=2147483647", "model.layers: must be at most 10000 layers, got 2147483647"),
     ("model.width=2147483644", "model.width: needs at least "),
     ("model.vocabulary=2147483647", "model.vocabulary: needs at least 2,199.0 GB for logits of 8 samples"),
-    ("data.path=/dev/zero", "data.path: cannot read /dev/zero: /dev/zero is no regular file"),
+    ("data.path=/dev/zero", "data.path: cannot read /dev/zero as UTF-8 text: /dev/zero is no regular file"),
     ("data.path=.", "is no regular file"),
-    ("data.path=absent", "data.path: cannot read absent: No such file or directory"),
+    ("data.path=absent", "data.path: cannot read absent as UTF-8 text: No such file or directory"),
     ("data.path=empty", "model.context: 32, but the text has 0 bytes: not one sample"),
     ("data.path=latin", "data.path: cannot read latin as UTF-8 text: "),
-    ("data.path=sparse", "data.path: cannot read sparse: is longer than "),
+    ("data.path=sparse", "data.path: cannot read sparse as UTF-8 text: is longer than "),
 ]
 BAD_SETTINGS = [("mlp-digits", *row) for row in SETTINGS] + [("gpt-text", *row) for row in TEXT_SETTINGS]
 

@@ -125,7 +125,7 @@ def test_what_goes_wrong_ends_as_the_page_says():
     happens = dict(pages.table("docs/checkpoints.md", "what goes wrong", "what happens").rows)
     save = happens["a save fails (full disk, I/O error)"]
     assert set(re.findall(r"exit (\d)|exits with (\d)", save)) == {(CODES["crashed"], ""), ("", CODES["crashed"])}
-    assert f"`--deadline` ({DEADLINE_SECONDS:g} s)" in happens["SIGTERM, SIGINT"]
+    assert f"`--deadline` ({DEADLINE_SECONDS:g} s)" in happens["SIGTERM, SIGINT, SIGHUP"]
     assert f"exit {CODES['usage']}." in happens["a second process on the same run"]
 
 

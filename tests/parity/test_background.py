@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from parity import sides
-from parity.checkpoints import seal
+from parity.checkpoints import commit
 from parity.storage import SMALL, Background
 from tests.parity.small import small
 
@@ -104,8 +104,8 @@ def test_what_writes_a_large_checkpoint_leaves_processors_to_the_steps(side, lar
     """The thread that seals a save is on both sides started by the one that writes it, or is that one."""
     monkeypatch.setattr("parity.storage.background.SMALL", 1000 if large else 1_000_000)
     seen = []
-    commit = seal.commit
-    monkeypatch.setattr(seal, "commit", lambda *args: (seen.append(os.sched_getscheduler(0)), commit(*args))[1])
+    target = f"{side}_side.checkpoint.commit"
+    monkeypatch.setattr(target, lambda *args: (seen.append(os.sched_getscheduler(0)), commit(*args))[1])
     trainer = sides.load(side).build(small("mlp-digits"), tmp_path)
     trainer.save(None)
     trainer.close()

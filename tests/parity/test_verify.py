@@ -1,5 +1,6 @@
 """Every byte of a checkpoint is as it was sealed, or the file and the leaves that are not are named."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 

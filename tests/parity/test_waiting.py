@@ -66,3 +66,15 @@ def test_afterwards_everything_is_as_before():
     assert not signals._thread.is_alive()
     assert signal.getsignal(signal.SIGTERM) == before
     assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_a_second_hangup_does_not_count():
+    """A closing terminal sends several; the process keeps its deadline for saving."""
+    process = waiting(600)
+    for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM):  # the first that insists
+        process.send_signal(number)
+    with pytest.raises(subprocess.TimeoutExpired, match="timed out after 2 seconds"):
+        process.wait(timeout=2)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 128 + signal.SIGTERM
+    process.communicate()

@@ -4,11 +4,10 @@ import json
 
 import pytest
 
-from parity import sides
+from parity import policy, sides
 from parity.checks import policy as check
 from parity.cli import main
 from parity.policy import cases
-from parity.policy import rules as policy
 from tests.parity.policy_plants import PLANTS, KeepingBy
 
 pytestmark = pytest.mark.processes

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from parity import sides
-from parity.checkpoints import seal, verify
+from parity.checkpoints import commit, verify
 from parity.errors import DivergedError
 from parity.runs import RunDirectory
 from parity.runs import loop as drive
@@ -135,13 +135,12 @@ def test_a_failed_fsync_of_an_array_is_one_line_and_no_traceback(n, tmp_path):
 def test_a_run_that_diverges_beside_a_failing_save_names_the_last_checkpoint_that_is_whole(
     side, on_error, tmp_path, monkeypatch
 ):
-    def commit(draft, final, known):
+    def failing(draft, final, known):
         if known.step == 4:
             raise OSError(errno.ENOSPC, "No space left on device", str(draft))
-        return real(draft, final, known)
+        return commit(draft, final, known)
 
-    real = seal.commit
-    monkeypatch.setattr(seal, "commit", commit)
+    monkeypatch.setattr(f"{side}_side.checkpoint.commit", failing)
     monkeypatch.setattr(
         "parity.runs.loop._Loop._fault", lambda self, record: "loss is nan" if record.step == 6 else None
     )

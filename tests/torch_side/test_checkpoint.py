@@ -310,7 +310,7 @@ def test_a_failure_in_the_background_is_told_once_and_costs_nothing_else(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("parity.checkpoints.seal.commit", full)
+        patch.setattr("torch_side.checkpoint.commit", full)
         trainer.save(None)
         with pytest.raises(SaveError, match=r"step 5 could not be saved: .*No space left on device"):
             trainer.wait()

@@ -1,0 +1,96 @@
+"""What `make test-quick` runs, chosen by measured processor time; `make test` runs everything but the soak.
+
+In: what breaks first when something is wrong: the pure parts, the errors of the commands, both sides as far as
+they need no long compilation, runs resumed within one process, and one planted fault of each group.
+"""
+
+__all__ = ["ABSENT", "QUICK", "SLOW", "is_quick"]
+
+PLANTED = "faults/test_planted.py::test_fault_is_red_and_named"
+SOUND = "faults/test_planted.py::test_clean_run_is_green"
+
+QUICK = frozenset(
+    {
+        "benchmarks/test_growth.py",
+        "benchmarks/test_worker.py",
+        "cli",
+        "crash/test_crash_model.py",
+        "crash/test_trace.py",
+        "docs",
+        *(f"{SOUND}[as most faults have it-{side}]" for side in ("torch", "jax")),
+        f"{PLANTED}[tied_head_rebuilt-torch]",
+        f"{PLANTED}[bn_stats_not_saved-torch]",
+        f"{PLANTED}[adam_step_reset-torch]",
+        f"{PLANTED}[sched_not_saved-jax]",
+        f"{PLANTED}[scaler_created_after_load-torch]",
+        f"{PLANTED}[step_not_restored-torch]",
+        f"{PLANTED}[rng_not_saved-torch]",
+        f"{PLANTED}[loader_restarts_at_zero-torch]",
+        f"{PLANTED}[uneven_shard_padding-torch]",
+        f"{PLANTED}[best_metric_reset-torch]",
+        f"{PLANTED}[mixed_generation-torch]",
+        "hostile/test_damaged_files.py",
+        "jax_side/test_checkpoint.py::test_what_was_saved_comes_back_and_goes_on_bit_for_bit[adam]",
+        "jax_side/test_differences.py",
+        "jax_side/test_optimizer.py",
+        "jax_side/test_quiet_orbax.py",
+        "jax_side/test_scaler.py",
+        "jax_side/test_state.py",
+        "parity",
+        "processes/test_new_best.py::test_it_survives_a_restart[torch]",
+        "report",
+        "storage/test_records.py",
+        "storage/test_two_writers.py::test_a_process_takes_a_lock_once_until_it_lets_go",
+        "torch_side",
+        "trackers",
+    }
+)
+"""Folders, files, functions and single cases below tests/."""
+
+SLOW = frozenset(
+    {
+        "cli/test_bad_input.py::test_a_checkpoint_without_a_seal_is_taken_only_by_its_step_and_that_is_said[jax]",
+        "cli/test_bad_input.py::test_a_damaged_newer_checkpoint_is_moved_aside_and_named[jax]",
+        "cli/test_bad_input.py::test_a_flipped_bit_names_the_file_and_the_leaf_and_the_run_goes_on_from_the_one_before[jax]",
+        "cli/test_bad_input.py::test_another_device_count_goes_on_and_says_what_not_to_expect",
+        "cli/test_bad_input.py::test_no_whole_checkpoint_says_what_was_found_and_why_it_does_not_count[jax]",
+        "cli/test_bad_input.py::test_twenty_skips_in_a_row_stop_the_run_and_nineteen_do_not[jax]",
+        "cli/test_check_command.py",
+        "crash/test_trace.py::test_a_real_process_is_recorded_to_the_byte",
+        "crash/test_trace.py::test_a_real_process_that_cannot_be_modelled_is_refused",
+        "hostile/test_damaged_files.py::test_a_file_cut_short_is_named_with_the_leaves_it_lost[jax]",
+        "hostile/test_damaged_files.py::test_files_exchanged_with_each_other_are_both_named[jax]",
+        "jax_side/test_differences.py::test_a_skipped_update_holds_optax_s_schedule_back_and_not_ours",
+        "jax_side/test_differences.py::test_layer_norm_epsilon_and_fast_variance_differ_and_ours_do_not",
+        "jax_side/test_state.py::test_a_state_trained_in_jax_crosses_to_torch_and_back",
+        "parity/test_data.py::test_seeking_a_grain_stream_reproduces_the_next_batches_exactly",
+        "parity/test_foreign_sides.py::test_the_policy_of_a_trainer_of_any_name_is_checked",
+        "parity/test_torn.py::test_buffers_that_jax_was_given_and_lost_are_made_anew",
+        "parity/test_torn.py::test_the_clock_cuts_chunks_of_a_single_process_only",
+        "report/test_browser.py",
+        "report/test_checks.py",
+        "torch_side/test_compile.py",
+        "trackers/test_command.py::test_a_run_that_is_killed_and_resumed_is_shown_as_its_records_have_it",
+        "trackers/test_command.py::test_a_run_without_it_loads_nothing_of_it",
+        "trackers/test_tensorboard.py::test_whatever_became_of_its_processes",
+        "trackers/test_wandb.py::test_whatever_became_of_its_processes",
+    }
+)
+"""What is left out of these: seconds of compilation or of other processes, or a program that not everybody has."""
+
+ABSENT = {
+    "soak": "hours; `make soak` runs it",
+}
+"""Folders of tests without a quick one, and why."""
+
+
+def is_quick(node: str) -> bool:
+    """Tell whether a test, by its node id, is one of the quick ones; what is slow is not, whatever else it is."""
+    return bool(_levels(node) & QUICK) and not _levels(node) & SLOW
+
+
+def _levels(node: str) -> set[str]:
+    """Return the entries that stand for a test: its folder, its file, its function, and its case."""
+    case = node.removeprefix("tests/")
+    file, _, name = case.partition("::")
+    return {file.partition("/")[0], file, f"{file}::{name.partition('[')[0]}", case}
