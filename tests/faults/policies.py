@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
-from parity.policy import rules as policy
+from parity import policy
 from parity.runs import RunDirectory
 from parity.spec import RunSpec
 

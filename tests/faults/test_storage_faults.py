@@ -14,7 +14,7 @@ from parity.checkpoints import seal
 from parity.checks.resume import run_here
 from parity.contract import first_divergence
 from parity.errors import CheckpointError, StateError
-from parity.policy import rules as policy
+from parity import policy
 from parity.runs import Drills, RunDirectory, train
 from parity.spec import load
 from tests.faults.fault import BOTH, MLP, Planted

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from parity.policy import InMemory, Rules, Saved
-from parity.policy import rules as policy
+from parity import policy
 
 __all__ = ["PLANTS"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from parity import cli
 from parity.checkpoints import verify
-from parity.cli import main as cli
 from parity.spec import to_toml
 from tests.parity.saving import SPECS
 from tests.parity.sealed import flip
