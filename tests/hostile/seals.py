@@ -206,7 +206,7 @@ INVALID: dict[str, Make] = {
 """Name to a seal that is none, or not this checkpoint's; the seal is blamed, or the file that it misnames."""
 
 VALID: dict[str, tuple[str, Make]] = {
-    "of-another-run": (r"config\.hash|spec", _of_another_run),
+    "of-another-run": ("another run", _of_another_run),
     "of-the-older-state-for-the-newer-step": (r"counters\.step", lambda side: _older_sealed_as_newer),
     "without-leaves": ("model", _edit(lambda seal: seal.update(leaves={}, places={}))),
     "with-a-leaf-left-over": ("no.such.leaf", _leaves(lambda leaves: leaves.update({"no.such.leaf": "int 1"}))),

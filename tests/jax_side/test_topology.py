@@ -39,7 +39,9 @@ def test_any_number_of_devices_and_any_change_between_them_stays_inside_the_enve
         worst[n] = envelope_multiple(list(reference.values()), list(curve.values()), width)
     for n, m in itertools.permutations((1, 2, 4, 8), 2):
         trainer = side.build(_spec(name, m), tmp_path / str(n)) if (n, m) in {(8, 2), (1, 4)} else trainers[m]
-        trainer.checkpoints = type(trainers[n].checkpoints)(trainer.spec, tmp_path / str(n), trainer.mesh)
+        trainer.checkpoints = type(trainers[n].checkpoints)(
+            trainer.spec, tmp_path / str(n), trainer.spec_hash, trainer.mesh
+        )
         assert trainer.restore("latest") == STEPS // 2
         tail = losses(walk(trainer, STEPS))
         after = [reference[s] for s in tail]

@@ -1,13 +1,11 @@
 """Signals: finish the chunk, save, say so, exit with 128 + the signal; the run then goes on from there."""
 
-import fcntl
 import os
 import pty
 import select
 import signal
 import subprocess
 import sys
-import termios
 import time
 
 import pytest
@@ -34,6 +32,13 @@ from parity.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 """`parity`, with something in a save that never returns."""
+
+LEAD = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Becomes a command whose controlling terminal is its standard input, as a shell's is."""
 
 SAVES = {
     ("jax", "save"): "train.JaxTrainer.save",
@@ -139,12 +144,8 @@ def test_a_terminal_that_closes_costs_nothing_but_the_lines(side, tmp_path):
     command, run = train_command(side, tmp_path)
     ours, theirs = pty.openpty()
 
-    def lead() -> None:
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-    process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, preexec_fn=lead
-    )
+    leading = [sys.executable, "-c", LEAD, *command]
+    process = subprocess.Popen(leading, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
     os.close(theirs)
     deadline = time.monotonic() + 60
     try:
