@@ -9,12 +9,11 @@ import jax.numpy as jnp
 import pytest
 
 from jax_side.mesh import replicated
-from parity import sides
+from parity import policy, sides
 from parity.checkpoints import seal
 from parity.checks.resume import run_here
 from parity.contract import first_divergence
 from parity.errors import CheckpointError, StateError
-from parity import policy
 from parity.runs import Drills, RunDirectory, train
 from parity.spec import load
 from tests.faults.fault import BOTH, MLP, Planted

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from parity.policy import InMemory, Rules, Saved
 from parity import policy
+from parity.policy import InMemory, Rules, Saved
 
 __all__ = ["PLANTS"]
 
