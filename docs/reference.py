@@ -80,7 +80,11 @@ def _page(module: griffe.Module) -> str:
     # With __all__, it decides; the public modules of a package have pages of their own.
     members = [member for member in module.members.values() if member.is_public and not member.is_module]
     aliases = [member for member in members if isinstance(member, griffe.Alias)]
-    reexported = ", ".join(f"{{py:obj}}`~{alias.target_path}`" for alias in aliases)
+    targets = [alias.target_path for alias in aliases]
+    # A function of its module's name is hidden by that module here: `parity.checkpoints.verify.verify`.
+    hidden = [name for name in map(str, module.exports or []) if module.members[name].is_module]
+    targets += [f"{module.path}.{name}.{name}" for name in hidden]
+    reexported = ", ".join(f"{{py:obj}}`~{target}`" for target in sorted(targets))
     blocks = [
         f"# `{module.path}`",
         f"```{{py:module}} {module.path}\n:synopsis: {json.dumps(_summary(module))}\n```",

@@ -27,7 +27,7 @@ def test_any_number_of_devices_and_any_change_between_them_stays_inside_the_enve
     base = side.build(_spec(name, 1))
     start = base.export_state()
     reference = losses(walk(base, STEPS))
-    width = measure_envelope([base], start, STEPS).width
+    width = measure_envelope(base.spec, [base], start, STEPS).width
     worst = {}
     trainers = {}
     for n in (1, 2, 4, 8):
