@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import re
 import threading
@@ -13,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 
 from jax_side.formats.ocdbt import Range, locate
 from parity import storage
-from parity.checkpoints import Place
+from parity.checkpoints import ByteRange
+from parity.contract import read_text
 from parity.errors import CheckpointError
 from parity.runs import DRAFT
 from parity.storage import FileDigest, digest_files, digest_range, list_files, read_json
@@ -31,9 +34,6 @@ __all__ = [
     "sealing_path",
     "wake_waiting_threads",
 ]
-
-READ_AGAIN = 64 << 10
-"""Values of at most so many bytes are digested from the file: a counter has another type there than its leaf."""
 
 SHARDS = "digests.process_{}.json"
 """What a process writes into the draft of an item: digests of its own files. Process 0 takes them out again."""
@@ -96,10 +96,11 @@ def gather(root: Path, items: Iterable[str]) -> dict[str, FileDigest]:
 
 def places(
     root: Path, items: Iterable[str], names: Mapping[str, tuple[str, str]], leaves: Mapping[str, str]
-) -> dict[str, tuple[Place, ...]]:
+) -> dict[str, tuple[ByteRange, ...]]:
     """Return where the bytes of each leaf lie in the store of its item.
 
-    An array that is one value of the store lies there as it is in memory, so the leaf's digest is the range's.
+    An array that is one value of the store lies there as it is in memory, so the leaf's digest decides on its range;
+    but for a counter, which has another type there than its leaf.
 
     Args:
         root: The checkpoint, or its draft.
@@ -108,16 +109,22 @@ def places(
         leaves: Neutral leaf to `type digest`, in the order the arrays have in memory.
     """
     stores = {item: locate(root / item) for item in items if (root / item).is_dir()}
-    known: dict[tuple[str, Range], Place] = {}
-    found: dict[str, tuple[Place, ...]] = {}
+    known: dict[tuple[str, Range], ByteRange] = {}
+    found: dict[str, tuple[ByteRange, ...]] = {}
     for leaf, (item, name) in names.items():
         for r in stores.get(item, {}).get(name, ()):
             if (item, r) not in known:  # a node of the tree holds many leaves
-                own = leaves[leaf].rpartition(" ")[2] if r.whole and r.size > READ_AGAIN else ""
-                digest = own or digest_range(root / item / r.file, r.start, r.size)
-                known[item, r] = Place(f"{item}/{r.file}", r.start, r.size, digest)
+                own = r.whole and r.size == _size(leaves[leaf])
+                digest = None if own else digest_range(root / item / r.file, r.start, r.size)
+                known[item, r] = ByteRange(f"{item}/{r.file}", r.start, r.size, digest)
             found[leaf] = (*found.get(leaf, ()), known[item, r])
     return found
+
+
+def _size(text: str) -> int:
+    """Return the bytes of an array with this text; -1 for what is no array."""
+    array = read_text(text)
+    return -1 if array is None else math.prod(array.shape) * np.dtype(array.dtype).itemsize
 
 
 def reason(error: BaseException, operation: str, draft: Path) -> str:

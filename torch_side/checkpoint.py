@@ -151,7 +151,7 @@ class Checkpoints:
             versions=versions(),
             files={STATE: writer.result()},
             leaves=leaves,
-            places=places(draft, STATE, snapshot, leaves),
+            places=places(draft, STATE, snapshot),
         )
         self.run.sync()
         commit(draft, final, known)

@@ -5,9 +5,9 @@ Knows no framework: what is in a checkpoint is files and digests of leaves.
 
 from parity.checkpoints.compare import compare
 from parity.checkpoints.pointers import read_pointer, write_pointers
+from parity.checkpoints.ranges import ByteRange, is_intact
 from parity.checkpoints.seal import (
     FILE,
-    Place,
     Seal,
     after_save,
     clock_set_to,
@@ -31,8 +31,8 @@ from parity.checkpoints.verify import (
 
 __all__ = [
     "FILE",
+    "ByteRange",
     "Fault",
-    "Place",
     "Restored",
     "Seal",
     "Verified",
@@ -43,6 +43,7 @@ __all__ = [
     "describe",
     "encode",
     "examine",
+    "is_intact",
     "now",
     "read_pointer",
     "read_scalars",

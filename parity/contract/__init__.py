@@ -3,13 +3,12 @@
 Knows no RunSpec, no side and no directory.
 """
 
-from parity.contract.place import Place
-from parity.contract.plan import Pace, RunPlan
-from parity.contract.records import Divergence, encode, first_divergence, read_records, same, splice
-from parity.contract.state import (
+from parity.contract.leaf_blocks import LeafDigest, Order
+from parity.contract.leaf_digests import (
+    SCHEMA,
+    ArrayText,
     Difference,
-    Order,
-    TrainingState,
+    DigestSchema,
     compare_digests,
     compare_states,
     component_of,
@@ -18,15 +17,23 @@ from parity.contract.state import (
     memory_orders,
     order_of,
     orders_of,
-    take_count,
-    take_scale,
+    read_text,
+    schema_of,
 )
+from parity.contract.place import Place
+from parity.contract.plan import Pace, RunPlan
+from parity.contract.records import Divergence, encode, first_divergence, read_records, same, splice
+from parity.contract.state import TrainingState, take_count, take_scale
 from parity.contract.trainer import QUANTITIES, StepRecord, Trainer, Validation
 
 __all__ = [
     "QUANTITIES",
+    "SCHEMA",
+    "ArrayText",
     "Difference",
+    "DigestSchema",
     "Divergence",
+    "LeafDigest",
     "Order",
     "Pace",
     "Place",
@@ -46,7 +53,9 @@ __all__ = [
     "order_of",
     "orders_of",
     "read_records",
+    "read_text",
     "same",
+    "schema_of",
     "splice",
     "take_count",
     "take_scale",

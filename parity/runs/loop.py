@@ -352,7 +352,7 @@ class _Loop:
 
     def _trace(self, event: str) -> None:
         if self.drills.trace and self.together.first:
-            leaves = leaf_digests(self.trainer.export_state(copy=False))
+            leaves = leaf_digests(self.trainer.export_state(copy=False), schema=1)  # as every check.json has them
             row = {"event": event, "attempt": self.attempt, "step": self.trainer.step, "leaves": leaves}
             append(self.run_directory.states, [json.dumps(row)])
 
