@@ -12,16 +12,21 @@ import json
 import math
 import re
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import tensorstore as ts
 
+from parity.checkpoints import Place
 from parity.errors import CheckpointError
+from parity.storage import digest_range
 
-__all__ = ["Range", "locate"]
+__all__ = ["Range", "locate", "places"]
+
+READ_AGAIN = 64 << 10
+"""Values of at most so many bytes are digested from the file: a counter has another type there than its leaf."""
 
 MAX_METADATA = 64 << 10
 """Longest `.zarray` in bytes; a real one has about 170."""
@@ -69,6 +74,32 @@ def locate(store: Path) -> dict[str, list[Range]]:
         raise CheckpointError(f"{store} is no readable OCDBT store: {error}") from error
 
 
+def places(
+    root: Path, items: Iterable[str], names: Mapping[str, tuple[str, str]], leaves: Mapping[str, str]
+) -> dict[str, tuple[Place, ...]]:
+    """Return where the bytes of each leaf lie in the store of its item, for the seal.
+
+    An array that is one value of the store lies there as it is in memory, so the leaf's digest is the range's.
+
+    Args:
+        root: The checkpoint, or its draft.
+        items: Items that are stores.
+        names: Neutral leaf to item and array name.
+        leaves: Neutral leaf to `type digest`, in the order the arrays have in memory.
+    """
+    stores = {item: locate(root / item) for item in items if (root / item).is_dir()}
+    known: dict[tuple[str, Range], Place] = {}
+    found: dict[str, tuple[Place, ...]] = {}
+    for leaf, (item, name) in names.items():
+        for r in stores.get(item, {}).get(name, ()):
+            if (item, r) not in known:  # a node of the tree holds many leaves
+                own = leaves[leaf].rpartition(" ")[2] if r.whole and r.size > READ_AGAIN else ""
+                digest = own or digest_range(root / item / r.file, r.start, r.size)
+                known[item, r] = Place(f"{item}/{r.file}", r.start, r.size, digest)
+            found[leaf] = (*found.get(leaf, ()), known[item, r])
+    return found
+
+
 def _walk(store: Path) -> dict[str, list[Range]]:
     base = ts.KvStore.open({"driver": "file", "path": f"{store.resolve()}/"}).result()
     manifest = ts.ocdbt.dump(base).result()
@@ -113,9 +144,11 @@ def _walk(store: Path) -> dict[str, list[Range]]:
 
 
 def _check_array(store: Path, name: str, metadata: bytes | None, chunks: list[int]) -> bool:
-    """Tell whether an array is one chunk; refuse one that is not stored as it is in memory.
+    """Return whether an array is one chunk.
 
-    What that unpacks to is anybody's guess.
+    Raises:
+        CheckpointError: It is compressed or in another order, so its size in memory cannot be bounded in advance; or
+            it does not have the bytes for its shape.
     """
     array = json.loads(metadata or b"null")
     try:

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import re
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from parity.checkpoints import Place
 from parity.errors import CheckpointError
 from torch_side.formats.pickled import require_plain_pickle
 
-__all__ = ["Record", "read_records"]
+__all__ = ["Record", "places", "read_records"]
 
 MAX_RECORDS = 1_000_000
 NAMES = re.compile(
@@ -74,6 +76,26 @@ def read_records(path: Path) -> dict[str, Record]:
         raise CheckpointError(f"{path} is no archive of torch.save: {error}") from error
     require_plain_pickle(path, pickled, len(records))
     return records
+
+
+def places(root: Path, file: str, numbers: Mapping[str, int], leaves: Mapping[str, str]) -> dict[str, tuple[Place, ...]]:
+    """Return where the bytes of each leaf lie, for the seal.
+
+    Storage n is the record `data/n`, in the order in which pickling meets them, and every tensor of a snapshot has a
+    storage of its own; PyTorch stores them as they are in memory, so a leaf's digest is its range's.
+
+    Args:
+        root: The checkpoint, or its draft.
+        file: Name of the file below it.
+        numbers: Neutral leaf to the number of its storage.
+        leaves: Neutral leaf to `type digest`.
+    """
+    records = read_records(root / file)
+    found: dict[str, tuple[Place, ...]] = {}
+    for leaf, number in numbers.items():
+        record = records[f"data/{number}"]
+        found[leaf] = (Place(file, record.start, record.size, leaves[leaf].rpartition(" ")[2]),)
+    return found
 
 
 def _check_end(path: Path, file: BinaryIO, length: int) -> None:
