@@ -20,6 +20,8 @@ from jax_side.formats.items import handler, read_items
 from jax_side.mesh import replicated
 from jax_side.processes import barrier
 from jax_side.seal import (
+    DRAFT_SUFFIX,
+    DRAFTS,
     gather,
     places,
     readable_steps,
@@ -30,12 +32,12 @@ from jax_side.seal import (
 from jax_side.snapshot import Snapshot
 from jax_side.state import stored_names
 from parity import policy, storage
-from parity.checkpoints import Restored, Seal, after_save, commit, now, read_scalars, require_own, require_verified
+from parity.checkpoints import Restored, Scan, Seal, after_save, commit, read_scalars, require_own, require_verified
 from parity.contract import TrainingState, leaf_digests, memory_orders
 from parity.environment import versions
 from parity.errors import CheckpointError, SaveError
 from parity.policy import Which
-from parity.runs import ORBAX_DRAFT, RunDirectory, Scan
+from parity.runs import RunDirectory
 from parity.spec import RunSpec
 from parity.storage import REMOVED, Background, list_files, plain
 
@@ -86,7 +88,7 @@ class Checkpoints:
 
     def __init__(self, spec: RunSpec, directory: Path, spec_hash: str, mesh: Mesh) -> None:
         self.spec, self.spec_hash, self.mesh = spec, spec_hash, mesh
-        self.run = RunDirectory(directory)
+        self.store = RunDirectory(directory, drafts=DRAFTS).store
         self._policy = _Policy(spec)
         self._pending: dict[int, _Pending] = {}
         """The save under way, by its step."""
@@ -102,13 +104,13 @@ class Checkpoints:
     def manager(self) -> ocp.CheckpointManager:
         """Return the manager, opened on first use."""
         if self._manager is None:
-            storage.make_directory(self.run.checkpoints)
+            storage.make_directory(self.store.path)
             options = ocp.CheckpointManagerOptions(
                 preservation_policy=self._policy,
                 enable_async_checkpointing=True,
                 async_options=ocp.AsyncOptions(barrier_sync_fn=barrier()) if jax.process_count() > 1 else None,
                 create=False,
-                temporary_path_class=sealing_path(self.run.checkpoints, self._seal),
+                temporary_path_class=sealing_path(self.store.path, self._seal),
                 todelete_subdir=REMOVED_BY_ORBAX,
                 step_name_format=readable_steps(),
             )
@@ -117,13 +119,20 @@ class Checkpoints:
                 handlers.add(item, ocp.args.PyTreeSave, handler())
             handlers.add("meta", ocp.args.JsonSave, ocp.JsonCheckpointHandler())
             self._manager = ocp.CheckpointManager(
-                self.run.checkpoints.resolve(),
+                self.store.path.resolve(),
                 options=options,
                 handler_registry=handlers,
             )
         return self._manager
 
-    def save(self, step: int, trainer: JaxTrainer, scalars: dict[str, Any], metric: float | None) -> None:
+    def save(
+        self,
+        step: int,
+        trainer: JaxTrainer,
+        scalars: dict[str, Any],
+        metric: float | None,
+        saved_at: float | None = None,
+    ) -> None:
         """Copy the state and write it in the background; waits for the save before, so one is under way at most.
 
         Raises:
@@ -131,14 +140,15 @@ class Checkpoints:
             SaveError: The save before failed; or this one, of several processes (of one, the next wait tells).
         """
         self.wait()
-        if (self.run.checkpoints / str(step)).exists():
-            raise CheckpointError(f"{self.run.checkpoints / str(step)} exists already; it is not overwritten")
+        if (self.store.path / str(step)).exists():
+            raise CheckpointError(f"{self.store.path / str(step)} exists already; it is not overwritten")
         snapshot, self._spare = Snapshot(trainer, self._spare), None
         items = {item: tree for item, tree in _items(snapshot.state).items() if jax.tree.leaves(tree)}
         meta = {"step": step, "metric": plain(metric), "items": sorted(items), "scalars": scalars}
         saves = {item: ocp.args.PyTreeSave(tree) for item, tree in items.items()}
         args = ocp.args.Composite(**saves, meta=ocp.args.JsonSave(meta))
-        self._policy.known = [*self.scan().whole, policy.Saved(step=step, metric=metric, saved_at=now())]
+        saved = policy.Saved(step=step, metric=metric, saved_at=time.time() if saved_at is None else saved_at)
+        self._policy.known = [*self.scan().whole, saved]
         self._last, self._committed = step, False
         self._pending = {step: _Pending(metric=metric, snapshot=snapshot, scalars=scalars)}
         if jax.process_count() == 1:
@@ -152,7 +162,7 @@ class Checkpoints:
 
     def scan(self) -> Scan:
         """Look at what is on disk; Orbax's own list is not asked."""
-        return self.run.scan()
+        return self.store.scan()
 
     def restore(self, which: Which, template: DeviceState) -> Restored[DeviceState]:
         """Verify a checkpoint and load it into the structure, dtypes and shardings of a template.
@@ -169,10 +179,10 @@ class Checkpoints:
         """
         self.wait()
         scan = self.scan()
-        step = self.run.choose(scan, which, self.spec.metric)
-        path = self.run.checkpoints / str(step)
-        foreign = step in {s.step for s in scan.foreign}
-        sealed = None if foreign else require_verified(path)
+        step = self.store.choose(scan, which, self.spec.plan)
+        path = self.store.path / str(step)
+        unsealed = step in {s.step for s in scan.unsealed}
+        sealed = None if unsealed else require_verified(path)
         if sealed is not None:
             require_own(sealed, self.spec_hash)
         scalars = read_scalars(path / "meta" / "metadata")
@@ -238,17 +248,17 @@ class Checkpoints:
             leaves=leaves,
             places=places(draft, ITEMS, stored_names(self.spec, leaves), leaves),
         )
-        self.run.sync()
+        self.store.sync()
         commit(draft, final, known)
         self._committed = True
         keep = policy.kept(self._policy.known, self.spec.plan.keep)  # as Orbax was told when this save began
         with after_save(step):
-            self.run.point(self.scan(), self.spec.metric, keep)
+            self.store.point(self.scan(), self.spec.plan, keep)
 
     def _told(self, error: Exception) -> SaveError:
         """Return what became of the last save; once it has its final name, all that Orbax does is remove others."""
         saved = self._committed
-        draft = self.run.checkpoints / f"{self._last}{ORBAX_DRAFT}"
+        draft = self.store.path / f"{self._last}{DRAFT_SUFFIX}"
         return SaveError(self._last, reason(error, "remove" if saved else "write", draft), saved=saved)
 
     def _abort(self) -> None:
@@ -262,16 +272,16 @@ class Checkpoints:
         until = time.monotonic() + SETTLE_SECONDS
         while jax.process_index() == 0 and time.monotonic() < until:
             try:
-                self.run.clean()  # what it left takes up room on a disk that may be full
+                self.store.clean()  # what it left takes up room on a disk that may be full
                 return
             except OSError:  # TensorStore may still be writing into it
                 time.sleep(0.05)
 
     def _sweep(self) -> None:
         """Remove what Orbax has moved out of the way, once that is storage."""
-        removed = self.run.checkpoints / REMOVED_BY_ORBAX
+        removed = self.store.path / REMOVED_BY_ORBAX
         if jax.process_index() == 0 and removed.is_dir():
-            storage.fsync_directory(self.run.checkpoints)
+            storage.fsync_directory(self.store.path)
             with storage.named(removed, "remove"):
                 shutil.rmtree(removed)
 

@@ -17,12 +17,13 @@ import orbax.checkpoint as ocp
 
 from jax_side.formats.ocdbt import Range, locate
 from parity import storage
-from parity.checkpoints import Place
+from parity.checkpoints import DRAFT, Place
 from parity.errors import CheckpointError
-from parity.runs import DRAFT
 from parity.storage import FileDigest, digest_files, digest_range, list_files, read_json
 
 __all__ = [
+    "DRAFTS",
+    "DRAFT_SUFFIX",
     "DigestingHandler",
     "gather",
     "places",
@@ -31,6 +32,11 @@ __all__ = [
     "sealing_path",
     "wake_waiting_threads",
 ]
+
+DRAFT_SUFFIX = ".orbax-checkpoint-tmp"
+"""What Orbax appends to the name of a directory that it is still writing."""
+DRAFTS = (f"*{DRAFT_SUFFIX}*",)
+"""Patterns of the names that a save by Orbax leaves when it is cut short."""
 
 READ_AGAIN = 64 << 10
 """Values of at most so many bytes are digested from the file: a counter has another type there than its leaf."""

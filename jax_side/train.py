@@ -201,12 +201,12 @@ class JaxTrainer(Twin):
         logits = _apply(model, x, None, train=False)
         return cross_entropy(logits, y, self.types), jnp.sum(jnp.argmax(logits, -1) == y)
 
-    def save(self, metric: float | None) -> None:
+    def save(self, metric: float | None, *, saved_at: float | None = None) -> None:
         """Copy the state of this step, and start writing it as a checkpoint."""
         assert self.checkpoints is not None, "built without a directory"
         self.note_best(metric)
         with x64(self.spec.precision):
-            self.checkpoints.save(self.step, self, self.host_scalars(), metric)
+            self.checkpoints.save(self.step, self, self.host_scalars(), metric, saved_at)
 
     def restore(self, which: Which) -> int:
         """Load a checkpoint into the templates of this trainer, with its shardings; return its step."""
@@ -247,7 +247,7 @@ class JaxTrainer(Twin):
             self.state, self.torn = new, False
 
     def _best_saved(self) -> Saved | None:
-        return None if self.checkpoints is None else self.checkpoints.run.pointed("best")
+        return None if self.checkpoints is None else self.checkpoints.store.pointed("best")
 
     def _schedule_step(self) -> int:
         return self._schedule

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -13,12 +14,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from parity import policy, storage
-from parity.checkpoints import Restored, Seal, after_save, commit, now, read_scalars, require_own, require_verified
+from parity.checkpoints import (
+    DRAFT,
+    Restored,
+    Scan,
+    Seal,
+    after_save,
+    commit,
+    read_scalars,
+    require_own,
+    require_verified,
+)
 from parity.contract import TrainingState, leaf_digests
 from parity.environment import versions
 from parity.errors import CheckpointError, SaveError
 from parity.policy import Which
-from parity.runs import DRAFT, RunDirectory, Scan
+from parity.runs import RunDirectory
 from parity.spec import RunSpec
 from parity.storage import Background, DigestWriter, ParallelReader, list_files, plain
 from torch_side.formats.archive import read_records
@@ -50,11 +61,18 @@ class Checkpoints:
 
     def __init__(self, spec: RunSpec, directory: Path, spec_hash: str) -> None:
         self.spec, self.spec_hash = spec, spec_hash
-        self.run = RunDirectory(directory)
+        self.store = RunDirectory(directory).store
         self._background = Background(spec.execution.save_priority)
         self._spare: Snapshot | None = None
 
-    def save(self, step: int, trainer: TorchTrainer, scalars: dict[str, Any], metric: float | None) -> None:
+    def save(
+        self,
+        step: int,
+        trainer: TorchTrainer,
+        scalars: dict[str, Any],
+        metric: float | None,
+        saved_at: float | None = None,
+    ) -> None:
         """Copy the state and write it in the background; waits for the save before, so one is under way at most.
 
         Raises:
@@ -62,16 +80,18 @@ class Checkpoints:
             SaveError: The save before failed.
         """
         self.wait()
-        final = self.run.checkpoints / str(step)
+        final = self.store.path / str(step)
         if final.exists():
             raise CheckpointError(f"{final} exists already; it is not overwritten")
         snapshot, self._spare = Snapshot(trainer, self._spare), None
-        work = partial(self._guarded, final, step, snapshot, scalars, metric)
+        work = partial(
+            self._guarded, final, step, snapshot, scalars, metric, time.time() if saved_at is None else saved_at
+        )
         self._background.start(work, f"save-{step}", snapshot.size)
 
     def scan(self) -> Scan:
         """Look at what is on disk."""
-        return self.run.scan()
+        return self.store.scan()
 
     def restore(self, which: Which, device: torch.device) -> Restored[dict[str, Any]]:
         """Verify a checkpoint and load it; one without a seal is loaded unverified, if it is named by its step.
@@ -85,10 +105,10 @@ class Checkpoints:
         """
         self.wait()
         scan = self.scan()
-        step = self.run.choose(scan, which, self.spec.metric)
-        path = self.run.checkpoints / str(step)
-        foreign = step in {s.step for s in scan.foreign}
-        sealed = None if foreign else require_verified(path)
+        step = self.store.choose(scan, which, self.spec.plan)
+        path = self.store.path / str(step)
+        unsealed = step in {s.step for s in scan.unsealed}
+        sealed = None if unsealed else require_verified(path)
         if sealed is not None:
             require_own(sealed, self.spec_hash)
         scalars = read_scalars(path / META)
@@ -112,13 +132,19 @@ class Checkpoints:
         self.wait()
 
     def _guarded(
-        self, final: Path, step: int, snapshot: Snapshot, scalars: dict[str, Any], metric: float | None
+        self,
+        final: Path,
+        step: int,
+        snapshot: Snapshot,
+        scalars: dict[str, Any],
+        metric: float | None,
+        saved_at: float,
     ) -> None:
         try:
-            self._write(final, step, snapshot, scalars, metric)
+            self._write(final, step, snapshot, scalars, metric, saved_at)
         except BaseException as error:
             with suppress(OSError):
-                self.run.clean()  # what it left takes up room on a disk that may be full
+                self.store.clean()  # what it left takes up room on a disk that may be full
             if isinstance(error, SaveError):  # of what follows a save
                 raise
             raise SaveError(step, storage.reason(error)) from error
@@ -126,11 +152,17 @@ class Checkpoints:
             self._spare = snapshot
 
     def _write(
-        self, final: Path, step: int, snapshot: Snapshot, scalars: dict[str, Any], metric: float | None
+        self,
+        final: Path,
+        step: int,
+        snapshot: Snapshot,
+        scalars: dict[str, Any],
+        metric: float | None,
+        saved_at: float,
     ) -> None:
         """Write, seal, fsync, rename, fsync the directory; then remove what the policy no longer keeps."""
-        storage.make_directory(self.run.checkpoints)
-        draft = self.run.checkpoints / f"{DRAFT}{step}-{os.getpid()}"
+        storage.make_directory(self.store.path)
+        draft = self.store.path / f"{DRAFT}{step}-{os.getpid()}"
         with storage.named(draft, "mkdir"):
             draft.mkdir()
         with storage.named(draft / STATE), (draft / STATE).open("wb") as file, _no_checksums():
@@ -145,7 +177,7 @@ class Checkpoints:
         known = Seal(
             step=step,
             metric=None if metric is None else float(metric),
-            saved_at=now(),
+            saved_at=saved_at,
             side="torch",
             spec_hash=scalars["config.hash"],
             versions=versions(),
@@ -153,7 +185,7 @@ class Checkpoints:
             leaves=leaves,
             places=places(draft, STATE, snapshot, leaves),
         )
-        self.run.sync()
+        self.store.sync()
         commit(draft, final, known)
         with after_save(step):
             self._retain()
@@ -161,7 +193,7 @@ class Checkpoints:
     def _retain(self) -> None:
         scan = self.scan()
         keep = policy.kept(scan.whole, self.spec.plan.keep)
-        self.run.point(scan, self.spec.metric, keep)
+        self.store.point(scan, self.spec.plan, keep)
         for saved in scan.whole:
             if saved.step not in keep:
-                self.run.evict(saved.step)
+                self.store.evict(saved.step)

@@ -150,11 +150,11 @@ class TorchTrainer(Twin):
         value = correct / targets.numel() if self.spec.metric == "accuracy" else loss
         return Validation(attempt=self.attempt, step=self.step, metric=self.spec.metric, value=value, loss=loss)
 
-    def save(self, metric: float | None) -> None:
+    def save(self, metric: float | None, *, saved_at: float | None = None) -> None:
         """Copy the state of this step, and start writing it as a checkpoint."""
         assert self.checkpoints is not None, "built without a directory"
         self.note_best(metric)
-        self.checkpoints.save(self.step, self, self.host_scalars(), metric)
+        self.checkpoints.save(self.step, self, self.host_scalars(), metric, saved_at)
 
     def restore(self, which: Which) -> int:
         """Load a checkpoint into this trainer; return its step."""
@@ -194,7 +194,7 @@ class TorchTrainer(Twin):
         self.torn = False
 
     def _best_saved(self) -> Saved | None:
-        return None if self.checkpoints is None else self.checkpoints.run.pointed("best")
+        return None if self.checkpoints is None else self.checkpoints.store.pointed("best")
 
     def _schedule_step(self) -> int:
         return int(self.scheduler.last_epoch)

@@ -1,4 +1,4 @@
-"""Checkpoint directories: seal, verify and compare one; the pointers that name the latest and the best.
+"""Checkpoint directories: seal, verify and compare one; list, choose, point to and evict those of a run.
 
 Knows no framework: what is in a checkpoint is files and digests of leaves.
 """
@@ -10,14 +10,13 @@ from parity.checkpoints.seal import (
     Place,
     Seal,
     after_save,
-    clock_set_to,
     commit,
     encode,
     examine,
-    now,
     read_seal,
     require_own,
 )
+from parity.checkpoints.store import DRAFT, CheckpointStore, Scan
 from parity.checkpoints.verify import (
     Fault,
     Restored,
@@ -30,20 +29,21 @@ from parity.checkpoints.verify import (
 )
 
 __all__ = [
+    "DRAFT",
     "FILE",
+    "CheckpointStore",
     "Fault",
     "Place",
     "Restored",
+    "Scan",
     "Seal",
     "Verified",
     "after_save",
-    "clock_set_to",
     "commit",
     "compare",
     "describe",
     "encode",
     "examine",
-    "now",
     "read_pointer",
     "read_scalars",
     "read_seal",

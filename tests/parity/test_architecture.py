@@ -340,7 +340,11 @@ def test_the_sides_have_the_same_files() -> None:
 
 
 ONLY: dict[str, tuple[set[str], set[str], str]] = {
-    "__init__": ({"processes"}, set(), "the PyTorch twin trains in one process"),
+    "__init__": (
+        {"drafts", "processes"},
+        set(),
+        "the PyTorch twin trains in one process, and names its own drafts",
+    ),
     "dropout": (
         {"mask_key"},
         {"mask_keys", "random_bits"},
@@ -365,7 +369,7 @@ ONLY: dict[str, tuple[set[str], set[str], str]] = {
     ),
     "seal": (
         {
-            "DigestingHandler",
+            *("DRAFTS", "DRAFT_SUFFIX", "DigestingHandler"),
             *("gather", "readable_steps", "reason", "sealing_path", "wake_waiting_threads"),
         },
         set(),
