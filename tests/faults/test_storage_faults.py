@@ -10,7 +10,7 @@ import pytest
 
 from jax_side.mesh import replicated
 from parity import policy, sides
-from parity.checkpoints import seal
+from parity.checkpoints import CheckpointStore, seal
 from parity.checks.resume import run_here
 from parity.contract import first_divergence
 from parity.errors import CheckpointError, StateError
@@ -74,8 +74,8 @@ def test_partial_is_never_latest(what, run):
 
 def _a_name_is_enough(monkeypatch):
     """Plant a scan that takes whatever has a seal, without looking at the files."""
-    scan = RunDirectory.scan
-    monkeypatch.setattr(RunDirectory, "scan", lambda self: scan(self, examine=seal.read_seal))
+    scan = CheckpointStore.scan
+    monkeypatch.setattr(CheckpointStore, "scan", lambda self: scan(self, examine=seal.read_seal))
 
 
 def test_a_scan_that_takes_partial_checkpoints_is_found_by_the_load(run, monkeypatch):
