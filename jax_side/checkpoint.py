@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
-from jax_side.formats.items import ITEMS, handler, read_items
+from jax_side.formats.items import ITEMS, read_items
 from jax_side.formats.ocdbt import places
 from jax_side.formats.orbax_handler import gather
 from jax_side.formats.orbax_manager import DRAFT_SUFFIX, DRAFTS, open_manager, reason, wake_waiting_threads

@@ -137,8 +137,7 @@ class Cnn(nnx.Module):
         self.head = _linear(channels[-1] * side * side, model.classes, types, rngs)
 
     def __call__(self, x: jax.Array, key: jax.Array | None, *, train: bool) -> jax.Array:
-        """Map images [batch, size * size] to logits [batch, classes];
-        `train` decides about BatchNorm's statistics and dropout."""
+        """Map images [batch, size * size] to logits [batch, classes], with statistics and dropout by `train`."""
         x = x.reshape(-1, self.size, self.size, 1)
         for conv, norm in zip(self.convs, self.norms, strict=True):
             x = jax.nn.relu(norm(conv(x), train=train))

@@ -162,7 +162,8 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
             targets = chunk.targets.reshape(*lead, *chunk.targets.shape[2:])
             batches = (inputs.reshape(*lead, *inputs.shape[2:]), targets)
             numbers = [host.lr.astype(self.types.params), host.loss_multiplier.astype(self.types.params)]
-            return Placed(*self.placement.put_chunk(batches, [host.index, *numbers]), host)
+            x, y, index, lr, multiplier = self.placement.put_chunk(batches, [host.index, *numbers])
+            return Placed(x, y, index, lr, multiplier, host)
 
     def evaluate(self) -> Validation:
         """Measure on the validation samples, with running statistics and without dropout."""

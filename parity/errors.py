@@ -8,6 +8,7 @@ __all__ = [
     "CheckpointError",
     "DamagedError",
     "DivergedError",
+    "InconsistentStateError",
     "LockedError",
     "MissingFrameworkError",
     "OtherRunError",
@@ -20,7 +21,6 @@ __all__ = [
     "SpecError",
     "SpecMismatchError",
     "StateError",
-    "InconsistentStateError",
     "UnknownNameError",
     "UnsealedError",
 ]

@@ -93,8 +93,7 @@ class Cnn(nn.Module):
         self.head = nn.Linear(channels[-1] * side * side, model.classes)
 
     def forward(self, x: Tensor, key: Tensor | None, *, train: bool) -> Tensor:
-        """Map images [batch, size * size] to logits [batch, classes];
-        `train` decides about BatchNorm's statistics and dropout."""
+        """Map images [batch, size * size] to logits [batch, classes], with statistics and dropout by `train`."""
         x = x.view(-1, 1, self.size, self.size)
         for conv, norm in zip(self.convs, self.norms, strict=True):
             x = F.avg_pool2d(F.relu(norm(conv(x).to(self.exact), train=train)), 2)

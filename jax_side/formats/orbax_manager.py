@@ -30,9 +30,7 @@ DRAFTS = (f"*{DRAFT_SUFFIX}*",)
 """Patterns of the names that a save by Orbax leaves when it is cut short."""
 
 
-def open_manager(
-    checkpoints: Path, items: Iterable[str], seal: Callable[[int, Path], None]
-) -> ocp.CheckpointManager:
+def open_manager(checkpoints: Path, items: Iterable[str], seal: Callable[[int, Path], None]) -> ocp.CheckpointManager:
     """Open Orbax's manager on a directory of steps; it writes them and removes none.
 
     Args:

@@ -1,23 +1,23 @@
-"""Checkpoint directories: seal, verify and compare one; the pointers that name the latest and the best.
+"""Checkpoint directories: seal, verify and compare one; list, choose, point to and evict those of a run.
 
 Knows no framework: what is in a checkpoint is files and digests of leaves.
 """
 
 from parity.checkpoints.compare import compare
 from parity.checkpoints.pointers import read_pointer, write_pointers
+from parity.checkpoints.saving import Checkpoints, Neutral, Save, fitting
 from parity.checkpoints.seal import (
     FILE,
     Place,
     Seal,
     after_save,
-    clock_set_to,
     commit,
     encode,
     examine,
-    now,
     read_seal,
     require_own,
 )
+from parity.checkpoints.store import DRAFT, CheckpointStore, Scan
 from parity.checkpoints.verify import (
     Fault,
     Restored,
@@ -30,20 +30,25 @@ from parity.checkpoints.verify import (
 )
 
 __all__ = [
+    "DRAFT",
     "FILE",
+    "CheckpointStore",
+    "Checkpoints",
     "Fault",
+    "Neutral",
     "Place",
     "Restored",
+    "Save",
+    "Scan",
     "Seal",
     "Verified",
     "after_save",
-    "clock_set_to",
     "commit",
     "compare",
     "describe",
     "encode",
     "examine",
-    "now",
+    "fitting",
     "read_pointer",
     "read_scalars",
     "read_seal",

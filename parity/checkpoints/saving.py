@@ -29,7 +29,7 @@ from parity.errors import CheckpointError, SaveError, StateError
 from parity.policy import Which
 from parity.storage import Background, FileDigest, Priority, list_files, plain
 
-__all__ = ["Checkpoints", "Save", "fitting"]
+__all__ = ["Checkpoints", "Neutral", "Save", "fitting"]
 
 Neutral = tuple[dict[str, NDArray[np.generic]], dict[str, Any]]
 """Neutral leaf to array, and neutral leaf to scalar."""

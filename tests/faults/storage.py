@@ -49,7 +49,7 @@ def reseal(checkpoint: Path, piece: str = "", older: Path | None = None) -> None
 
 def _two_newest(trainer: Any) -> list[Path]:
     """Return the two newest checkpoints, the newest last; none at the first start."""
-    path = trainer.checkpoints.run.checkpoints
+    path = trainer.checkpoints.store.path
     found = sorted(path.iterdir(), key=lambda entry: int(entry.name)) if trainer.attempt else []
     return found[-2:]
 

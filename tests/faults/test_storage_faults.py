@@ -10,7 +10,7 @@ import pytest
 
 from jax_side.mesh import replicated
 from parity import policy, sides
-from parity.checkpoints import seal
+from parity.checkpoints import CheckpointStore, seal
 from parity.checks.resume import run_here
 from parity.contract import first_divergence
 from parity.errors import CheckpointError, StateError
@@ -51,7 +51,7 @@ def resume(side, name, run, say=lambda line: None):
 
 def test_whole_checkpoints_are_taken(run):
     side, name, directory = run
-    assert [s.step for s in directory.scan().whole] == [10, 20]
+    assert [s.step for s in directory.store.scan().whole] == [10, 20]
     assert resume(side, name, directory) == 20
 
 
@@ -66,7 +66,7 @@ def test_partial_is_never_latest(what, run):
         (newest / STATE[name]).unlink()
     else:
         (newest / STATE[name]).write_bytes((newest / STATE[name]).read_bytes()[:-100])
-    scan = directory.scan()
+    scan = directory.store.scan()
     assert [s.step for s in scan.whole] == [10]
     assert len(scan.damaged) + len(scan.unfinished) == 1
     assert resume(side, name, directory) == 10
@@ -74,8 +74,8 @@ def test_partial_is_never_latest(what, run):
 
 def _a_name_is_enough(monkeypatch):
     """Plant a scan that takes whatever has a seal, without looking at the files."""
-    scan = RunDirectory.scan
-    monkeypatch.setattr(RunDirectory, "scan", lambda self: scan(self, examine=seal.read_seal))
+    scan = CheckpointStore.scan
+    monkeypatch.setattr(CheckpointStore, "scan", lambda self: scan(self, examine=seal.read_seal))
 
 
 def test_a_scan_that_takes_partial_checkpoints_is_found_by_the_load(run, monkeypatch):
@@ -83,7 +83,7 @@ def test_a_scan_that_takes_partial_checkpoints_is_found_by_the_load(run, monkeyp
     side, name, directory = run
     (directory.checkpoints / "20" / STATE[name]).unlink()
     _a_name_is_enough(monkeypatch)
-    assert [s.step for s in directory.scan().whole] == [10, 20]
+    assert [s.step for s in directory.store.scan().whole] == [10, 20]
     said = []
     assert resume(side, name, directory, say=said.append) == 10
     moved = next(line for line in said if line.startswith("moved checkpoint 20 to abandoned/1: "))
@@ -122,7 +122,7 @@ def test_a_missing_piece_that_was_sealed_stops_the_load(run):
     else:
         edit_file(newest, lambda saved: saved.pop("rng"))
     reseal(newest)
-    assert [s.step for s in directory.scan().whole] == [10, 20]
+    assert [s.step for s in directory.store.scan().whole] == [10, 20]
     with pytest.raises(
         CheckpointError,
         match=r"20/optimizer(/\S+ cannot be read| holds no)|step 20 does not fit .*rng",
@@ -197,13 +197,13 @@ def _cut_saves(order):
     """Return a plant that saves in a wrong order and is killed in the middle of the second save."""
 
     def plant(trainer):
-        save, run = trainer.save, trainer.checkpoints.run
+        save, store = trainer.save, trainer.checkpoints.store
 
         def save_wrongly(metric):
             if trainer.step == 20:
                 trainer.wait()
-                run.point = lambda scan, metric, keep=None: None  # what is killed corrects no pointer
-                order(run, trainer.step)
+                store.point = lambda scan, plan, keep=None: None  # what is killed corrects no pointer
+                order(store, trainer.step)
                 raise Cut
             save(metric)
 
@@ -212,13 +212,13 @@ def _cut_saves(order):
     return plant
 
 
-def _prune_first(run, step):
-    for entry in list(run.checkpoints.iterdir()):
+def _prune_first(store, step):
+    for entry in list(store.path.iterdir()):
         shutil.rmtree(entry)
 
 
-def _point_first(run, step):
-    (run.path / "latest.json").write_text(json.dumps({"step": step, "path": f"checkpoints/{step}"}))
+def _point_first(store, step):
+    (store.home / "latest.json").write_text(json.dumps({"step": step, "path": f"checkpoints/{step}"}))
 
 
 def _kill_in_save(name, order, path):
@@ -227,7 +227,7 @@ def _kill_in_save(name, order, path):
         train(side, name, SPEC, path, say=lambda line: None, drills=Drills())
     run = RunDirectory(path)
     pointed = json.loads((run.path / "latest.json").read_text())["step"]
-    return [s.step for s in run.scan().whole], pointed
+    return [s.step for s in run.store.scan().whole], pointed
 
 
 @pytest.mark.parametrize("name", BOTH)

@@ -194,7 +194,7 @@ def test_without_a_seal_it_is_restored_by_its_step_only(which: Any, tmp_path: Pa
     assert state_of(other) == start
     assert other.restore(3) == 3
     assert compare_states(state, other.export_state()) == []
-    assert [s.step for s in RunDirectory(tmp_path).scan().foreign] == [3], "reported as what it is"
+    assert [s.step for s in RunDirectory(tmp_path).store.scan().unsealed] == [3], "reported as what it is"
 
 
 def test_one_flipped_bit_is_refused_before_anything_is_loaded(
@@ -340,12 +340,12 @@ def test_a_failure_in_the_background_is_told_once_and_costs_nothing_else(
         with pytest.raises(SaveError, match=r"step 5 could not be saved: .*No space left on device"):
             trainer.wait()
     trainer.wait()
-    assert [s.step for s in RunDirectory(tmp_path).scan().whole] == [3]
+    assert [s.step for s in RunDirectory(tmp_path).store.scan().whole] == [3]
     assert verify(path).whole
     list(trainer.steps(7))
     trainer.save(None)
     trainer.close()
-    assert [s.step for s in RunDirectory(tmp_path).scan().whole] == [3, 7]
+    assert [s.step for s in RunDirectory(tmp_path).store.scan().whole] == [3, 7]
 
 
 def test_what_the_policy_does_not_keep_is_gone_and_what_has_no_seal_stays(tmp_path: Path) -> None:

@@ -78,7 +78,9 @@ def read_records(path: Path) -> dict[str, Record]:
     return records
 
 
-def places(root: Path, file: str, numbers: Mapping[str, int], leaves: Mapping[str, str]) -> dict[str, tuple[Place, ...]]:
+def places(
+    root: Path, file: str, numbers: Mapping[str, int], leaves: Mapping[str, str]
+) -> dict[str, tuple[Place, ...]]:
     """Return where the bytes of each leaf lie, for the seal.
 
     Storage n is the record `data/n`, in the order in which pickling meets them, and every tensor of a snapshot has a
