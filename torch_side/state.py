@@ -89,11 +89,7 @@ def neutral_arrays(
         StateError: A leaf is missing or unexpected, or the parameters' step counts differ.
     """
 
-    def host(value: Tensor) -> Array:
-        array = value.detach().cpu().numpy()
-        return array.copy() if copy else array
-
-    spec = layout.spec
+    spec, host = layout.spec, _copied if copy else _viewed
     tensors = dict(saved["model"])
     arrays: dict[str, Array] = {}
     for group, rows in (("model.params", layout.params), ("model.buffers", layout.buffers)):
@@ -260,6 +256,14 @@ def _count(name: str, step: Tensor) -> int:
     if not (math.isfinite(value) and value >= 0 and value == int(value)):
         raise StateError("optimizer.step", f"of {name} is {value}, no count")
     return int(value)
+
+
+def _viewed(value: Tensor) -> Array:
+    return value.detach().cpu().numpy()
+
+
+def _copied(value: Tensor) -> Array:
+    return _viewed(value).copy()
 
 
 def _native_streams(layout: Layout, rng: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jax_side.mesh import replicated
 from parity import policy, sides
 from parity.checkpoints import CheckpointStore, seal
 from parity.checks.resume import run_here
@@ -95,7 +94,7 @@ def test_a_load_that_takes_partial_checkpoints_too_stops_instead_of_starting_fro
     side, name, directory = run
     (directory.checkpoints / "20" / ("state.pt" if name == "torch" else "optimizer/manifest.ocdbt")).unlink()
     _a_name_is_enough(monkeypatch)
-    monkeypatch.setattr(f"{name}_side.checkpoint.require_verified", seal.read_seal)
+    monkeypatch.setattr("parity.checkpoints.saving.require_verified", seal.read_seal)
     with pytest.raises(CheckpointError, match=r"checkpoints/20/(state\.pt|optimizer)"):
         resume(side, name, directory)
     assert {entry.name for entry in directory.checkpoints.iterdir()} == {"10", "20"}
@@ -270,7 +269,8 @@ def test_restore_casts_silently_is_refused(tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match=r"optimizer\.adam\.count: expected float32\[\], found int32\[\]"):
         _restored_as_float(trainer)
     monkeypatch.setattr("jax_side.formats.items.check_types", lambda item, expected: None)
-    assert int(_restored_as_float(trainer)) == 2**24, "without the check, one count is lost"
+    monkeypatch.setattr("parity.checkpoints.saving.require_sealed", lambda seal, loaded: None)
+    assert int(_restored_as_float(trainer)) == 2**24, "without both checks, one count is lost"
     trainer.close()
 
 
@@ -286,9 +286,9 @@ def test_restored_arrays_lie_on_the_devices_of_this_run(tmp_path):
     first.close()
     trainer = sides.load("jax").build(two, tmp_path)
     trainer.restore("latest")
-    assert _shardings(trainer) == {replicated(trainer.mesh)}
-    trainer.state = jax.device_put(trainer.state, replicated(first.mesh))
-    assert _shardings(trainer) != {replicated(trainer.mesh)}
+    assert _shardings(trainer) == {trainer.placement.replicated}
+    trainer.state = first.placement.put(trainer.state)
+    assert _shardings(trainer) != {trainer.placement.replicated}
     with pytest.raises(ValueError, match="incompatible devices"):
         list(trainer.steps(1))
     trainer.close()

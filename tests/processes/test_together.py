@@ -34,6 +34,7 @@ IS_GONE = (
 ONE_SAVE_FAILS = """
 import os, sys
 import jax_side.checkpoint as checkpoint
+import parity.checkpoints.saving as saving
 from parity.cli import main
 def fail(*args, **kwargs):
     raise OSError(28, "No space left on device")
@@ -44,9 +45,9 @@ sys.exit(main(sys.argv[1:]))
 """`parity`, with a disk that is full for one of the processes."""
 
 FAULTS = {
-    "the seal of process 0": ("0", "checkpoint.commit"),
+    "the seal of process 0": ("0", "saving.commit"),
     "the start of a save in process 1": ("1", "checkpoint.Snapshot"),
-    "the digests of process 1": ("1", "sys.modules['jax_side.seal'].digest_files"),
+    "the digests of process 1": ("1", "sys.modules['jax_side.formats.orbax_handler'].digest_files"),
 }
 
 
