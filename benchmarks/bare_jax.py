@@ -18,8 +18,8 @@ from flax import nnx
 from numpy.typing import NDArray
 
 from benchmarks.batches import Batches
-from jax_side.dropout import mask_key
-from jax_side.model import Cnn, build_model
+from jax_side.dropout import mask_keys
+from jax_side.model import build_model
 from jax_side.optimizer import build_optimizer
 from parity.spec import RunSpec
 
@@ -84,7 +84,7 @@ class BareScan:
         def add_micro(carry: Any, micro: Any) -> Any:
             (grads, buffers), (x, y, number) = carry, micro
             of = jax.value_and_grad(self.loss, has_aux=True)
-            (_, (loss, buffers)), new = of(params, buffers, x, y, mask_key(self.spec.seed, index, number))
+            (_, (loss, buffers)), new = of(params, buffers, x, y, mask_keys(self.spec.seed, index, number))
             return (jax.tree.map(jnp.add, grads, new), buffers), loss
 
         zeros, micros = jax.tree.map(jnp.zeros_like, params), self.spec.accumulation
@@ -102,8 +102,7 @@ class BareScan:
     def loss(self, params: Any, buffers: Any, x: jax.Array, y: jax.Array, key: jax.Array) -> Any:
         """Return the mean cross entropy over the number of micro-batches, and with it the loss and new statistics."""
         model = nnx.merge(self.graphdef, params, buffers, copy=True)
-        logits = model(x, key, train=True) if isinstance(model, Cnn) else model(x, key)
-        rows = jax.nn.log_softmax(logits)
+        rows = jax.nn.log_softmax(model(x, key, train=True))
         loss = -jnp.mean(jnp.take_along_axis(rows, y[..., None], axis=-1))
         return loss / self.spec.accumulation, (loss, nnx.state(model, nnx.BatchStat))
 

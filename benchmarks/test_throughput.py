@@ -17,7 +17,7 @@ from benchmarks.paired import Arm, faster, run_all, run_paired, slower
 from parity import sides
 from parity.checks.across import Curve, first_exact_difference, losses, walk
 from parity.spec import RunSpec, load, override
-from parity.twins import Feed, open_stream
+from parity.twins import Prefetcher, open_stream
 
 STEPS = {"mlp-digits": 1000, "cnn-digits": 400, "gpt-text": 100}
 """Steps of one round: whole chunks, so that one length is compiled; several, as the first is not fetched ahead."""
@@ -174,7 +174,7 @@ def twin_arm(side: str, spec: RunSpec, steps: int, name: str | None = None) -> A
 
     def reset() -> None:
         trainer.import_state(start)
-        trainer.feed = Feed(open_stream(spec, trainer.dataset), trainer._place)
+        trainer.feed = Prefetcher(open_stream(spec, trainer.dataset), trainer._place)
 
     return Arm(
         name=name or side,

@@ -2,7 +2,8 @@
 
 from jax_side import processes
 from jax_side.checkpoint import Checkpoints
-from jax_side.mesh import topology
+from jax_side.formats.orbax_manager import DRAFTS as drafts
+from jax_side.placement import topology
 from jax_side.train import JaxTrainer, build
 
-__all__ = ["Checkpoints", "JaxTrainer", "build", "processes", "topology"]
+__all__ = ["Checkpoints", "JaxTrainer", "build", "drafts", "processes", "topology"]

@@ -9,14 +9,14 @@ from flax import nnx
 from parity.spec import DropoutSpec
 from parity.threefry import keep_threshold
 
-__all__ = ["Dropout", "mask_key"]
+__all__ = ["Dropout", "mask_keys"]
 
 STREAM = 0xD0
 """Folded into the seed's key, so that masks share no draw with the start or the data order."""
 
 
-def mask_key(seed: int, step: jax.Array, micro: jax.Array) -> jax.Array:
-    """Return the key of all masks of one micro-batch.
+def mask_keys(seed: int, step: jax.Array, micro: jax.Array) -> jax.Array:
+    """Return the key that all masks of one micro-batch are drawn from; derived inside the traced step.
 
     Args:
         seed: The run's seed.
@@ -40,12 +40,13 @@ class Dropout(nnx.Module):
         native = spec.generator == "native" and spec.rate > 0
         self.native = nnx.Dropout(spec.rate, rngs=rngs) if native else None
 
-    def __call__(self, x: jax.Array, key: jax.Array | None) -> jax.Array:
-        """Apply to x of any shape; `key` None means evaluation, and changes nothing."""
-        if key is None or self.rate == 0.0:
+    def __call__(self, x: jax.Array, key: jax.Array | None, *, train: bool) -> jax.Array:
+        """Apply to x of any shape; without `train` it is returned as it is, and needs no key."""
+        if not train or self.rate == 0.0:
             return x
         if self.native is not None:
             return self.native(x, deterministic=False)
+        assert key is not None
         bits = jax.random.bits(jax.random.fold_in(key, self.layer), x.shape, jnp.uint32)
         scale = jnp.asarray(1.0 / (1.0 - self.rate), x.dtype)
         return jnp.where(bits >= jnp.uint32(keep_threshold(self.rate)), x * scale, jnp.zeros((), x.dtype))

@@ -70,10 +70,10 @@ class Mlp(nnx.Module):
         self.layers = nnx.List([_linear(a, b, types, rngs) for a, b in pairs])
         self.dropouts = nnx.List([Dropout(dropout, i, rngs) for i in range(len(model.hidden))])
 
-    def __call__(self, x: jax.Array, key: jax.Array | None) -> jax.Array:
-        """Map images [batch, 64] to logits [batch, classes]; `key` None means evaluation."""
+    def __call__(self, x: jax.Array, key: jax.Array | None, *, train: bool) -> jax.Array:
+        """Map images [batch, inputs] to logits [batch, classes]; without `train` nothing is dropped."""
         for layer, drop in zip(self.layers[:-1], self.dropouts, strict=True):
-            x = drop(jax.nn.relu(layer(x)), key)
+            x = drop(jax.nn.relu(layer(x)), key, train=train)
         return self.layers[-1](x)
 
 
@@ -137,14 +137,14 @@ class Cnn(nnx.Module):
         self.head = _linear(channels[-1] * side * side, model.classes, types, rngs)
 
     def __call__(self, x: jax.Array, key: jax.Array | None, *, train: bool) -> jax.Array:
-        """Map images [batch, size * size] to logits [batch, classes]; `train` decides BatchNorm's statistics."""
+        """Map images [batch, size * size] to logits [batch, classes], with statistics and dropout by `train`."""
         x = x.reshape(-1, self.size, self.size, 1)
         for conv, norm in zip(self.convs, self.norms, strict=True):
             x = jax.nn.relu(norm(conv(x), train=train))
             batch, height, width, channels = x.shape
             x = x.reshape(batch, height // 2, 2, width // 2, 2, channels).mean((2, 4))
         x = x.transpose(0, 3, 1, 2).reshape(len(x), -1)  # PyTorch flattens channels first
-        return self.head(self.dropout(x, key))
+        return self.head(self.dropout(x, key, train=train))
 
 
 class Block(nnx.Module):
@@ -160,15 +160,16 @@ class Block(nnx.Module):
         self.down = _linear(4 * width, width, types, rngs)
         self.drop1, self.drop2 = Dropout(dropout, first, rngs), Dropout(dropout, first + 1, rngs)
 
-    def __call__(self, x: jax.Array, key: jax.Array | None) -> jax.Array:
+    def __call__(self, x: jax.Array, key: jax.Array | None, *, train: bool) -> jax.Array:
         """Map [batch, context, width] to the same shape."""
-        x = x + self.drop1(self.out(self._attend(self.qkv(self.norm1(x)))), key)
-        return x + self.drop2(self.down(jax.nn.gelu(self.up(self.norm2(x)), approximate=False)), key)
+        x = x + self.drop1(self.out(self._attend(self.qkv(self.norm1(x)))), key, train=train)
+        hidden = jax.nn.gelu(self.up(self.norm2(x)), approximate=False)
+        return x + self.drop2(self.down(hidden), key, train=train)
 
     def _attend(self, qkv: jax.Array) -> jax.Array:
-        batch, context, _ = qkv.shape
+        batch, context, _ = qkv.shape  # [batch, context, 3 * width]
         heads = qkv.reshape(batch, context, 3, self.heads, -1).transpose(2, 0, 3, 1, 4)
-        q, k, v = heads[0], heads[1], heads[2]
+        q, k, v = heads[0], heads[1], heads[2]  # each [batch, heads, context, width / heads]
         scores = (q @ k.swapaxes(-2, -1)).astype(self.exact) * (q.shape[-1] ** -0.5)
         causal = jnp.tril(jnp.ones((context, context), bool))
         weights = jax.nn.softmax(jnp.where(causal, scores, -jnp.inf), axis=-1).astype(v.dtype)
@@ -187,12 +188,12 @@ class Gpt(nnx.Module):
         self.norm = _layer_norm(model.width, types, rngs)
         self.head = None if model.tied else _linear(model.width, model.vocabulary, types, rngs, bias=False)
 
-    def __call__(self, x: jax.Array, key: jax.Array | None) -> jax.Array:
+    def __call__(self, x: jax.Array, key: jax.Array | None, *, train: bool) -> jax.Array:
         """Map bytes int32 [batch, context] to logits [batch, context, vocabulary]."""
         positions = self.positions.embedding[...][: x.shape[1]]
-        hidden = self.dropout(self.tokens.embedding[...][x] + positions, key)
+        hidden = self.dropout(self.tokens.embedding[...][x] + positions, key, train=train)
         for block in self.blocks:
-            hidden = block(hidden, key)
+            hidden = block(hidden, key, train=train)
         hidden = self.norm(hidden)
         if self.head is not None:
             return self.head(hidden)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from parity.spec import ScalerSpec
+from parity.spec import RunSpec, ScalerSpec
 
-__all__ = ["ScalerState", "all_finite", "init_scaler", "unscale", "update_scaler"]
+__all__ = ["ScalerState", "all_finite", "build_scaler", "unscale", "update_scaler"]
 
 
 class ScalerState(NamedTuple):
@@ -21,9 +21,9 @@ class ScalerState(NamedTuple):
     """int32 scalar: good steps since the scale last changed."""
 
 
-def init_scaler(spec: ScalerSpec) -> ScalerState:
-    """Return the state at the start of a run."""
-    return ScalerState(jnp.float32(spec.init_scale), jnp.int32(0))
+def build_scaler(spec: RunSpec) -> ScalerState | None:
+    """Return the state of the scaler at the start of a run; None unless the precision is float16."""
+    return ScalerState(jnp.float32(spec.scaler.init_scale), jnp.int32(0)) if spec.scaled else None
 
 
 def unscale(grads: Any, scale: jax.Array) -> Any:
@@ -32,7 +32,7 @@ def unscale(grads: Any, scale: jax.Array) -> Any:
 
 
 def all_finite(grads: Any) -> jax.Array:
-    """Tell whether every element of every gradient is finite: bool scalar."""
+    """Return whether every element of every gradient is finite: bool scalar."""
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(grads)]))
 
 

@@ -1,20 +1,18 @@
-"""A copy of the full training state, which is saved while training goes on."""
+"""A copy of the full training state, which is written while training continues."""
 
 from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from jax_side.state import export_arrays
-
-if TYPE_CHECKING:
-    from jax_side.train import DeviceState, JaxTrainer
+from jax_side.state import DeviceState, export_arrays
+from parity.twins import Layout
 
 __all__ = ["Snapshot"]
 
@@ -25,25 +23,26 @@ BLOCK = 32 << 20
 
 
 class Snapshot:
-    """A copy of the full training state on the host, which training may go on beside.
+    """A copy of the full training state on the host, beside which training continues.
 
-    Takes one copy of the state in memory; given the snapshot before, it copies into that one's buffers, whose pages
-    are there already. What is saved is NumPy, so JAX may donate the live state to the next chunk at once. Of several
-    processes none holds the whole state: they save the live arrays, which JAX keeps while there are views of them.
+    Takes one copy of the state in memory; given the snapshot of the save before, it copies into that one's buffers,
+    whose pages are there already. What is saved is NumPy, so JAX may donate the live state to the next chunk at once.
+    Of several processes none holds the whole state: they save the live arrays, which JAX keeps while there are views
+    of them.
     """
 
-    def __init__(self, trainer: JaxTrainer, spare: Snapshot | None = None) -> None:
-        self._spare = iter(jax.tree.leaves(spare.state) if spare else ())
+    def __init__(self, layout: Layout, state: DeviceState, spare: Snapshot | None = None) -> None:
+        self._spare = iter(jax.tree.leaves(spare.content) if spare else ())
         pairs: list[Pair] = []
-        self.state: DeviceState = jax.tree.map(lambda value: self._copied(value, pairs), trainer.state)
+        self.content: DeviceState = jax.tree.map(lambda value: self._copied(value, pairs), state)
+        """What is written."""
         _copy(pairs)
-        rows = trainer.param_rows, trainer.buffer_rows
-        self._neutral = export_arrays(trainer.spec, *rows, self.state, copy=False)
+        self._neutral = export_arrays(layout, self.content, copy=False)
 
     @property
     def size(self) -> int:
         """Return the bytes of its arrays."""
-        return sum(leaf.nbytes for leaf in jax.tree.leaves(self.state))
+        return sum(leaf.nbytes for leaf in jax.tree.leaves(self.content))
 
     def neutral(self) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
         """Return the neutral arrays, views of the copies, and the scalars."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -13,32 +14,18 @@ import optax
 from flax import nnx
 
 from jax_side.checkpoint import Checkpoints
-from jax_side.dropout import mask_key
-from jax_side.mesh import batch_sharding, build_mesh, replicated
-from jax_side.model import Cnn, cross_entropy
+from jax_side.dropout import mask_keys
+from jax_side.model import cross_entropy
 from jax_side.numerics import configure, dtypes, x64
 from jax_side.optimizer import build_optimizer
-from jax_side.scaler import ScalerState, all_finite, init_scaler, unscale, update_scaler
-from jax_side.state import export_arrays, import_arrays, initial_model_state
-from parity.checkpoints import require_sealed
+from jax_side.placement import build_placement
+from jax_side.scaler import all_finite, build_scaler, unscale, update_scaler
+from jax_side.state import DeviceState, export_arrays, import_arrays, initial_model_state
 from parity.contract import TrainingState, Validation
-from parity.errors import CheckpointError, StateError
-from parity.policy import Saved, Which
 from parity.spec import RunSpec
 from parity.twins import Chunk, StepInputs, StepOutputs, Twin
 
-__all__ = ["DeviceState", "JaxTrainer", "build"]
-
-
-class DeviceState(NamedTuple):
-    """Everything a step reads and writes on the devices."""
-
-    params: nnx.State
-    buffers: nnx.State
-    rngs: nnx.State
-    """Native dropout streams; empty with the shared generator."""
-    optimizer: Any
-    scaler: ScalerState | None
+__all__ = ["JaxTrainer", "build"]
 
 
 class Placed(NamedTuple):
@@ -48,7 +35,7 @@ class Placed(NamedTuple):
     targets: jax.Array
     index: jax.Array
     lr: jax.Array
-    poison: jax.Array
+    loss_multiplier: jax.Array
     host: StepInputs
 
 
@@ -64,29 +51,27 @@ def build(spec: RunSpec, directory: Path | None = None, *, attempt: int = 0) -> 
     return JaxTrainer(spec, directory, attempt)
 
 
-class JaxTrainer(Twin):
+class JaxTrainer(Twin[DeviceState, DeviceState]):
     """The twin in JAX: Flax NNX, Optax, Orbax."""
 
     side = "jax"
 
     def __init__(self, spec: RunSpec, directory: Path | None, attempt: int) -> None:
-        self.mesh = build_mesh(spec)
+        self.placement = build_placement(spec)
         self.types = dtypes(spec.precision)
-        self._schedule = 0
         self._leaves: list[jax.Array] = []
         self._structure = jax.tree.structure(None)
         super().__init__(spec, attempt)
         with x64(spec.precision):
-            self.graphdef, params, buffers, rngs = initial_model_state(spec, self.rows)
+            self.graphdef, params, buffers, rngs = initial_model_state(spec, self.layout)
             self.optimizer = build_optimizer(spec)
-            scaler = init_scaler(spec.scaler) if spec.scaled else None
-            everywhere = {"out_shardings": replicated(self.mesh)}  # every process reads losses and state
+            everywhere = {"out_shardings": self.placement.replicated}  # every process reads losses and state
             self._chunk_fn = jax.jit(self._scan_steps, donate_argnums=0, **everywhere)
             self._step_fn = jax.jit(self._train_step, donate_argnums=0, **everywhere)
             self._eval_fn = jax.jit(self._evaluate, **everywhere)
-            state = DeviceState(params, buffers, rngs, self.optimizer.init(params), scaler)
-            self.state = jax.device_put(state, replicated(self.mesh))
-        self.checkpoints = Checkpoints(spec, directory, self.spec_hash, self.mesh) if directory else None
+            state = DeviceState(params, buffers, rngs, self.optimizer.init(params), build_scaler(spec))
+            self.state = self.placement.put(state)
+        self.checkpoints = Checkpoints(self.layout, directory, self.spec_hash, self.placement) if directory else None
         self.processes = jax.process_count()
 
     @property
@@ -105,15 +90,15 @@ class JaxTrainer(Twin):
     # One step, phase by phase; the twin is TorchTrainer._train_step.
 
     def _train_step(self, state: DeviceState, xs: tuple[jax.Array, ...]) -> tuple[DeviceState, tuple[jax.Array, ...]]:
-        inputs, targets, index, lr, poison = xs
+        inputs, targets, index, lr, multiplier = xs
         scale = state.scaler.scale if state.scaler else jnp.ones((), self.types.exact)
 
         # Forward and backward, micro-batch by micro-batch; gradients add up as PyTorch's .grad does.
         def add_micro(carry: Any, micro: tuple[jax.Array, ...]) -> tuple[Any, jax.Array]:
             grads, buffers, rngs = carry
             x, y, number = micro
-            key = mask_key(self.spec.seed, index, number)
-            loss_of = partial(self._loss, buffers=buffers, rngs=rngs, x=x, y=y, key=key, factor=scale * poison)
+            key = mask_keys(self.spec.seed, index, number)
+            loss_of = partial(self._loss, buffers=buffers, rngs=rngs, x=x, y=y, key=key, factor=scale * multiplier)
             (_, (loss, buffers, rngs)), new = jax.value_and_grad(loss_of, has_aux=True)(state.params)
             return (jax.tree.map(jnp.add, grads, new), buffers, rngs), loss
 
@@ -141,7 +126,7 @@ class JaxTrainer(Twin):
 
     def _loss(self, params: Any, *, buffers: Any, rngs: Any, x: Any, y: Any, key: Any, factor: Any) -> Any:
         model = nnx.merge(self.graphdef, params, buffers, rngs, copy=True)  # its own variables: BatchNorm writes them
-        loss = cross_entropy(_apply(model, x, key, train=True), y, self.types)
+        loss = cross_entropy(model(x, key, train=True), y, self.types)
         scaled = loss / self.spec.accumulation * factor.astype(self.types.exact)
         return scaled, (loss, nnx.state(model, nnx.BatchStat), nnx.state(model, nnx.RngState))
 
@@ -165,7 +150,6 @@ class JaxTrainer(Twin):
                     self.state = state
                 outputs = tuple(np.stack(column) for column in zip(*rows, strict=True))
             loss, norm, scale, skipped = map(np.asarray, outputs)  # host sync: once per chunk
-        self._schedule += n
         return StepOutputs(loss=loss, lr=placed.host.lr, grad_norm=norm, loss_scale=scale, skipped=skipped)
 
     def _place(self, chunk: Chunk, step: int) -> Placed:
@@ -177,11 +161,9 @@ class JaxTrainer(Twin):
                 inputs = inputs.astype(self.types.params, copy=False)
             targets = chunk.targets.reshape(*lead, *chunk.targets.shape[2:])
             batches = (inputs.reshape(*lead, *inputs.shape[2:]), targets)
-            numbers = (host.index, host.lr.astype(self.types.params), host.poison.astype(self.types.params))
-            shard, whole = batch_sharding(self.mesh), replicated(self.mesh)
-            where = (shard, shard, whole, whole, whole)
-            x, y, index, lr, poison = jax.device_put((*batches, *numbers), where)  # one call costs half of five
-            return Placed(x, y, index, lr, poison, host)
+            numbers = [host.lr.astype(self.types.params), host.loss_multiplier.astype(self.types.params)]
+            x, y, index, lr, multiplier = self.placement.put_chunk(batches, [host.index, *numbers])
+            return Placed(x, y, index, lr, multiplier, host)
 
     def evaluate(self) -> Validation:
         """Measure on the validation samples, with running statistics and without dropout."""
@@ -189,8 +171,7 @@ class JaxTrainer(Twin):
             inputs = self.dataset.validation_inputs
             if inputs.dtype.kind == "f":
                 inputs = inputs.astype(self.types.params)
-            whole = replicated(self.mesh)
-            x, y = (jax.device_put(a, whole) for a in (inputs, self.dataset.validation_targets))
+            x, y = self.placement.put((inputs, self.dataset.validation_targets))
             loss, correct = self._eval_fn(self.state.params, self.state.buffers, self.state.rngs, x, y)
             loss, correct = float(loss), int(correct)
         value = correct / y.size if self.spec.metric == "accuracy" else loss
@@ -198,62 +179,20 @@ class JaxTrainer(Twin):
 
     def _evaluate(self, params: Any, buffers: Any, rngs: Any, x: jax.Array, y: jax.Array) -> tuple[jax.Array, ...]:
         model = nnx.merge(self.graphdef, params, buffers, rngs)
-        logits = _apply(model, x, None, train=False)
+        logits = model(x, None, train=False)
         return cross_entropy(logits, y, self.types), jnp.sum(jnp.argmax(logits, -1) == y)
 
-    def save(self, metric: float | None) -> None:
-        """Copy the state of this step, and start writing it as a checkpoint."""
-        assert self.checkpoints is not None, "built without a directory"
-        self.note_best(metric)
-        with x64(self.spec.precision):
-            self.checkpoints.save(self.step, self, self.host_scalars(), metric)
+    def _context(self) -> AbstractContextManager[None]:
+        return x64(self.spec.precision)
 
-    def restore(self, which: Which) -> int:
-        """Load a checkpoint into the templates of this trainer, with its shardings; return its step."""
-        assert self.checkpoints is not None, "built without a directory"
-        with x64(self.spec.precision):
-            step, state, scalars, seal = self.checkpoints.restore(which, self.state)
-            try:
-                arrays, counts = export_arrays(self.spec, self.param_rows, self.buffer_rows, state, copy=False)
-                require_sealed(seal, TrainingState(arrays=arrays, scalars={**scalars, **counts}))
-                self.adopt_host_scalars(scalars, step)
-            except StateError as error:
-                raise CheckpointError(f"checkpoint of step {step} does not fit this run: {error}") from error
-            self.state, self.torn = _take_over(self.state, state), False
-        return step
+    def _export(self, *, copy: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+        return export_arrays(self.layout, self.state, copy=copy)
 
-    def wait(self) -> None:
-        """Return when every save is durable."""
-        if self.checkpoints is not None:
-            self.checkpoints.wait()
+    def _import(self, neutral: TrainingState) -> tuple[DeviceState, dict[str, Any]]:
+        return import_arrays(self.layout, self.state, neutral)
 
-    def close(self) -> None:
-        """Wait, and stop the background threads of the checkpoint manager."""
-        if self.checkpoints is not None:
-            self.checkpoints.close()
-
-    def export_state(self, *, copy: bool = True) -> TrainingState:
-        """Return everything that must survive a stop, copied to the host; see `parity.contract.trainer`."""
-        with x64(self.spec.precision):
-            arrays, scalars = export_arrays(self.spec, self.param_rows, self.buffer_rows, self.state, copy=copy)
-        return TrainingState(arrays=arrays, scalars={**self.host_scalars(), **scalars})
-
-    def import_state(self, state: TrainingState) -> None:
-        """Become the given state, or raise a StateError and stay as before."""
-        with x64(self.spec.precision):
-            new, rest = import_arrays(self.spec, self.param_rows, self.buffer_rows, self.state, state)
-            new = jax.device_put(new, replicated(self.mesh))
-            self.adopt_host_scalars(rest)
-            self.state, self.torn = new, False
-
-    def _best_saved(self) -> Saved | None:
-        return None if self.checkpoints is None else self.checkpoints.run.pointed("best")
-
-    def _schedule_step(self) -> int:
-        return self._schedule
-
-    def _set_schedule_step(self, step: int) -> None:
-        self._schedule = step
+    def _load(self, content: DeviceState) -> None:
+        self.state = _take_over(self.state, self.placement.put(content))
 
 
 def _take_over(old: DeviceState, new: DeviceState) -> DeviceState:
@@ -272,7 +211,3 @@ def _take_over(old: DeviceState, new: DeviceState) -> DeviceState:
 def _into_buffers_of(old: DeviceState, new: DeviceState) -> DeviceState:
     del old
     return new
-
-
-def _apply(model: Any, x: jax.Array, key: jax.Array | None, *, train: bool) -> jax.Array:
-    return model(x, key, train=train) if isinstance(model, Cnn) else model(x, key)

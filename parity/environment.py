@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import os
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = ["versions"]
+__all__ = ["usable_cpus", "versions"]
 
 DISTRIBUTIONS = (
     "numpy",
@@ -32,3 +33,8 @@ def versions() -> Mapping[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return MappingProxyType(found)
+
+
+def usable_cpus() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

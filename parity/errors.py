@@ -8,6 +8,7 @@ __all__ = [
     "CheckpointError",
     "DamagedError",
     "DivergedError",
+    "InconsistentStateError",
     "LockedError",
     "MissingFrameworkError",
     "OtherRunError",
@@ -20,7 +21,6 @@ __all__ = [
     "SpecError",
     "SpecMismatchError",
     "StateError",
-    "TornStateError",
     "UnknownNameError",
     "UnsealedError",
 ]
@@ -108,7 +108,7 @@ class SideError(ParityError, ImportError):
 
 
 class StateError(ParityError, ValueError):
-    """A training state that does not fit: a leaf missing, left over, or of another dtype or shape.
+    """A training state that does not fit: a leaf missing, unexpected, or of another dtype or shape.
 
     Attributes:
         leaf: The leaf path at fault, such as `optimizer.first_moment.layers.0.weight`.
@@ -119,12 +119,12 @@ class StateError(ParityError, ValueError):
         super().__init__(f"{leaf}: {problem}")
 
 
-class TornStateError(ParityError, RuntimeError):
-    """A trainer between two steps: an error ended a chunk, or a restore, halfway."""
+class InconsistentStateError(ParityError, RuntimeError):
+    """A trainer between two steps: an error interrupted a chunk or a restore, so its state belongs to no step."""
 
     def __init__(self) -> None:
         super().__init__(
-            "an error ended the last chunk halfway, so this state is of no step; restore a checkpoint or import a "
+            "an error interrupted the last chunk, so this state belongs to no step; restore a checkpoint or import a "
             "state"
         )
 

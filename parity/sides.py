@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -19,7 +20,18 @@ from parity.contract import Place, Trainer
 from parity.errors import MissingFrameworkError, SideError, UnknownNameError
 from parity.spec import RunSpec
 
-__all__ = ["GROUP", "SIDES", "Processes", "Side", "installed", "is_builtin", "load", "processes_of", "source_digest"]
+__all__ = [
+    "GROUP",
+    "SIDES",
+    "Processes",
+    "Side",
+    "drafts_of",
+    "installed",
+    "is_builtin",
+    "load",
+    "processes_of",
+    "source_digest",
+]
 
 SIDES = {"jax": ("jax", "flax", "optax", "orbax"), "torch": ("torch",)}
 """Built-in side to the modules it needs."""
@@ -58,6 +70,12 @@ class Processes(Protocol):
 def processes_of(side: Side) -> Processes | None:
     """Return what a side knows of several processes, if it does."""
     found: Processes | None = getattr(side, "processes", None)
+    return found
+
+
+def drafts_of(side: Side) -> Sequence[str]:
+    """Return the patterns of what a side leaves of a save that is cut short; see `CheckpointStore`."""
+    found: Sequence[str] = getattr(side, "drafts", ())
     return found
 
 

@@ -1,7 +1,7 @@
 """The PyTorch twin: eager or compiled, autocast, GradScaler, torch.optim."""
 
 from torch_side.checkpoint import Checkpoints
-from torch_side.mesh import topology
+from torch_side.placement import topology
 from torch_side.train import TorchTrainer, build
 
 __all__ = ["Checkpoints", "TorchTrainer", "build", "topology"]

@@ -1,37 +1,72 @@
-"""Checkpoints of the PyTorch side: one file with the full training state, sealed, written in the background."""
+"""Checkpoints of the PyTorch side: one file with the full training state, read by `weights_only=True`."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from parity import policy, storage
-from parity.checkpoints import Restored, Seal, after_save, commit, now, read_scalars, require_own, require_verified
-from parity.contract import TrainingState, leaf_digests
-from parity.environment import versions
-from parity.errors import CheckpointError, SaveError
-from parity.policy import Which
-from parity.runs import DRAFT, RunDirectory, Scan
-from parity.spec import RunSpec
-from parity.storage import Background, DigestWriter, ParallelReader, list_files, plain
-from torch_side.formats.archive import read_records
-from torch_side.seal import places
+from parity import checkpoints, storage
+from parity.checkpoints import DRAFT, Save
+from parity.errors import CheckpointError
+from parity.runs import RunDirectory
+from parity.storage import DigestWriter, ParallelReader
+from parity.twins import Layout
+from torch_side.formats.archive import places, read_records
+from torch_side.placement import Placement
 from torch_side.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from torch_side.train import TorchTrainer
+from torch_side.state import LiveState, check_file_state, neutral_arrays
 
 __all__ = ["Checkpoints"]
 
 STATE = "state.pt"
-META = "meta.json"
+
+
+class Checkpoints(checkpoints.Checkpoints[LiveState, dict[str, Any], Snapshot]):
+    """The checkpoints of one run, each one file of `torch.save` and one of JSON."""
+
+    side, meta = "torch", "meta.json"
+
+    def __init__(self, layout: Layout, directory: Path, spec_hash: str, placement: Placement) -> None:
+        spec = layout.spec
+        super().__init__(RunDirectory(directory).store, spec.plan, spec_hash, spec.execution.save_priority)
+        self._layout, self._placement = layout, placement
+
+    def _snapshot(self, state: LiveState, spare: Snapshot | None) -> Snapshot:
+        return Snapshot(self._layout, state, spare)
+
+    def _write(self, save: Save[Snapshot]) -> None:
+        """Write both files into a draft, the state's digested on its way."""
+        storage.make_directory(self.store.path)
+        draft = self.store.path / f"{DRAFT}{save.step}-{os.getpid()}"
+        with storage.named(draft, "mkdir"):
+            draft.mkdir()
+        with storage.named(draft / STATE), (draft / STATE).open("wb") as file, _no_checksums():
+            writer = DigestWriter(file)
+            try:
+                torch.save(save.snapshot.content, writer)
+            except Exception as error:
+                raise writer.failure or error from error
+        storage.write_file(draft / self.meta, json.dumps(save.meta()))
+        found = places(draft, STATE, save.snapshot.records())
+        self._commit(save, draft, {STATE: writer.result()}, found)
+
+    def _read(self, path: Path, state: LiveState, *, sealed: bool) -> tuple[dict[str, Any], checkpoints.Neutral]:
+        try:
+            read_records(path / STATE)  # what is no archive of torch.save never reaches torch.load
+            with ParallelReader(path / STATE) as file:
+                content = torch.load(file, map_location=self._placement.device, weights_only=True)
+        except CheckpointError:
+            raise
+        except Exception as error:  # torch.load leaks a dozen kinds of error for malformed files (pytorch#127525)
+            raise CheckpointError(f"{path / STATE} cannot be loaded: {error}") from error
+        check_file_state(self._layout, state, content)
+        return content, neutral_arrays(self._layout, state.names, content)
 
 
 @contextmanager
@@ -43,125 +78,3 @@ def _no_checksums() -> Iterator[None]:
         yield
     finally:
         torch.serialization.set_crc32_options(before)
-
-
-class Checkpoints:
-    """The checkpoints of one run, under the same policy as the JAX side's."""
-
-    def __init__(self, spec: RunSpec, directory: Path, spec_hash: str) -> None:
-        self.spec, self.spec_hash = spec, spec_hash
-        self.run = RunDirectory(directory)
-        self._background = Background(spec.execution.save_priority)
-        self._spare: Snapshot | None = None
-
-    def save(self, step: int, trainer: TorchTrainer, scalars: dict[str, Any], metric: float | None) -> None:
-        """Copy the state and write it in the background; waits for the save before, so one is under way at most.
-
-        Raises:
-            CheckpointError: There is a checkpoint of this step already.
-            SaveError: The save before failed.
-        """
-        self.wait()
-        final = self.run.checkpoints / str(step)
-        if final.exists():
-            raise CheckpointError(f"{final} exists already; it is not overwritten")
-        snapshot, self._spare = Snapshot(trainer, self._spare), None
-        work = partial(self._guarded, final, step, snapshot, scalars, metric)
-        self._background.start(work, f"save-{step}", snapshot.size)
-
-    def scan(self) -> Scan:
-        """Look at what is on disk."""
-        return self.run.scan()
-
-    def restore(self, which: Which, device: torch.device) -> Restored[dict[str, Any]]:
-        """Verify a checkpoint and load it; one without a seal is loaded unverified, if it is named by its step.
-
-        Returns:
-            Its step, the full training state in PyTorch's own terms, the JSON scalars saved with it, and its seal.
-
-        Raises:
-            DamagedError: It is not what was sealed, or is of another run.
-            CheckpointError: There is none, or the file is not one that `weights_only=True` accepts.
-        """
-        self.wait()
-        scan = self.scan()
-        step = self.run.choose(scan, which, self.spec.metric)
-        path = self.run.checkpoints / str(step)
-        foreign = step in {s.step for s in scan.foreign}
-        sealed = None if foreign else require_verified(path)
-        if sealed is not None:
-            require_own(sealed, self.spec_hash)
-        scalars = read_scalars(path / META)
-        list_files(path)  # no links, where there is no seal to say so
-        try:
-            read_records(path / STATE)  # what is no archive of torch.save never reaches torch.load
-            with ParallelReader(path / STATE) as file:
-                saved = torch.load(file, map_location=device, weights_only=True)
-        except CheckpointError:
-            raise
-        except Exception as error:  # torch.load leaks a dozen kinds of error for malformed files (pytorch#127525)
-            raise CheckpointError(f"{path / STATE} cannot be loaded: {error}") from error
-        return Restored(step, saved, scalars, sealed)
-
-    def wait(self) -> None:
-        """Return when the save under way is durable; raises SaveError if it failed."""
-        self._background.wait()
-
-    def close(self) -> None:
-        """Wait; nothing else is held."""
-        self.wait()
-
-    def _guarded(
-        self, final: Path, step: int, snapshot: Snapshot, scalars: dict[str, Any], metric: float | None
-    ) -> None:
-        try:
-            self._write(final, step, snapshot, scalars, metric)
-        except BaseException as error:
-            with suppress(OSError):
-                self.run.clean()  # what it left takes up room on a disk that may be full
-            if isinstance(error, SaveError):  # of what follows a save
-                raise
-            raise SaveError(step, storage.reason(error)) from error
-        finally:
-            self._spare = snapshot
-
-    def _write(
-        self, final: Path, step: int, snapshot: Snapshot, scalars: dict[str, Any], metric: float | None
-    ) -> None:
-        """Write, seal, fsync, rename, fsync the directory; then remove what the policy no longer keeps."""
-        storage.make_directory(self.run.checkpoints)
-        draft = self.run.checkpoints / f"{DRAFT}{step}-{os.getpid()}"
-        with storage.named(draft, "mkdir"):
-            draft.mkdir()
-        with storage.named(draft / STATE), (draft / STATE).open("wb") as file, _no_checksums():
-            writer = DigestWriter(file)
-            try:
-                torch.save(snapshot.saved, writer)
-            except Exception as error:
-                raise writer.failure or error from error
-        storage.write_file(draft / META, json.dumps({"step": step, "metric": plain(metric), "scalars": scalars}))
-        arrays, counts = snapshot.neutral()
-        leaves = leaf_digests(TrainingState(arrays=arrays, scalars={**scalars, **counts}))
-        known = Seal(
-            step=step,
-            metric=None if metric is None else float(metric),
-            saved_at=now(),
-            side="torch",
-            spec_hash=scalars["config.hash"],
-            versions=versions(),
-            files={STATE: writer.result()},
-            leaves=leaves,
-            places=places(draft, STATE, snapshot),
-        )
-        self.run.sync()
-        commit(draft, final, known)
-        with after_save(step):
-            self._retain()
-
-    def _retain(self) -> None:
-        scan = self.scan()
-        keep = policy.kept(scan.whole, self.spec.plan.keep)
-        self.run.point(scan, self.spec.metric, keep)
-        for saved in scan.whole:
-            if saved.step not in keep:
-                self.run.evict(saved.step)

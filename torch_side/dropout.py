@@ -54,13 +54,20 @@ class Dropout(nn.Module):
         self.threshold = threefry.keep_threshold(spec.rate)
         self._scales: dict[tuple[torch.dtype, torch.device], Tensor] = {}
 
-    def forward(self, x: Tensor, keys: Tensor | None) -> Tensor:
-        """Apply to x of any shape; `keys` None means evaluation, and changes nothing."""
-        if keys is None or self.rate == 0.0:
+    def forward(self, x: Tensor, key: Tensor | None, *, train: bool) -> Tensor:
+        """Apply to x of any shape; without `train` it is returned as it is, and needs no key.
+
+        Args:
+            x: Of any shape and float dtype.
+            key: int32 [layers, 2], the keys of one micro-batch, one for each layer.
+            train: Whether to drop anything.
+        """
+        if not train or self.rate == 0.0:
             return x
         if not self.shared:
             return nn.functional.dropout(x, self.rate)
-        keep = self._keep(keys[self.layer], x.numel()).view(x.shape)
+        assert key is not None
+        keep = self._keep(key[self.layer], x.numel()).view(x.shape)
         return torch.where(keep, x * self._scale(x), 0.0)  # not a product: infinity times 0 is NaN
 
     def _keep(self, key: Tensor, n: int) -> Tensor:

@@ -16,7 +16,7 @@ from parity.spec import CnnSpec, DropoutSpec, GptSpec, MlpSpec, RunSpec
 from torch_side.dropout import Dropout
 from torch_side.numerics import Dtypes, dtypes
 
-__all__ = ["Cnn", "Gpt", "Mlp", "build_model", "cross_entropy"]
+__all__ = ["BatchNorm", "Cnn", "Gpt", "Mlp", "build_model", "cross_entropy"]
 
 NORM_EPS = 1e-5
 BATCH_NORM_MOMENTUM = 0.1
@@ -27,7 +27,7 @@ def build_model(spec: RunSpec) -> nn.Module:
     """Return the model of a spec; its values are placeholders until a state is put in."""
     types = dtypes(spec.precision)
     if isinstance(spec.model, MlpSpec):
-        model: nn.Module = Mlp(spec.model, spec.dropout)
+        model: nn.Module = Mlp(spec.model, spec.dropout, types)
     elif isinstance(spec.model, CnnSpec):
         model = Cnn(spec.model, spec.dropout, types)
     else:
@@ -48,19 +48,34 @@ def cross_entropy(logits: Tensor, targets: Tensor, types: Dtypes) -> Tensor:
 class Mlp(nn.Module):
     """Linear, ReLU, dropout for every hidden layer, then a linear head."""
 
-    def __init__(self, model: MlpSpec, dropout: DropoutSpec) -> None:
+    def __init__(self, model: MlpSpec, dropout: DropoutSpec, types: Dtypes) -> None:
         super().__init__()
+        del types  # autocast decides about its products
         widths = (model.inputs, *model.hidden, model.classes)
         pairs = list(itertools.pairwise(widths))
         self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in pairs])
         self.dropouts = nn.ModuleList([Dropout(dropout, i) for i in range(len(model.hidden))])
 
-    def forward(self, x: Tensor, keys: Tensor | None) -> Tensor:
-        """Map images [batch, 64] to logits [batch, classes]; `keys` None means evaluation."""
+    def forward(self, x: Tensor, key: Tensor | None, *, train: bool) -> Tensor:
+        """Map images [batch, inputs] to logits [batch, classes]; without `train` nothing is dropped."""
         *hidden, head = self.layers  # a slice would be a new ModuleList
         for layer, drop in zip(hidden, self.dropouts, strict=True):
-            x = drop(F.relu(layer(x)), keys)
+            x = drop(F.relu(layer(x)), key, train=train)
         return head(x)
+
+
+class BatchNorm(nn.BatchNorm2d):
+    """PyTorch's own batch normalisation, told at each call whether it trains, as on the JAX side."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, eps=NORM_EPS, momentum=BATCH_NORM_MOMENTUM)
+
+    def forward(self, x: Tensor, *, train: bool) -> Tensor:
+        """Normalise x [batch, channels, height, width], by its own statistics when training."""
+        if train:
+            self.num_batches_tracked.add_(1)
+        statistics = self.running_mean, self.running_var, self.weight, self.bias
+        return F.batch_norm(x, *statistics, train, BATCH_NORM_MOMENTUM, NORM_EPS)
 
 
 class Cnn(nn.Module):
@@ -72,19 +87,17 @@ class Cnn(nn.Module):
         pairs = list(itertools.pairwise(channels))
         self.size, self.exact = model.size, types.exact
         self.convs = nn.ModuleList([nn.Conv2d(a, b, 3, padding=1, bias=False) for a, b in pairs])
-        self.norms = nn.ModuleList(
-            [nn.BatchNorm2d(c, eps=NORM_EPS, momentum=BATCH_NORM_MOMENTUM) for c in model.channels]
-        )
+        self.norms = nn.ModuleList([BatchNorm(c) for c in model.channels])
         side = model.size // 2 ** len(model.channels)
         self.dropout = Dropout(dropout, 0)
         self.head = nn.Linear(channels[-1] * side * side, model.classes)
 
-    def forward(self, x: Tensor, keys: Tensor | None) -> Tensor:
-        """Map images [batch, size * size] to logits [batch, classes]; `train()` decides BatchNorm's statistics."""
+    def forward(self, x: Tensor, key: Tensor | None, *, train: bool) -> Tensor:
+        """Map images [batch, size * size] to logits [batch, classes], with statistics and dropout by `train`."""
         x = x.view(-1, 1, self.size, self.size)
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            x = F.avg_pool2d(F.relu(norm(conv(x).to(self.exact))), 2)
-        return self.head(self.dropout(x.flatten(1), keys))
+            x = F.avg_pool2d(F.relu(norm(conv(x).to(self.exact), train=train)), 2)
+        return self.head(self.dropout(x.flatten(1), key, train=train))
 
 
 class Block(nn.Module):
@@ -104,13 +117,15 @@ class Block(nn.Module):
             "causal", torch.tril(torch.ones(model.context, model.context, dtype=torch.bool)), persistent=False
         )
 
-    def forward(self, x: Tensor, keys: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, key: Tensor | None, *, train: bool) -> Tensor:
         """Map [batch, context, width] to the same shape."""
-        x = x + self.drop1(self.out(self._attend(self.qkv(self.norm1(x)))), keys)
-        return x + self.drop2(self.down(F.gelu(self.up(self.norm2(x)), approximate="none")), keys)
+        x = x + self.drop1(self.out(self._attend(self.qkv(self.norm1(x)))), key, train=train)
+        hidden = F.gelu(self.up(self.norm2(x)), approximate="none")
+        return x + self.drop2(self.down(hidden), key, train=train)
 
     def _attend(self, qkv: Tensor) -> Tensor:
-        batch, context, _ = qkv.shape
+        batch, context, _ = qkv.shape  # [batch, context, 3 * width]
+        # Each of the three: [batch, heads, context, width / heads].
         q, k, v = qkv.view(batch, context, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         scores = (q @ k.transpose(-2, -1)).to(self.exact) * (q.shape[-1] ** -0.5)
         causal = self.causal[:context, :context]
@@ -130,12 +145,12 @@ class Gpt(nn.Module):
         self.norm = nn.LayerNorm(model.width, NORM_EPS)
         self.head = None if model.tied else nn.Linear(model.width, model.vocabulary, bias=False)
 
-    def forward(self, x: Tensor, keys: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, key: Tensor | None, *, train: bool) -> Tensor:
         """Map bytes int64 [batch, context] to logits [batch, context, vocabulary]."""
         positions = self.positions.weight[: x.shape[1]]
-        hidden = self.dropout(self.tokens(x) + positions, keys)
+        hidden = self.dropout(self.tokens(x) + positions, key, train=train)
         for block in self.blocks:
-            hidden = block(hidden, keys)
+            hidden = block(hidden, key, train=train)
         hidden = self.norm(hidden)
         if self.head is not None:
             return self.head(hidden)

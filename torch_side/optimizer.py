@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from parity.spec import AdamSpec, OptimizerSpec, RunSpec
 from parity.twins import factor
 
-__all__ = ["build_optimizer", "build_scheduler", "clip_by_global_norm", "slots"]
+__all__ = ["build_optimizer", "build_scheduler", "clip_gradients", "set_position", "slots"]
 
 CLIP_EPS = 1e-6
 """Added to the norm by torch.nn.utils.clip_grad_norm_."""
@@ -45,6 +45,15 @@ def build_scheduler(spec: RunSpec, optimizer: torch.optim.Optimizer) -> LambdaLR
     return LambdaLR(optimizer, lambda step: factor(spec.schedule, step))
 
 
+def set_position(scheduler: LambdaLR, step: int) -> None:
+    """Set a scheduler, and the rates of its optimizer, to the position after `step` completed steps."""
+    scheduler.last_epoch = step
+    rates = [base * scale(step) for base, scale in zip(scheduler.base_lrs, scheduler.lr_lambdas, strict=True)]
+    for group, rate in zip(scheduler.optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
+    scheduler._last_lr = rates
+
+
 def slots(optimizer: OptimizerSpec) -> dict[str, str]:
     """Return neutral slot name to its key in the optimizer's per-parameter state."""
     if isinstance(optimizer, AdamSpec):
@@ -52,8 +61,15 @@ def slots(optimizer: OptimizerSpec) -> dict[str, str]:
     return {"momentum": "momentum_buffer"} if optimizer.momentum else {}
 
 
-def clip_by_global_norm(params: Sequence[nn.Parameter], max_norm: float) -> Tensor:
-    """Return the norm of all gradients, and scale them by min(1, max_norm / (norm + 1e-6)) unless max_norm is 0.
+def clip_gradients(params: Sequence[nn.Parameter], max_norm: float) -> Tensor:
+    """Scale all gradients in place by min(1, max_norm / (norm + 1e-6)), unless max_norm is 0.
+
+    Args:
+        params: Parameters; those without a gradient are left out.
+        max_norm: Largest norm to keep.
+
+    Returns:
+        The norm of all gradients before the scaling, a scalar.
 
     Numerics: those of `torch.nn.utils.clip_grad_norm_` (torch 2.13), bit for bit, in 0.6 of its time on a CPU, where
     that one calls the kernels of each gradient from Python.

@@ -1,35 +1,34 @@
-"""A copy of the full training state, which is saved while training goes on."""
+"""A copy of the full training state, which is written while training continues."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_side.state import Layout, file_state, neutral_arrays
-
-if TYPE_CHECKING:
-    from torch_side.train import TorchTrainer
+from parity.twins import Layout
+from torch_side.state import LiveState, file_state, neutral_arrays
 
 __all__ = ["Snapshot"]
 
 
 class Snapshot:
-    """A copy of the full training state on the host, which training may go on beside.
+    """A copy of the full training state on the host, beside which training continues.
 
-    Takes one copy of the state in memory; given the snapshot before, it copies into that one's buffers, whose pages
-    are there already.
+    Takes one copy of the state in memory; given the snapshot of the save before, it copies into that one's buffers,
+    whose pages are there already.
     """
 
-    def __init__(self, trainer: TorchTrainer, spare: Snapshot | None = None) -> None:
-        self.layout = Layout.of(trainer)
+    def __init__(self, layout: Layout, state: LiveState, spare: Snapshot | None = None) -> None:
+        self._layout, self._names = layout, state.names
         self._tensors: list[Tensor] = []
         self._copies: dict[tuple[Any, ...], Tensor] = {}
         self._spare = iter(spare._tensors if spare else ())
-        self.saved: dict[str, Any] = self._copied(file_state(trainer))
+        self.content: dict[str, Any] = self._copied(file_state(state))
+        """What is written."""
         self._copies.clear()  # the keys are addresses of live tensors
 
     @property
@@ -39,7 +38,7 @@ class Snapshot:
 
     def neutral(self) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
         """Return the neutral arrays, views of the copies, and the scalars."""
-        return neutral_arrays(self.layout, self.saved, lambda value: value.numpy())
+        return neutral_arrays(self._layout, self._names, self.content)
 
     def records(self) -> dict[str, int]:
         """Return neutral leaf to the number of the record that `torch.save` writes its bytes to."""

@@ -1,35 +1,33 @@
-"""Between the live PyTorch objects, their file form and the neutral TrainingState, through the two-way table."""
+"""The live PyTorch objects, their form in files, and the translation to and from the neutral TrainingState."""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
 
 from parity.contract import TrainingState, take_count, take_scale
 from parity.errors import StateError
 from parity.spec import AdamSpec, RunSpec
-from parity.twins import Row, check_leaves, from_torch, to_torch
+from parity.twins import Layout, check_leaves, from_torch, initial_buffers, initial_params, to_torch
 from torch_side.formats.structure import require_alike
 from torch_side.optimizer import slots
 
-if TYPE_CHECKING:
-    from torch_side.train import TorchTrainer
-
 __all__ = [
-    "Layout",
-    "adopt_model",
+    "LiveState",
     "check_file_state",
     "export_arrays",
     "file_state",
     "import_arrays",
+    "initial_model_state",
     "load_file_state",
     "neutral_arrays",
 ]
@@ -37,82 +35,76 @@ __all__ = [
 Array = NDArray[np.generic]
 
 
-def adopt_model(
-    model: nn.Module, rows: tuple[Row, ...], params: Mapping[str, Array], buffers: Mapping[str, Array]
-) -> None:
-    """Put neutral leaves into a module; every key of its state_dict is set."""
-    leaves = to_torch(rows, {**params, **buffers}, "model")
-    model.load_state_dict({name: torch.tensor(value) for name, value in leaves.items()}, strict=True)
+@dataclass(frozen=True, kw_only=True)
+class LiveState:
+    """The objects that hold everything a step reads and writes, the process's generators aside."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    scheduler: LambdaLR
+    scaler: torch.amp.GradScaler
+    device: torch.device
+
+    @property
+    def names(self) -> list[str]:
+        """Return the parameters' names in the order in which the optimizer numbers them."""
+        names = {id(p): name for name, p in self.model.named_parameters()}
+        return [names[id(p)] for group in self.optimizer.param_groups for p in group["params"]]
 
 
-def export_arrays(trainer: TorchTrainer, *, copy: bool = True) -> tuple[dict[str, Array], dict[str, Any]]:
+def initial_model_state(spec: RunSpec, layout: Layout) -> dict[str, Tensor]:
+    """Return the state_dict of a model at the start of a run, buffers among it, in float32."""
+    leaves = to_torch(layout.rows, {**initial_params(spec.model, spec.seed), **initial_buffers(spec.model)}, "model")
+    return {name: torch.tensor(value) for name, value in leaves.items()}
+
+
+def export_arrays(layout: Layout, state: LiveState, *, copy: bool = True) -> tuple[dict[str, Array], dict[str, Any]]:
     """Return the arrays of the neutral state, and the scalars that PyTorch objects hold.
 
     Args:
-        trainer: Whose state.
+        layout: The run's.
+        state: What to export.
         copy: Whether the arrays outlive the next step; without, they are views of the parameters on a CPU.
 
     Raises:
         StateError: The parameters' step counts differ; one count cannot stand for them.
     """
-    return neutral_arrays(Layout.of(trainer), file_state(trainer), _copied if copy else _viewed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """What turns the file form of a state into the neutral one."""
-
-    spec: RunSpec
-    param_rows: tuple[Row, ...]
-    buffer_rows: tuple[Row, ...]
-    names: tuple[str, ...]
-    """Parameter names in the order in which the optimizer numbers them."""
-
-    @classmethod
-    def of(cls, trainer: TorchTrainer) -> Layout:
-        """Return the layout of a trainer."""
-        names = {id(p): name for name, p in trainer.model.named_parameters()}
-        order = [names[id(p)] for group in trainer.optimizer.param_groups for p in group["params"]]
-        return cls(
-            spec=trainer.spec, param_rows=trainer.param_rows, buffer_rows=trainer.buffer_rows, names=tuple(order)
-        )
+    return neutral_arrays(layout, state.names, file_state(state), copy=copy)
 
 
 def neutral_arrays(
-    layout: Layout, saved: Mapping[str, Any], host: Callable[[Tensor], Array]
+    layout: Layout, names: Sequence[str], saved: Mapping[str, Any], *, copy: bool = False
 ) -> tuple[dict[str, Array], dict[str, Any]]:
     """Turn the file form of a state into neutral arrays and scalars.
 
     PyTorch has no optimizer entries before the first applied update: they become zeros and step 0.
 
     Args:
-        layout: Of the trainer it was taken from.
+        layout: The run's.
+        names: Parameter names in the order in which the optimizer numbers them.
         saved: What `file_state` returned.
-        host: Turns a tensor into an array, a copy or a view.
+        copy: Whether the arrays are copies; otherwise they may be views.
 
     Raises:
-        StateError: A leaf is missing or left over, or the parameters' step counts differ.
+        StateError: A leaf is missing or unexpected, or the parameters' step counts differ.
     """
-    spec = layout.spec
+    spec, host = layout.spec, _copied if copy else _viewed
     tensors = dict(saved["model"])
     arrays: dict[str, Array] = {}
-    for group, rows in (("model.params", layout.param_rows), ("model.buffers", layout.buffer_rows)):
+    for group, rows in (("model.params", layout.params), ("model.buffers", layout.buffers)):
         own = {row.torch: host(tensors.pop(row.torch)) for row in rows}
         arrays |= {f"{group}.{name}": value for name, value in from_torch(rows, own, group).items()}
     if tensors:
-        raise StateError(f"model.{min(tensors)}", "is left over: no row of the table takes it")
-    entries = {name: saved["optimizer"]["state"].get(i, {}) for i, name in enumerate(layout.names)}
+        raise StateError(f"model.{min(tensors)}", "unexpected leaf: this model has no such parameter")
+    entries = {name: saved["optimizer"]["state"].get(i, {}) for i, name in enumerate(names)}
     for slot, key in slots(spec.optimizer).items():
         leaves = {}
         for name, entry in entries.items():
             value = entry.get(key)
             leaves[name] = host(torch.zeros_like(saved["model"][name]) if value is None else value)
-        own = from_torch(layout.param_rows, leaves, f"optimizer.{slot}")
+        own = from_torch(layout.params, leaves, f"optimizer.{slot}")
         arrays |= {f"optimizer.{slot}.{name}": value for name, value in own.items()}
-    if spec.dropout.generator == "native":
-        arrays["rng.native.torch_cpu"] = host(saved["rng"]["torch_cpu"])
-        if saved["rng"]["torch_cuda"]:
-            arrays["rng.native.torch_cuda"] = host(saved["rng"]["torch_cuda"][0])
+    arrays |= {f"rng.native.{name}": host(stream) for name, stream in _native_streams(layout, saved["rng"]).items()}
     scalars: dict[str, Any] = {}
     if isinstance(spec.optimizer, AdamSpec):
         counts = {name: _count(name, entry["step"]) if "step" in entry else 0 for name, entry in entries.items()}
@@ -125,103 +117,100 @@ def neutral_arrays(
     return arrays, scalars
 
 
-def import_arrays(trainer: TorchTrainer, state: TrainingState) -> tuple[Callable[[], None], dict[str, Any]]:
-    """Check a neutral state against a trainer.
+def import_arrays(layout: Layout, state: LiveState, neutral: TrainingState) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the values that make a state hold a neutral one, and the scalars that remain for the host.
 
-    Returns:
-        A function that puts the arrays in, and the scalars left for the host.
+    The values have the form of `file_state`, and `load_file_state` puts them in.
+
+    Args:
+        layout: The run's.
+        state: Gives settings and the generators that no neutral state has; it is not changed.
+        neutral: What it should hold.
 
     Raises:
-        StateError: A leaf is missing, left over, or of another dtype or shape.
+        StateError: A leaf is missing, unexpected, or of another dtype or shape.
     """
-    spec, scalars = trainer.spec, dict(state.scalars)
-    if any(leaf.startswith("rng.native.jax") for leaf in state.arrays):
+    if any(leaf.startswith("rng.native.jax") for leaf in neutral.arrays):
         raise StateError("rng.native", "a native JAX stream has no meaning in PyTorch; use dropout.generator=shared")
-    groups = {"model.params": trainer.param_rows, "model.buffers": trainer.buffer_rows}
-    groups |= {f"optimizer.{slot}": trainer.param_rows for slot in slots(spec.optimizer)}
-    dtype = "float64" if spec.precision == "float64" else "float32"
-    taken: set[str] = set()
+    spec, scalars, values = layout.spec, dict(neutral.scalars), file_state(state)
+    groups = {"model.params": layout.params, "model.buffers": layout.buffers}
+    groups |= {f"optimizer.{slot}": layout.params for slot in slots(spec.optimizer)}
     found: dict[str, dict[str, Tensor]] = {}
     for group, rows in groups.items():
-        check_leaves(spec.model, rows, state.group(group), group, dtype)
-        taken.update(f"{group}.{row.name}" for row in rows)
-        leaves = to_torch(rows, state.group(group), group)
+        check_leaves(rows, neutral.group(group), group, layout.dtype)
+        leaves = to_torch(rows, neutral.group(group), group)
         # In C order: fused kernels take a moment whose strides are not its parameter's for another matrix.
         found[group] = {name: torch.tensor(np.asarray(value, order="C")) for name, value in leaves.items()}
-    own, native = _native_streams(trainer), state.group("rng.native")
+    own, native = _native_streams(layout, values["rng"]), neutral.group("rng.native")
     for name in sorted({*own} ^ {*native}):
-        raise StateError(f"rng.native.{name}", "is missing" if name in own else "is left over: nothing takes it")
+        problem = "is missing" if name in own else "unexpected leaf: this run has no such state"
+        raise StateError(f"rng.native.{name}", problem)
     for name, stream in own.items():
-        expected, got = (f"{a.dtype} {a.shape}" for a in (stream, native[name]))
+        expected, got = (f"{a.dtype} {a.shape}" for a in (stream.numpy(), native[name]))
         if expected != got:
             raise StateError(f"rng.native.{name}", f"expected {expected}, got {got}")
-    for leaf in sorted(set(state.arrays) - taken - {f"rng.native.{name}" for name in native}):
-        raise StateError(leaf, "is left over: no row of the table takes it")
-    step = take_count(scalars, "optimizer.step") if isinstance(spec.optimizer, AdamSpec) else None
-    scaler = trainer.scaler.state_dict()
+    taken = {f"{group}.{row.name}" for group, rows in groups.items() for row in rows}
+    for leaf in sorted(set(neutral.arrays) - taken - {f"rng.native.{name}" for name in native}):
+        raise StateError(leaf, "unexpected leaf: this run has no such state")
+
+    values["model"] = {**found["model.params"], **found["model.buffers"]}
+    entries = [
+        {key: found[f"optimizer.{slot}"][name] for slot, key in slots(spec.optimizer).items()} for name in state.names
+    ]
+    if isinstance(spec.optimizer, AdamSpec):
+        step = float(take_count(scalars, "optimizer.step"))
+        entries = [{**entry, "step": torch.tensor(step, dtype=torch.float32)} for entry in entries]
+    values["optimizer"] = {**values["optimizer"], "state": dict(enumerate(entries))}
     if spec.scaled:
-        scaler |= {
-            "scale": take_scale(scalars, "scaler.scale"),
-            "_growth_tracker": take_count(scalars, "scaler.growth_tracker"),
-        }
-
-    def adopt() -> None:
-        trainer.model.load_state_dict({**found["model.params"], **found["model.buffers"]}, strict=True)
-        named = dict(trainer.model.named_parameters())
-        for name, p in named.items():
-            entry = {key: found[f"optimizer.{slot}"][name] for slot, key in slots(spec.optimizer).items()}
-            if step is not None:
-                entry["step"] = torch.tensor(float(step), dtype=torch.float32)
-            trainer.optimizer.state[p] = {k: v.to(trainer.device) for k, v in entry.items()}
-        if spec.scaled:
-            trainer.scaler.load_state_dict(scaler)
-        if native:
-            torch.set_rng_state(torch.tensor(native["torch_cpu"]))
-        if "torch_cuda" in native:
-            torch.cuda.set_rng_state(torch.tensor(native["torch_cuda"]), trainer.device)
-
-    return adopt, scalars
+        scale, tracker = take_scale(scalars, "scaler.scale"), take_count(scalars, "scaler.growth_tracker")
+        values["scaler"] |= {"scale": scale, "_growth_tracker": tracker}
+    streams = {name: torch.tensor(native[name]) for name in own}
+    if "torch_cpu" in streams:
+        values["rng"]["torch_cpu"] = streams["torch_cpu"]
+    if "torch_cuda" in streams:
+        values["rng"]["torch_cuda"] = [streams["torch_cuda"]]
+    return values, scalars
 
 
-def file_state(trainer: TorchTrainer) -> dict[str, Any]:
+def file_state(state: LiveState) -> dict[str, Any]:
     """Return the full training state in PyTorch's own terms, as `torch.save` writes it.
 
     Every RNG stream of the process is kept, also those that the twin never draws from.
     """
     name, words, *rest = np.random.get_state()  # noqa: NPY002 - the legacy stream is the one others may use
     return {
-        "model": trainer.model.state_dict(),
-        "optimizer": trainer.optimizer.state_dict(),
-        "scheduler": trainer.scheduler.state_dict(),
-        "scaler": trainer.scaler.state_dict(),
+        "model": state.model.state_dict(),
+        "optimizer": state.optimizer.state_dict(),
+        "scheduler": state.scheduler.state_dict(),
+        "scaler": state.scaler.state_dict(),
         "rng": {
             "torch_cpu": torch.get_rng_state(),
-            "torch_cuda": [torch.cuda.get_rng_state(trainer.device)] if trainer.device.type == "cuda" else [],
+            "torch_cuda": [torch.cuda.get_rng_state(state.device)] if state.device.type == "cuda" else [],
             "python": random.getstate(),
             "numpy": [name, torch.from_numpy(np.asarray(words).astype(np.int64)), *map(float, rest)],
         },
     }
 
 
-def check_file_state(trainer: TorchTrainer, saved: Mapping[str, Any]) -> None:
-    """Check a full training state against a trainer, down to the last setting; changes nothing.
+def check_file_state(layout: Layout, state: LiveState, saved: Mapping[str, Any]) -> None:
+    """Check the file form of a state, down to the last setting, against the objects it would be loaded into.
 
     Raises:
-        StateError: Something is missing, left over, of another dtype or shape, or set otherwise.
+        StateError: Something is missing, unexpected, of another dtype or shape, or set otherwise.
     """
     if not isinstance(saved, dict):
         raise StateError("state", f"expected a mapping, got {type(saved).__name__}")
-    like = file_state(trainer)
+    like, optimizer = file_state(state), layout.spec.optimizer
     entries = {}
-    for number, p in enumerate(p for group in trainer.optimizer.param_groups for p in group["params"]):
-        entries[number] = {key: torch.empty_like(p, device="meta") for key in slots(trainer.spec.optimizer).values()}
-        if isinstance(trainer.spec.optimizer, AdamSpec):
+    for number, p in enumerate(p for group in state.optimizer.param_groups for p in group["params"]):
+        entries[number] = {key: torch.empty_like(p, device="meta") for key in slots(optimizer).values()}
+        if isinstance(optimizer, AdamSpec):
             entries[number]["step"] = torch.empty((), dtype=torch.float32, device="meta")
     found = saved.get("optimizer")
     bare = isinstance(found, dict) and found.get("state") == {}  # nothing was applied yet: PyTorch has no entries
     like["optimizer"]["state"] = {} if bare else entries
     require_alike(saved, like)
-    _, scalars = neutral_arrays(Layout.of(trainer), saved, _viewed)
+    _, scalars = neutral_arrays(layout, state.names, saved)
     for leaf in list(scalars):
         (take_scale if leaf == "scaler.scale" else take_count)(scalars, leaf)
     rng = saved["rng"]
@@ -237,16 +226,16 @@ def check_file_state(trainer: TorchTrainer, saved: Mapping[str, Any]) -> None:
             raise StateError(f"rng.{leaf}", f"is no state of a generator: {error}") from error
 
 
-def load_file_state(trainer: TorchTrainer, saved: Mapping[str, Any]) -> None:
-    """Put a full training state, which was checked, back into a trainer; the inverse of `file_state`."""
-    trainer.model.load_state_dict(saved["model"], strict=True)
-    trainer.optimizer.load_state_dict(saved["optimizer"])
-    trainer.scheduler.load_state_dict(saved["scheduler"])
-    trainer.scaler.load_state_dict(saved["scaler"])
+def load_file_state(state: LiveState, saved: Mapping[str, Any]) -> None:
+    """Put the file form of a state, which was checked, into its objects; the inverse of `file_state`."""
+    state.model.load_state_dict(saved["model"], strict=True)
+    state.optimizer.load_state_dict(saved["optimizer"])
+    state.scheduler.load_state_dict(saved["scheduler"])
+    state.scaler.load_state_dict(saved["scaler"])
     rng = saved["rng"]
     torch.set_rng_state(rng["torch_cpu"].cpu())
-    if rng["torch_cuda"] and trainer.device.type == "cuda":
-        torch.cuda.set_rng_state(rng["torch_cuda"][0].cpu(), trainer.device)
+    if rng["torch_cuda"] and state.device.type == "cuda":
+        torch.cuda.set_rng_state(rng["torch_cuda"][0].cpu(), state.device)
     random.setstate(rng["python"])
     np.random.set_state(_legacy(*rng["numpy"]))  # noqa: NPY002
 
@@ -276,11 +265,8 @@ def _copied(value: Tensor) -> Array:
     return _viewed(value).copy()
 
 
-def _native_streams(trainer: TorchTrainer) -> dict[str, Array]:
+def _native_streams(layout: Layout, rng: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return the generator states that native dropout draws from; none with the shared generator."""
-    if trainer.spec.dropout.generator != "native":
+    if layout.spec.dropout.generator != "native":
         return {}
-    streams = {"torch_cpu": torch.get_rng_state().numpy().copy()}
-    if trainer.device.type == "cuda":
-        streams["torch_cuda"] = torch.cuda.get_rng_state(trainer.device).numpy().copy()
-    return streams
+    return {"torch_cpu": rng["torch_cpu"], **({"torch_cuda": rng["torch_cuda"][0]} if rng["torch_cuda"] else {})}

@@ -37,7 +37,7 @@ def check_types(item: Path, expected: Any) -> None:
         expected: Tree of what it should hold: arrays, or their shapes and dtypes.
 
     Raises:
-        CheckpointError: A leaf is missing, left over, or of another type; or the description cannot be read.
+        CheckpointError: A leaf is missing, unexpected, or of another type; or the description cannot be read.
     """
     try:
         found = _named_types(ocp.PyTreeCheckpointHandler().metadata(item.resolve()).tree)

@@ -12,11 +12,20 @@ import orbax.checkpoint as ocp
 
 from jax_side.formats.described import check_documents, check_types
 from jax_side.formats.ocdbt import Range, locate
+from jax_side.formats.orbax_handler import DigestingHandler
 from jax_side.formats.whole import read_whole
-from jax_side.seal import DigestingHandler
 from parity.errors import CheckpointError
 
-__all__ = ["handler", "read_items"]
+__all__ = ["ITEMS", "handler", "read_items"]
+
+ITEMS = {
+    "params": "params",
+    "model_state": "buffers",
+    "optimizer": "optimizer",
+    "scaler": "scaler",
+    "rng": "rngs",
+}
+"""Orbax item to the field of the device state that it holds; an item without leaves is not written."""
 
 
 def read_items(path: Path, abstract: Mapping[str, Any], *, sealed: bool) -> dict[str, Any]:
@@ -28,8 +37,8 @@ def read_items(path: Path, abstract: Mapping[str, Any], *, sealed: bool) -> dict
         sealed: Whether what is read will be compared with a seal, leaf by leaf; if not, Orbax reads all.
 
     Raises:
-        CheckpointError: A file is missing or points outside of the item, or a leaf is missing, left over, of another
-            dtype or shape.
+        CheckpointError: A file is missing or points outside of the item, or a leaf is missing, unexpected, of
+            another dtype or shape.
     """
     stored = {}
     for item, tree in abstract.items():

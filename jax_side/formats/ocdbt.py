@@ -12,16 +12,20 @@ import json
 import math
 import re
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
 import tensorstore as ts
 
+from parity.checkpoints import ByteRange
+from parity.contract import read_text
 from parity.errors import CheckpointError
+from parity.storage import digest_range
 
-__all__ = ["Range", "locate"]
+__all__ = ["Range", "locate", "places"]
 
 MAX_METADATA = 64 << 10
 """Longest `.zarray` in bytes; a real one has about 170."""
@@ -69,6 +73,39 @@ def locate(store: Path) -> dict[str, list[Range]]:
         raise CheckpointError(f"{store} is no readable OCDBT store: {error}") from error
 
 
+def places(
+    root: Path, items: Iterable[str], names: Mapping[str, tuple[str, str]], leaves: Mapping[str, str]
+) -> dict[str, tuple[ByteRange, ...]]:
+    """Return where the bytes of each leaf lie in the store of its item, for the seal.
+
+    An array that is one value of the store lies there as it is in memory, so the leaf's digest decides on its range;
+    but for a counter, which has another type there than its leaf.
+
+    Args:
+        root: The checkpoint, or its draft.
+        items: Items that are stores.
+        names: Neutral leaf to item and array name.
+        leaves: Neutral leaf to `type digest`, in the order the arrays have in memory.
+    """
+    stores = {item: locate(root / item) for item in items if (root / item).is_dir()}
+    known: dict[tuple[str, Range], ByteRange] = {}
+    found: dict[str, tuple[ByteRange, ...]] = {}
+    for leaf, (item, name) in names.items():
+        for r in stores.get(item, {}).get(name, ()):
+            if (item, r) not in known:  # a node of the tree holds many leaves
+                own = r.whole and r.size == _size(leaves[leaf])
+                digest = None if own else digest_range(root / item / r.file, r.start, r.size)
+                known[item, r] = ByteRange(f"{item}/{r.file}", r.start, r.size, digest)
+            found[leaf] = (*found.get(leaf, ()), known[item, r])
+    return found
+
+
+def _size(text: str) -> int:
+    """Return the bytes of an array with this text; -1 for what is no array."""
+    array = read_text(text)
+    return -1 if array is None else math.prod(array.shape) * np.dtype(array.dtype).itemsize
+
+
 def _walk(store: Path) -> dict[str, list[Range]]:
     base = ts.KvStore.open({"driver": "file", "path": f"{store.resolve()}/"}).result()
     manifest = ts.ocdbt.dump(base).result()
@@ -113,9 +150,11 @@ def _walk(store: Path) -> dict[str, list[Range]]:
 
 
 def _check_array(store: Path, name: str, metadata: bytes | None, chunks: list[int]) -> bool:
-    """Tell whether an array is one chunk; refuse one that is not stored as it is in memory.
+    """Return whether an array is one chunk.
 
-    What that unpacks to is anybody's guess.
+    Raises:
+        CheckpointError: It is compressed or in another order, so its size in memory cannot be bounded in advance; or
+            it does not have the bytes for its shape.
     """
     array = json.loads(metadata or b"null")
     try:

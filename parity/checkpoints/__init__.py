@@ -1,4 +1,4 @@
-"""Checkpoint directories: seal, verify and compare one; the pointers that name the latest and the best.
+"""Checkpoint directories: seal, verify and compare one; list, choose, point to and evict those of a run.
 
 Knows no framework: what is in a checkpoint is files and digests of leaves.
 """
@@ -6,18 +6,18 @@ Knows no framework: what is in a checkpoint is files and digests of leaves.
 from parity.checkpoints.compare import compare
 from parity.checkpoints.pointers import read_pointer, write_pointers
 from parity.checkpoints.ranges import ByteRange, is_intact
+from parity.checkpoints.saving import Checkpoints, Neutral, Save, fitting
 from parity.checkpoints.seal import (
     FILE,
     Seal,
     after_save,
-    clock_set_to,
     commit,
     encode,
     examine,
-    now,
     read_seal,
     require_own,
 )
+from parity.checkpoints.store import DRAFT, CheckpointStore, Scan
 from parity.checkpoints.verify import (
     Fault,
     Restored,
@@ -30,21 +30,26 @@ from parity.checkpoints.verify import (
 )
 
 __all__ = [
+    "DRAFT",
     "FILE",
     "ByteRange",
+    "CheckpointStore",
+    "Checkpoints",
     "Fault",
+    "Neutral",
     "Restored",
+    "Save",
+    "Scan",
     "Seal",
     "Verified",
     "after_save",
-    "clock_set_to",
     "commit",
     "compare",
     "describe",
     "encode",
     "examine",
+    "fitting",
     "is_intact",
-    "now",
     "read_pointer",
     "read_scalars",
     "read_seal",

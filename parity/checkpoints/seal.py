@@ -11,8 +11,7 @@ import json
 import math
 import os
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -30,10 +29,8 @@ __all__ = [
     "FILE",
     "Seal",
     "after_save",
-    "clock_set_to",
     "commit",
     "examine",
-    "now",
     "read_seal",
     "require_own",
 ]
@@ -43,26 +40,8 @@ SCHEMAS: Mapping[str, DigestSchema] = {"parity.seal/1": 1, "parity.seal/2": 2}
 SMALL = 64 << 10
 """Files of at most so many bytes are digested by every look at a checkpoint."""
 
-_clock: Callable[[], float] = time.time
-
 _HEX = re.compile(r"[0-9a-f]{32}")
 _LEAF = re.compile(r"\S+ .+", re.DOTALL)
-
-
-def now() -> float:
-    """Return seconds since the epoch, as seals record them."""
-    return _clock()
-
-
-@contextmanager
-def clock_set_to(seconds: float) -> Iterator[None]:
-    """Have seals record another time: a check of the policy saves years in seconds."""
-    global _clock
-    before, _clock = _clock, lambda: seconds
-    try:
-        yield
-    finally:
-        _clock = before
 
 
 @dataclass(frozen=True, kw_only=True)

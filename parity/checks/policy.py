@@ -9,13 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from parity.checkpoints import clock_set_to
 from parity.checks.scratch import scratch_directory
 from parity.contract import Trainer
 from parity.policy import Implementation, InMemory, Rules, Saved, Which, cases, is_new_best, mode_of, replay
 from parity.results import CheckRecord
 from parity.runs import Resume, RunDirectory, resume_run
-from parity.sides import Side
+from parity.sides import Side, drafts_of
 from parity.spec import RunSpec, load
 
 __all__ = ["PURE", "OnDisk", "check_policy", "check_policy_of"]
@@ -74,7 +73,7 @@ class OnDisk:
 
     def __init__(self, name: str, side: Side, path: Path, rules: Rules) -> None:
         self.name, self.side = name, side
-        self.run = RunDirectory(path)
+        self.run = RunDirectory(path, drafts=drafts_of(side))
         self.spec = load("mlp-digits", "float32", [*SMALL, f"metric={'accuracy' if rules.mode == 'max' else 'loss'}"])
         self.trainer: Trainer | None = None
         self._open(_with(self.spec, rules), "auto")
@@ -83,20 +82,19 @@ class OnDisk:
         """Save as if the run had come to this step at this time."""
         trainer = self._running()
         trainer.counters = replace(trainer.counters, step=step)  # type: ignore[attr-defined]
-        with clock_set_to(saved_at):
-            trainer.save(metric)
-            trainer.wait()
+        trainer.save(metric, saved_at=saved_at)
+        trainer.wait()
 
     def validated(self, step: int, metric: float, saved_at: float) -> None:
         """Save a new best, as the loop of a run does after a validation."""
         new = Saved(step=step, metric=metric)
-        known = [saved for saved in (self.run.pointed("best"),) if saved is not None]
+        known = [saved for saved in (self.run.store.pointed("best"),) if saved is not None]
         if self.spec.plan.saves_new_best and is_new_best(known, new, mode_of(self.spec.metric)):
             self.save(step, metric, saved_at)
 
     def metric(self, step: int, value: float) -> None:
         """Note a late metric in the run directory, as another process would."""
-        self.run.note_metric(step, value)
+        self.run.store.note_metric(step, value, self.spec.plan)
 
     def restart(self) -> None:
         """Close, and build anew from what is on disk."""
@@ -116,7 +114,7 @@ class OnDisk:
 
     def on_disk(self) -> list[int]:
         """Return the steps of the whole checkpoints."""
-        return [saved.step for saved in self.run.scan().whole]
+        return [saved.step for saved in self.run.store.scan().whole]
 
     def best(self) -> int | None:
         """Return the step that `best.json` points to."""

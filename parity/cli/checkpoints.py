@@ -105,8 +105,8 @@ def _targets(path: Path) -> list[Path]:
         if (path / "checkpoints").is_dir() or (path / "steps.jsonl").exists():
             raise RunDirectoryError(RunDirectory(path).no_run())
         return [path]
-    scan = RunDirectory(path).scan()
-    names = [str(s.step) for s in (*scan.whole, *scan.foreign)] + [name for name, _ in scan.damaged]
+    scan = RunDirectory(path).store.scan()
+    names = [str(s.step) for s in (*scan.whole, *scan.unsealed)] + [name for name, _ in scan.damaged]
     return [path / "checkpoints" / name for name in sorted(names, key=int)]
 
 
@@ -131,7 +131,7 @@ def _spec_hash(run: RunDirectory) -> str | None:
 def _missing(path: Path, targets: list[Path]) -> list[str]:
     """Return a line for each checkpoint that a pointer of a run names and that is not there."""
     run, there = RunDirectory(path), {target.name for target in targets}
-    steps = {name: run.pointed_step(name) for name in ("latest", "best") if run.exists}
+    steps = {name: run.store.pointed_step(name) for name in ("latest", "best") if run.exists}
     return [
         f"{run.checkpoints / str(step)}: {name}.json names it"
         for name, step in steps.items()
@@ -190,9 +190,9 @@ def _export(options: argparse.Namespace) -> int:
 def _chosen(options: argparse.Namespace, *, verified: bool = False) -> Path:
     """Return the checkpoint that is asked for, compared with its seal byte by byte if it is to be shipped."""
     run = _existing(options.dir)
-    scan, metric = run.scan(), run.spec().metric
+    scan, plan = run.store.scan(), run.spec().plan
     while True:
-        step = run.choose(scan, options.which, metric, or_next=options.or_next)
+        step = run.store.choose(scan, options.which, plan, or_next=options.or_next)
         path = run.checkpoints / str(step)
         if not verified:
             return path
@@ -214,12 +214,13 @@ def _existing(path: Path) -> RunDirectory:
 
 def _metric(options: argparse.Namespace) -> int:
     run = _existing(options.dir)
-    metric, value = run.spec().metric, options.value
+    plan, value = run.spec().plan, options.value
+    metric = plan.metric
     low, high = RANGES[metric]
     if not (math.isnan(value) or (math.isfinite(value) and low <= value <= high)):
         most = f"from {low:g} to {high:g}" if math.isfinite(high) else f"finite and at least {low:g}"
         raise CheckpointError(f"VALUE {value:g}: {metric} must be {most}, or nan for a checkpoint that is never best")
-    run.note_metric(options.step, value)
+    run.store.note_metric(options.step, value, plan)
     print(f"step {options.step}: {metric} {value:g}")
     return 0
 

@@ -85,11 +85,12 @@ class Trainer(Protocol):
             metric: As in `save`.
         """
 
-    def save(self, metric: float | None) -> None:
+    def save(self, metric: float | None, *, saved_at: float | None = None) -> None:
         """Write a checkpoint of this step, perhaps in the background.
 
         Args:
             metric: Validation metric of this very step, or None; decides the best checkpoint.
+            saved_at: The time that its seal records, seconds since the epoch; None for now.
         """
 
     def restore(self, which: Which) -> int:

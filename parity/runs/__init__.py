@@ -3,7 +3,7 @@
 Takes a side as an argument and never asks which it is.
 """
 
-from parity.runs.directory import DRAFT, ORBAX_DRAFT, RunDirectory, Scan
+from parity.runs.directory import RunDirectory
 from parity.runs.loop import Drills, OnError, Outcome, train
 from parity.runs.peers import leave
 from parity.runs.resume import Resume, compare_topology, resume_run, skips_behind
@@ -13,15 +13,12 @@ from parity.runs.waiting import WatchedSignals
 
 __all__ = [
     "DEADLINE_SECONDS",
-    "DRAFT",
-    "ORBAX_DRAFT",
     "Alone",
     "Drills",
     "OnError",
     "Outcome",
     "Resume",
     "RunDirectory",
-    "Scan",
     "Signals",
     "WatchedSignals",
     "compare_topology",

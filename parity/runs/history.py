@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
+from parity.checkpoints import Scan
 from parity.contract import StepRecord, Validation, read_records, splice
 from parity.errors import RunDirectoryError
 from parity.policy import INT32
-from parity.runs.directory import RunDirectory, Scan
+from parity.runs.directory import RunDirectory
 from parity.runs.resume import Resume
 from parity.storage import make_directory, move, read_lines
 
@@ -39,10 +40,10 @@ def require_history(run: RunDirectory, resume: Resume) -> int | None:
     """
     if resume == "never":
         _starts(run)
-        if run.scan().whole and (missing := _what_is_missing(run, run.scan(), "auto")) is None:
+        if run.store.scan().whole and (missing := _what_is_missing(run, run.store.scan(), "auto")) is None:
             raise RunDirectoryError(f"{run.path} holds a run already; choose another --dir, or --resume auto")
         return None
-    scan = run.scan()
+    scan = run.store.scan()
     missing = _what_is_missing(run, scan, resume)
     if missing is None:
         return None
@@ -65,10 +66,10 @@ def start_over(run: RunDirectory, attempt: int) -> list[str]:
     Process starts stay: attempts count on. The pointers go last: as long as they are there, a start that was killed
     halfway is not taken for a new run.
     """
-    home = run.path / "abandoned" / str(attempt)
-    scan = run.scan()
-    names = [str(saved.step) for saved in (*scan.whole, *scan.foreign)] + [name for name, _ in scan.damaged]
-    moved = [f"checkpoints/{name}" for name in run.set_aside(names, attempt)]
+    home = run.abandoned(attempt)
+    scan = run.store.scan()
+    names = [str(saved.step) for saved in (*scan.whole, *scan.unsealed)] + [name for name, _ in scan.damaged]
+    moved = [f"checkpoints/{name}" for name in run.store.set_aside(names, home)]
     records = (run.steps, run.validations, run.states, run.metrics)
     for file in (*records, run.path / "latest.json", run.path / "best.json"):
         if file.exists():
@@ -89,16 +90,16 @@ def _what_is_missing(run: RunDirectory, scan: Scan, resume: Resume) -> str | Non
     _require_sense(run.validations, ((record.attempt, record.step) for record in validations))
     starts = _starts(run)
     known = {record.attempt for record in records} | {record.attempt for record in validations}
-    if scan.whole or scan.damaged or scan.foreign:
+    if scan.whole or scan.damaged or scan.unsealed:
         until = resume if isinstance(resume, int) else max((s.step for s in scan.whole), default=0)
         return (
             _missing_steps(run, until, records)
             or _missing_validations(run, scan, until, validations)
             or _missing_starts(run, known, starts, bool(scan.whole))
         )
-    named = next((name for name in ("latest", "best") if run.pointed_step(name) is not None), None)
+    named = next((name for name in ("latest", "best") if run.store.pointed_step(name) is not None), None)
     if named is not None:
-        return f"checkpoints/ holds none, though {named}.json names step {run.pointed_step(named)}"
+        return f"checkpoints/ holds none, though {named}.json names step {run.store.pointed_step(named)}"
     last = next(reversed(starts), None)
     if last is not None and starts[last] is not None:
         return f"checkpoints/ holds none, though process start {last} resumed from step {starts[last]}"
@@ -152,7 +153,7 @@ def _missing_steps(run: RunDirectory, until: int, records: Iterable[StepRecord])
 
 def _missing_validations(run: RunDirectory, scan: Scan, until: int, validations: Iterable[Validation]) -> str | None:
     """Return whether a checkpoint has a metric, given at its save, whose validation was not recorded."""
-    later, have, accepted = run.late_metrics(), splice(validations), _accepted(run)
+    later, have, accepted = run.store.late_metrics(), splice(validations), _accepted(run)
     for saved in scan.whole:
         measured = saved.metric is not None and (saved.step, saved.saved_at) not in later
         if measured and accepted < saved.step <= until and saved.step not in have:

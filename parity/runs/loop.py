@@ -21,7 +21,7 @@ from parity.runs.history import next_attempt, require_history, start_over
 from parity.runs.resume import Resume, compare_topology, resume_run, skips_behind
 from parity.runs.signals import DEADLINE_SECONDS
 from parity.runs.together import Alone, Heard, Together
-from parity.sides import Side
+from parity.sides import Side, drafts_of
 from parity.spec import RunSpec
 from parity.storage import WriterLock, append, reason
 
@@ -100,7 +100,7 @@ def train(
         CheckpointError: There is no checkpoint to resume from.
         DivergedError: Loss or gradient were not finite; the last good checkpoint stays.
     """
-    run, together = RunDirectory(directory), together or Alone()
+    run, together = RunDirectory(directory, drafts=drafts_of(side)), together or Alone()
     if isinstance(together, Together):
         if on_error == "continue":
             raise SpecError("--on-error", "continue is for one process; of several, a save that failed ends all")
@@ -185,7 +185,7 @@ class _Loop:
         self.start, self.say, self.drills = start, say, drills
         self.watch, self.watch_validation = watches
         self.saved_at = start
-        self.best = run.pointed("best")
+        self.best = run.store.pointed("best")
         self.under_way: int | None = None
         """The step of a save of which nobody knows yet how it ends."""
         self.skips = skips_behind(run, start) if start and trainer.plan.scaled else 0
@@ -304,7 +304,7 @@ class _Loop:
         """Wait for the save under way; if it failed, that is a fault of its own."""
         step, self.under_way = self.under_way, None
         if not self._attempt_to(self.trainer.wait):
-            self.best = self.run_directory.pointed("best")
+            self.best = self.run_directory.store.pointed("best")
         elif step is not None:
             self.saved_at = step
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from parity.checkpoints import describe, verify
+from parity.checkpoints import Scan, describe, verify
 from parity.contract import StepRecord, Trainer, read_records, splice
 from parity.errors import CheckpointError, DamagedError
 from parity.policy import Which
-from parity.runs.directory import RunDirectory, Scan
+from parity.runs.directory import RunDirectory
 from parity.storage import read_lines
 
 __all__ = ["Resume", "compare_topology", "resume_run", "skips_behind"]
@@ -41,14 +41,14 @@ def resume_run(
     """
     for name in run.clean():
         say(f"removed {name}: the leftover of a save or removal that was cut short")
-    scan = run.scan()
+    scan = run.store.scan()
     which = _which(run, scan, resume)
     if which is None:
         say("starting from step 0")
         return None
-    named = run.pointed_step("latest")
+    named = run.store.pointed_step("latest")
     while True:
-        step = run.choose(scan, which, trainer.plan.metric, or_next=or_next or which == "latest")
+        step = run.store.choose(scan, which, trainer.plan, or_next=or_next or which == "latest")
         try:
             trainer.restore(step)  # first: what cannot be restored must not cost the newer checkpoints
             break
@@ -56,13 +56,13 @@ def resume_run(
             if isinstance(which, int):
                 raise
             scan = scan.without(step, str(error))
-    if step in {saved.step for saved in scan.foreign}:
+    if step in {saved.step for saved in scan.unsealed}:
         say(f"checkpoint {step} has no seal: restored unverified")
     given_up = which == "best" or isinstance(which, int)
     faults = {name: _explain(run, name, why) for name, why in scan.damaged}
-    moved = run.set_aside([name for name, _ in scan.damaged], attempt)
+    moved = run.store.set_aside([name for name, _ in scan.damaged], run.abandoned(attempt))
     newer = run.abandon_after(step, attempt, records=given_up)
-    run.point(run.scan(), trainer.plan.metric)
+    run.store.point(run.store.scan(), trainer.plan)
     for name, why in faults.items():
         say(f"moved checkpoint {name} to abandoned/{attempt}: {why}")
     for name in newer:
@@ -91,7 +91,7 @@ def _which(run: RunDirectory, scan: Scan, resume: Resume) -> Which | None:
         return resume  # type: ignore[return-value]
     if scan.whole:
         return "latest"
-    if scan.damaged or scan.foreign:
+    if scan.damaged or scan.unsealed:
         raise CheckpointError(
             f"no whole checkpoint in {run.checkpoints}; starting over would hide the loss, --resume never does it "
             "on purpose. Found:",

@@ -16,7 +16,7 @@ from parity.storage.atomic import (
     replace_file,
     write_file,
 )
-from parity.storage.background import SMALL, Background
+from parity.storage.background import SMALL, Background, Priority
 from parity.storage.digests import ALGORITHM, BLOCK, DigestWriter, FileDigest, digest_files, digest_range, list_files
 from parity.storage.jsonl import append, mend, plain, read_lines
 from parity.storage.local import local_path
@@ -35,6 +35,7 @@ __all__ = [
     "DigestWriter",
     "FileDigest",
     "ParallelReader",
+    "Priority",
     "WriterLock",
     "append",
     "digest_files",

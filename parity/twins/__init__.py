@@ -2,11 +2,12 @@
 
 from parity.twins.data import ArrayStream, BatchStream, Chunk, GrainStream, open_stream
 from parity.twins.datasets import Dataset, describe_data, load_dataset
-from parity.twins.initial import initial_buffers, initial_params, param_shapes
-from parity.twins.prefetch import Feed
+from parity.twins.initial import initial_buffers, initial_params
+from parity.twins.params import ParamSpec, param_shapes, param_specs
+from parity.twins.prefetch import Prefetcher
 from parity.twins.schedule import factor, rates
 from parity.twins.sizes import activations, gigabytes, host_needs, physical_memory, require_memory
-from parity.twins.table import Row, check_leaves, from_jax, from_torch, table, to_jax, to_torch
+from parity.twins.table import Layout, Row, check_leaves, from_jax, from_torch, table, to_jax, to_torch
 from parity.twins.twin import StepInputs, StepOutputs, Twin
 
 __all__ = [
@@ -14,8 +15,10 @@ __all__ = [
     "BatchStream",
     "Chunk",
     "Dataset",
-    "Feed",
     "GrainStream",
+    "Layout",
+    "ParamSpec",
+    "Prefetcher",
     "Row",
     "StepInputs",
     "StepOutputs",
@@ -33,6 +36,7 @@ __all__ = [
     "load_dataset",
     "open_stream",
     "param_shapes",
+    "param_specs",
     "physical_memory",
     "rates",
     "require_memory",

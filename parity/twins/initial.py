@@ -6,7 +6,6 @@ are rounded to float32 in every precision: a float64 run and a float32 run start
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -14,98 +13,44 @@ import xxhash
 from numpy.typing import NDArray
 
 from parity import threefry
-from parity.spec import CnnSpec, GptSpec, MlpSpec, ModelSpec
+from parity.spec import ModelSpec
+from parity.twins.params import BUFFERS, ParamSpec, param_specs
 
-__all__ = ["initial_buffers", "initial_params", "param_shapes"]
-
-
-def param_shapes(model: ModelSpec) -> dict[str, tuple[int, ...]]:
-    """Return canonical parameter name to shape in PyTorch layout (linear [out, in], conv [out, in, 3, 3])."""
-    if isinstance(model, MlpSpec):
-        return _mlp_shapes(model)
-    return _cnn_shapes(model) if isinstance(model, CnnSpec) else _gpt_shapes(model)
-
-
-def _mlp_shapes(model: MlpSpec) -> dict[str, tuple[int, ...]]:
-    widths = (model.inputs, *model.hidden, model.classes)
-    shapes: dict[str, tuple[int, ...]] = {}
-    for i, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
-        shapes[f"layers.{i}.weight"] = (fan_out, fan_in)
-        shapes[f"layers.{i}.bias"] = (fan_out,)
-    return shapes
-
-
-def _cnn_shapes(model: CnnSpec) -> dict[str, tuple[int, ...]]:
-    channels = (1, *model.channels)
-    shapes: dict[str, tuple[int, ...]] = {}
-    for i, (c_in, c_out) in enumerate(itertools.pairwise(channels)):
-        shapes[f"convs.{i}.weight"] = (c_out, c_in, 3, 3)
-        shapes[f"norms.{i}.weight"] = (c_out,)
-        shapes[f"norms.{i}.bias"] = (c_out,)
-    side = model.size // 2 ** len(model.channels)
-    shapes["head.weight"] = (model.classes, channels[-1] * side * side)
-    shapes["head.bias"] = (model.classes,)
-    return shapes
-
-
-def _gpt_shapes(model: GptSpec) -> dict[str, tuple[int, ...]]:
-    width = model.width
-    shapes: dict[str, tuple[int, ...]] = {
-        "tokens.weight": (model.vocabulary, width),
-        "positions.weight": (model.context, width),
-    }
-    linears = {
-        "qkv": (3 * width, width),
-        "out": (width, width),
-        "up": (4 * width, width),
-        "down": (width, 4 * width),
-    }
-    for i in range(model.layers):
-        for name in ("norm1", "norm2"):
-            shapes[f"blocks.{i}.{name}.weight"] = (width,)
-            shapes[f"blocks.{i}.{name}.bias"] = (width,)
-        for name, shape in linears.items():
-            shapes[f"blocks.{i}.{name}.weight"] = shape
-            shapes[f"blocks.{i}.{name}.bias"] = shape[:1]
-    shapes["norm.weight"] = shapes["norm.bias"] = (width,)
-    if not model.tied:
-        shapes["head.weight"] = (model.vocabulary, width)
-    return shapes
+__all__ = ["initial_buffers", "initial_params"]
 
 
 def initial_params(model: ModelSpec, seed: int) -> dict[str, NDArray[np.float32]]:
-    """Return canonical parameter name to its float32 start value, in PyTorch layout.
+    """Return parameter name to its float32 start value, in PyTorch's layout.
 
     Linear and convolution weights and biases are uniform in +-1/sqrt(fan_in), embeddings normal with
     `embedding_std`, norms 1 and 0.
 
     Source: `reset_parameters` of torch.nn.Linear, Conv2d, Embedding, LayerNorm, BatchNorm2d (torch 2.13).
     """
-    shapes = param_shapes(model)
-    root = threefry.key(seed)
-    params = {}
-    for name, shape in shapes.items():
-        module, _, leaf = name.rpartition(".")
-        own = threefry.fold_in(root, xxhash.xxh32_intdigest(name.encode()))
-        if "norm" in module:
-            values = np.full(shape, 1.0 if leaf == "weight" else 0.0)
-        elif module in ("tokens", "positions"):
-            values = _normal(own, shape) * getattr(model, "embedding_std", 1.0)
-        else:
-            bound = 1.0 / math.sqrt(math.prod(shapes[f"{module}.weight"][1:]))
-            values = (2.0 * threefry.uniform(own, math.prod(shape)).reshape(shape) - 1.0) * bound
-        params[name] = values.astype(np.float32)
-    return params
+    root, std = threefry.key(seed), getattr(model, "embedding_std", 1.0)
+    return {leaf.name: _draw(leaf, root, std) for leaf in param_specs(model) if leaf.kind not in BUFFERS}
 
 
 def initial_buffers(model: ModelSpec) -> dict[str, NDArray[np.generic]]:
     """Return the running statistics (float32) and batch counters (int64) of the BatchNorm layers."""
     buffers: dict[str, NDArray[np.generic]] = {}
-    for i, channels in enumerate(model.channels if isinstance(model, CnnSpec) else ()):
-        buffers[f"norms.{i}.running_mean"] = np.zeros(channels, np.float32)
-        buffers[f"norms.{i}.running_var"] = np.ones(channels, np.float32)
-        buffers[f"norms.{i}.num_batches_tracked"] = np.zeros((), np.int64)
+    for leaf in param_specs(model):
+        if leaf.kind in BUFFERS:
+            dtype = np.int64 if leaf.kind == "count" else np.float32
+            buffers[leaf.name] = np.full(leaf.shape, leaf.kind == "variance", dtype)
     return buffers
+
+
+def _draw(leaf: ParamSpec, root: NDArray[np.uint32], std: float) -> NDArray[np.float32]:
+    own = threefry.fold_in(root, xxhash.xxh32_intdigest(leaf.name.encode()))
+    if leaf.kind in ("scale", "shift"):
+        values = np.full(leaf.shape, 1.0 if leaf.kind == "scale" else 0.0)
+    elif leaf.kind == "embedding":
+        values = _normal(own, leaf.shape) * std
+    else:
+        bound = 1.0 / math.sqrt(leaf.fan_in)
+        values = (2.0 * threefry.uniform(own, math.prod(leaf.shape)).reshape(leaf.shape) - 1.0) * bound
+    return values.astype(np.float32)
 
 
 def _normal(own: NDArray[np.uint32], shape: tuple[int, ...]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Feed: the next chunk is read and put in place while the current one runs, and the position stays true."""
+"""Prefetcher: reads and places the next chunk while the current one runs, and keeps the position true."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, Generic, TypeVar
 
 from parity.twins.data import BatchStream, Chunk, Position
 
-__all__ = ["Feed"]
+__all__ = ["Prefetcher"]
 
 Placed = TypeVar("Placed")
 
 
-class Feed(Generic[Placed]):
-    """One chunk ahead of the trainer.
+class Prefetcher(Generic[Placed]):
+    """Holds at most one chunk ahead of the trainer.
 
     `position` is that of the *consumer*: what was fetched ahead but not trained on does not count, so a
     checkpoint taken at any time reproduces the next batch (a saved producer position would skip some).
@@ -52,7 +52,11 @@ class Feed(Generic[Placed]):
                 raise
 
     def seek(self, position: Mapping[str, Any]) -> None:
-        """Go to a position and forget what was fetched ahead."""
+        """Move to a position and drop what was fetched ahead.
+
+        Raises:
+            StateError: The stream refuses the position; nothing was changed.
+        """
         self._stream.seek(position)  # first: a position it refuses must change nothing
         self._ahead = None
         self.position = self._stream.position()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from parity.errors import SpecError
 from parity.spec import AdamSpec, CnnSpec, MlpSpec, RunSpec
-from parity.twins.initial import param_shapes
+from parity.twins.params import param_shapes
 
 __all__ = ["Need", "activations", "gigabytes", "host_needs", "physical_memory", "require_memory"]
 

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.errors import StateError
-from parity.spec import ModelSpec
-from parity.twins.initial import initial_buffers, param_shapes
+from parity.spec import ModelSpec, RunSpec
+from parity.twins.params import BUFFERS, Kind, param_specs
 
-__all__ = ["Row", "check_leaves", "from_jax", "from_torch", "table", "to_jax", "to_torch"]
+__all__ = ["Layout", "Row", "check_leaves", "from_jax", "from_torch", "table", "to_jax", "to_torch"]
 
 Array = NDArray[np.generic]
 Transform = Literal["same", "transpose", "oihw_hwio", "counter"]
@@ -31,6 +31,8 @@ class Row:
     name: str
     """Neutral name, without the group: `layers.0.weight`."""
     group: Literal["params", "buffers"]
+    shape: tuple[int, ...]
+    """In PyTorch's layout."""
     jax: tuple[str | int, ...]
     """Path in the NNX state: ("layers", 0, "kernel")."""
     torch: str
@@ -51,7 +53,18 @@ _INVERSE: dict[Transform, Callable[[Array], Array]] = {
     "oihw_hwio": lambda a: a.transpose(3, 2, 0, 1),
     "counter": lambda a: a.astype(np.int64),
 }
-_BUFFERS = {"running_mean": "mean", "running_var": "var", "num_batches_tracked": "count"}
+_IN_JAX: dict[Kind, tuple[str, Transform]] = {
+    "linear": ("kernel", "transpose"),
+    "convolution": ("kernel", "oihw_hwio"),
+    "bias": ("bias", "same"),
+    "embedding": ("embedding", "same"),
+    "scale": ("scale", "same"),
+    "shift": ("bias", "same"),
+    "mean": ("mean", "same"),
+    "variance": ("var", "same"),
+    "count": ("count", "counter"),
+}
+"""Kind of a leaf to the name of its variable in the NNX module, and how it is kept there."""
 
 
 def table(model: ModelSpec) -> tuple[Row, ...]:
@@ -63,52 +76,66 @@ def table(model: ModelSpec) -> tuple[Row, ...]:
         >>> row.name, row.jax, row.transform
         ('layers.0.weight', ('layers', 0, 'kernel'), 'transpose')
     """
-    params = [_param_row(name, shape) for name, shape in param_shapes(model).items()]
-    return (*params, *(_buffer_row(name) for name in initial_buffers(model)))
+    rows = []
+    for leaf in param_specs(model):
+        module, _, _ = leaf.name.rpartition(".")
+        variable, transform = _IN_JAX[leaf.kind]
+        rows.append(
+            Row(
+                name=leaf.name,
+                group="buffers" if leaf.kind in BUFFERS else "params",
+                shape=leaf.shape,
+                jax=(*(int(part) if part.isdigit() else part for part in module.split(".")), variable),
+                torch=leaf.name,
+                transform=transform,
+            )
+        )
+    return tuple(rows)
 
 
-def _param_row(name: str, shape: tuple[int, ...]) -> Row:
-    module, _, leaf = name.rpartition(".")
-    transform: Transform = "same"
-    if leaf == "weight":
-        if "norm" in module:
-            leaf = "scale"
-        elif module in ("tokens", "positions"):
-            leaf = "embedding"
-        else:
-            leaf, transform = "kernel", "oihw_hwio" if len(shape) == 4 else "transpose"
-    return Row(name=name, group="params", jax=(*_path(module), leaf), torch=name, transform=transform)
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The layout of a run's state: what a side needs beside the state itself to translate it."""
+
+    spec: RunSpec
+    params: tuple[Row, ...]
+    """Rows of the parameters, and of every optimizer slot."""
+    buffers: tuple[Row, ...]
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> Layout:
+        """Return the layout of a run."""
+        groups: dict[str, list[Row]] = {"params": [], "buffers": []}
+        for row in table(spec.model):
+            groups[row.group].append(row)
+        return cls(spec=spec, params=tuple(groups["params"]), buffers=tuple(groups["buffers"]))
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Return all rows, parameters first."""
+        return (*self.params, *self.buffers)
+
+    @property
+    def dtype(self) -> str:
+        """Return the dtype of the floating leaves: `float64` or `float32`."""
+        return "float64" if self.spec.precision == "float64" else "float32"
 
 
-def _buffer_row(name: str) -> Row:
-    module, _, leaf = name.rpartition(".")
-    transform: Transform = "counter" if leaf == "num_batches_tracked" else "same"
-    return Row(name=name, group="buffers", jax=(*_path(module), _BUFFERS[leaf]), torch=name, transform=transform)
-
-
-def _path(module: str) -> tuple[str | int, ...]:
-    return tuple(int(part) if part.isdigit() else part for part in module.split("."))
-
-
-def check_leaves(
-    model: ModelSpec, rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str, dtype: str
-) -> None:
-    """Check neutral leaves against a model, before any transform.
+def check_leaves(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str, dtype: str) -> None:
+    """Check neutral leaves against the table, before any transform.
 
     Args:
-        model: Gives the shapes.
         rows: The rows that apply.
         leaves: Neutral name to array.
         where: Prefix of the leaf paths in error messages.
         dtype: What floating leaves must be: `float64` or `float32`. Counters must be `int64`.
 
     Raises:
-        StateError: A leaf is missing, left over, or of another dtype or shape; in its neutral spelling.
+        StateError: A leaf is missing, unexpected, or of another dtype or shape; in its neutral spelling.
     """
     _match({row.name for row in rows}, set(leaves), where)
-    shapes = param_shapes(model) | {name: value.shape for name, value in initial_buffers(model).items()}
     for row in rows:
-        expected = f"{'int64' if row.transform == 'counter' else dtype} {shapes[row.name]}"
+        expected = f"{'int64' if row.transform == 'counter' else dtype} {row.shape}"
         found = f"{leaves[row.name].dtype} {leaves[row.name].shape}"
         if found != expected:
             raise StateError(f"{where}.{row.name}", f"expected {expected}, got {found}")
@@ -118,7 +145,7 @@ def to_jax(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str) -> di
     """Turn neutral leaves into JAX path to array.
 
     Args:
-        rows: The rows that apply; each must find its leaf, and no leaf may be left over.
+        rows: The rows that apply; each must find its leaf, and every leaf its row.
         leaves: Neutral name to array.
         where: Prefix of the leaf paths in error messages, such as `optimizer.first_moment`.
     """
@@ -136,7 +163,7 @@ def from_jax(
     """Turn JAX path to array into neutral leaves; the inverse of `to_jax`.
 
     Args:
-        rows: The rows that apply; each must find its leaf, and no leaf may be left over.
+        rows: The rows that apply; each must find its leaf, and every leaf its row.
         leaves: JAX path to array.
         where: Prefix of the leaf paths in error messages.
         views: Whether transposed leaves may be views; otherwise every leaf is in C order.
@@ -150,7 +177,7 @@ def from_jax(
 
 
 def to_torch(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str) -> dict[str, Array]:
-    """Turn neutral leaves into state_dict name to array."""
+    """Turn neutral leaves into state_dict name to array; `rows`, `leaves` and `where` as in `to_jax`."""
     _match({row.name for row in rows}, set(leaves), where)
     return {row.torch: leaves[row.name] for row in rows}
 
@@ -169,4 +196,4 @@ def _match(expected: set[str], found: set[str], where: str) -> None:
     for name in sorted(expected - found):
         raise StateError(f"{where}.{name}", f"is missing; found {len(found)} of {len(expected)} leaves")
     for name in sorted(found - expected):
-        raise StateError(f"{where}.{name}", "is left over: no row of the table takes it")
+        raise StateError(f"{where}.{name}", "unexpected leaf: this model has no such parameter")

@@ -1,28 +1,34 @@
-"""Twin: what both trainers share around their steps: chunks, records, counters, and the neutral state's host half."""
+"""Twin: the base of both trainers, everything about a run's steps and its state that is not a framework's."""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parity import policy
-from parity.contract import Pace, StepRecord, take_count
-from parity.errors import StateError, TornStateError
+from parity.checkpoints import Checkpoints, fitting
+from parity.contract import Pace, StepRecord, TrainingState, take_count
+from parity.errors import InconsistentStateError, StateError
+from parity.policy import Which
 from parity.spec import RunSpec, meaning_hash, to_toml
 from parity.storage import plain
 from parity.twins.data import Chunk, open_stream
 from parity.twins.datasets import load_dataset
-from parity.twins.prefetch import Feed
+from parity.twins.prefetch import Prefetcher
 from parity.twins.schedule import rates
-from parity.twins.table import table
+from parity.twins.table import Layout
 
 __all__ = ["Counters", "StepInputs", "StepOutputs", "Twin"]
+
+State = TypeVar("State")
+Content = TypeVar("Content")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,18 +56,18 @@ class Counters:
 
 @dataclass(frozen=True, kw_only=True)
 class StepInputs:
-    """What the steps of a chunk are given beside their batches, one value each."""
+    """The inputs of a chunk's steps beside their batches: arrays of shape [steps]."""
 
     index: NDArray[np.int32]
     """Completed steps before each step; keys the dropout masks."""
     lr: NDArray[np.float64]
-    poison: NDArray[np.float64]
+    loss_multiplier: NDArray[np.float64]
     """Factor on the scaled loss: 1.0, or infinity where an overflow is injected."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepOutputs:
-    """What the steps of a chunk give back, one value each, on the host."""
+    """The results of a chunk's steps: arrays of shape [steps], on the host."""
 
     loss: NDArray[np.floating]
     lr: NDArray[np.float64]
@@ -71,30 +77,35 @@ class StepOutputs:
     skipped: NDArray[np.bool_]
 
 
-class Twin(ABC):
-    """Base of both trainers: everything about a step that is not the framework's."""
+class Twin(ABC, Generic[State, Content]):
+    """The base of both trainers; a side adds its step, the placement of a chunk, and its state.
+
+    `State` is the side's live state; `Content` what a checkpoint gives back, which becomes the state.
+    """
 
     side: ClassVar[str]
+    checkpoints: Checkpoints[State, Content, Any] | None
+    """None for a trainer that was built without a directory, and cannot save."""
 
     def __init__(self, spec: RunSpec, attempt: int) -> None:
         self.spec, self.attempt = spec, attempt
         self.dataset = load_dataset(spec)
         self.spec_hash = meaning_hash(spec, self.dataset.digest)
-        self.rows = table(spec.model)
-        self.param_rows = tuple(row for row in self.rows if row.group == "params")
-        self.buffer_rows = tuple(row for row in self.rows if row.group == "buffers")
+        self.layout = Layout.of(spec)
         self.counters = Counters()
+        self.schedule_step = 0
+        """Position of the learning-rate schedule: the completed steps, unless it was lost."""
         self.best: dict[str, Any] | None = None
         """Metric and step of the best checkpoint when the last one was saved, itself included."""
         self._noted: int | None = None
         """The step at which `best` was last worked out."""
-        self.feed: Feed[Any] = Feed(open_stream(spec, self.dataset), self._place)
+        self.feed: Prefetcher[Any] = Prefetcher(open_stream(spec, self.dataset), self._place)
         self.plan = spec.plan
         self._pace = Pace(self.plan)
         self.processes = 1
-        """That train this run together; each must cut its chunks as the others do."""
-        self.torn = False
-        """Whether some of the state has moved on and some has not: within a chunk, and behind one that failed."""
+        """Processes that train this run together; each must cut its chunks as the others do."""
+        self.inconsistent = False
+        """True during a chunk and after one that failed: parameters and counters may belong to different steps."""
 
     @property
     def step(self) -> int:
@@ -105,11 +116,11 @@ class Twin(ABC):
         """Train up to a step, chunk by chunk, yielding the records of a chunk when it is done.
 
         Raises:
-            TornStateError: An error ended an earlier chunk halfway; restore a checkpoint or import a state.
+            InconsistentStateError: An error ended an earlier chunk halfway; restore a checkpoint or import a state.
         """
         while self.step < until:
-            self._require_whole()
-            self.torn = True
+            self._require_consistent()
+            self.inconsistent = True
             n = self.plan.chunk_length(self.step, until, self._pace.limit)
             began = time.perf_counter()
             chunk, placed = self.feed.take(n, self.step)
@@ -119,11 +130,12 @@ class Twin(ABC):
                 self._pace.note(n, seconds)
             records = self._records(chunk, placed, outputs, seconds / n)
             self.counters = self.counters.after(records)
-            self.torn = False
+            self.schedule_step += n
+            self.inconsistent = False
             yield from records
 
     def fetch_next(self, n: int) -> None:
-        """Fetch the chunk that follows the running one of n steps, as far as the plan can tell it."""
+        """Fetch the chunk that follows the running one of n steps, whose length follows from the plan."""
         step = self.step + n
         self.feed.fetch(self.plan.chunk_length(step, self.plan.steps, self._pace.limit), step)
 
@@ -131,14 +143,14 @@ class Twin(ABC):
         """Return what the n steps after `first` completed ones need beside their batches."""
         index = np.arange(first, first + n, dtype=np.int32)
         peak = self.spec.optimizer.lr
-        lead = self._schedule_step() - self.step  # 0, unless the schedule's position was lost
-        poison = np.ones(n)
+        lead = self.schedule_step - self.step  # 0, unless the schedule's position was lost
+        loss_multiplier = np.ones(n)
         if self.spec.scaled:
-            poison[np.isin(index + 1, self.spec.scaler.overflow_steps)] = np.inf
+            loss_multiplier[np.isin(index + 1, self.spec.scaler.overflow_steps)] = np.inf
         return StepInputs(
             index=index,
             lr=rates(self.spec.schedule, peak, first + lead, n),
-            poison=poison,
+            loss_multiplier=loss_multiplier,
         )
 
     def note_best(self, metric: float | None) -> None:
@@ -150,7 +162,8 @@ class Twin(ABC):
             return
         self._noted = self.step
         self.wait()  # so that the pointer is that of the save before
-        known = self._best_saved() if self.spec.save.keep_best else None
+        pointed = self.checkpoints is not None and self.spec.save.keep_best
+        known = self._opened().store.pointed("best") if pointed else None
         new = [policy.Saved(step=self.step, metric=metric)] if self.spec.save.keep_best else []
         best = policy.best([*([known] if known else []), *new], policy.mode_of(self.spec.metric))
         self.best = None if best is None else {"metric": best.metric, "step": best.step}
@@ -159,16 +172,16 @@ class Twin(ABC):
         """Return the JSON half of the neutral state, all but scaler and optimizer counts.
 
         Raises:
-            TornStateError: An error ended a chunk halfway.
+            InconsistentStateError: An error ended a chunk halfway.
         """
-        self._require_whole()
+        self._require_consistent()
         return self._host_scalars()
 
     def _host_scalars(self) -> dict[str, Any]:
         shared = {"generator": self.spec.dropout.generator, "seed": self.spec.seed}
         counters = self.counters
         return {
-            "schedule.step": self._schedule_step(),
+            "schedule.step": self.schedule_step,
             "rng.init": self.spec.seed,
             "rng.data": self.spec.seed,
             "rng.dropout": shared,
@@ -182,20 +195,20 @@ class Twin(ABC):
             "config.hash": self.spec_hash,
         }
 
-    def adopt_host_scalars(self, scalars: dict[str, Any], step: int | None = None) -> None:
-        """Take over the JSON half of a neutral state; `torn` until who calls has taken over the arrays too.
+    def load_host_scalars(self, scalars: dict[str, Any], step: int | None = None) -> None:
+        """Load the JSON half of a neutral state; `inconsistent` until the caller has loaded the arrays too.
 
         Args:
             scalars: Leaf path to JSON value.
             step: The step it must be of, if that is known.
 
         Raises:
-            StateError: A scalar is missing, left over, of another type, or of a run of another meaning; nothing was
+            StateError: A scalar is missing, unexpected, of another type, or of a run of another meaning; nothing was
                 changed.
         """
         own = self._host_scalars()
         for name in sorted({*own} ^ {*scalars}):
-            raise StateError(name, "is missing" if name in own else "is left over: nothing takes it")
+            raise StateError(name, "is missing" if name in own else "unexpected leaf: this run has no such state")
         if scalars["config.hash"] != own["config.hash"]:
             raise StateError("config.hash", "belongs to a run of another model, data, optimizer or seed")
         for name in ("rng.init", "rng.data", "rng.dropout"):
@@ -208,13 +221,58 @@ class Twin(ABC):
             raise StateError("counters.step", f"expected {step}, got {counters['step']}")
         schedule, best = take_count(rest, "schedule.step"), _read_best(scalars["best"])
         self.feed.seek(scalars["data.position"])  # the last thing that may be refused
-        self.torn = True
+        self.inconsistent = True
         self.counters, self.best, self._noted = Counters(**counters), best, None
-        self._set_schedule_step(schedule)
+        self.schedule_step = schedule
 
-    def _require_whole(self) -> None:
-        if self.torn:
-            raise TornStateError
+    def save(self, metric: float | None, *, saved_at: float | None = None) -> None:
+        """Copy the state of this step, and start writing it as a checkpoint."""
+        self.note_best(metric)
+        with self._context():
+            self._opened().save(self.step, self.state, self.host_scalars(), metric, saved_at)
+
+    def restore(self, which: Which) -> int:
+        """Load a checkpoint into this trainer, on its devices; return its step."""
+        with self._context():
+            step, content, scalars, _ = self._opened().restore(which, self.state)
+            with fitting(step):
+                self.load_host_scalars(scalars, step)
+            self._load(content)
+        self.inconsistent = False
+        return step
+
+    def wait(self) -> None:
+        """Return when every save is durable."""
+        if self.checkpoints is not None:
+            self.checkpoints.wait()
+
+    def close(self) -> None:
+        """Wait, and release what is held."""
+        if self.checkpoints is not None:
+            self.checkpoints.close()
+
+    def export_state(self, *, copy: bool = True) -> TrainingState:
+        """Return everything that must survive a stop, on the host; see `parity.contract.Trainer`."""
+        scalars = self.host_scalars()
+        with self._context():
+            arrays, counts = self._export(copy=copy)
+        return TrainingState(arrays=arrays, scalars={**scalars, **counts})
+
+    def import_state(self, state: TrainingState) -> None:
+        """Become the given state, or raise a StateError and stay as before."""
+        with self._context():
+            content, scalars = self._import(state)
+            self.load_host_scalars(scalars)
+            self._load(content)
+        self.inconsistent = False
+
+    def _opened(self) -> Checkpoints[State, Content, Any]:
+        assert self.checkpoints is not None, "built without a directory"
+        return self.checkpoints
+
+    def _require_consistent(self) -> None:
+        if self.inconsistent:
+            raise InconsistentStateError
 
     def _records(self, chunk: Chunk, placed: Any, outputs: StepOutputs, seconds: float) -> list[StepRecord]:
         inputs: StepInputs = placed.host
@@ -234,19 +292,24 @@ class Twin(ABC):
         by_field = (columns[name] for name in StepRecord._fields)
         return [StepRecord._make(row) for row in zip(*by_field, strict=True)]
 
+    @property
     @abstractmethod
-    def wait(self) -> None:
-        """Return when every save is durable."""
+    def state(self) -> State:
+        """Return the live state."""
 
-    @abstractmethod
-    def _best_saved(self) -> policy.Saved | None:
-        """Return the best checkpoint on disk."""
+    def _context(self) -> AbstractContextManager[None]:
+        """Return the context in which the side's functions are called."""
+        return nullcontext()
 
     @abstractmethod
     def _place(self, chunk: Chunk, step: int) -> Any:
-        """Put a chunk, and the step inputs behind `step` completed steps, where they are computed on.
+        """Put a chunk, and the inputs of its steps, where they are computed on.
 
         The result has an attribute `host`: the StepInputs.
+
+        Args:
+            chunk: The batches.
+            step: Steps completed before the chunk.
         """
 
     @abstractmethod
@@ -254,12 +317,16 @@ class Twin(ABC):
         """Run n steps; calls `fetch_next` once they are under way."""
 
     @abstractmethod
-    def _schedule_step(self) -> int:
-        """Return the position of the learning-rate schedule."""
+    def _export(self, *, copy: bool) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
+        """Return the arrays of the neutral state, and the scalars that live with them."""
 
     @abstractmethod
-    def _set_schedule_step(self, step: int) -> None:
-        """Set the position of the learning-rate schedule."""
+    def _import(self, neutral: TrainingState) -> tuple[Content, dict[str, Any]]:
+        """Return what a neutral state is on this side, and the scalars that remain for the host; changes nothing."""
+
+    @abstractmethod
+    def _load(self, content: Content) -> None:
+        """Make the live state hold what was checked, at the schedule's position."""
 
 
 def _read_best(value: Any) -> dict[str, Any] | None:

@@ -124,7 +124,7 @@ def test_training_continues_without_its_lines(side, stream, how, tmp_path):
         assert "done: step 20" in done.stdout
     left = RunDirectory(tmp_path / "run")
     assert [row["step"] for row in read_lines(left.steps)] == list(range(1, 21))
-    assert [saved.step for saved in left.scan().whole] == [10, 20]
+    assert [saved.step for saved in left.store.scan().whole] == [10, 20]
 
 
 @pytest.mark.processes
@@ -137,7 +137,7 @@ def test_training_outlives_a_reader_that_has_read_enough(side, tmp_path):
     process.stdout.close()
     assert process.wait(120) == 0
     assert first == "starting from step 0\n"
-    assert [saved.step for saved in RunDirectory(tmp_path / "run").scan().whole] == [10, 20]
+    assert [saved.step for saved in RunDirectory(tmp_path / "run").store.scan().whole] == [10, 20]
 
 
 def test_a_diverged_run_stays_one_when_nobody_reads(tmp_path):

@@ -38,7 +38,7 @@ def run(runs, tmp_path):
     """Return a copy of the first run, step 20 its best by a late metric, step 10 the next."""
     copied = RunDirectory(shutil.copytree(runs[0].path, tmp_path / "run"))
     for step, value in ((10, 0.97), (20, 0.99), (30, 0.5)):
-        copied.note_metric(step, value)
+        copied.store.note_metric(step, value, copied.spec().plan)
     return copied
 
 
@@ -89,14 +89,14 @@ def test_a_metric_outside_of_its_range_is_refused(value, run, capsys):
     assert parity("metric", run.path, 10, "--", value) == 2
     assert "accuracy must be from 0 to 1, or nan" in capsys.readouterr().err
     assert read_lines(run.metrics) == before
-    assert run.pointed("best").step == 20
+    assert run.store.pointed("best").step == 20
 
 
 def test_a_metric_within_its_range_is_taken_and_nan_is_never_best(run, capsys):
     assert parity("metric", run.path, 20, "nan") == 0
-    assert run.pointed("best").step == 10
+    assert run.store.pointed("best").step == 10
     assert parity("metric", run.path, 30, "1") == 0
-    assert run.pointed("best").step == 30
+    assert run.store.pointed("best").step == 30
     assert "step 30: accuracy 1" in capsys.readouterr().out
 
 
@@ -110,12 +110,12 @@ def test_a_loss_has_a_range_too(value, run, capsys):
 
 def test_an_infinite_metric_that_was_written_before_is_never_best(run):
     """The command took such a value once."""
-    (saved,) = [s for s in run.scan().whole if s.step == 10]
+    (saved,) = [s for s in run.store.scan().whole if s.step == 10]
     row = {"step": 10, "saved_at": saved.saved_at, "metric": "inf"}
     with run.metrics.open("a") as file:
         file.write(json.dumps(row) + "\n")
-    run.point(run.scan(), "accuracy")
-    assert run.pointed("best").step == 20
+    run.store.point(run.store.scan(), run.spec().plan)
+    assert run.store.pointed("best").step == 20
 
 
 def test_verifying_finds_a_checkpoint_of_another_run(runs, tmp_path, capsys):

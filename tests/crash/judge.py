@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from parity.checkpoints import Seal, verify
+from parity.checkpoints import DRAFT, Seal, verify
 from parity.errors import RunDirectoryError
-from parity.runs import DRAFT, ORBAX_DRAFT, RunDirectory
+from parity.runs import RunDirectory
 from parity.storage import REMOVED, mend, read_lines
 from tests.crash.disk import Tree
 from tests.crash.record import Recording
@@ -18,7 +18,7 @@ from tests.crash.workload import NEW, OLD
 
 __all__ = ["Judge", "Verdict", "half_cleaned"]
 
-LEFTOVERS = (DRAFT, REMOVED, ORBAX_DRAFT)
+LEFTOVERS = (DRAFT, REMOVED, ".orbax-checkpoint-tmp")
 """In the names of what a save or a removal that was cut short leaves behind."""
 
 
@@ -64,9 +64,9 @@ class Judge:
             allowed: Steps that may be gone on from; None for a start from step 0.
         """
         run = RunDirectory(path)
-        scan = run.scan()
+        scan = run.store.scan()
         faults = [f"{name} has a checkpoint's name and is none: {why}" for name, why in scan.damaged]
-        faults += [f"{saved.step} has a checkpoint's name and no seal" for saved in scan.foreign]
+        faults += [f"{saved.step} has a checkpoint's name and no seal" for saved in scan.unsealed]
         step = None
         for saved in reversed(scan.whole):
             verified = verify(run.checkpoints / str(saved.step))

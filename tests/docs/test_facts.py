@@ -179,7 +179,7 @@ def test_the_names_of_a_run_directory_are_those_in_use():
     shown = pages.table("docs/policy.md", "name in the run directory", "what it is")
     run = RunDirectory(Path("run"))
     assert (run.checkpoints.name, run.metrics.name) == ("checkpoints", "metrics.jsonl")
-    files = ("parity/runs/directory.py", "parity/checkpoints/pointers.py")
+    files = ("parity/runs/directory.py", "parity/checkpoints/pointers.py", "parity/checkpoints/store.py")
     source = "".join((ROOT / file).read_text(encoding="utf-8") for file in files)
     for name in (name for row in shown.rows for name in codes(row[0])):
         stem = name.partition("/")[0].removesuffix(".json")

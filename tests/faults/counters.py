@@ -27,7 +27,7 @@ def _best_is_latest(trainer: Any) -> None:
 
 def _checkpoints_out_of_sight(trainer: Any) -> None:
     """Look for checkpoints where there are none."""
-    path = trainer.checkpoints.run.checkpoints
+    path = trainer.checkpoints.store.path
     if trainer.attempt and path.exists():
         shutil.move(path, path.with_name(f"unseen-{trainer.attempt}"))
         path.mkdir()

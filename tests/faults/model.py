@@ -34,8 +34,8 @@ def _tie(trainer: Any) -> None:
 
 
 def _stay_in_eval(trainer: Any) -> None:
-    trainer.model.eval()
-    trainer.model.train = lambda mode=True: trainer.model
+    for norm in trainer.model.norms:
+        norm.forward = lambda x, *, train, forward=norm.forward: forward(x, train=False)
 
 
 def _no_dropout(trainer: Any) -> None:
@@ -46,7 +46,7 @@ def _no_dropout(trainer: Any) -> None:
         from jax_side.state import initial_model_state
 
         spec = replace(trainer.spec, dropout=replace(trainer.spec.dropout, rate=0.0))
-        trainer.graphdef = initial_model_state(spec, trainer.rows)[0]
+        trainer.graphdef = initial_model_state(spec, trainer.layout)[0]
 
 
 def _attend_to_the_future(trainer: Any) -> None:

@@ -12,7 +12,7 @@ import torch
 
 from tests.faults.fault import BOTH, Fault
 from tests.faults.plants import Leaves, after_restore, around_save, ignore, leaves_under, reset, rewritten
-from torch_side.optimizer import build_optimizer
+from torch_side.optimizer import build_optimizer, set_position
 
 __all__ = ["FAULTS"]
 
@@ -46,7 +46,7 @@ def _template_kept(trainer: Any) -> None:
 
 def _rebuilt(trainer: Any) -> None:
     trainer.optimizer = build_optimizer(trainer.spec, trainer.model, trainer.device)
-    trainer._set_schedule_step(trainer.step)
+    set_position(trainer.scheduler, trainer.step)
 
 
 def _reinitialised(trainer: Any) -> None:

@@ -23,7 +23,7 @@ def audit(run: RunDirectory, spec: RunSpec) -> list[str]:
     """Return how a run directory departs from the policy, given every checkpoint that was ever saved."""
     saved = [policy.Saved(step=step, metric=metric) for step, metric in ACCURACY.items() if step <= spec.steps]
     keep = policy.kept(saved, spec.plan.keep)
-    found = {s.step for s in run.scan().whole}
+    found = {s.step for s in run.store.scan().whole}
     out = [f"lost {step}" for step in sorted(keep - found)] + [f"left {step}" for step in sorted(found - keep)]
     for name, right in (("latest", policy.latest(saved)), ("best", policy.best(saved, "max"))):
         pointer = run.path / f"{name}.json"
@@ -52,8 +52,8 @@ def _keeping(choose: Choose) -> Any:
         def retain() -> None:
             whole = checkpoints.scan().whole
             for gone in {s.step for s in whole} - choose(whole, spec):
-                shutil.rmtree(checkpoints.run.checkpoints / str(gone))
-            checkpoints.run.point(checkpoints.scan(), spec.metric)
+                shutil.rmtree(checkpoints.store.path / str(gone))
+            checkpoints.store.point(checkpoints.scan(), spec.plan)
 
         checkpoints._retain = retain
 
@@ -92,15 +92,15 @@ def _metrics_forgotten(trainer: Any) -> None:
 
 
 def _latest_follows_best(trainer: Any) -> None:
-    run = trainer.checkpoints.run
-    point = run.point
+    store = trainer.checkpoints.store
+    point = store.point
 
-    def linked(scan: Any, metric: str, keep: Any = None) -> None:
-        point(scan, metric, keep)
-        if (run.path / "best.json").exists():
-            shutil.copy(run.path / "best.json", run.path / "latest.json")
+    def linked(scan: Any, plan: Any, keep: Any = None) -> None:
+        point(scan, plan, keep)
+        if (store.home / "best.json").exists():
+            shutil.copy(store.home / "best.json", store.home / "latest.json")
 
-    run.point = linked
+    store.point = linked
 
 
 BY_AUDIT = {

@@ -9,7 +9,7 @@ import torch
 
 from parity.twins import factor, rates
 from tests.faults.fault import BOTH, Fault
-from tests.faults.plants import after_restore, around_save, ignore
+from tests.faults.plants import after_restore, around_save
 from torch_side.optimizer import build_scheduler
 
 __all__ = ["FAULTS"]
@@ -18,15 +18,14 @@ SCHEDULE = ("schedule.step",)
 
 
 def _not_loaded(trainer: Any) -> None:
-    if trainer.side == "torch":
-        restore = trainer.checkpoints.restore
+    load = trainer.load_host_scalars
 
-        def without(*args: Any) -> Any:
-            found = restore(*args)
-            return found._replace(state={**found.state, "scheduler": trainer.scheduler.state_dict()})
+    def without(*args: Any) -> None:
+        step = trainer.schedule_step
+        load(*args)
+        trainer.schedule_step = step
 
-        trainer.checkpoints.restore = without
-    ignore("_set_schedule_step")(trainer)
+    trainer.load_host_scalars = without
 
 
 def _built_late(trainer: Any) -> None:
@@ -75,7 +74,7 @@ def _dead_groups(trainer: Any) -> None:
 
 
 def _shift(by: int) -> Any:
-    return lambda trainer: trainer._set_schedule_step(trainer.step + by)
+    return lambda trainer: setattr(trainer, "schedule_step", trainer.step + by)
 
 
 def _twice_on_skips(trainer: Any) -> None:

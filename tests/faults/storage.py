@@ -49,7 +49,7 @@ def reseal(checkpoint: Path, piece: str = "", older: Path | None = None) -> None
 
 def _two_newest(trainer: Any) -> list[Path]:
     """Return the two newest checkpoints, the newest last; none at the first start."""
-    path = trainer.checkpoints.run.checkpoints
+    path = trainer.checkpoints.store.path
     found = sorted(path.iterdir(), key=lambda entry: int(entry.name)) if trainer.attempt else []
     return found[-2:]
 
@@ -86,11 +86,12 @@ def _without_rng(finish: Finish) -> Plant:
         if found := _two_newest(trainer):
             edit_file(found[-1], lambda saved: saved.pop("rng"))
             finish(found[-1], LEAVES["rng"], None)
-        restore = trainer.checkpoints.restore
+        store = trainer.checkpoints.store
 
-        def tolerant(*args: Any) -> Any:
-            found = restore(*args)
-            return found._replace(state={**file_state(trainer), **found.state}, seal=None)
+        def tolerant(which: Any, state: Any) -> Any:
+            path = store.path / str(store.choose(store.scan(), which, trainer.plan))
+            content = {**file_state(state), **torch.load(path / "state.pt", weights_only=True)}
+            return seal.Restored(int(path.name), content, seal.read_scalars(path / "meta.json"), None)
 
         trainer.checkpoints.restore = tolerant
 

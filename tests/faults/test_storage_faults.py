@@ -8,9 +8,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jax_side.mesh import replicated
 from parity import policy, sides
-from parity.checkpoints import seal
+from parity.checkpoints import CheckpointStore, seal
 from parity.checks.resume import run_here
 from parity.contract import first_divergence
 from parity.errors import CheckpointError, StateError
@@ -51,7 +50,7 @@ def resume(side, name, run, say=lambda line: None):
 
 def test_whole_checkpoints_are_taken(run):
     side, name, directory = run
-    assert [s.step for s in directory.scan().whole] == [10, 20]
+    assert [s.step for s in directory.store.scan().whole] == [10, 20]
     assert resume(side, name, directory) == 20
 
 
@@ -66,7 +65,7 @@ def test_partial_is_never_latest(what, run):
         (newest / STATE[name]).unlink()
     else:
         (newest / STATE[name]).write_bytes((newest / STATE[name]).read_bytes()[:-100])
-    scan = directory.scan()
+    scan = directory.store.scan()
     assert [s.step for s in scan.whole] == [10]
     assert len(scan.damaged) + len(scan.unfinished) == 1
     assert resume(side, name, directory) == 10
@@ -74,8 +73,8 @@ def test_partial_is_never_latest(what, run):
 
 def _a_name_is_enough(monkeypatch):
     """Plant a scan that takes whatever has a seal, without looking at the files."""
-    scan = RunDirectory.scan
-    monkeypatch.setattr(RunDirectory, "scan", lambda self: scan(self, examine=seal.read_seal))
+    scan = CheckpointStore.scan
+    monkeypatch.setattr(CheckpointStore, "scan", lambda self: scan(self, examine=seal.read_seal))
 
 
 def test_a_scan_that_takes_partial_checkpoints_is_found_by_the_load(run, monkeypatch):
@@ -83,7 +82,7 @@ def test_a_scan_that_takes_partial_checkpoints_is_found_by_the_load(run, monkeyp
     side, name, directory = run
     (directory.checkpoints / "20" / STATE[name]).unlink()
     _a_name_is_enough(monkeypatch)
-    assert [s.step for s in directory.scan().whole] == [10, 20]
+    assert [s.step for s in directory.store.scan().whole] == [10, 20]
     said = []
     assert resume(side, name, directory, say=said.append) == 10
     moved = next(line for line in said if line.startswith("moved checkpoint 20 to abandoned/1: "))
@@ -95,7 +94,7 @@ def test_a_load_that_takes_partial_checkpoints_too_stops_instead_of_starting_fro
     side, name, directory = run
     (directory.checkpoints / "20" / ("state.pt" if name == "torch" else "optimizer/manifest.ocdbt")).unlink()
     _a_name_is_enough(monkeypatch)
-    monkeypatch.setattr(f"{name}_side.checkpoint.require_verified", seal.read_seal)
+    monkeypatch.setattr("parity.checkpoints.saving.require_verified", seal.read_seal)
     with pytest.raises(CheckpointError, match=r"checkpoints/20/(state\.pt|optimizer)"):
         resume(side, name, directory)
     assert {entry.name for entry in directory.checkpoints.iterdir()} == {"10", "20"}
@@ -122,7 +121,7 @@ def test_a_missing_piece_that_was_sealed_stops_the_load(run):
     else:
         edit_file(newest, lambda saved: saved.pop("rng"))
     reseal(newest)
-    assert [s.step for s in directory.scan().whole] == [10, 20]
+    assert [s.step for s in directory.store.scan().whole] == [10, 20]
     with pytest.raises(
         CheckpointError,
         match=r"20/optimizer(/\S+ cannot be read| holds no)|step 20 does not fit .*rng",
@@ -197,13 +196,13 @@ def _cut_saves(order):
     """Return a plant that saves in a wrong order and is killed in the middle of the second save."""
 
     def plant(trainer):
-        save, run = trainer.save, trainer.checkpoints.run
+        save, store = trainer.save, trainer.checkpoints.store
 
         def save_wrongly(metric):
             if trainer.step == 20:
                 trainer.wait()
-                run.point = lambda scan, metric, keep=None: None  # what is killed corrects no pointer
-                order(run, trainer.step)
+                store.point = lambda scan, plan, keep=None: None  # what is killed corrects no pointer
+                order(store, trainer.step)
                 raise Cut
             save(metric)
 
@@ -212,13 +211,13 @@ def _cut_saves(order):
     return plant
 
 
-def _prune_first(run, step):
-    for entry in list(run.checkpoints.iterdir()):
+def _prune_first(store, step):
+    for entry in list(store.path.iterdir()):
         shutil.rmtree(entry)
 
 
-def _point_first(run, step):
-    (run.path / "latest.json").write_text(json.dumps({"step": step, "path": f"checkpoints/{step}"}))
+def _point_first(store, step):
+    (store.home / "latest.json").write_text(json.dumps({"step": step, "path": f"checkpoints/{step}"}))
 
 
 def _kill_in_save(name, order, path):
@@ -227,7 +226,7 @@ def _kill_in_save(name, order, path):
         train(side, name, SPEC, path, say=lambda line: None, drills=Drills())
     run = RunDirectory(path)
     pointed = json.loads((run.path / "latest.json").read_text())["step"]
-    return [s.step for s in run.scan().whole], pointed
+    return [s.step for s in run.store.scan().whole], pointed
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -270,7 +269,8 @@ def test_restore_casts_silently_is_refused(tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match=r"optimizer\.adam\.count: expected float32\[\], found int32\[\]"):
         _restored_as_float(trainer)
     monkeypatch.setattr("jax_side.formats.items.check_types", lambda item, expected: None)
-    assert int(_restored_as_float(trainer)) == 2**24, "without the check, one count is lost"
+    monkeypatch.setattr("parity.checkpoints.saving.require_sealed", lambda seal, loaded: None)
+    assert int(_restored_as_float(trainer)) == 2**24, "without both checks, one count is lost"
     trainer.close()
 
 
@@ -286,9 +286,9 @@ def test_restored_arrays_lie_on_the_devices_of_this_run(tmp_path):
     first.close()
     trainer = sides.load("jax").build(two, tmp_path)
     trainer.restore("latest")
-    assert _shardings(trainer) == {replicated(trainer.mesh)}
-    trainer.state = jax.device_put(trainer.state, replicated(first.mesh))
-    assert _shardings(trainer) != {replicated(trainer.mesh)}
+    assert _shardings(trainer) == {trainer.placement.replicated}
+    trainer.state = first.placement.put(trainer.state)
+    assert _shardings(trainer) != {trainer.placement.replicated}
     with pytest.raises(ValueError, match="incompatible devices"):
         list(trainer.steps(1))
     trainer.close()

@@ -8,8 +8,8 @@ import zipfile
 import pytest
 import torch
 
-import jax_side.checkpoint as jax_checkpoint
 import jax_side.formats.items as jax_items
+import parity.checkpoints.saving as saving
 import torch_side.checkpoint as torch_checkpoint
 from jax_side.formats import ocdbt
 from parity import sides
@@ -114,7 +114,7 @@ def test_without_both_guards_of_paths_a_store_is_read_from_outside(box, monkeypa
     linked_outside(run)
     plants = {
         "walk": (jax_items, "locate", lambda store: {}),
-        "listing": (jax_checkpoint, "list_files", lambda path: {}),
+        "listing": (saving, "list_files", lambda path: {}),
     }
     for plant in plants.values():
         with monkeypatch.context() as patch:

@@ -90,7 +90,7 @@ def everything(trainer: Any) -> dict[str, str]:
     if trainer.side == "torch":
         from torch_side.state import file_state
 
-        out |= {f"file.{path}": value for path, value in _walk(file_state(trainer), "")}
+        out |= {f"file.{path}": value for path, value in _walk(file_state(trainer.state), "")}
         out |= {f"scheduler.{k}": repr(v) for k, v in vars(trainer.scheduler).items() if k in ("base_lrs", "step")}
     return out
 

@@ -138,11 +138,11 @@ def test_a_snapshot_holds_every_bit_in_whatever_blocks_and_takes_over_the_buffer
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     trainer = jax_side.build(ADAM)
     list(trainer.steps(3))
-    first = Snapshot(trainer)
-    addresses = {leaf.ctypes.data for leaf in jax.tree.leaves(first.state)}
+    first = Snapshot(trainer.layout, trainer.state)
+    addresses = {leaf.ctypes.data for leaf in jax.tree.leaves(first.content)}
     list(trainer.steps(6))
-    second = Snapshot(trainer, first)
-    assert {leaf.ctypes.data for leaf in jax.tree.leaves(second.state)} == addresses
+    second = Snapshot(trainer.layout, trainer.state, first)
+    assert {leaf.ctypes.data for leaf in jax.tree.leaves(second.content)} == addresses
     arrays, counts = second.neutral()
     for leaf, value in trainer.export_state().arrays.items():
         assert arrays[leaf].tobytes() == value.tobytes()
@@ -193,7 +193,7 @@ def test_without_a_seal_it_is_restored_by_its_step_only(which: Any, tmp_path: Pa
     assert state_of(other) == start
     assert other.restore(3) == 3
     assert compare_states(state, other.export_state()) == []
-    assert [s.step for s in RunDirectory(tmp_path).scan().foreign] == [3], "reported as what it is"
+    assert [s.step for s in RunDirectory(tmp_path).store.scan().unsealed] == [3], "reported as what it is"
 
 
 def test_one_flipped_bit_is_refused_before_anything_is_loaded(
@@ -248,7 +248,7 @@ def test_a_whole_checkpoint_of_another_run_is_refused_before_anything_of_it_is_r
     assert verify(path).whole
     other = jax_side.build(override(ADAM, overrides), tmp_path)
     before = state_of(other)
-    monkeypatch.setattr("jax_side.checkpoint.read_scalars", None)
+    monkeypatch.setattr("parity.checkpoints.saving.read_scalars", None)
     hashes = rf"'{trainer.spec_hash[:12]}', this run has '{other.spec_hash[:12]}'"
     for which in ("latest", 3):
         with pytest.raises(OtherRunError, match=rf"step 3 is of another run .*{hashes}"):
@@ -334,17 +334,17 @@ def test_a_failure_in_the_background_is_told_once_and_costs_nothing_else(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("jax_side.checkpoint.commit", full)
+        patch.setattr("parity.checkpoints.saving.commit", full)
         trainer.save(None)
         with pytest.raises(SaveError, match=r"step 5 could not be saved: .*No space left on device"):
             trainer.wait()
     trainer.wait()
-    assert [s.step for s in RunDirectory(tmp_path).scan().whole] == [3]
+    assert [s.step for s in RunDirectory(tmp_path).store.scan().whole] == [3]
     assert verify(path).whole
     list(trainer.steps(7))
     trainer.save(None)
     trainer.close()
-    assert [s.step for s in RunDirectory(tmp_path).scan().whole] == [3, 7]
+    assert [s.step for s in RunDirectory(tmp_path).store.scan().whole] == [3, 7]
 
 
 def test_what_the_policy_does_not_keep_is_gone_and_what_has_no_seal_stays(tmp_path: Path) -> None:

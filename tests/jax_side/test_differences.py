@@ -16,7 +16,7 @@ from flax.training.dynamic_scale import DynamicScale
 
 import jax_side
 import torch_side
-from jax_side.dropout import Dropout, mask_key
+from jax_side.dropout import Dropout
 from jax_side.model import BatchNorm, Conv3x3, build_model, cross_entropy
 from jax_side.numerics import dtypes
 from jax_side.optimizer import clip_by_global_norm, scale_by_adam
@@ -311,9 +311,10 @@ def test_jax_attention_takes_its_softmax_in_float32_and_the_model_s_does_not() -
     x = GENERATOR.normal(size=(2, 8, 16))
     with float64():
         model: Any = nnx.merge(ours.graphdef, ours.state.params, ours.state.buffers, ours.state.rngs)
-        block = np.array(model.blocks[0](jnp.asarray(x), None))
+        block = np.array(model.blocks[0](jnp.asarray(x), None, train=False))
     with torch.no_grad():
-        reference = theirs.model.blocks[0](torch.tensor(x), None).numpy()  # type: ignore[index,operator]
+        block_of_torch: Any = theirs.model.blocks[0]  # type: ignore[index]
+        reference = block_of_torch(torch.tensor(x), None, train=False).numpy()
     assert relative(block, reference) < CLOSED
 
 
@@ -429,10 +430,10 @@ def test_dropout_keeps_the_same_elements_on_both_sides(shape: tuple[int, ...], r
     seen = set()
     for i, step in enumerate(steps):
         for micro in range(2):
-            key = mask_key(seed, jnp.int32(step), jnp.int32(micro))
+            key = jax_side.dropout.mask_keys(seed, jnp.int32(step), jnp.int32(micro))
             for layer in range(3):
-                ours = np.array(Dropout(spec, layer, nnx.Rngs(0))(jnp.asarray(x), key))
-                theirs = TorchDropout(spec, layer)(torch.tensor(x), keys[i, micro]).numpy()
+                ours = np.array(Dropout(spec, layer, nnx.Rngs(0))(jnp.asarray(x), key, train=True))
+                theirs = TorchDropout(spec, layer)(torch.tensor(x), keys[i, micro], train=True).numpy()
                 np.testing.assert_array_equal(ours, theirs)
                 assert np.mean(ours == 0) == pytest.approx(rate, abs=5 * math.sqrt(rate * (1 - rate) / x.size))
                 seen.add((ours == 0).tobytes())
@@ -443,8 +444,9 @@ def test_native_masks_differ_between_the_sides() -> None:
     native, x = DropoutSpec(rate=0.5, generator="native"), np.ones((8, 32), np.float32)
     torch.manual_seed(0)
     keys = mask_keys(0, np.array([0], np.int32), 1, 1)[0, 0]
-    theirs = TorchDropout(native, 0)(torch.tensor(x), keys).numpy()
-    ours = np.array(Dropout(native, 0, nnx.Rngs(dropout=0))(jnp.asarray(x), mask_key(0, jnp.int32(0), jnp.int32(0))))
+    theirs = TorchDropout(native, 0)(torch.tensor(x), keys, train=True).numpy()
+    key = jax_side.dropout.mask_keys(0, jnp.int32(0), jnp.int32(0))
+    ours = np.array(Dropout(native, 0, nnx.Rngs(dropout=0))(jnp.asarray(x), key, train=True))
     assert (ours != theirs).any()
 
 
@@ -452,5 +454,5 @@ def test_evaluation_drops_nothing() -> None:
     x = np.ones((4, 4), np.float32)
     for generator in ("shared", "native"):
         spec = DropoutSpec(rate=0.5, generator=generator)  # type: ignore[arg-type]
-        np.testing.assert_array_equal(np.array(Dropout(spec, 0, nnx.Rngs(0))(jnp.asarray(x), None)), x)
-        np.testing.assert_array_equal(TorchDropout(spec, 0)(torch.tensor(x), None).numpy(), x)
+        np.testing.assert_array_equal(np.array(Dropout(spec, 0, nnx.Rngs(0))(jnp.asarray(x), None, train=False)), x)
+        np.testing.assert_array_equal(TorchDropout(spec, 0)(torch.tensor(x), None, train=False).numpy(), x)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import jax_side
-from jax_side.checkpoint import ITEMS
 from jax_side.formats.described import leaf_name
-from jax_side.seal import DigestingHandler
+from jax_side.formats.items import ITEMS
+from jax_side.formats.orbax_handler import DigestingHandler
 from parity.checkpoints import read_seal
 from parity.contract import compare_states
 from tests.faults.conftest import compiled, compiled_once  # noqa: F401 - trainers share their compiled programs
@@ -136,7 +136,7 @@ def test_a_checkpoint_that_names_a_handler_of_ours_is_restored_and_saved_beside(
         trainer, path = saved(jax_side, spec, tmp_path, steps=STEP)
         trainer.close()
     named = json.loads((path / DESCRIPTION).read_text())["item_handlers"]
-    assert named["params"] == named["optimizer"] == "jax_side.seal.DigestingHandler"
+    assert named["params"] == named["optimizer"] == "jax_side.formats.orbax_handler.DigestingHandler"
     assert DESCRIPTION in read_seal(path).files, "sealed as it is"
 
     other = jax_side.build(spec, tmp_path)

@@ -1,5 +1,7 @@
 """The loss scaler follows torch.amp.GradScaler through any row of overflows."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,19 +10,22 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jax_side.scaler import ScalerState, all_finite, init_scaler, unscale, update_scaler
-from parity.spec import ScalerSpec, override
+import torch_side.scaler
+from jax_side.scaler import ScalerState, all_finite, build_scaler, unscale, update_scaler
+from parity.spec import RunSpec, ScalerSpec
 from tests.parity.small import quick, small
-from torch_side.scaler import build_scaler
 
 Trajectory = list[tuple[float, int]]
 
 
+def scaled_by(scaler: ScalerSpec) -> RunSpec:
+    return replace(small("mlp-digits", "float16"), scaler=scaler)
+
+
 def torch_trajectory(scaler: ScalerSpec, overflows: list[bool]) -> Trajectory:
-    spec = override(small("mlp-digits", "float16"), ["scaler.init_scale=1.0"])
-    spec = type(spec)(**{**{f: getattr(spec, f) for f in spec.__dataclass_fields__}, "scaler": scaler})
     p = torch.zeros(2, requires_grad=True)
-    optimizer, grad_scaler = torch.optim.SGD([p], lr=0.0), build_scaler(spec, torch.device("cpu"))
+    optimizer = torch.optim.SGD([p], lr=0.0)
+    grad_scaler = torch_side.scaler.build_scaler(scaled_by(scaler), torch.device("cpu"))
     out = []
     for overflow in overflows:
         grad_scaler.scale(p.sum())
@@ -33,7 +38,8 @@ def torch_trajectory(scaler: ScalerSpec, overflows: list[bool]) -> Trajectory:
 
 
 def jax_trajectory(scaler: ScalerSpec, overflows: list[bool]) -> Trajectory:
-    state, out = init_scaler(scaler), []
+    state, out = build_scaler(scaled_by(scaler)), []
+    assert state is not None
     for overflow in overflows:
         state = update_scaler(state, scaler, jnp.asarray(not overflow))
         out.append((float(state.scale), int(state.growth_tracker)))
@@ -66,7 +72,9 @@ def test_the_state_keeps_its_types() -> None:
     scaler = ScalerSpec(init_scale=1024.0)
     for enabled in (False, True):
         with jax.enable_x64(enabled):
-            state = update_scaler(init_scaler(scaler), scaler, jnp.asarray(True))
+            start = build_scaler(scaled_by(scaler))
+            assert start is not None
+            state = update_scaler(start, scaler, jnp.asarray(True))
             assert isinstance(state, ScalerState)
             assert (state.scale.dtype, state.growth_tracker.dtype) == (jnp.float32, jnp.int32)
 

@@ -140,12 +140,12 @@ BAD: dict[str, tuple[Spoil, str]] = {
     "moment missing": (lost(MOMENT), r"optimizer\.second_moment\.layers\.1\.bias: is missing"),
     "parameter left over": (
         put("model.params.layers.9.weight", np.zeros(1)),
-        r"model\.params\.layers\.9\.weight: is left over",
+        r"model\.params\.layers\.9\.weight: unexpected leaf: this",
     ),
-    "group left over": (put("ema.layers.0.weight", np.zeros(1)), r"ema\.layers\.0\.weight: is left over"),
+    "group left over": (put("ema.layers.0.weight", np.zeros(1)), r"ema\.layers\.0\.weight: unexpected leaf: this"),
     "slot left over": (
         put("optimizer.momentum.layers.0.weight", np.zeros(1)),
-        r"optimizer\.momentum\.layers\.0\.weight: is left over",
+        r"optimizer\.momentum\.layers\.0\.weight: unexpected leaf: this",
     ),
     "parameter dtype": (
         cast(WEIGHT, np.float64),
@@ -165,8 +165,8 @@ BAD: dict[str, tuple[Spoil, str]] = {
     "counter missing": (lost("counters.updates"), r"counters\.updates: is missing"),
     "schedule missing": (lost("schedule.step"), r"schedule\.step: is missing"),
     "best missing": (lost("best"), "best: is missing"),
-    "scalar left over": (put("counters.tokens", 5), r"counters\.tokens: is left over"),
-    "scaler left over": (put("scaler.scale", 1.0), r"scaler\.scale: is left over"),
+    "scalar left over": (put("counters.tokens", 5), r"counters\.tokens: unexpected leaf: this"),
+    "scaler left over": (put("scaler.scale", 1.0), r"scaler\.scale: unexpected leaf: this"),
     "other run": (OTHER_RUN, r"config\.hash: belongs to a run of another model, data, optimizer or seed"),
     "other seed": (
         put("rng.dropout", {"generator": "shared", "seed": 5}),

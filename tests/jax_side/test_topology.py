@@ -40,7 +40,7 @@ def test_any_number_of_devices_and_any_change_between_them_stays_inside_the_enve
     for n, m in itertools.permutations((1, 2, 4, 8), 2):
         trainer = side.build(_spec(name, m), tmp_path / str(n)) if (n, m) in {(8, 2), (1, 4)} else trainers[m]
         trainer.checkpoints = type(trainers[n].checkpoints)(
-            trainer.spec, tmp_path / str(n), trainer.spec_hash, trainer.mesh
+            trainer.layout, tmp_path / str(n), trainer.spec_hash, trainer.placement
         )
         assert trainer.restore("latest") == STEPS // 2
         tail = losses(walk(trainer, STEPS))

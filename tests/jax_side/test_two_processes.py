@@ -61,7 +61,7 @@ def run(tmp_path_factory):
 
 def test_both_save_and_restore_the_same_state(run):
     path, (first, second) = run
-    assert [s.step for s in RunDirectory(path).scan().whole] == [2, 4]
+    assert [s.step for s in RunDirectory(path).store.scan().whole] == [2, 4]
     assert first["restored_step"] == second["restored_step"] == 4
     assert first["saved"] == first["restored"] == second["restored"] == second["saved"]
     assert read_seal(path / "checkpoints" / "4").leaves == first["saved"]
@@ -114,4 +114,4 @@ def test_a_process_that_leaves_no_digests_fails_the_save(tmp_path):
         killer.cancel()
         stop(processes)
     assert said is not None
-    assert RunDirectory(tmp_path / "run").scan().whole == []
+    assert RunDirectory(tmp_path / "run").store.scan().whole == []

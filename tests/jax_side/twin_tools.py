@@ -80,12 +80,10 @@ def logits(spec: RunSpec, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     ours, theirs = jax_side.build(spec), torch_side.build(spec)
     with jax.enable_x64(spec.precision == "float64"):
         model: Any = nnx.merge(ours.graphdef, ours.state.params, ours.state.buffers, ours.state.rngs)
-        keywords = {"train": False} if spec.model.kind == "cnn" else {}
-        left = np.array(model(jax.numpy.asarray(x), None, **keywords))
+        left = np.array(model(jax.numpy.asarray(x), None, train=False))
     tensor = torch.tensor(x)
-    theirs.model.eval()
     with torch.no_grad():
-        right = theirs.model(tensor if tensor.is_floating_point() else tensor.long(), None).numpy()
+        right = theirs.model(tensor if tensor.is_floating_point() else tensor.long(), None, train=False).numpy()
     return left, right
 
 

@@ -21,21 +21,21 @@ def main(index: int, port: str, run: Path, plant: str) -> None:
     jax.distributed.initialize(f"localhost:{port}", 2, index)
 
     import jax_side
-    from jax_side import seal
+    from jax_side.formats import orbax_handler
     from parity.spec import load
     from parity.storage import WriterLock
     from tests.parity.small import state_of
 
     digested: list[str] = []
-    digest_files = seal.digest_files
+    digest_files = orbax_handler.digest_files
 
     def spy(root: Path, names: list[str]) -> object:
         digested.extend(names)
         return digest_files(root, names)
 
-    seal.digest_files = spy
+    orbax_handler.digest_files = spy
     if plant == "mute" and index == 1:
-        seal._OwnDigests.result = lambda self, timeout=None: None
+        orbax_handler._OwnDigests.result = lambda self, timeout=None: None
     said: dict[str, object] = {"index": index}
     spec = load("mlp-digits", None, [*OVERRIDES, f"mesh.data={2 * DEVICES}"])
     with WriterLock(run) if index == 0 else contextlib.nullcontext():

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import xxhash
 
-from parity.checkpoints import ByteRange, Seal, commit
-from parity.runs import DRAFT
+from parity.checkpoints import DRAFT, ByteRange, Seal, commit
 
 FILES = {"params/shard": b"weightbias" + b"\0" * 6, "optimizer/shard": b"moment", "meta.json": b"{}"}
 PLACES = {

@@ -10,10 +10,9 @@ import pytest
 
 import jax_side
 import torch_side
-from parity.checkpoints import FILE, ByteRange, Seal, commit, compare, encode, read_seal
+from parity.checkpoints import DRAFT, FILE, ByteRange, Seal, commit, compare, encode, read_seal
 from parity.contract import Order, component_of, digest_text
 from parity.errors import CheckpointError, DamagedError
-from parity.runs import DRAFT
 from parity.spec import PRECISIONS, Precision
 from tests.parity.sealed import flip, save
 from tests.parity.small import NAMES, overflowing, small, with_leaf

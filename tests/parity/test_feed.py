@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parity.errors import StateError
-from parity.twins import Chunk, Feed
+from parity.twins import Chunk, Prefetcher
 from tests.parity.small import quick
 from tests.parity.test_data import array_stream, assert_same
 
 
-def feed(placed: list[int] | None = None) -> Feed[int]:
+def feed(placed: list[int] | None = None) -> Prefetcher[int]:
     def place(chunk: Chunk, step: int) -> int:
         if placed is not None:
             placed.append(step)
         return step
 
-    return Feed(array_stream(), place)
+    return Prefetcher(array_stream(), place)
 
 
 def test_a_prefetch_moves_the_stream_and_not_the_position() -> None:
@@ -85,7 +85,7 @@ def test_what_could_not_be_placed_is_read_again() -> None:
             raise MemoryError
         return step
 
-    feeding, plain = Feed(array_stream(), place), array_stream()
+    feeding, plain = Prefetcher(array_stream(), place), array_stream()
     feeding.take(3, 0)
     with pytest.raises(MemoryError):
         feeding.fetch(2, 3)

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
-from parity.checkpoints import Seal, seal
-from parity.contract import StepRecord, encode, read_records
+from parity.checkpoints import Scan, Seal, seal
+from parity.contract import RunPlan, StepRecord, encode, read_records
 from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError, UnsealedError
 from parity.policy import Saved
-from parity.runs import RunDirectory, Scan
+from parity.runs import RunDirectory
 from parity.spec import preset, to_toml
 from parity.storage import append, read_lines, replace_file
 from tests.parity.small import record
 
 SPEC = preset("mlp-digits")
+ACCURACY, LOSS = SPEC.plan, replace(SPEC, metric="loss").plan
 
 
 @pytest.fixture
@@ -123,9 +124,9 @@ def test_a_scan_tells_whole_unfinished_and_damaged_apart_with_the_reason(run: Ru
     (run.checkpoints / "30" / "broken").touch()
     (run.checkpoints / "60" / "foreign").touch()
     (run.checkpoints / "20" / "metric").write_text("0.75")
-    scan = run.scan(examine)
+    scan = run.store.scan(examine)
     assert scan.whole == [Saved(step=20, metric=0.75), Saved(step=100, metric=None)]
-    assert scan.foreign == [Saved(step=60, metric=None)]
+    assert scan.unsealed == [Saved(step=60, metric=None)]
     assert scan.damaged == [("30", "its seal is broken")]
     assert {name for name, _ in scan.unfinished} == {".draft-40-1", "50.orbax-checkpoint-tmp-0", "notes"}
     assert {why for _, why in scan.unfinished} == {"has not got its final name: the save was cut short"}
@@ -135,11 +136,11 @@ def test_a_scan_tells_whole_unfinished_and_damaged_apart_with_the_reason(run: Ru
 def test_a_name_that_is_no_plain_step_number_never_counts(run: RunDirectory, name: str) -> None:
     """`"²".isdigit()` holds and `int("²")` raises; `007` would be looked for as `7`."""
     checkpoints(run, name)
-    assert run.scan(examine).whole == []
+    assert run.store.scan(examine).whole == []
 
 
 def test_a_scan_of_an_absent_directory_finds_nothing(tmp_path: Path) -> None:
-    assert RunDirectory(tmp_path / "none").scan() == Scan(whole=[])
+    assert RunDirectory(tmp_path / "none").store.scan() == Scan(whole=[])
 
 
 def test_a_scan_goes_by_the_seals_and_needs_no_side(run: RunDirectory) -> None:
@@ -147,9 +148,9 @@ def test_a_scan_goes_by_the_seals_and_needs_no_side(run: RunDirectory) -> None:
     (sealed(run, 20) / "state.pt").write_bytes(b"short")
     (sealed(run, 30) / seal.FILE).unlink()
     sealed(run, 40).rename(run.checkpoints / "50")
-    scan = run.scan()
+    scan = run.store.scan()
     assert scan.whole == [Saved(step=10, metric=0.5, saved_at=7.0)]
-    assert scan.foreign == [Saved(step=30, metric=None)]
+    assert scan.unsealed == [Saved(step=30, metric=None)]
     assert scan.damaged == [
         ("20", "state.pt has 5 bytes, was sealed with 7"),
         ("50", "its seal is of step 40"),
@@ -165,34 +166,34 @@ def test_what_only_has_the_name_of_a_step_does_not_count(run: RunDirectory, what
         (run.checkpoints / "10").symlink_to(sealed(other, 10), target_is_directory=True)
     else:
         (run.checkpoints / "10").write_text("not a directory")
-    assert run.scan().whole == []
+    assert run.store.scan().whole == []
 
 
 def test_a_metric_given_later_counts_and_the_last_one_given_wins(run: RunDirectory) -> None:
     for step, metric in ((10, None), (20, 0.5)):
         sealed(run, step, metric, saved_at=float(step))
     before = (run.checkpoints / "10" / seal.FILE).read_bytes()
-    run.note_metric(10, 0.25)
-    run.note_metric(10, 0.75)
-    assert [s.metric for s in run.scan().whole] == [0.75, 0.5]
+    run.store.note_metric(10, 0.25, ACCURACY)
+    run.store.note_metric(10, 0.75, ACCURACY)
+    assert [s.metric for s in run.store.scan().whole] == [0.75, 0.5]
     assert json.loads((run.path / "best.json").read_text())["step"] == 10
     assert (run.checkpoints / "10" / seal.FILE).read_bytes() == before, "the checkpoint stays as it was sealed"
-    run.note_metric(10, float("nan"))
+    run.store.note_metric(10, float("nan"), ACCURACY)
     assert json.loads((run.path / "best.json").read_text())["step"] == 20, "NaN is never best"
 
 
 def test_a_metric_is_of_one_save_and_not_of_a_later_one_of_the_same_step(run: RunDirectory) -> None:
     sealed(run, 10, None, saved_at=1.0)
-    run.note_metric(10, 0.75)
+    run.store.note_metric(10, 0.75, ACCURACY)
     run.abandon_after(0, 1, records=True)
     sealed(run, 10, None, saved_at=2.0)
-    assert run.scan().whole == [Saved(step=10, metric=None, saved_at=2.0)]
+    assert run.store.scan().whole == [Saved(step=10, metric=None, saved_at=2.0)]
 
 
 def test_a_metric_of_no_checkpoint_is_refused(run: RunDirectory) -> None:
     sealed(run, 10)
     with pytest.raises(CheckpointError, match=r"no whole checkpoint of step 20 in .* \(whole steps: 10\)"):
-        run.note_metric(20, 0.5)
+        run.store.note_metric(20, 0.5, ACCURACY)
     assert not run.metrics.exists()
 
 
@@ -200,13 +201,14 @@ def test_a_damaged_file_of_metrics_is_an_error_that_names_it(run: RunDirectory) 
     sealed(run, 10)
     append(run.metrics, ['{"step": 10}'])
     with pytest.raises(RunDirectoryError, match=r"metrics\.jsonl: a row is no metric \(KeyError\('saved_at'\)\)"):
-        run.scan()
+        run.store.scan()
 
 
 def test_leftovers_are_cleaned_and_nothing_else(run: RunDirectory, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "thesis.tex").write_text("precious")
+    run = RunDirectory(run.path, drafts=["*.orbax-checkpoint-tmp*"])
     sealed(run, 10)
     leftovers = (".draft-20-7", ".removed-5-7", ".removed-orbax", "30.orbax-checkpoint-tmp-3")
     checkpoints(run, *leftovers, "notes", "40")
@@ -229,26 +231,26 @@ FOUND = Scan(
 
 
 @pytest.mark.parametrize(
-    ("which", "metric", "step"),
-    [("latest", "accuracy", 30), ("best", "accuracy", 20), ("best", "loss", 30), (10, "loss", 10)],
+    ("which", "plan", "step"),
+    [("latest", ACCURACY, 30), ("best", ACCURACY, 20), ("best", LOSS, 30), (10, LOSS, 10)],
 )
-def test_the_chosen_checkpoint_is_the_policy_s(run: RunDirectory, which: Any, metric: str, step: int) -> None:
-    assert run.choose(replace(FOUND, damaged=[]), which, metric) == step
-    assert run.choose(FOUND, which, metric, or_next=True) == step
+def test_the_chosen_checkpoint_is_the_policy_s(run: RunDirectory, which: Any, plan: RunPlan, step: int) -> None:
+    assert run.store.choose(replace(FOUND, damaged=[]), which, plan) == step
+    assert run.store.choose(FOUND, which, plan, or_next=True) == step
 
 
 def test_a_damaged_latest_is_named_with_the_one_that_would_be_taken(run: RunDirectory) -> None:
     with pytest.raises(
         CheckpointError, match=r"latest checkpoint .* is of step 50 .* step 30 \(loss 0.1\); --or-next"
     ):
-        run.choose(FOUND, "latest", "loss")
+        run.store.choose(FOUND, "latest", LOSS)
 
 
 def test_the_best_is_not_the_next_best_when_it_is_damaged(run: RunDirectory) -> None:
     """Its own seal, or the pointer, says what it was."""
     sealed(run, 10, metric=0.4)
     sealed(run, 20, metric=0.7)
-    run.point(run.scan(), "accuracy")
+    run.store.point(run.store.scan(), ACCURACY)
     (run.checkpoints / "20" / "state.pt").write_bytes(b"cut")
     for harm in (None, seal.FILE):
         if harm:
@@ -256,19 +258,19 @@ def test_the_best_is_not_the_next_best_when_it_is_damaged(run: RunDirectory) -> 
         with pytest.raises(
             CheckpointError, match=r"best .* is of step 20 \(accuracy 0.7\) .* step 10 \(accuracy 0.4\)"
         ):
-            run.choose(run.scan(), "best", "accuracy")
-        assert run.choose(run.scan(), "best", "accuracy", or_next=True) == 10
+            run.store.choose(run.store.scan(), "best", ACCURACY)
+        assert run.store.choose(run.store.scan(), "best", ACCURACY, or_next=True) == 10
 
 
 def test_a_best_that_is_gone_is_not_the_next_best_either(run: RunDirectory) -> None:
     sealed(run, 10, metric=0.4)
     (sealed(run, 20, metric=0.7) / "state.pt").touch()
-    run.point(run.scan(), "accuracy")
+    run.store.point(run.store.scan(), ACCURACY)
     shutil.rmtree(run.checkpoints / "20")
     with pytest.raises(CheckpointError, match=r"step 20 .*\n  20: is not in .*, though best.json names it"):
-        run.choose(run.scan(), "best", "accuracy")
-    assert run.pointed("best") is None
-    assert run.pointed_step("best") == 20
+        run.store.choose(run.store.scan(), "best", ACCURACY)
+    assert run.store.pointed("best") is None
+    assert run.store.pointed_step("best") == 20
 
 
 @pytest.mark.parametrize("which", ["latest", "best", 50])
@@ -277,26 +279,26 @@ def test_when_nothing_can_be_chosen_the_error_lists_what_was_found(run: RunDirec
     with pytest.raises(
         CheckpointError, match=r"no whole .*checkpoint.* \(whole steps: none\)\n  50: holds step 7"
     ) as caught:
-        run.choose(scan, which, "loss")
+        run.store.choose(scan, which, LOSS)
     assert caught.value.found == [("50", "holds step 7"), (".draft-40-1", "cut short")]
 
 
-def test_a_foreign_checkpoint_is_chosen_by_its_step_only(run: RunDirectory) -> None:
-    scan = Scan(whole=[], foreign=[Saved(step=70, metric=None)])
-    assert run.choose(scan, 70, "loss") == 70
+def test_a_checkpoint_without_a_seal_is_chosen_by_its_step_only(run: RunDirectory) -> None:
+    scan = Scan(whole=[], unsealed=[Saved(step=70, metric=None)])
+    assert run.store.choose(scan, 70, LOSS) == 70
     for which in ("latest", "best", 60):
         with pytest.raises(
             CheckpointError,
             match=r"no whole .*\n  70: has no seal: seal\.json is missing; --resume 70 takes it unverified",
         ):
-            run.choose(scan, which, "loss")  # type: ignore[arg-type]
-    scan = Scan(whole=[Saved(step=10, metric=0.5)], foreign=[Saved(step=70, metric=9.0)])
-    assert run.choose(scan, "latest", "accuracy") == run.choose(scan, "best", "accuracy") == 10
+            run.store.choose(scan, which, LOSS)  # type: ignore[arg-type]
+    scan = Scan(whole=[Saved(step=10, metric=0.5)], unsealed=[Saved(step=70, metric=9.0)])
+    assert run.store.choose(scan, "latest", ACCURACY) == run.store.choose(scan, "best", ACCURACY) == 10
 
 
 def test_the_error_names_the_steps_that_are_there(run: RunDirectory) -> None:
     with pytest.raises(CheckpointError, match=r"no whole checkpoint of step 50 in .* \(whole steps: 10, 20, 30\)"):
-        run.choose(FOUND, 50, "loss")
+        run.store.choose(FOUND, 50, LOSS)
 
 
 def test_newer_checkpoints_and_records_go_to_abandoned(run: RunDirectory) -> None:
@@ -315,7 +317,7 @@ def test_what_is_set_aside_never_replaces_what_was_before(run: RunDirectory) -> 
     for turn in range(3):
         checkpoints(run, "10")
         (run.checkpoints / "10" / "turn").write_text(str(turn))
-        assert run.set_aside(["10"], 2) == ["10"]
+        assert run.store.set_aside(["10"], run.abandoned(2)) == ["10"]
     home = run.path / "abandoned" / "2"
     assert {entry.name: (entry / "turn").read_text() for entry in home.iterdir()} == {
         "10": "0",
@@ -329,7 +331,7 @@ def test_the_newest_is_set_aside_first_so_that_a_kill_leaves_no_gap(
 ) -> None:
     checkpoints(run, "5", "9", "10", "100")
     moved: list[str] = []
-    monkeypatch.setattr("parity.runs.directory.move", lambda source, target: moved.append(source.name))
+    monkeypatch.setattr("parity.checkpoints.store.move", lambda source, target: moved.append(source.name))
     run.abandon_after(5, 1, records=False)
     assert moved == ["100", "10", "9"]
 
@@ -342,15 +344,15 @@ def test_records_stay_when_a_kill_left_them_behind_the_newest_checkpoint(run: Ru
 
 
 def test_pointers_name_the_latest_and_the_best(run: RunDirectory) -> None:
-    run.point(FOUND, "accuracy")
+    run.store.point(FOUND, ACCURACY)
     latest, best = (json.loads((run.path / f"{name}.json").read_text()) for name in ("latest", "best"))
     assert latest == {"step": 30, "metric": 0.1, "path": "checkpoints/30"}
     assert best == {"step": 20, "metric": 0.9, "path": "checkpoints/20"}
 
 
 def test_a_pointer_to_nothing_is_removed(run: RunDirectory) -> None:
-    run.point(FOUND, "accuracy")
-    run.point(Scan(whole=[Saved(step=30, metric=None)]), "accuracy")
+    run.store.point(FOUND, ACCURACY)
+    run.store.point(Scan(whole=[Saved(step=30, metric=None)]), ACCURACY)
     assert (run.path / "latest.json").exists()
     assert not (run.path / "best.json").exists()
 
@@ -360,15 +362,15 @@ def test_pointers_are_valid_json_whatever_the_metric(run: RunDirectory, metric: 
     def refuse(token: str) -> None:
         raise AssertionError(f"{token} is no JSON")
 
-    run.point(Scan(whole=[Saved(step=30, metric=metric)]), "loss")
+    run.store.point(Scan(whole=[Saved(step=30, metric=metric)]), LOSS)
     for file in run.path.glob("*.json"):
         assert json.loads(file.read_text(), parse_constant=refuse)["step"] == 30
 
 
 def test_an_unchanged_pointer_is_not_written_again(run: RunDirectory) -> None:
-    run.point(FOUND, "accuracy")
+    run.store.point(FOUND, ACCURACY)
     before = (run.path / "latest.json").stat().st_ino
-    run.point(FOUND, "accuracy")
+    run.store.point(FOUND, ACCURACY)
     assert (run.path / "latest.json").stat().st_ino == before
 
 
@@ -377,7 +379,7 @@ def test_a_pointer_is_the_old_one_until_the_new_one_is_whole(
     run: RunDirectory, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash at any call before the rename leaves the old text; and the file is synced before it is renamed."""
-    run.point(FOUND, "accuracy")
+    run.store.point(FOUND, ACCURACY)
     old = (run.path / "latest.json").read_text()
 
     def crash(*_: Any) -> None:
@@ -385,7 +387,7 @@ def test_a_pointer_is_the_old_one_until_the_new_one_is_whole(
 
     monkeypatch.setattr(*((os, "fsync") if stage == "fsync" else (Path, "rename")), crash)
     with pytest.raises(RuntimeError, match="the machine went down"):
-        run.point(Scan(whole=[Saved(step=99, metric=None)]), "accuracy")
+        run.store.point(Scan(whole=[Saved(step=99, metric=None)]), ACCURACY)
     assert (run.path / "latest.json").read_text() == old
 
 

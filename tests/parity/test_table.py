@@ -120,7 +120,7 @@ def test_a_left_over_leaf_is_named_by_every_direction(model: ModelSpec) -> None:
     rows = table(model)
     leaves = {**random_leaves(rows, model, 0), "extra.weight": np.zeros(1)}
     jax_leaves = {**to_jax(rows, random_leaves(rows, model, 0), "m"), ("extra", "kernel"): np.zeros(1)}
-    message = "is left over: no row of the table takes it"
+    message = "unexpected leaf: this model has no such parameter"
     for convert in (to_jax, to_torch, from_torch):
         with pytest.raises(StateError, match=message) as caught:
             convert(rows, leaves, "model.params")

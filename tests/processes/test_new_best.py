@@ -63,8 +63,10 @@ VALUES = {7: 0.3, 14: 0.5, 21: 0.4, 28: 0.9, 35: 0.8, 42: 0.9, 49: 0.1, 56: floa
 def test_a_new_best_is_saved_where_intervals_do_not_meet(side, tmp_path):
     intervals = ["save.every=20", "validate_every=7", "save.keep_latest=9"]
     run, said, _ = trained(side, tmp_path / "run", *intervals, plant=scripted(VALUES))
-    assert [s.step for s in run.scan().whole] == [7, 14, 20, 28, 40, 42, 60], "an equal metric later is a new best"
-    assert run.pointed("best").step == 42
+    assert [s.step for s in run.store.scan().whole] == [7, 14, 20, 28, 40, 42, 60], (
+        "an equal metric later is a new best"
+    )
+    assert run.store.pointed("best").step == 42
     assert (
         "save.every=20 and validate_every=7 never meet in 60 steps: a validation that is a new best is saved at once "
         "(save.on_best)"
@@ -83,8 +85,8 @@ def test_a_new_best_is_saved_where_intervals_do_not_meet(side, tmp_path):
 def test_without_it_no_state_names_a_best_that_was_not_saved(side, tmp_path):
     intervals = ["save.every=20", "validate_every=7", "save.on_best=never"]
     run, said, _ = trained(side, tmp_path / "run", *intervals, plant=scripted(VALUES))
-    assert [s.step for s in run.scan().whole] == [20, 40, 60]
-    assert run.pointed("best") is None
+    assert [s.step for s in run.store.scan().whole] == [20, 40, 60]
+    assert run.store.pointed("best") is None
     assert {best_in_state(run, step) for step in (20, 40, 60)} == {None}
     (line,) = [line for line in said if "validate_every" in line]
     assert "no other validation can be the best checkpoint; --set save.on_best=always" in line
@@ -104,7 +106,7 @@ def test_it_survives_a_restart(side, tmp_path):
     path = tmp_path / "run"
     trained(side, path, *intervals, "steps=30", plant=scripted(VALUES))
     run, _, _ = trained(side, path, *intervals, plant=scripted(VALUES))
-    assert [s.step for s in run.scan().whole] == [42, 60]
+    assert [s.step for s in run.store.scan().whole] == [42, 60]
     assert best_in_state(run, 60) == {"metric": 0.9, "step": 42}
 
 

@@ -61,7 +61,7 @@ def test_a_side_that_keeps_by_a_wrong_rule_is_broken(side, plant, group, monkeyp
 @pytest.mark.parametrize("side", SIDES)
 def test_a_side_that_forgets_late_metrics_is_broken(side, monkeypatch):
     only(monkeypatch, "late")
-    monkeypatch.setattr("parity.runs.directory.RunDirectory.late_metrics", lambda self: {})
+    monkeypatch.setattr("parity.checkpoints.store.CheckpointStore.late_metrics", lambda self: {})
     record = check.check_policy_of(side, sides.load(side))
     assert record.suspects == ("policy.late",)
 

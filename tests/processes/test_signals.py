@@ -92,8 +92,8 @@ def test_sigusr1_saves_and_training_goes_on_as_if_nothing_had_been(side, tmp_pat
     try:
         wait_for(lambda: read_lines(run.steps), process)
         process.send_signal(signal.SIGUSR1)
-        wait_for(lambda: run.scan().whole, process)
-        (saved,) = run.scan().whole
+        wait_for(lambda: run.store.scan().whole, process)
+        (saved,) = run.store.scan().whole
         wait_for(lambda: read_lines(run.steps)[-1]["step"] > saved.step + 4, process)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 128 + signal.SIGTERM, process.stderr.read()
@@ -123,7 +123,7 @@ def test_a_save_that_hangs_is_given_up_at_the_deadline(side, where, tmp_path):
     assert err.splitlines() == [
         "parity: SIGTERM: not saved within 0.5 s, giving up; the run goes on from its newest whole checkpoint"
     ]
-    scan = run.scan()
+    scan = run.store.scan()
     assert not scan.whole
     assert not scan.damaged
 
@@ -135,7 +135,7 @@ def test_a_second_signal_ends_a_process_at_once(side, tmp_path):
     _, err = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGTERM, err
     assert "Traceback" not in err
-    assert not run.scan().damaged
+    assert not run.store.scan().damaged
 
 
 @pytest.mark.parametrize("side", ["jax", "torch"])
@@ -159,7 +159,7 @@ def test_a_terminal_that_closes_costs_nothing_but_the_lines(side, tmp_path):
     finally:
         process.kill()
         process.wait()
-    (saved,) = run.scan().whole
+    (saved,) = run.store.scan().whole
     assert saved.step == read_lines(run.steps)[-1]["step"]
     assert verify(run.checkpoints / str(saved.step)).whole
 

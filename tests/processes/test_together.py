@@ -34,6 +34,7 @@ IS_GONE = (
 ONE_SAVE_FAILS = """
 import os, sys
 import jax_side.checkpoint as checkpoint
+import parity.checkpoints.saving as saving
 from parity.cli import main
 def fail(*args, **kwargs):
     raise OSError(28, "No space left on device")
@@ -44,9 +45,9 @@ sys.exit(main(sys.argv[1:]))
 """`parity`, with a disk that is full for one of the processes."""
 
 FAULTS = {
-    "the seal of process 0": ("0", "checkpoint.commit"),
+    "the seal of process 0": ("0", "saving.commit"),
     "the start of a save in process 1": ("1", "checkpoint.Snapshot"),
-    "the digests of process 1": ("1", "sys.modules['jax_side.seal'].digest_files"),
+    "the digests of process 1": ("1", "sys.modules['jax_side.formats.orbax_handler'].digest_files"),
 }
 
 
@@ -139,7 +140,7 @@ def test_two_processes_train_one_run_and_write_each_record_once(home):
     assert "done: step 24" in first
     assert [row["step"] for row in read_lines(run.steps)] == list(range(1, 41))
     assert [row["step"] for row in read_lines(run.validations)] == [8, 16, 24, 32, 40]
-    for saved in run.scan().whole:
+    for saved in run.store.scan().whole:
         assert verify(run.checkpoints / str(saved.step)).whole
     assert json.loads((run.path / "latest.json").read_text())["step"] == 40
 
@@ -209,7 +210,7 @@ def test_a_signal_to_either_saves_the_same_step_in_both(heard, tmp_path):
     assert [code for code, _, _ in codes] == [128 + signal.SIGTERM] * 2, codes
     last = read_lines(pair.run.steps)[-1]["step"]
     assert f"SIGTERM: saved step {last}" in codes[0][1]
-    assert [saved.step for saved in pair.run.scan().whole] == [last]
+    assert [saved.step for saved in pair.run.store.scan().whole] == [last]
     assert verify(pair.run.checkpoints / str(last)).whole
 
 
@@ -217,8 +218,8 @@ def test_sigusr1_to_the_second_saves_in_both_and_training_goes_on(tmp_path):
     with Pair(tmp_path, ENDLESS) as pair:
         pair.wait_for_steps()
         pair[1].send_signal(signal.SIGUSR1)
-        pair.wait_for(lambda: pair.run.scan().whole)
-        (saved,) = pair.run.scan().whole
+        pair.wait_for(lambda: pair.run.store.scan().whole)
+        (saved,) = pair.run.store.scan().whole
         pair.wait_for(lambda: read_lines(pair.run.steps)[-1]["step"] > saved.step + 4)
         pair[1].send_signal(signal.SIGTERM)
         assert [pair.end(index)[0] for index in (0, 1)] == [128 + signal.SIGTERM] * 2
@@ -234,7 +235,7 @@ def test_when_one_is_killed_the_other_ends_and_says_which_in_one_line(killed, tm
     assert code == 3, err
     assert re.match(IS_GONE.format(killed, pair[killed].pid), err), err
     assert len(err.splitlines()) == 1, err
-    assert not pair.run.scan().damaged
+    assert not pair.run.store.scan().damaged
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -249,7 +250,7 @@ def test_a_save_that_fails_in_one_ends_both_and_both_say_why(fault, tmp_path):
     assert "No space left on device" in own[2], codes
     assert re.match(rf"parity: error: process {index} of 2 \(.+\) failed: .*No space left on device", other[2]), codes
     assert len(other[2].splitlines()) == 1, codes
-    assert pair.run.scan().whole == []
+    assert pair.run.store.scan().whole == []
 
 
 def test_a_directory_that_somebody_else_writes_to_refuses_both(tmp_path):

@@ -112,7 +112,7 @@ class Driver:
 
     def judge(self, error: Exception | None, failures: list[str]) -> list[str]:
         """Say what is wrong with what a run on a failing disk left behind."""
-        scan = RunDirectory(self.path).scan()
+        scan = RunDirectory(self.path).store.scan()
         wrong = [f"{name} looks like a checkpoint: {why}" for name, why in scan.damaged]
         for saved in scan.whole:
             faults = verify(self.path / "checkpoints" / str(saved.step)).faults
@@ -133,7 +133,7 @@ class Driver:
         wrong = judge_message(text, self.path, any_words=any_words)
         if text.startswith(f"step {step} is saved; what follows a save failed: "):
             return wrong
-        steps = [saved.step for saved in RunDirectory(self.path).scan().whole]
+        steps = [saved.step for saved in RunDirectory(self.path).store.scan().whole]
         if not text.startswith(f"step {step} could not be saved: ") or step in steps:
             wrong.append(f"whole are {steps}: {text}")
         return wrong

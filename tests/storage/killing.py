@@ -88,10 +88,10 @@ class Chain:
             process.kill()
             process.wait()
         self.judge_starts()
-        scan = self.run.scan()
+        scan = self.run.store.scan()
         newest = max((saved.step for saved in scan.whole), default=None)
         self.lost += [f"{name} looks like a checkpoint: {why}" for name, why in scan.damaged]
-        self.lost += [f"{saved.step} has no seal" for saved in scan.foreign]
+        self.lost += [f"{saved.step} has no seal" for saved in scan.unsealed]
         if self.before is not None and (newest is None or newest < self.before):
             self.lost.append(f"checkpoint {self.before} is gone, the newest is {newest}")
         self.inside += bool(scan.unfinished)

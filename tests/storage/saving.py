@@ -22,6 +22,7 @@ from typing import Any
 from parity import sides
 from parity.checkpoints import read_seal, verify
 from parity.errors import SaveError
+from parity.runs import RunDirectory
 from parity.spec import load
 from tests.parity.small import state_of
 from tests.storage.disk import FAULTS, LOOKS, REASONS, Disk
@@ -62,7 +63,7 @@ class Saver:
 
     def __init__(self, side: str, directory: Path) -> None:
         self.trainer: Any = sides.load(side).build(SPEC, directory)
-        self.run = self.trainer.checkpoints.run
+        self.run = RunDirectory(directory, drafts=sides.drafts_of(sides.load(side)))
         self.template = directory.with_name("template")
         self.run.open(SPEC, side)
         for step in (OLDER, OLD):
@@ -102,7 +103,7 @@ class Saver:
                     errors.append(error)
         wrong = self.judge(step, leaves)
         wrong += self.judge_errors(name, step, errors)
-        whole = step in {saved.step for saved in self.run.scan().whole}
+        whole = step in {saved.step for saved in self.run.store.scan().whole}
         if not errors and not whole:
             wrong.append("no error, and no checkpoint")
         if again:
@@ -112,10 +113,10 @@ class Saver:
 
     def judge(self, step: int, leaves: dict[str, str]) -> list[str]:
         """Say what is wrong with the directory after a save of `step`."""
-        scan = self.run.scan()
+        scan = self.run.store.scan()
         steps = [saved.step for saved in scan.whole]
         wrong = [f"{name} looks like a checkpoint: {why}" for name, why in scan.damaged]
-        wrong += [f"{saved.step} has no seal" for saved in scan.foreign]
+        wrong += [f"{saved.step} has no seal" for saved in scan.unsealed]
         wrong += [f"{s} {verify(self.run.checkpoints / str(s)).faults}" for s in steps if not self.sound(s)]
         if OLD not in steps:
             wrong.append(f"the checkpoint before is lost: whole are {steps}")
@@ -149,7 +150,7 @@ class Saver:
                 continue
             if not isinstance(error, SaveError):
                 wrong.append(f"raised {error!r}")
-            saved = step in {saved.step for saved in self.run.scan().whole}
+            saved = step in {saved.step for saved in self.run.store.scan().whole}
             if saved != text.startswith(f"step {step} is saved; what follows a save failed: "):
                 wrong.append(f"the step is {'' if saved else 'not '}saved: {text}")
             if saved == text.startswith(f"step {step} could not be saved: "):
@@ -175,7 +176,7 @@ class Saver:
         if not self.sound(new):
             return [f"the next save is not whole: {verify(self.run.checkpoints / str(new)).faults}"]
         patiently(self.run.clean)
-        scan = self.run.scan()
+        scan = self.run.store.scan()
         left = [entry.name for entry in self.run.path.rglob("*") if entry.name.startswith(".")]
         kept = [saved.step for saved in scan.whole]
         wrong = [f"left behind: {left}"] if left or scan.unfinished else []

@@ -71,7 +71,7 @@ def test_a_failed_save_is_told_at_the_next_one_or_the_end_with_exit_3(side, step
     assert line.startswith(f"parity: error: step {step} could not be saved: ")
     assert line.endswith(": No space left on device")
     assert not judge_message(line, run.path)
-    assert [saved.step for saved in run.scan().whole] == whole
+    assert [saved.step for saved in run.store.scan().whole] == whole
     assert all(verify(run.checkpoints / str(step)).whole for step in whole)
     steps = [row["step"] for row in read_lines(run.steps)]
     if on_error == "continue":
@@ -111,7 +111,7 @@ def test_what_fails_after_a_whole_save_is_told_as_that_and_exits_with_3(side, pa
     assert line.startswith(f"parity: error: step {step} is saved; what follows a save failed: ")
     assert not judge_message(line, run.path)
     assert part in line
-    whole = [saved.step for saved in run.scan().whole]
+    whole = [saved.step for saved in run.store.scan().whole]
     assert step in whole if on_error == "stop" else whole == [6, 8]
     if on_error == "continue":
         assert f"{line.removeprefix('parity: error: ')}; going on\n" in done.stdout
@@ -149,7 +149,7 @@ def test_a_run_that_diverges_beside_a_failing_save_names_the_last_checkpoint_tha
         drive.train(sides.load(side), side, SPEC, tmp_path / "run", say=said.append, on_error=on_error)
     told = [str(caught.value), *said]
     assert sum("step 4 could not be saved: " in line for line in told) == 1
-    assert [saved.step for saved in RunDirectory(tmp_path / "run").scan().whole] == [2]
+    assert [saved.step for saved in RunDirectory(tmp_path / "run").store.scan().whole] == [2]
 
 
 def train(side, run, env, *options):

@@ -122,7 +122,7 @@ def test_of_two_trainings_one_trains_and_the_other_exits_with_2_and_names_it(sid
         assert text.startswith(f"parity: error: {run.path} has a writer already: ")
         assert len(text.splitlines()) == 1, text
         assert f"process {winner.pid} on " in text
-        while not run.scan().whole and time.monotonic() < until:
+        while not run.store.scan().whole and time.monotonic() < until:
             time.sleep(0.02)
         winner.send_signal(signal.SIGTERM)
         assert winner.wait(120) == 128 + signal.SIGTERM, winner.stderr.read()
@@ -134,5 +134,5 @@ def test_of_two_trainings_one_trains_and_the_other_exits_with_2_and_names_it(sid
     assert [row["pid"] for row in read_lines(run.attempts)] == [winner.pid]
     steps = [row["step"] for row in read_lines(run.steps)]
     assert steps == list(range(1, len(steps) + 1))
-    assert not run.scan().damaged
+    assert not run.store.scan().damaged
     assert (run.path / "lock").exists()

@@ -99,10 +99,10 @@ def test_saves_in_a_row_share_buffers_and_not_values(tmp_path: Path) -> None:
 def test_a_snapshot_takes_over_the_buffers_of_the_one_before_where_they_fit() -> None:
     trainer = torch_side.build(ADAM)
     list(trainer.steps(3))
-    first = Snapshot(trainer)
+    first = Snapshot(trainer.layout, trainer.state)
     addresses = {tensor.data_ptr() for tensor in first._tensors}
     list(trainer.steps(6))
-    second = Snapshot(trainer, first)
+    second = Snapshot(trainer.layout, trainer.state, first)
     assert {tensor.data_ptr() for tensor in second._tensors} == addresses
     arrays, counts = second.neutral()
     state = trainer.export_state()
@@ -117,20 +117,20 @@ def test_tensors_that_share_memory_share_it_in_a_snapshot_and_are_stored_once(
     """Tied weights have two names in a state_dict: a copy for each would let them part behind a restore."""
     trainer = torch_side.build(ADAM)
 
-    def with_alias(trainer: Any) -> Any:
-        saved = file_state(trainer)
+    def with_alias(state: Any) -> Any:
+        saved = file_state(state)
         weight = saved["model"]["layers.0.weight"]
         return {**saved, "more": {"alias": weight, "view": weight.view(-1), "part": weight[:2], "empty": weight[:0]}}
 
     monkeypatch.setattr("torch_side.snapshot.file_state", with_alias)
-    snapshot = Snapshot(trainer)
-    live, copy = trainer.model.state_dict()["layers.0.weight"], snapshot.saved["model"]["layers.0.weight"]
-    more = snapshot.saved["more"]
+    snapshot = Snapshot(trainer.layout, trainer.state)
+    live, copy = trainer.model.state_dict()["layers.0.weight"], snapshot.content["model"]["layers.0.weight"]
+    more = snapshot.content["more"]
     assert more["alias"] is copy
     assert copy.data_ptr() != live.data_ptr()
     assert torch.equal(more["view"].view_as(copy), copy)
     assert torch.equal(more["part"], live[:2])
-    torch.save(snapshot.saved, tmp_path / STATE)
+    torch.save(snapshot.content, tmp_path / STATE)
     stored = [name for name in read_records(tmp_path / STATE) if name.startswith("data/")]
     assert len(stored) == len(snapshot._tensors)
     loaded = torch.load(tmp_path / STATE, weights_only=True)
@@ -201,7 +201,7 @@ def test_without_a_seal_it_is_restored_by_its_step_only(which: Any, tmp_path: Pa
     assert state_of(other) == start
     assert other.restore(3) == 3
     assert compare_states(state, other.export_state()) == []
-    assert [s.step for s in RunDirectory(tmp_path).scan().foreign] == [3], "reported as what it is"
+    assert [s.step for s in RunDirectory(tmp_path).store.scan().unsealed] == [3], "reported as what it is"
 
 
 def test_one_flipped_bit_is_refused_before_anything_is_loaded(
@@ -253,7 +253,7 @@ def test_a_whole_checkpoint_of_another_run_is_refused_before_anything_of_it_is_r
     assert verify(path).whole
     other = torch_side.build(override(ADAM, overrides), tmp_path)
     before = state_of(other)
-    monkeypatch.setattr("torch_side.checkpoint.read_scalars", None)
+    monkeypatch.setattr("parity.checkpoints.saving.read_scalars", None)
     hashes = rf"'{trainer.spec_hash[:12]}', this run has '{other.spec_hash[:12]}'"
     for which in ("latest", 3):
         with pytest.raises(OtherRunError, match=rf"step 3 is of another run .*{hashes}"):
@@ -267,7 +267,10 @@ def test_a_whole_checkpoint_of_another_run_is_refused_before_anything_of_it_is_r
     [
         (lambda s: s["model"].update({"layers.0.bias": s["model"]["layers.0.bias"].double()}), r"layers\.0\.bias: "),
         (lambda s: s["model"].pop("layers.1.weight"), r"layers\.1\.weight"),
-        (lambda s: s["model"].update({"extra": torch.zeros(1)}), r"model\.extra: is left over"),
+        (
+            lambda s: s["model"].update({"extra": torch.zeros(1)}),
+            r"model\.extra: unexpected: this run",
+        ),
         (
             lambda s: s["optimizer"]["state"][0].update(exp_avg=torch.zeros(3)),
             r"optimizer\.(state\.0\.exp_avg|first_moment\.layers\.0\.weight): ",
@@ -309,17 +312,17 @@ def test_a_failure_in_the_background_is_told_once_and_costs_nothing_else(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("torch_side.checkpoint.commit", full)
+        patch.setattr("parity.checkpoints.saving.commit", full)
         trainer.save(None)
         with pytest.raises(SaveError, match=r"step 5 could not be saved: .*No space left on device"):
             trainer.wait()
     trainer.wait()
-    assert [s.step for s in RunDirectory(tmp_path).scan().whole] == [3]
+    assert [s.step for s in RunDirectory(tmp_path).store.scan().whole] == [3]
     assert verify(path).whole
     list(trainer.steps(7))
     trainer.save(None)
     trainer.close()
-    assert [s.step for s in RunDirectory(tmp_path).scan().whole] == [3, 7]
+    assert [s.step for s in RunDirectory(tmp_path).store.scan().whole] == [3, 7]
 
 
 def test_what_the_policy_does_not_keep_is_gone_and_what_has_no_seal_stays(tmp_path: Path) -> None:

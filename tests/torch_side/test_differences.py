@@ -12,8 +12,9 @@ import torch_side
 from parity.spec import ScheduleSpec, override
 from parity.twins import rates
 from tests.parity.small import NAMES, bits_of, small
+from torch_side.model import BatchNorm
 from torch_side.numerics import autocast, configure
-from torch_side.optimizer import build_optimizer, build_scheduler, clip_by_global_norm
+from torch_side.optimizer import build_optimizer, build_scheduler, clip_gradients
 
 CPU = torch.device("cpu")
 
@@ -52,6 +53,19 @@ def test_a_start_with_explicit_zeros_takes_the_same_steps_as_one_without(name: s
     assert bits_of(list(plain.steps(4))) == bits_of(list(imported.steps(4)))
 
 
+@pytest.mark.parametrize("train", [True, False])
+def test_batch_norm_is_pytorch_s_own_bit_for_bit_and_asks_no_module_for_its_mode(train: bool) -> None:
+    own, ours = torch.nn.BatchNorm2d(3), BatchNorm(3)
+    x = torch.randn(4, 3, 5, 5, generator=torch.Generator().manual_seed(0))
+    for module in (own, ours):
+        module.running_mean, module.running_var = torch.full((3,), 0.3), torch.full((3,), 1.7)
+    own.train(train)
+    ours.train(not train)
+    assert torch.equal(ours(x, train=train), own(x))
+    for name, value in own.state_dict().items():
+        assert torch.equal(ours.state_dict()[name], value), name
+
+
 def test_unequal_step_counts_cannot_stand_for_one_and_are_refused() -> None:
     trainer = torch_side.build(small("mlp-digits"))
     list(trainer.steps(2))
@@ -84,7 +98,7 @@ def test_gradients_are_clipped_as_by_torch_bit_for_bit(dtype: torch.dtype, max_n
     for a, b in zip(ours[:-1], others[:-1], strict=True):  # the last has no gradient
         a.grad = torch.randn(a.shape, dtype=dtype, generator=generator) * factor
         b.grad = a.grad.clone()
-    norm = clip_by_global_norm(ours, max_norm)
+    norm = clip_gradients(ours, max_norm)
     if max_norm:
         expected = nn.utils.clip_grad_norm_(others, max_norm)
     else:

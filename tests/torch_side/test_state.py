@@ -132,7 +132,7 @@ def test_the_file_form_is_read_without_running_code_and_keeps_every_stream() -> 
     random.seed(5)
     np.random.seed(5)  # noqa: NPY002 - the legacy stream is one that user code may draw from
     file = io.BytesIO()
-    torch.save(file_state(trainer), file)
+    torch.save(file_state(trainer.state), file)
     expected = random.random(), float(np.random.rand()), float(torch.rand(()))  # noqa: NPY002
     before = state_of(trainer)
     list(trainer.steps(6))
@@ -140,7 +140,7 @@ def test_the_file_form_is_read_without_running_code_and_keeps_every_stream() -> 
     saved = torch.load(file, weights_only=True)
     scalars = TrainingState(arrays={}, scalars=saved["scaler"])
     assert scalars.arrays == {}
-    load_file_state(trainer, saved)
+    load_file_state(trainer.state, saved)
     assert (random.random(), float(np.random.rand()), float(torch.rand(()))) == expected  # noqa: NPY002
     host = {"data.position", "counters.step", "counters.updates", "counters.epoch"}
     after = state_of(trainer)

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import re
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from parity.checkpoints import ByteRange
 from parity.errors import CheckpointError
 from torch_side.formats.pickled import require_plain_pickle
 
-__all__ = ["Record", "read_records"]
+__all__ = ["Record", "places", "read_records"]
 
 MAX_RECORDS = 1_000_000
 NAMES = re.compile(
@@ -74,6 +76,22 @@ def read_records(path: Path) -> dict[str, Record]:
         raise CheckpointError(f"{path} is no archive of torch.save: {error}") from error
     require_plain_pickle(path, pickled, len(records))
     return records
+
+
+def places(root: Path, file: str, numbers: Mapping[str, int]) -> dict[str, tuple[ByteRange, ...]]:
+    """Return where the bytes of each leaf lie, for the seal.
+
+    Storage n is the record `data/n`, in the order in which pickling meets them, and every tensor of a snapshot has a
+    storage of its own; PyTorch stores them as they are in memory, so the leaf's digest decides on its range.
+
+    Args:
+        root: The checkpoint, or its draft.
+        file: Name of the file below it.
+        numbers: Neutral leaf to the number of its storage.
+    """
+    records = read_records(root / file)
+    found = {leaf: records[f"data/{number}"] for leaf, number in numbers.items()}
+    return {leaf: (ByteRange(file, record.start, record.size),) for leaf, record in found.items()}
 
 
 def _check_end(path: Path, file: BinaryIO, length: int) -> None:

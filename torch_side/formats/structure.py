@@ -1,6 +1,6 @@
 """Compare what a file holds with what it should: containers, keys, types, shapes and settings.
 
-`load_state_dict` takes a good deal on trust: an optimizer adopts whatever settings and entries a file has, a
+`load_state_dict` takes a good deal on trust: an optimizer takes over any settings and entries that a file has, a
 scheduler overwrites its own attributes. So nothing reaches them that this module has not found to be alike.
 """
 
@@ -37,7 +37,7 @@ def require_alike(found: Any, like: Any, path: str = "") -> None:
         path: Where in the state this is, for messages.
 
     Raises:
-        StateError: Something is missing, left over, of another type or shape, or set otherwise.
+        StateError: Something is missing, unexpected, of another type or shape, or set otherwise.
     """
     if isinstance(like, Tensor):
         _require_tensor(found, like, path)
@@ -47,7 +47,7 @@ def require_alike(found: Any, like: Any, path: str = "") -> None:
         for key in missing:
             raise StateError(_at(path, key), "is missing")
         for key in found:
-            _require(key in like, _at(path, key), "is left over: nothing takes it")
+            _require(key in like, _at(path, key), "unexpected: this run has no such state")
             require_alike(found[key], like[key], _at(path, key))
     elif isinstance(like, list | tuple):
         alike = type(found) is type(like) and len(found) == len(like)
@@ -81,7 +81,7 @@ def _at(path: str, key: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    """Return a value for a message, whatever size it has."""
+    """Return a value for a message, shortened where it is long."""
     if isinstance(value, bool | float | str | int) or value is None:
         text = repr(value) if not isinstance(value, int) or abs(value) < 1 << 64 else "a huge integer"
         return text if len(text) <= 60 else text[:57] + "..."

@@ -187,7 +187,7 @@ def _await_checkpoint(path: Path, side: Side, step: int) -> None:
 
 def _newest(path: Path, side: Side) -> int | None:
     """Return the step of the newest whole checkpoint, as a scan from outside sees it."""
-    newest = policy.latest(RunDirectory(path).scan().whole)
+    newest = policy.latest(RunDirectory(path).store.scan().whole)
     return newest.step if newest else None
 
 

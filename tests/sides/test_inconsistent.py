@@ -7,14 +7,14 @@ import pytest
 
 from parity import sides
 from parity.contract import compare_states
-from parity.errors import TornStateError
+from parity.errors import InconsistentStateError
 from tests.parity.small import small
 
 each_side = pytest.mark.parametrize("side", ["torch", "jax"])
 
 
 def built(side, path, *overrides):
-    """Return a trainer whose chunks are 5 steps, with a checkpoint of step 10 behind it."""
+    """Return a trainer whose chunks are 5 steps, and its checkpoint of step 10."""
     trainer = sides.load(side).build(small("mlp-digits", "float32", *overrides), path)
     list(trainer.steps(10))
     trainer.save(None)
@@ -29,7 +29,7 @@ def uninterrupted(side, *overrides):
 
 
 def heals(side, trainer, *overrides):
-    """Restore, train on, and compare with a run that was never interrupted, bit for bit."""
+    """Restore, continue, and compare with a run that was never interrupted, bit for bit."""
     assert trainer.restore("latest") == 10
     losses = [record.loss for record in trainer.steps(30)]
     expected, state = uninterrupted(side, *overrides)
@@ -38,7 +38,7 @@ def heals(side, trainer, *overrides):
 
 
 @each_side
-def test_a_torn_state_is_not_saved_exported_or_trained_on_and_a_restore_heals_it(side, tmp_path, monkeypatch):
+def test_an_inconsistent_state_is_not_saved_exported_or_trained_on_and_restore_heals_it(side, tmp_path, monkeypatch):
     """Without this, JAX saved parameters of step 20 as a sealed checkpoint of step 15."""
     trainer = built(side, tmp_path)
 
@@ -52,7 +52,7 @@ def test_a_torn_state_is_not_saved_exported_or_trained_on_and_a_restore_heals_it
             list(trainer.steps(30))
     assert trainer.step == 15
     for act in (lambda: trainer.save(None), trainer.export_state, lambda: next(trainer.steps(30))):
-        with pytest.raises(TornStateError, match="restore a checkpoint or import a state"):
+        with pytest.raises(InconsistentStateError, match="restore a checkpoint or import a state"):
             act()
     trainer.close()
     assert [path.name for path in (tmp_path / "checkpoints").iterdir() if path.name.isdecimal()] == ["10"]
@@ -80,7 +80,7 @@ def test_who_stops_to_listen_between_two_records_has_a_whole_state(side, tmp_pat
 
 @pytest.mark.parametrize("mode", ["scan", "loop"])
 def test_buffers_that_jax_was_given_and_lost_are_made_anew(mode, tmp_path, monkeypatch):
-    """Ctrl-C behind a call that was given the state, before what it returned is kept."""
+    """Ctrl-C after a call that was given the state, before what it returned is kept."""
     trainer = built("jax", tmp_path, f"execution.jax={mode}")
     name = "_chunk_fn" if mode == "scan" else "_step_fn"
     real = getattr(trainer, name)

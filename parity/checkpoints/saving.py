@@ -1,0 +1,273 @@
+"""Checkpoints: the base of what saves and restores the state of a run, everything about it that is not a file format.
+
+A side writes a draft and reads a directory. What is verified and when, what a seal holds, and the order in which a
+checkpoint becomes durable, is pointed to and pushes older ones out stand here, once for every side.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity import policy, storage
+from parity.checkpoints.ranges import ByteRange
+from parity.checkpoints.seal import Seal, after_save, commit, require_own
+from parity.checkpoints.store import CheckpointStore, Scan
+from parity.checkpoints.verify import Restored, read_scalars, require_sealed, require_verified
+from parity.contract import RunPlan, TrainingState, leaf_digests, memory_orders
+from parity.environment import versions
+from parity.errors import CheckpointError, SaveError, StateError
+from parity.policy import Which
+from parity.storage import Background, FileDigest, Priority, list_files, plain
+
+__all__ = ["Checkpoints", "Neutral", "Save", "fitting"]
+
+Neutral = tuple[dict[str, NDArray[np.generic]], dict[str, Any]]
+"""Neutral leaf to array, and neutral leaf to scalar."""
+
+
+class Snapshot(Protocol):
+    """A copy of a state, beside which training continues."""
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its arrays."""
+
+    def neutral(self) -> Neutral:
+        """Return the neutral arrays, and those scalars that live with them."""
+
+
+State = TypeVar("State")
+Content = TypeVar("Content")
+Copy = TypeVar("Copy", bound=Snapshot)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Save(Generic[Copy]):
+    """A save under way: everything that its seal needs to know."""
+
+    step: int
+    metric: float | None
+    saved_at: float
+    """Seconds since the epoch."""
+    snapshot: Copy
+    scalars: Mapping[str, Any]
+    """The host's half of the neutral state."""
+    _leaves: dict[str, str] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def meta(self) -> dict[str, Any]:
+        """Return what the JSON file of the checkpoint holds."""
+        return {"step": self.step, "metric": plain(self.metric), "scalars": self.scalars}
+
+    def leaves(self) -> dict[str, str]:
+        """Return the digest of every leaf; made once, by whichever thread asks first."""
+        with self._lock:
+            if not self._leaves:
+                arrays, counts = self.snapshot.neutral()
+                neutral = TrainingState(arrays=arrays, scalars={**self.scalars, **counts})
+                self._leaves.update(leaf_digests(neutral, memory_orders(neutral)))
+            return self._leaves
+
+
+class Checkpoints(ABC, Generic[State, Content, Copy]):
+    """The checkpoints of one run: at most one save is under way, in a thread of its own."""
+
+    side: ClassVar[str]
+    """Name of the framework, for seals."""
+    meta: ClassVar[str]
+    """The JSON file of a checkpoint, below its directory; `scalars` in it is the host's half of the state."""
+
+    def __init__(self, store: CheckpointStore, plan: RunPlan, spec_hash: str, priority: Priority) -> None:
+        self.store, self.plan, self.spec_hash = store, plan, spec_hash
+        self._background = Background(priority)
+        self._spare: Copy | None = None
+        """The snapshot of the save before, whose buffers the next one takes over."""
+        self._committed = False
+        """Whether the last save has its final name; the background writes it, and `wait` comes before it is read."""
+
+    def save(
+        self,
+        step: int,
+        state: State,
+        scalars: Mapping[str, Any],
+        metric: float | None,
+        saved_at: float | None = None,
+    ) -> None:
+        """Copy the state and write it in the background, after the save before has finished.
+
+        Args:
+            step: Completed steps.
+            state: The side's live state; it may change as soon as this returns.
+            scalars: The host's half of the neutral state.
+            metric: Validation metric of this step, or None.
+            saved_at: The time that the seal records, seconds since the epoch; None for now.
+
+        Raises:
+            CheckpointError: There is a checkpoint of this step already.
+            SaveError: The save before failed; or this one, where it is not written in the background.
+        """
+        self.wait()
+        if (self.store.path / str(step)).exists():
+            raise CheckpointError(f"{self.store.path / str(step)} exists already; it is not overwritten")
+        snapshot, self._spare = self._snapshot(state, self._spare), None
+        self._committed = False
+        at = time.time() if saved_at is None else saved_at
+        self._start(Save(step=step, metric=metric, saved_at=at, snapshot=snapshot, scalars=scalars))
+
+    def scan(self) -> Scan:
+        """Return what is on disk; a framework's own list is not asked."""
+        return self.store.scan()
+
+    def restore(self, which: Which, state: State) -> Restored[Content]:
+        """Read a checkpoint after its bytes were verified, and verify every leaf that was read; changes no state.
+
+        One without a seal is read unverified, if it is named by its step.
+
+        Args:
+            which: The newest, the best, or a step.
+            state: The side's live state: it gives structure, dtypes and devices.
+
+        Returns:
+            Its step, its content in the framework's own terms, the JSON scalars saved with it, and its seal.
+
+        Raises:
+            DamagedError: It is not what was sealed.
+            OtherRunError: It is of another run.
+            CheckpointError: There is none, it does not fit the state, or a file points outside of the checkpoint.
+        """
+        self.wait()
+        scan = self.scan()
+        step = self.store.choose(scan, which, self.plan)
+        path = self.store.path / str(step)
+        seal = None if step in {saved.step for saved in scan.unsealed} else require_verified(path)
+        if seal is not None:
+            require_own(seal, self.spec_hash)
+        scalars = read_scalars(path / self.meta)
+        list_files(path)  # refuses links, where there is no seal to do so
+        with fitting(step):
+            content, (arrays, counts) = self._read(path, state, sealed=seal is not None)
+            require_sealed(seal, TrainingState(arrays=arrays, scalars={**scalars, **counts}))
+        return Restored(step, content, scalars, seal)
+
+    def wait(self) -> None:
+        """Return when the save under way is durable.
+
+        Raises:
+            SaveError: It failed; raised once.
+        """
+        self._background.wait()
+
+    def close(self) -> None:
+        """Wait, and release what is held."""
+        self.wait()
+
+    def _start(self, save: Save[Copy]) -> None:
+        self._background.start(partial(self._run, save), f"save-{save.step}", save.snapshot.size)
+
+    def _run(self, save: Save[Copy]) -> None:
+        with self._failing(save):
+            self._write(save)
+        self._spare = save.snapshot
+
+    @contextmanager
+    def _failing(self, save: Save[Copy]) -> Iterator[None]:
+        """Clean up after what fails in the block, and raise it as the failure of a save."""
+        try:
+            yield
+        except Exception as error:
+            self._abort()
+            if isinstance(error, SaveError):  # of what follows a save
+                raise
+            raise SaveError(save.step, self._reason(error, save.step), saved=self._committed) from error
+
+    def _abort(self) -> None:
+        """Remove what a failed save left: it takes up room on a disk that may be full."""
+        with suppress(OSError):
+            self.store.clean()
+
+    def _commit(
+        self,
+        save: Save[Copy],
+        draft: Path,
+        files: Mapping[str, FileDigest],
+        places: Mapping[str, tuple[ByteRange, ...]],
+    ) -> None:
+        """Seal a finished draft, give it its final name, point to it, and evict what the policy no longer keeps.
+
+        Args:
+            save: What was written.
+            draft: The finished draft, beside its final place.
+            files: Digests of those of its files that were digested while they were written.
+            places: Neutral leaf to where its bytes lie.
+        """
+        seal = Seal(
+            step=save.step,
+            metric=None if save.metric is None else float(save.metric),
+            saved_at=save.saved_at,
+            side=self.side,
+            spec_hash=self.spec_hash,
+            versions=versions(),
+            files=files,
+            leaves=save.leaves(),
+            places=places,
+        )
+        self.store.sync()
+        commit(draft, self.store.path / str(save.step), seal)
+        self._committed = True
+        with after_save(save.step):
+            scan = self.scan()
+            keep = policy.kept(scan.whole, self.plan.keep)
+            self.store.point(scan, self.plan, keep)
+            for saved in scan.whole:
+                if saved.step not in keep:
+                    self.store.evict(saved.step)
+
+    def _reason(self, error: Exception, step: int) -> str:
+        """Return in one line why a save of a step failed: operation, file and the system's reason."""
+        del step
+        return storage.reason(error)
+
+    @abstractmethod
+    def _snapshot(self, state: State, spare: Copy | None) -> Copy:
+        """Return a copy of a state, in the buffers of a spare one if there is one."""
+
+    @abstractmethod
+    def _write(self, save: Save[Copy]) -> None:
+        """Write a draft and have it committed; returns when both are done."""
+
+    @abstractmethod
+    def _read(self, path: Path, state: State, *, sealed: bool) -> tuple[Content, Neutral]:
+        """Read a checkpoint whose bytes were verified, if it is sealed, and check that it fits a state.
+
+        Args:
+            path: The checkpoint.
+            state: Gives structure, dtypes and devices; it is not changed.
+            sealed: Whether every leaf that is returned is compared with a seal.
+
+        Returns:
+            Its content, and the same as neutral arrays and scalars; these may be views.
+
+        Raises:
+            CheckpointError: It cannot be read.
+            StateError: It does not fit.
+        """
+
+
+@contextmanager
+def fitting(step: int) -> Iterator[None]:
+    """Raise a StateError of the block as the CheckpointError that a checkpoint does not fit its run."""
+    try:
+        yield
+    except StateError as error:
+        raise CheckpointError(f"checkpoint of step {step} does not fit this run: {error}") from error
