@@ -342,9 +342,9 @@ def test_the_sides_have_the_same_files() -> None:
 
 ONLY: dict[str, tuple[set[str], set[str], str]] = {
     "__init__": (
-        {"drafts", "processes"},
+        {"drafts", "environment", "prepare_process", "processes"},
         set(),
-        "the PyTorch twin trains in one process, and names its own drafts",
+        "the PyTorch twin trains in one process, which needs no preparation, and writes its drafts itself",
     ),
     "dropout": (
         {"mask_key"},
