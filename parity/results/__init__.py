@@ -1,9 +1,9 @@
 """What checks and benchmarks return, as data: records, their JSON, reading it back untrusted, comparing two."""
 
-from parity.results.benchmark_compare import Change, Comparison, RatioVerdict, compare
+from parity.results.benchmark_compare import Comparison, RatioChange, RatioVerdict, compare_benchmarks
 from parity.results.benchmarks import Benchmark, BenchmarkFile, Growth, Ratio, read_benchmarks
-from parity.results.check_compare import VerdictChange, compare_environments, compare_records, compare_verdicts
-from parity.results.document import describe_environment, document, encode, schema
+from parity.results.check_compare import VerdictChange, compare_records, compare_verdicts
+from parity.results.documents import document, encode, schema
 from parity.results.read import CheckResult, read_result
 from parity.results.record import (
     EXIT_CODES,
@@ -11,7 +11,9 @@ from parity.results.record import (
     Criterion,
     Curves,
     Pair,
+    Precision,
     ResolvedSpec,
+    Run,
     Series,
     Validations,
     Verdict,
@@ -22,7 +24,6 @@ __all__ = [
     "EXIT_CODES",
     "Benchmark",
     "BenchmarkFile",
-    "Change",
     "CheckRecord",
     "CheckResult",
     "Comparison",
@@ -30,18 +31,19 @@ __all__ = [
     "Curves",
     "Growth",
     "Pair",
+    "Precision",
     "Ratio",
+    "RatioChange",
     "RatioVerdict",
     "ResolvedSpec",
+    "Run",
     "Series",
     "Validations",
     "Verdict",
     "VerdictChange",
-    "compare",
-    "compare_environments",
+    "compare_benchmarks",
     "compare_records",
     "compare_verdicts",
-    "describe_environment",
     "document",
     "encode",
     "overall",

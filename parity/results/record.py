@@ -1,13 +1,13 @@
-"""CheckRecord: what a check returns. Checks compare and record; they draw nothing."""
+"""CheckRecord: the verdict of one check and what it rests on. Checks compare and record; they draw nothing."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from parity.contract import Divergence
-from parity.spec import Precision
 
 __all__ = [
     "EXIT_CODES",
@@ -15,7 +15,9 @@ __all__ = [
     "Criterion",
     "Curves",
     "Pair",
+    "Precision",
     "ResolvedSpec",
+    "Run",
     "Series",
     "Validations",
     "Verdict",
@@ -33,9 +35,23 @@ Series = tuple[float | None, ...]
 Pair = tuple[Series, Series]
 """A quantity of the run that counts as the reference, and of the one compared with it."""
 
+Precision = Literal["float64", "float32", "bfloat16", "float16"]
+"""What products are computed in; results know no RunSpec, whose precisions these are."""
 
 Criterion = Literal["bitwise", "float64", "envelope"]
 """By what two curves are compared: equal bits, 1e-12 relative, or a multiple of the measured envelope."""
+
+
+class Run(Protocol):
+    """What a record names of the run that was checked."""
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+
+    @property
+    def precision(self) -> Precision:
+        """Return its precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +66,7 @@ class Validations:
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """What a check compared, step by step; long runs are thinned (`parity.checks.trace` has the rule)."""
+    """What a check compared, step by step; long runs are thinned (`parity.checks.traces` has the rule)."""
 
     labels: tuple[str, str]
     """What the two runs are called, the reference first."""
@@ -75,7 +91,7 @@ class Curves:
     kills: tuple[int, ...] = ()
     """Steps the second run had recorded when it was killed."""
     resumes: tuple[int, ...] = ()
-    """Steps it went on from; 0 is the start."""
+    """Steps it resumed from; 0 is the start."""
     handovers: tuple[int, ...] = ()
     """Steps at which it changed sides."""
     validations: Validations | None = None
@@ -118,6 +134,43 @@ class CheckRecord:
     resolved: ResolvedSpec | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
     """What was digested to its digest: the batches of the reference, the final states."""
+
+    @classmethod
+    def of(
+        cls,
+        run: Run,
+        name: str,
+        sides: tuple[str, ...],
+        verdict: Verdict,
+        *,
+        began: float | None = None,
+        criterion: Criterion = "bitwise",
+        steps_compared: int = 0,
+        **found: Any,
+    ) -> CheckRecord:
+        """Return the record of a check of a run.
+
+        Args:
+            run: The run, for its name and precision.
+            name: The check.
+            sides: Sides that were checked.
+            verdict: What the check found.
+            began: `time.perf_counter()` at the begin of the check; None for a check that did not run.
+            criterion: By what curves were compared.
+            steps_compared: Steps that were compared.
+            found: Further fields of the record.
+        """
+        return cls(
+            name=name,
+            spec=run.name,
+            precision=run.precision,
+            sides=sides,
+            verdict=verdict,
+            criterion=criterion,
+            steps_compared=steps_compared,
+            seconds=0.0 if began is None else time.perf_counter() - began,
+            **found,
+        )
 
 
 def overall(records: Iterable[CheckRecord]) -> Verdict:

@@ -22,13 +22,19 @@ from parity.storage.jsonl import append, mend, plain, read_lines
 from parity.storage.local import local_path
 from parity.storage.lock import WriterLock
 from parity.storage.parallel_read import ParallelReader, read_ranges
-from parity.storage.untrusted import MAX_BYTES, MAX_VALUES, open_regular, read_bytes, read_given, read_json
+from parity.storage.untrusted import (
+    MAX_BYTES,
+    open_regular,
+    parse_json,
+    read_bytes,
+    read_given,
+    read_json,
+)
 
 __all__ = [
     "ALGORITHM",
     "BLOCK",
     "MAX_BYTES",
-    "MAX_VALUES",
     "REMOVED",
     "SMALL",
     "Background",
@@ -49,6 +55,7 @@ __all__ = [
     "move",
     "named",
     "open_regular",
+    "parse_json",
     "plain",
     "read_bytes",
     "read_given",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import stat
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 from parity.errors import CheckpointError, ParityError
 
-__all__ = ["MAX_BYTES", "open_regular", "read_bytes", "read_given", "read_json"]
+__all__ = ["MAX_BYTES", "open_regular", "parse_json", "read_bytes", "read_given", "read_json"]
 
 MAX_BYTES = 64 << 20
 """Longest JSON file of a checkpoint; a leaf of a seal takes about 200 bytes."""
@@ -42,7 +43,7 @@ def read_bytes(path: Path, most: int | None = MAX_BYTES, failure: type[ParityErr
         with os.fdopen(handle, "rb") as file:
             data = file.read() if most is None else file.read(most + 1)
     except (OSError, ValueError) as error:
-        raise failure(f"{path} cannot be read: {error}") from error
+        raise failure(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if most is not None and len(data) > most:
         raise failure(f"{path} is longer than {most} bytes")
     return data
@@ -72,15 +73,27 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: It cannot be read, or is anything else.
     """
-    data = read_bytes(path)
+    return parse_json(read_bytes(path), path)
+
+
+def parse_json(data: bytes, path: Path, failure: type[ParityError] = CheckpointError) -> dict[str, Any]:
+    """Return the JSON object that a file holds, within the bounds of `read_json`.
+
+    Args:
+        data: Content of the file.
+        path: The file, for messages.
+        failure: What to raise.
+    """
     if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
-        raise CheckpointError(f"{path} holds more than {MAX_VALUES} values")
+        raise failure(f"{path} holds more than {MAX_VALUES} values")
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse)
+        value = json.loads(
+            data.decode("utf-8"), object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refuse
+        )
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
+        raise failure(f"{path} cannot be read: {error}") from error
     if not isinstance(value, dict):
-        raise CheckpointError(f"{path} cannot be read: expected an object, got {type(value).__name__}")
+        raise failure(f"{path} cannot be read: expected an object, got {type(value).__name__}")
     return value
 
 
@@ -88,6 +101,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
         raise ValueError("a name occurs twice")
+    return value
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no finite number")
     return value
 
 
