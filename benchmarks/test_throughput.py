@@ -15,7 +15,8 @@ import pytest
 from benchmarks.bars import assert_same_losses, slowdown_allowed
 from benchmarks.paired import Arm, faster, run_all, run_paired, slower
 from parity import sides
-from parity.checks.across import Curve, first_exact_difference, losses, walk
+from parity.checks.across import EXACT, Curve, losses, run_from
+from parity.contract import first_divergence
 from parity.spec import RunSpec, load, override
 from parity.twins import Feed, open_stream
 
@@ -178,7 +179,7 @@ def twin_arm(side: str, spec: RunSpec, steps: int, name: str | None = None) -> A
 
     return Arm(
         name=name or side,
-        run=lambda: walk(trainer, steps),
+        run=lambda: run_from(trainer, steps),
         reset=reset,
         steps=steps,
     )
@@ -195,6 +196,6 @@ def assert_same_work(a: Curve, b: Curve) -> None:
 
     Later losses drift apart in float32, as they must; the checks judge by how much, not a benchmark.
     """
-    assert first_exact_difference(a, b) is None
+    assert first_divergence(a, b, EXACT) is None
     first = range(1, 11)
     np.testing.assert_allclose([a[s].loss for s in first], [b[s].loss for s in first], rtol=1e-4)

@@ -1,4 +1,4 @@
-"""Which checks run on which specs: the standard matrix, or what was asked for."""
+"""The suite: which checks run on which specs, in which order, and one record for each."""
 
 from __future__ import annotations
 
@@ -13,12 +13,24 @@ from parity.checks.across import TwinPair, check_handover, check_twins
 from parity.checks.policy import PURE, check_policy, check_policy_of
 from parity.checks.resume import check_resume, drill_spec
 from parity.errors import ParityError, UnknownNameError
+from parity.policy import Rules
 from parity.results import CheckRecord, Criterion, ResolvedSpec, Verdict
 from parity.sides import Side
-from parity.spec import RunSpec, meaning_hash, preset, to_toml
+from parity.spec import RunSpec, load, meaning_hash, preset, to_toml
 from parity.twins import describe_data
 
-__all__ = ["CHECKS", "SPEC_CHECKS", "Request", "run_checks", "standard_matrix", "unfinished"]
+__all__ = [
+    "CHECKS",
+    "DEFAULT_STEPS",
+    "SPEC_CHECKS",
+    "Request",
+    "kept_by",
+    "list_tasks",
+    "run_checks",
+    "standard_matrix",
+    "unfinished",
+    "with_overflows",
+]
 
 SPEC_CHECKS = ("resume", "twins", "handover")
 """Checks of a spec; they run once for each."""
@@ -52,6 +64,24 @@ def standard_matrix() -> list[RunSpec]:
     ]
 
 
+SMALL = ("model.hidden=[4]", "batch=4", "data.validation=4", "steps=1000", "save.every=10", "validate_every=10")
+"""A model that costs nothing: the policy check trains no step."""
+
+
+def kept_by(rules: Rules) -> RunSpec:
+    """Return the spec of the policy check whose checkpoints are kept by these rules."""
+    spec = load("mlp-digits", "float32", [*SMALL, f"metric={'accuracy' if rules.mode == 'max' else 'loss'}"])
+    save = replace(
+        spec.save,
+        on_best="always" if rules.keep_best else "auto",
+        keep_latest=rules.keep_latest,
+        keep_best=rules.keep_best,
+        keep_every=rules.keep_every,
+        keep_seconds=rules.keep_seconds,
+    )
+    return replace(spec, save=save)
+
+
 Resolve = Callable[[], tuple[ResolvedSpec, str]]
 """Writes the resolved spec into the directory of its runs, and returns it with the digest of its data."""
 
@@ -73,9 +103,10 @@ def list_tasks(request: Request) -> list[Task]:
     tasks = []
     if "policy" in request.checks:
         spec = preset("mlp-digits")
-        tasks.append(Task(name="policy", spec=spec, sides=(PURE,), run=check_policy))
+        tasks.append(Task(name="policy", spec=spec, sides=(PURE,), run=partial(check_policy, spec)))
         for name, side in request.sides.items():
-            tasks.append(Task(name="policy", spec=spec, sides=(name,), run=partial(check_policy_of, name, side)))
+            run = partial(check_policy_of, name, side, kept_by)
+            tasks.append(Task(name="policy", spec=spec, sides=(name,), run=run))
     if set(SPEC_CHECKS) & set(request.checks):
         for asked in request.specs:
             tasks += _tasks_of(with_overflows(drill_spec(asked, request.steps)), request)
@@ -183,8 +214,7 @@ def _guarded(task: Task) -> CheckRecord:
     try:
         return task.run()
     except Exception as error:  # one check that fails must not cost the records of the others
-        seconds = time.perf_counter() - began
-        return _without(task.spec, task.name, task.sides, "crashed", _describe(error), seconds)
+        return _without(task.spec, task.name, task.sides, "crashed", _describe(error), began)
 
 
 def _describe(error: Exception) -> str:
@@ -192,17 +222,14 @@ def _describe(error: Exception) -> str:
 
 
 def _without(
-    spec: RunSpec, name: str, names: tuple[str, ...], verdict: Verdict, note: str, seconds: float = 0.0
+    spec: RunSpec,
+    name: str,
+    names: tuple[str, ...],
+    verdict: Verdict,
+    note: str,
+    began: float | None = None,
 ) -> CheckRecord:
+    """Return the record of a check that compared nothing."""
     across: Criterion = "float64" if spec.precision == "float64" else "envelope"
-    return CheckRecord(
-        name=name,
-        spec=spec.name,
-        precision=spec.precision,
-        sides=names,
-        verdict=verdict,
-        criterion="bitwise" if name in ("resume", "policy") else across,
-        steps_compared=0,
-        notes=(note,),
-        seconds=seconds,
-    )
+    criterion: Criterion = "bitwise" if name in ("resume", "policy") else across
+    return CheckRecord.of(spec, name, names, verdict, began=began, criterion=criterion, notes=(note,))

@@ -24,10 +24,11 @@ from parity.checks.resume import end_all
 from parity.cli.interrupt import Interruption
 from parity.cli.options import add_spec_options, local_path, positive
 from parity.cli.streams import StreamLost
+from parity.environment import describe_environment
 from parity.errors import SpecError
 from parity.report import annotate, append_summary, check_markdown, print_table, quoted
 from parity.report.html import check_page
-from parity.results import EXIT_CODES, CheckRecord, describe_environment, document, encode, overall
+from parity.results import EXIT_CODES, CheckRecord, document, encode, overall
 from parity.spec import PRESETS, RunSpec, load, override
 from parity.storage import replace_file
 from parity.twins import describe_data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import threading
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from parity.errors import RunDirectoryError
 from parity.policy import INT32
 from parity.spec import PRECISIONS
 
-__all__ = ["add_spec_options", "count", "deadline", "local_path", "positive", "seconds"]
+__all__ = ["add_fail_on", "add_spec_options", "count", "deadline", "local_path", "positive", "seconds"]
 
 
 def add_spec_options(parser: argparse.ArgumentParser) -> None:
@@ -55,12 +56,36 @@ def seconds(text: str) -> float:
 
 
 def deadline(text: str) -> float:
-    """Return a time that a timer can wait."""
+    """Return a time in seconds for which a timer can wait."""
     value = _number(text)
     if not 0 < value <= threading.TIMEOUT_MAX:
         most = f"{threading.TIMEOUT_MAX:.0f}"
         raise argparse.ArgumentTypeError(f"must be above 0 and at most {most} seconds, got {text[:40]}")
     return value
+
+
+def _allowed(text: str) -> float:
+    """Return the relative change that `ratio:5%` allows, as a fraction."""
+    kind, _, rest = text.partition(":")
+    if kind == "time":
+        raise argparse.ArgumentTypeError(
+            "times are recorded and never judged, they are the machine's; ask for ratio:5%"
+        )
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)%", rest, re.ASCII)
+    if kind != "ratio" or found is None:
+        raise argparse.ArgumentTypeError(f"must be like ratio:5%, got {text!r}")
+    return float(found[1]) / 100
+
+
+def add_fail_on(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says when a comparison of benchmarks fails."""
+    parser.add_argument(
+        "--fail-on",
+        type=_allowed,
+        metavar="ratio:P%",
+        help="of benchmarks: exit with 1 where a ratio got worse by more than P %% and its quartile range lies "
+        "outside of the old one (default ratio:5%%)",
+    )
 
 
 def _integer(text: str, least: int) -> int:

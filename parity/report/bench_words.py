@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO, Any
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from parity.report.markdown import cell, environment, table
-from parity.report.terminal import WIDTH
+from parity.report.terminal import open_console, open_table
 from parity.report.words import MARKS, clean
 from parity.results import BenchmarkFile, Ratio, Verdict
 
@@ -79,8 +77,8 @@ def surroundings(file: BenchmarkFile) -> dict[str, Any]:
 
 def print_benchmarks(file: BenchmarkFile, out: IO[str]) -> None:
     """Print a row for each ratio, then what it comes to; NO_COLOR is honoured."""
-    console = Console(file=out, highlight=False, width=None if out.isatty() else WIDTH)
-    shown = Table(box=None, pad_edge=False, header_style="bold")
+    console = open_console(out)
+    shown = open_table()
     for name in HEADS:
         right = name in ("median", "rounds")
         shown.add_column(name, justify="right" if right else "left", overflow="fold")

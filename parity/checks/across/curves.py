@@ -1,12 +1,12 @@
-"""Walks: a trainer from a state over some steps, and the start that both sides share."""
+"""Curves of trainers that run in this process, and what of a curve is equal on both sides bit for bit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parity.contract import Divergence, StepRecord, Trainer, TrainingState, same
+from parity.contract import StepRecord, Trainer, TrainingState
 
-__all__ = ["EXACT", "Curve", "first_exact_difference", "losses", "walk"]
+__all__ = ["EXACT", "Curve", "losses", "run_from"]
 
 Curve = dict[int, StepRecord]
 
@@ -14,8 +14,14 @@ EXACT = ("batch", "epoch", "samples", "lr", "loss_scale", "skipped")
 """Quantities that are equal bit for bit on both sides in every precision."""
 
 
-def walk(trainer: Trainer, until: int, start: TrainingState | None = None) -> Curve:
-    """Train up to a step, from a given state if there is one, and return the records."""
+def run_from(trainer: Trainer, until: int, start: TrainingState | None = None) -> Curve:
+    """Train up to a step and return step to record.
+
+    Args:
+        trainer: What trains; it is left at `until`.
+        until: Step to stop at.
+        start: State to import first; None to continue from where the trainer is.
+    """
     if start is not None:
         trainer.import_state(start)
     return {record.step: record for record in trainer.steps(until)}
@@ -24,15 +30,3 @@ def walk(trainer: Trainer, until: int, start: TrainingState | None = None) -> Cu
 def losses(curve: Mapping[int, StepRecord]) -> dict[int, float]:
     """Return step to loss."""
     return {step: record.loss for step, record in curve.items()}
-
-
-def first_exact_difference(a: Mapping[int, StepRecord], b: Mapping[int, StepRecord]) -> Divergence | None:
-    """Return the first step at which a quantity differs that must not, or that only one curve has."""
-    for step in sorted({*a, *b}):
-        x, y = a.get(step), b.get(step)
-        if x is None or y is None:
-            return Divergence(step=step, quantity="missing", expected=x is not None, got=y is not None)
-        for name in EXACT:
-            if not same(getattr(x, name), getattr(y, name)):
-                return Divergence(step=step, quantity=name, expected=getattr(x, name), got=getattr(y, name))
-    return None

@@ -14,7 +14,7 @@ from parity.checks.resume.evidence import Evidence, read_evidence
 from parity.checks.resume.judge import Findings, judge
 from parity.checks.resume.process import ProcessError, TrainingProcess
 from parity.checks.resume.trace import trace_resume
-from parity.checks.trace import digest_batches, digest_leaves
+from parity.checks.traces import digest_batches, digest_leaves
 from parity.errors import ParityError, SpecError
 from parity.results import CheckRecord
 from parity.runs import Drills, RunDirectory, train
