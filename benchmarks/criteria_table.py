@@ -1,4 +1,4 @@
-"""The tables behind the limits of the checks across sides (`criteria.py` there).
+"""The tables on which the limits of the checks across sides rest (`criteria.py` there).
 
 `python -m benchmarks.criteria_table --write docs/method.md` measures and writes them.
 

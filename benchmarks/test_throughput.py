@@ -31,7 +31,7 @@ SWEEP = {
     "hidden 1536x2, batch 1024": ([1536, 1536], 1024, 10, 10),
 }
 """Multilayer perceptrons whose JAX step takes some 20 microseconds to 200 ms on two cores: layers, batch, steps, and
-steps of a chunk. A chunk costs about a millisecond beside its steps: it should take some tenths of a second."""
+steps of a chunk. A chunk costs about a millisecond besides its steps: it should take some tenths of a second."""
 
 QUICK = ("mlp-digits", "hidden 16, batch 16")
 """What `make bench-quick` runs; the others are marked slow."""
@@ -168,7 +168,7 @@ def judge(benchmark: Any, arms: list[Arm], spec: RunSpec, steps: int, *, extra: 
 def twin_arm(side: str, spec: RunSpec, steps: int, name: str | None = None) -> Arm:
     """Return a trainer as an arm; a run of it returns its curve.
 
-    A run ends with these steps, so nothing is fetched ahead behind them; the data order is drawn anew in each.
+    A run ends with these steps, so nothing is fetched ahead after them; the data order is drawn anew in each.
     """
     trainer: Any = sides.load(side).build(override(spec, [f"steps={steps}"]))
     start = trainer.export_state()

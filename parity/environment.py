@@ -31,10 +31,10 @@ SURROUNDINGS = ("python", "platform", "machine", "cpus", "versions", "devices", 
 
 
 @functools.cache
-def versions() -> Mapping[str, str]:
+def versions(names: tuple[str, ...] = DISTRIBUTIONS) -> Mapping[str, str]:
     """Return distribution to version, of those that are installed."""
     found = {}
-    for name in DISTRIBUTIONS:
+    for name in names:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

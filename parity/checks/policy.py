@@ -73,7 +73,7 @@ def _judge(run: Run, name: str, make: Callable[[Rules], Implementation]) -> Chec
 class OnDisk:
     """A side's checkpoints in a run directory, driven as `parity train` drives them, without the training.
 
-    Steps are set, not trained. Every save is waited for, since a case says what is there after it.
+    Steps are set, not trained. Every save is waited for, because a case states what is on disk after it.
     """
 
     def __init__(self, name: str, side: Side, path: Path, rules: Rules, describe: Describe) -> None:

@@ -40,7 +40,7 @@ DEFAULT_STEPS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to check."""
+    """A request: the checks, and what they run on."""
 
     checks: Sequence[str] = CHECKS
     specs: Sequence[RunSpec]

@@ -93,7 +93,7 @@ def _run(options: argparse.Namespace) -> int:
 def _check(
     request: Request, options: argparse.Namespace, environment: Mapping[str, Any], interruption: Interruption
 ) -> list[CheckRecord]:
-    """Run the checks; what a signal, or a lost stream, leaves of them is written all the same."""
+    """Run the checks; after a signal, or a lost stream, the records so far are written all the same."""
     finished: list[CheckRecord] = []
 
     def done(record: CheckRecord) -> None:
@@ -134,7 +134,7 @@ def _write(report: Path | None, records: Sequence[CheckRecord], environment: Map
 
 
 def _print(options: argparse.Namespace, records: Sequence[CheckRecord], environment: Mapping[str, Any]) -> None:
-    """Print the table and, on request, the document; tell GitHub Actions."""
+    """Print the table and, on request, the document; annotate in GitHub Actions."""
     out = sys.stderr if options.json else sys.stdout
     with quoted(out):
         print_table(records, out)

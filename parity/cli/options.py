@@ -1,4 +1,4 @@
-"""Options that several subcommands share, and what their values must be."""
+"""Options that several subcommands share, and the types of their values."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _allowed(text: str) -> float:
 
 
 def add_fail_on(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says when a comparison of benchmarks fails."""
+    """Add the option that decides when a comparison of benchmarks fails."""
     parser.add_argument(
         "--fail-on",
         type=_allowed,

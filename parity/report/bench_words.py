@@ -30,7 +30,7 @@ OUTCOMES: dict[Verdict, str] = {
     "inconclusive": "no bars",
     "empty": "empty",
 }
-"""What a verdict is called where it is about bars."""
+"""Verdict to its name where bars are judged."""
 
 HEADS = ("benchmark", "ratio", "median", "quartiles", "rounds", "bar", "")
 
@@ -71,12 +71,12 @@ def met(ratio: Ratio) -> str:
 
 
 def surroundings(file: BenchmarkFile) -> dict[str, Any]:
-    """Return what ran the benchmarks, without what only tells one host from another: its name, its kernel's build."""
+    """Return the machine of the benchmarks, without the name and the kernel build of the host."""
     return {name: value for name, value in file.machine.items() if name not in ("node", "release")}
 
 
 def print_benchmarks(file: BenchmarkFile, out: IO[str]) -> None:
-    """Print a row for each ratio, then what it comes to; NO_COLOR is honoured."""
+    """Print a row for each ratio, then the verdict on the bars; NO_COLOR is honoured."""
     console = open_console(out)
     shown = open_table()
     for name in HEADS:

@@ -19,7 +19,7 @@ MOST_TEXT = 1_000
 
 
 def check_markdown(records: Sequence[CheckRecord], environment_of: Mapping[str, Any]) -> str:
-    """Return a heading with the verdict, the table of checks, what was found, and the environment."""
+    """Return a heading with the verdict, the table of checks, the findings, and the environment."""
     verdict = overall(records)
     seconds = sum(record.seconds for record in records)
     parts = [f"## {MARKS[verdict]} parity check: {verdict}", HEADLINES[verdict]]
@@ -70,7 +70,7 @@ def environment(values: Mapping[str, Any]) -> str:
 
 
 def _found(record: CheckRecord) -> str:
-    """Return what a check that does not hold found."""
+    """Return the findings of a check that does not hold."""
     title = " ".join(cell(part) for part in (record.name, record.spec, record.precision))
     lines = findings(record)
     rest = len(lines) - MOST_LINES

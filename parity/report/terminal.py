@@ -42,7 +42,7 @@ def open_table() -> Table:
 
 
 def print_table(records: Sequence[CheckRecord], file: IO[str]) -> None:
-    """Print one table of verdicts, then what was found wrong, then the overall verdict; NO_COLOR is honoured."""
+    """Print one table of verdicts, then the findings, then the overall verdict; NO_COLOR is honoured."""
     console, table = open_console(file), open_table()
     for number, name in enumerate(HEADS):
         figure = number >= len(HEADS) - FIGURES

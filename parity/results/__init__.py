@@ -1,4 +1,4 @@
-"""What checks and benchmarks return, as data: records, their JSON, reading it back untrusted, comparing two."""
+"""Results as data: records of checks and benchmarks, their JSON, a strict reader, comparisons of two."""
 
 from parity.results.benchmark_compare import Comparison, RatioChange, RatioVerdict, compare_benchmarks
 from parity.results.benchmarks import Benchmark, BenchmarkFile, Growth, Ratio, read_benchmarks

@@ -26,7 +26,7 @@ _DECODER = Decoder(most_items=1_000, most_text=2_000, finite=True, extra=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """How one way compares with another, round by round."""
+    """A ratio of two ways to do the same work, taken round by round."""
 
     name: str
     of: str
@@ -51,7 +51,7 @@ class Ratio:
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """How a cost grows with a size: points and the straight line through them."""
+    """The growth of a cost with a size: points and the straight line through them."""
 
     name: str
     x: str
@@ -78,7 +78,7 @@ class Benchmark:
     ratios: tuple[Ratio, ...]
     growth: tuple[Growth, ...]
     info: Mapping[str, Any]
-    """The rest of what the benchmark noted: bytes, steps, versions, load."""
+    """The remaining notes of the benchmark: bytes, steps, versions, load."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,17 +87,17 @@ class BenchmarkFile:
 
     path: Path
     datetime: str
-    """When, as ISO 8601."""
+    """When it was measured, as ISO 8601."""
     commit: str | None
     dirty: bool = False
     """Whether the working tree held changes that are not in the commit."""
     machine: Mapping[str, Any]
-    """What ran it: CPU, Python, versions, devices, threads."""
+    """The machine: CPU, Python, versions, devices, threads."""
     benchmarks: tuple[Benchmark, ...]
 
     @property
     def measured(self) -> str:
-        """Return when, and on what code: a file of benchmarks may be older than what it is shown with."""
+        """Return when it was measured, and at which commit: it may be older than the results beside it."""
         code = f", commit {self.commit}" if self.commit else ""
         return f"{self.datetime}{code}{' with uncommitted changes' if code and self.dirty else ''}"
 

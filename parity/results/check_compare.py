@@ -1,4 +1,4 @@
-"""Compare the records of two results: which verdicts changed, which checks are new or gone."""
+"""The comparison of two results of checks: which verdicts changed, which checks are new or gone."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def compare_records(old: Iterable[CheckRecord], new: Iterable[CheckRecord]) -> t
 
 
 def compare_verdicts(changes: Iterable[VerdictChange]) -> Verdict:
-    """Return what a comparison comes to.
+    """Return the verdict of a comparison.
 
     `broken` if a verdict got worse, or a new check does not hold; `inconclusive` if a check is gone, for it may have
     got worse; `empty` if the results share no check.

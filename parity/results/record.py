@@ -1,4 +1,4 @@
-"""CheckRecord: the verdict of one check and what it rests on. Checks compare and record; they draw nothing."""
+"""CheckRecord: the verdict of one check and the evidence for it. Checks compare and record; they draw nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Precision = Literal["float64", "float32", "bfloat16", "float16"]
 """What products are computed in; results know no RunSpec, whose precisions these are."""
 
 Criterion = Literal["bitwise", "float64", "envelope"]
-"""By what two curves are compared: equal bits, 1e-12 relative, or a multiple of the measured envelope."""
+"""Criterion by which two curves are compared: equal bits, 1e-12 relative, or a multiple of the measured envelope."""
 
 
 class Run(Protocol):
@@ -108,7 +108,7 @@ class ResolvedSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRecord:
-    """One verdict and what it rests on."""
+    """One verdict and the evidence for it."""
 
     name: str
     """`resume`, `twins`, `handover` or `policy`, with a direction where there is one: `handover jax-torch`."""
@@ -127,13 +127,13 @@ class CheckRecord:
     suspects: tuple[str, ...] = ()
     """Components that were lost or changed, the likeliest first."""
     notes: tuple[str, ...] = field(default=())
-    """Sentences for people: what was found."""
+    """Findings, as sentences for people."""
     seconds: float = 0.0
     curves: Curves | None = None
-    """What was compared, to be drawn; None where there are no curves, or none were left."""
+    """What was compared, to be drawn; None where there are no curves."""
     resolved: ResolvedSpec | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
-    """What was digested to its digest: the batches of the reference, the final states."""
+    """Name to digest: of the batches of the reference, of the final states."""
 
     @classmethod
     def of(

@@ -21,7 +21,7 @@ __all__ = ["Agreement", "agree"]
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """How two curves of different sides compare."""
+    """The verdict on two curves of different sides, and the figures it rests on."""
 
     verdict: Verdict
     criterion: Criterion

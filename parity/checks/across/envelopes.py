@@ -1,4 +1,4 @@
-"""The measured envelope of a spec: how far one ulp at the start carries each side, cached by spec and versions."""
+"""The measured envelope of a spec: how far one ulp at the start moves the losses, cached by spec and versions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Envelope", "measure_envelope", "noise_floor"]
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope:
-    """Half-width at each step, and where it comes from."""
+    """Half-width at each step, float64, shape [steps], and the runs it was measured from."""
 
     width: NDArray[np.float64]
     seeds: int
@@ -53,7 +53,7 @@ def measure_envelope(
         start: The state at step 0.
         until: Steps to run.
         seeds: Perturbed runs per trainer.
-        key: What the curves depend on beside the start, the versions, the machine and the suite's own sources: the
+        key: What the curves depend on besides the start, the versions, the machine and the suite's own sources: the
             trainers' topologies, and the sources of those that are not the suite's. With a key, the envelope is
             looked up in, and written to, the cache directory (PARITY_CACHE, or ~/.cache/parity); without, nothing is
             cached.

@@ -19,7 +19,7 @@ __all__ = ["TwinPair"]
 
 
 class TwinPair:
-    """Two sides of one spec; every run is made once and kept."""
+    """Two sides of one spec; every run is trained once and kept."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class TwinPair:
         Args:
             spec: The run; `spec.steps` is where curves end.
             sides: Two sides by name; the first is the reference of the twins check.
-            seeds: Perturbed runs per side behind an envelope.
+            seeds: Perturbed runs on each side from which an envelope is measured.
             cache: Whether envelopes are cached.
             sources: For sides that are not built in, by name: what changes when their code does, such as a digest of
                 it. An envelope of a side whose sources are not known is never cached.

@@ -60,7 +60,7 @@ def spread(ratio: Ratio, scale: Scale) -> str:
 
 
 def _dot(kind: str, x: float, y: float) -> str:
-    """Return a full dot; one that misses its bar is a cross, so that it is told without colour."""
+    """Return a full dot; one that misses its bar is a cross, so that it can be seen without colour."""
     if kind == "missed":
         return f'<path class="median missed" d="M{x - 4:.1f} {y - 4}l8 8m0 -8l-8 8"/>'
     return f'<circle class="median" cx="{x:.1f}" cy="{y}" r="4"/>'

@@ -1,4 +1,4 @@
-"""Which charts show a check: its curves, each with the figures behind it."""
+"""The charts of a check: its curves, each with the table of its figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOM = 1020
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A chart, how it is to be read, and its figures."""
+    """A chart, its caption, and its figures as a table."""
 
     chart: Chart
     caption: str

@@ -1,4 +1,4 @@
-"""A result of checks as an HTML page: verdicts, charts, what was lost, what it rests on."""
+"""A result of checks as an HTML page: verdicts, charts, what was lost, specs and environment."""
 
 from __future__ import annotations
 
