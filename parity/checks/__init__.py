@@ -1,28 +1,20 @@
-"""Compare runs, return records: which checks run on which specs, and what they share.
-
-The suite is imported when one of its names is first used: it alone knows RunSpec and the twins.
-"""
-
-from typing import TYPE_CHECKING
+"""Compare runs, return records: which checks run on which specs, and what they share."""
 
 from parity.checks.gap import curve_gap
-from parity.checks.policy import OnDisk, check_policy_of
+from parity.checks.policy import OnDisk
 from parity.checks.scratch import remove_scratch, scratch_directory
+from parity.checks.suite import (
+    CHECKS,
+    DEFAULT_STEPS,
+    SPEC_CHECKS,
+    Request,
+    list_tasks,
+    run_checks,
+    standard_matrix,
+    unfinished,
+    with_overflows,
+)
 from parity.checks.traces import MOST_STEPS, digest_batches, digest_leaves, trace
-
-if TYPE_CHECKING:
-    from parity.checks.suite import (
-        CHECKS,
-        DEFAULT_STEPS,
-        SPEC_CHECKS,
-        Request,
-        kept_by,
-        list_tasks,
-        run_checks,
-        standard_matrix,
-        unfinished,
-        with_overflows,
-    )
 
 __all__ = [
     "CHECKS",
@@ -31,11 +23,9 @@ __all__ = [
     "SPEC_CHECKS",
     "OnDisk",
     "Request",
-    "check_policy_of",
     "curve_gap",
     "digest_batches",
     "digest_leaves",
-    "kept_by",
     "list_tasks",
     "remove_scratch",
     "run_checks",
@@ -45,12 +35,3 @@ __all__ = [
     "unfinished",
     "with_overflows",
 ]
-
-
-def __getattr__(name: str) -> object:
-    """Import the suite with the first of its names (PEP 562)."""
-    if name not in __all__:
-        raise AttributeError(f"module 'parity.checks' has no attribute {name!r}")
-    from parity.checks import suite
-
-    return getattr(suite, name)

@@ -13,10 +13,9 @@ from parity.checks.across import TwinPair, check_handover, check_twins
 from parity.checks.policy import PURE, check_policy, check_policy_of
 from parity.checks.resume import check_resume, drill_spec
 from parity.errors import ParityError, UnknownNameError
-from parity.policy import Rules
 from parity.results import CheckRecord, Criterion, ResolvedSpec, Verdict
 from parity.sides import Side
-from parity.spec import RunSpec, load, meaning_hash, preset, to_toml
+from parity.spec import RunSpec, meaning_hash, preset, to_toml
 from parity.twins import describe_data
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "DEFAULT_STEPS",
     "SPEC_CHECKS",
     "Request",
-    "kept_by",
     "list_tasks",
     "run_checks",
     "standard_matrix",
@@ -64,24 +62,6 @@ def standard_matrix() -> list[RunSpec]:
     ]
 
 
-SMALL = ("model.hidden=[4]", "batch=4", "data.validation=4", "steps=1000", "save.every=10", "validate_every=10")
-"""A model that costs nothing: the policy check trains no step."""
-
-
-def kept_by(rules: Rules) -> RunSpec:
-    """Return the spec of the policy check whose checkpoints are kept by these rules."""
-    spec = load("mlp-digits", "float32", [*SMALL, f"metric={'accuracy' if rules.mode == 'max' else 'loss'}"])
-    save = replace(
-        spec.save,
-        on_best="always" if rules.keep_best else "auto",
-        keep_latest=rules.keep_latest,
-        keep_best=rules.keep_best,
-        keep_every=rules.keep_every,
-        keep_seconds=rules.keep_seconds,
-    )
-    return replace(spec, save=save)
-
-
 Resolve = Callable[[], tuple[ResolvedSpec, str]]
 """Writes the resolved spec into the directory of its runs, and returns it with the digest of its data."""
 
@@ -103,10 +83,9 @@ def list_tasks(request: Request) -> list[Task]:
     tasks = []
     if "policy" in request.checks:
         spec = preset("mlp-digits")
-        tasks.append(Task(name="policy", spec=spec, sides=(PURE,), run=partial(check_policy, spec)))
+        tasks.append(Task(name="policy", spec=spec, sides=(PURE,), run=check_policy))
         for name, side in request.sides.items():
-            run = partial(check_policy_of, name, side, kept_by)
-            tasks.append(Task(name="policy", spec=spec, sides=(name,), run=run))
+            tasks.append(Task(name="policy", spec=spec, sides=(name,), run=partial(check_policy_of, name, side)))
     if set(SPEC_CHECKS) & set(request.checks):
         for asked in request.specs:
             tasks += _tasks_of(with_overflows(drill_spec(asked, request.steps)), request)
@@ -232,4 +211,6 @@ def _without(
     """Return the record of a check that compared nothing."""
     across: Criterion = "float64" if spec.precision == "float64" else "envelope"
     criterion: Criterion = "bitwise" if name in ("resume", "policy") else across
-    return CheckRecord.of(spec, name, names, verdict, began=began, criterion=criterion, notes=(note,))
+    return CheckRecord.of(
+        name, spec.name, spec.precision, names, verdict, began=began, criterion=criterion, notes=(note,)
+    )

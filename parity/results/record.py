@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from parity.contract import Divergence
+from parity.spec import Precision
 
 __all__ = [
     "EXIT_CODES",
@@ -15,9 +16,7 @@ __all__ = [
     "Criterion",
     "Curves",
     "Pair",
-    "Precision",
     "ResolvedSpec",
-    "Run",
     "Series",
     "Validations",
     "Verdict",
@@ -35,23 +34,8 @@ Series = tuple[float | None, ...]
 Pair = tuple[Series, Series]
 """A quantity of the run that counts as the reference, and of the one compared with it."""
 
-Precision = Literal["float64", "float32", "bfloat16", "float16"]
-"""What products are computed in; results know no RunSpec, whose precisions these are."""
-
 Criterion = Literal["bitwise", "float64", "envelope"]
 """Criterion by which two curves are compared: equal bits, 1e-12 relative, or a multiple of the measured envelope."""
-
-
-class Run(Protocol):
-    """What a record names of the run that was checked."""
-
-    @property
-    def name(self) -> str:
-        """Return its name."""
-
-    @property
-    def precision(self) -> Precision:
-        """Return its precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,8 +122,9 @@ class CheckRecord:
     @classmethod
     def of(
         cls,
-        run: Run,
         name: str,
+        spec: str,
+        precision: Precision,
         sides: tuple[str, ...],
         verdict: Verdict,
         *,
@@ -148,11 +133,12 @@ class CheckRecord:
         steps_compared: int = 0,
         **found: Any,
     ) -> CheckRecord:
-        """Return the record of a check of a run.
+        """Return a record that says how long its check took.
 
         Args:
-            run: The run, for its name and precision.
             name: The check.
+            spec: Name of the run.
+            precision: What the run computes in.
             sides: Sides that were checked.
             verdict: What the check found.
             began: `time.perf_counter()` at the begin of the check; None for a check that did not run.
@@ -162,8 +148,8 @@ class CheckRecord:
         """
         return cls(
             name=name,
-            spec=run.name,
-            precision=run.precision,
+            spec=spec,
+            precision=precision,
             sides=sides,
             verdict=verdict,
             criterion=criterion,

@@ -1,18 +1,14 @@
 """What a check is going to do is known before it begins, so that what a signal leaves undone can be told."""
 
-import subprocess
-import sys
 from dataclasses import replace
-from typing import get_args
 
 import pytest
 
 from parity import sides
-from parity.checks import Request, kept_by, list_tasks, run_checks, suite, unfinished
+from parity.checks import Request, list_tasks, run_checks, suite, unfinished
 from parity.errors import UnknownNameError
-from parity.policy import cases
-from parity.results import EXIT_CODES, Precision, overall
-from parity.spec import PRECISIONS, load
+from parity.results import EXIT_CODES, overall
+from parity.spec import load
 from tests.parity.small import small
 
 
@@ -57,7 +53,7 @@ def test_a_pair_that_cannot_be_built_is_tried_once_and_crashes_each_of_its_check
 
 
 def test_a_check_that_raises_is_crashed_and_costs_no_other_its_record(tmp_path, monkeypatch):
-    def explode(run):
+    def explode():
         raise RuntimeError("planted")
 
     monkeypatch.setattr(suite, "check_policy", explode)
@@ -89,13 +85,6 @@ def test_one_side_alone_leaves_the_checks_across_inconclusive(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
-def test_the_spec_of_the_policy_check_is_kept_by_the_rules_of_its_case(case):
-    plan = kept_by(case.rules).plan
-    assert plan.keep == case.rules
-    assert plan.saves_new_best == bool(case.rules.keep_best)
-
-
 def test_overflows_fall_on_a_save_unless_the_spec_names_its_own():
     spec = small("mlp-digits", "float16", "save.every=9")
     assert suite.with_overflows(spec).scaler.overflow_steps == (3, 17, 18)
@@ -103,17 +92,3 @@ def test_overflows_fall_on_a_save_unless_the_spec_names_its_own():
     assert suite.with_overflows(own) == own
     plain = small("mlp-digits", "float32")
     assert suite.with_overflows(plain) == plain
-
-
-def test_records_know_every_precision_of_a_spec():
-    """Results import no spec, so they name the precisions themselves."""
-    assert get_args(Precision) == PRECISIONS
-
-
-@pytest.mark.parametrize(
-    ("module", "absent"), [("parity.results", "parity.spec"), ("parity.checks", "parity.checks.suite")]
-)
-def test_what_knows_no_spec_imports_none(module, absent):
-    code = f"import sys, {module}; print({absent!r} in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"

@@ -14,7 +14,8 @@ from parity.checks.gap import CurveGap, curve_gap
 from parity.checks.suspects import SUSPECTS
 from parity.checks.traces import digest_batches, trace
 from parity.contract import Divergence, first_divergence
-from parity.results import CheckRecord, Criterion, Precision, Run, Verdict
+from parity.results import CheckRecord, Criterion, Verdict
+from parity.spec import Precision, RunSpec
 
 __all__ = ["Agreement", "agree"]
 
@@ -38,8 +39,8 @@ class Agreement:
 
     def record(
         self,
-        run: Run,
         name: str,
+        spec: RunSpec,
         sides: tuple[str, ...],
         began: float,
         curves: tuple[Curve, Curve],
@@ -49,8 +50,8 @@ class Agreement:
         """Return the record of a check that rests on this agreement.
 
         Args:
-            run: The run that was checked.
             name: The check.
+            spec: The run that was checked.
             sides: Sides in the order in which they trained.
             began: `time.perf_counter()` at the begin of the check.
             curves: Both curves over all steps, the reference first.
@@ -58,8 +59,9 @@ class Agreement:
             handovers: Steps at which the second run changed sides.
         """
         return CheckRecord.of(
-            run,
             name,
+            spec.name,
+            spec.precision,
             sides,
             self.verdict,
             began=began,

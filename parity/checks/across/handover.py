@@ -28,7 +28,7 @@ def check_handover(pair: TwinPair, path: tuple[str, ...]) -> CheckRecord:
     began = time.perf_counter()
     spec, reference = pair.spec, pair.curve(path[0])
     name = f"handover {'-'.join(path)}"
-    broken = partial(CheckRecord.of, spec, name, path, "broken", began=began)
+    broken = partial(CheckRecord.of, name, spec.name, spec.precision, path, "broken", began=began)
     try:
         spliced, handovers, lost = _hand_over(pair, path)
     except StateError as error:
@@ -42,7 +42,7 @@ def check_handover(pair: TwinPair, path: tuple[str, ...]) -> CheckRecord:
     result = replace(result, notes=("state survived every handover bit for bit", *result.notes))
     labels = (f"{path[0]}, uninterrupted", f"{' > '.join(path)}")
     curves = (reference, before | spliced)
-    return result.record(spec, name, path, began, curves, labels, handovers)
+    return result.record(name, spec, path, began, curves, labels, handovers)
 
 
 def _hand_over(pair: TwinPair, path: tuple[str, ...]) -> tuple[Curve, tuple[int, ...], list[Difference]]:

@@ -28,4 +28,4 @@ def check_twins(pair: TwinPair) -> CheckRecord:
     if result.verdict == "holds" and spec.precision == "float64" and not abs(x - y) <= FLOAT64_LIMIT * abs(x):
         note = f"validation loss is {y!r}, was {x!r}, though the training curves agree"
         result = replace(result, verdict="broken", suspects=SUSPECTS["validation"], notes=(*result.notes, note))
-    return result.record(spec, "twins", pair.names, began, (a, b), (first, second))
+    return result.record("twins", spec, pair.names, began, (a, b), (first, second))
