@@ -3,7 +3,7 @@
 Also a conformance test for any implementation, and a simulation. Knows no directory, no run and no framework.
 """
 
-from parity.policy.case_table import GROUPS, Case, Change, Late, Resume, Save, Validated, cases, read
+from parity.policy.cases import GROUPS, Case, Change, Late, Resume, Save, Validated, cases, read
 from parity.policy.conformance import Difference, Implementation, InMemory, replay
 from parity.policy.rules import (
     INT32,
@@ -19,7 +19,7 @@ from parity.policy.rules import (
     mode_of,
     reasons,
 )
-from parity.policy.simulation import Moment, read_curve, simulate
+from parity.policy.simulate import Moment, read_curve, simulate
 
 __all__ = [
     "GROUPS",

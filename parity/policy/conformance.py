@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from parity import policy
 from parity.errors import CheckpointError
-from parity.policy.case_table import Case, Change, Event, Late, Restart, Resume, Save, Validated
+from parity.policy.cases import Case, Change, Event, Late, Restart, Resume, Save, Validated
 from parity.policy.rules import Rules, Saved, Which
 
 __all__ = ["Difference", "Implementation", "InMemory", "replay"]

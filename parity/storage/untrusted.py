@@ -68,10 +68,10 @@ def read_given(path: Path, most: int) -> bytes:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object: no duplicate names, no tokens that JSON lacks, no more values than a checkpoint has.
+    """Read a JSON object of bounded size, without duplicate names and without `NaN` or `Infinity`.
 
     Raises:
-        CheckpointError: It cannot be read, or is anything else.
+        CheckpointError: The file cannot be read, has more than `MAX_BYTES` or `MAX_VALUES`, or holds anything else.
     """
     return parse_json(read_bytes(path), path)
 
@@ -112,4 +112,4 @@ def _finite(text: str) -> float:
 
 
 def _refuse(token: str) -> None:
-    raise ValueError(f"{token} is no JSON")
+    raise ValueError(f"{token} is not JSON")

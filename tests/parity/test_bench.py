@@ -97,7 +97,7 @@ BROKEN = {
     "[1]": "cannot be read: expected an object, got list",
     "\x00\x01": "cannot be read: ",
     "[" * 100_000: "cannot be read: ",
-    '{"a": NaN}': "NaN is no JSON",
+    '{"a": NaN}': "NaN is not JSON",
     '{"a": 1e999}': "1e999 is no finite number",
     '{"schema": 1, "checks": []}': "lacks version, machine_info, benchmarks, datetime and holds checks, schema",
 }

@@ -1,9 +1,9 @@
 """The table of cases that specifies the checkpoint policy: what happens to a run, and what is on disk after it.
 
-Each line of a case is an event, then a bar and the steps that are on disk after it. `*` marks the best; the latest is
-always the last one; `!` means that the event is refused and changes nothing. Metrics are numbers, `nan`, `inf`, or
-`-` where none was measured. Checkpoints are removed at saves only. The cases are in `cases.txt`; docs/policy.md shows
-them, and `conformance.py` replays them against an implementation.
+Each line of a case is an event, and behind the bar the steps that are on disk after it. `*` marks the best; the
+latest is always the last one; `!` says that the event is refused and changes nothing. Metrics are numbers, `nan`,
+`inf`, or `-` where none was measured. Checkpoints are removed at saves only. The cases stand in `policy_cases.txt`;
+docs/policy.md shows them, and `policy_replay.py` holds an implementation to them.
 """
 
 from __future__ import annotations
@@ -78,19 +78,19 @@ class Late:
 
 @dataclass(frozen=True, kw_only=True)
 class Restart:
-    """The process ends and another resumes from the latest."""
+    """The process ends and another goes on from the latest."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """The run continues, in another process, under other rules."""
+    """The run goes on, in another process, under other rules."""
 
     rules: Rules
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resume:
-    """Another process resumes from what is named, and gives up what is newer."""
+    """Another process goes on from what is named, and gives up what is newer."""
 
     which: Which
 
@@ -127,11 +127,11 @@ class Case:
 @functools.cache
 def cases() -> tuple[Case, ...]:
     """Return the table, in the order of its groups."""
-    return read(Path(__file__).with_name("cases.txt").read_text(encoding="utf-8"))
+    return read((Path(__file__).with_suffix(".txt")).read_text(encoding="utf-8"))
 
 
 def read(text: str) -> tuple[Case, ...]:
-    r"""Read cases: blocks separated by an empty line, each with a head `# group | name | rules`.
+    r"""Read cases: blocks apart by an empty line, each with a head `# group | name | rules`.
 
     Raises:
         ValueError: A line is no event, a group is unknown, or a number is none.
