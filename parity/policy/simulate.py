@@ -1,4 +1,4 @@
-"""What a policy leaves on disk after every save of a curve: a curve that is written down, or that of a run."""
+"""A simulation of the checkpoint policy: the checkpoints on disk after every save of a curve of metrics."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from parity.storage import MAX_BYTES, read_lines
 __all__ = ["Moment", "read_curve", "simulate"]
 
 MISSING = ("", "-", "none", "null")
-"""How a metric that was not measured is written, in any case of letters."""
+"""Words for a metric that was not measured, in upper or lower case."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """What is there after one save."""
+    """The checkpoints on disk after one save."""
 
     saved: Saved
     there: dict[int, tuple[Reason, ...]]
-    """Step to the rules by which it stays, in step order."""
+    """Step to the rules that keep it, in step order."""
     best: int | None
     latest: int
     removed: tuple[int, ...]
-    """Steps that this save cost."""
+    """Steps whose checkpoints this save removed."""
 
 
 def simulate(curve: Iterable[Saved], rules: Rules) -> list[Moment]:
-    """Apply a policy save by save.
+    """Apply a policy save by save, and return the checkpoints on disk after each.
 
     Args:
-        curve: What is saved, by step.
-        rules: What stays.
+        curve: The saves, in step order.
+        rules: The rules of the policy.
 
     Example:
         >>> curve = [Saved(step=10, metric=0.9), Saved(step=20, metric=0.5), Saved(step=30, metric=0.6)]
@@ -65,19 +65,19 @@ def simulate(curve: Iterable[Saved], rules: Rules) -> list[Moment]:
 
 
 def read_curve(source: str, every: int, seconds: float) -> tuple[list[Saved], Mode | None]:
-    """Read what is saved when, and with which metric.
+    """Read the saves of a curve: steps, metrics and times.
 
     Args:
         source: Path of a JSON-lines file (objects with `step` and `value`), of a CSV file (`step,metric` or
-            `metric`), or metrics apart by commas; `-` or nothing where none was measured.
-        every: Steps between two saves, where the source names no steps.
-        seconds: Time that a step takes.
+            `metric`), or metrics separated by commas; `-` or nothing where none was measured.
+        every: Steps between two saves, where the source has no steps.
+        seconds: Duration of a step.
 
     Returns:
-        What is saved, and the mode of the metric if the source names it: `accuracy` or `loss`.
+        The saves, and the mode of the metric if the source names one: `accuracy` or `loss`.
 
     Raises:
-        SpecError: It is none of these; names the line.
+        SpecError: The source is none of these; the message names the line.
     """
     path = Path(source)
     mode: Mode | None = None
@@ -96,7 +96,7 @@ def read_curve(source: str, every: int, seconds: float) -> tuple[list[Saved], Mo
         raise SpecError("CURVE", f"{source} holds no metric")
     for (before, _), (after, _) in pairwise(pairs):
         if after <= before:
-            raise SpecError("CURVE", f"steps must rise, got {after} behind {before}")
+            raise SpecError("CURVE", f"steps must increase, got {after} after {before}")
     return [Saved(step=step, metric=metric, saved_at=step * seconds) for step, metric in pairs], mode
 
 
