@@ -50,7 +50,7 @@ def read_result(path: Path) -> CheckResult | BenchmarkFile:
         ResultError: It cannot be read, or is no result of either kind.
     """
     try:
-        if path.stat().st_size == 0:
+        if path.is_file() and path.stat().st_size == 0:
             raise ResultError(f"{path} is empty: the run that was to write it did not finish; run it again")
         data = read_json(path)
     except OSError as error:

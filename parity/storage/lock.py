@@ -54,8 +54,8 @@ class WriterLock:
 
         Raises:
             LockedError: Another process, or another trainer of this process, has it.
-            RunDirectoryError: The directory is a file, or its `lock` is not a regular file.
-            OSError: The directory cannot be written.
+            RunDirectoryError: Its `lock` is not a regular file.
+            OSError: The directory is a file, or cannot be written.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._name = os.path.realpath(self.path)
