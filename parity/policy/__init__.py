@@ -5,7 +5,7 @@ Knows no directory, no run and no framework.
 """
 
 from parity.policy.cases import GROUPS, Case, Change, Late, Resume, Save, Validated, cases, read
-from parity.policy.conformance import Difference, Implementation, InMemory, replay
+from parity.policy.conformance import Implementation, InMemory, Mismatch, replay
 from parity.policy.rules import (
     INT32,
     RANGES,
@@ -28,10 +28,10 @@ __all__ = [
     "RANGES",
     "Case",
     "Change",
-    "Difference",
     "Implementation",
     "InMemory",
     "Late",
+    "Mismatch",
     "Mode",
     "Moment",
     "Resume",

@@ -15,7 +15,7 @@ from parity.errors import CheckpointError
 from parity.policy.cases import Case, Change, Event, Late, Restart, Resume, Save, Validated
 from parity.policy.rules import Rules, Saved, Which
 
-__all__ = ["Difference", "Implementation", "InMemory", "replay"]
+__all__ = ["Implementation", "InMemory", "Mismatch", "replay"]
 
 
 class Implementation(Protocol):
@@ -61,7 +61,7 @@ class Implementation(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class Mismatch:
     """One point in which an implementation departs from a case."""
 
     case: Case
@@ -74,7 +74,7 @@ class Difference:
         return f"{self.case.group}: {self.case.name}: after `{self.case.text[self.row].split(' |')[0]}`: {self.what}"
 
 
-def replay(case: Case, make: Callable[[Rules], Implementation]) -> list[Difference]:
+def replay(case: Case, make: Callable[[Rules], Implementation]) -> list[Mismatch]:
     """Run one case, and return every departure of the implementation from it, in the order of events.
 
     Args:
@@ -101,7 +101,7 @@ def replay(case: Case, make: Callable[[Rules], Implementation]) -> list[Differen
             elif refusal is not None and not expected.refused:
                 whats.append(f"refused: {refusal}")
             whats += _compare(implementation, set(expected.steps), expected.best, expected.latest)
-            found += [Difference(case=case, row=row, what=what) for what in whats]
+            found += [Mismatch(case=case, row=row, what=what) for what in whats]
     finally:
         implementation.close()
     return found

@@ -14,7 +14,7 @@ from parity.report.terminal import WIDTH
 
 __all__ = ["describe", "print_moments"]
 
-LEGEND = "* best   > latest   behind each step the rules by which it stays"
+LEGEND = "* best   > latest   after each step the rules by which it stays"
 
 
 def describe(rules: Rules) -> str:
