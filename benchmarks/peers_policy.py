@@ -25,10 +25,10 @@ from parity.policy import (
     GROUPS,
     Case,
     Change,
-    Difference,
     Implementation,
     InMemory,
     Late,
+    Mismatch,
     Rules,
     Save,
     Validated,
@@ -113,7 +113,7 @@ def judge(case: Case, make: Callable[[Case], Callable[[Rules], Implementation]])
     return Finding(case=case, verdict="holds")
 
 
-def _asked(case: Case, differences: list[Difference]) -> list[Difference]:
+def _asked(case: Case, differences: list[Mismatch]) -> list[Mismatch]:
     """Leave out what is no fault: a best where none is kept, and what follows from a step that more kept there."""
     rules, asked = case.rules, []
     for row, (event, _) in enumerate(case.rows):

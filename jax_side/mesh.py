@@ -7,7 +7,6 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jax_side.numerics import MOST_CPU_DEVICES
-from parity.environment import usable_cpus
 from parity.errors import SpecError
 from parity.spec import RunSpec
 from parity.twins import activations, require_memory
@@ -61,7 +60,13 @@ def topology(spec: RunSpec) -> dict[str, object]:
     return {
         "platform": jax.devices()[0].device_kind,
         "devices": spec.mesh.data,
-        "cpus": usable_cpus(),
+        "cpus": _cpus(),
         "mode": spec.execution.jax,
         **({"processes": processes} if processes > 1 else {}),
     }
+
+
+def _cpus() -> int:
+    import os
+
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
-from parity.environment import usable_cpus
 from parity.errors import SpecError
 from parity.spec import RunSpec
 
@@ -24,10 +25,11 @@ def build_mesh(spec: RunSpec) -> torch.device:
 
 def topology(spec: RunSpec) -> dict[str, object]:
     """Return what bitwise equality depends on beside the spec: device, threads, and the CPUs this process may use."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return {
         "platform": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "devices": 1,
         "threads": spec.execution.threads or torch.get_num_threads(),
-        "cpus": usable_cpus(),
+        "cpus": cpus,
         "mode": spec.execution.torch,
     }

@@ -15,7 +15,7 @@ from parity.checks.resume import check_resume, drill_spec
 from parity.errors import ParityError, UnknownNameError
 from parity.results import CheckRecord, Criterion, ResolvedSpec, Verdict
 from parity.sides import Side
-from parity.spec import RunSpec, meaning_hash, preset, to_toml
+from parity.spec import RunSpec, preset, spec_hash, to_toml
 from parity.twins import describe_data
 
 __all__ = [
@@ -162,7 +162,7 @@ def _resolve(spec: RunSpec, home: Path) -> tuple[ResolvedSpec, str]:
     home.mkdir(parents=True, exist_ok=True)
     (home / "spec.toml").write_text(to_toml(spec), encoding="utf-8")
     digest = describe_data(spec)["digest"]
-    return ResolvedSpec(toml=to_toml(spec), hash=meaning_hash(spec, digest)), digest
+    return ResolvedSpec(toml=to_toml(spec), hash=spec_hash(spec, digest)), digest
 
 
 def _resume_anew(spec: RunSpec, name: str, side: Side, home: Path, kills: Sequence[int]) -> CheckRecord:

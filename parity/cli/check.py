@@ -22,7 +22,7 @@ from parity.checks import (
 )
 from parity.checks.resume import end_all
 from parity.cli.interrupt import Interruption
-from parity.cli.options import add_spec_options, local_path, positive
+from parity.cli.options import add_spec_options, directory, positive
 from parity.cli.streams import StreamLost
 from parity.environment import describe_environment
 from parity.errors import SpecError
@@ -56,7 +56,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_spec_options(parser)
     parser.add_argument("--kill-at", type=positive, action="append", default=[], metavar="STEP", help="repeatable")
     parser.add_argument(
-        "--report", type=local_path, metavar="DIR", help="write check.json, check.md, index.html, specs, runs"
+        "--report", type=directory, metavar="DIR", help="write check.json, check.md, index.html, specs, runs"
     )
     parser.add_argument("--json", action="store_true", help="print the JSON document on stdout, all else on stderr")
     parser.set_defaults(run=_run)

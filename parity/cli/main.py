@@ -21,8 +21,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
     0 holds (or trained), 1 broken (or diverged), 2 usage, 3 crashed (or could not save or print), 4 inconclusive,
-    5 nothing compared; 128 + the signal when one ended training after saving, or a check. A command whose output
-    is no longer read ends by SIGPIPE; with `argv` given, as from a program, it returns 128 + SIGPIPE.
+    5 nothing compared; 128 + the signal when one ended training after saving, a check, or, for SIGINT, any command. A
+    command whose output is no longer read ends by SIGPIPE; with `argv` given, as from a program, it returns
+    128 + SIGPIPE.
     """
     try:
         with Streams() as streams:
@@ -45,6 +46,9 @@ def _run(options: argparse.Namespace) -> int:
     except ParityError as error:
         print(f"parity: error: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:  # `check`, and `train` once it trains, handle signals themselves
+        print("parity: SIGINT: stopped", file=sys.stderr)
+        return 128 + signal.SIGINT
     except OSError as error:  # a full or read-only disk, mostly: the message names the file
         print(f"parity: error: {error}", file=sys.stderr)
         return EXIT_CODES["crashed"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 import threading
 from pathlib import Path
@@ -13,7 +14,7 @@ from parity.errors import RunDirectoryError
 from parity.policy import INT32
 from parity.spec import PRECISIONS
 
-__all__ = ["add_fail_on", "add_spec_options", "count", "deadline", "local_path", "positive", "seconds"]
+__all__ = ["add_fail_on", "add_spec_options", "count", "deadline", "directory", "local_path", "positive", "seconds"]
 
 
 def add_spec_options(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +36,15 @@ def local_path(text: str) -> Path:
         return storage.local_path(text)
     except RunDirectoryError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def directory(text: str) -> Path:
+    """Return a local path that is a directory, or at which one can be created."""
+    path = local_path(text)
+    found = next((part for part in (path, *path.parents) if os.path.lexists(part)), path)
+    if os.path.lexists(found) and not os.path.isdir(found):
+        raise argparse.ArgumentTypeError(f"{found} is not a directory; name another one")
+    return path
 
 
 def positive(text: str) -> int:

@@ -29,12 +29,12 @@ from parity.storage import (
     fsync_files,
     local_path,
     make_directory,
-    mend,
     move,
     plain,
     read_bytes,
     read_lines,
     remove_tree,
+    repair,
     replace_file,
 )
 
@@ -153,7 +153,7 @@ class RunDirectory:
         """Make the records readable after a crash; return a sentence for each file that lost lines."""
         said = []
         for file in self._records:
-            if count := mend(file):
+            if count := repair(file):
                 said.append(f"{count} unreadable lines of {file.name} went to {file.name}.damaged")
         return said
 

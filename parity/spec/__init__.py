@@ -1,13 +1,13 @@
 """RunSpec, the full description of a twin run: frozen dataclasses, presets, TOML.
 
-Knows how a run is written down, not how it is trained.
+Knows how a run is described, not how it is trained.
 """
 
 from parity.spec.model import CnnSpec, GptSpec, MlpSpec, ModelSpec
 from parity.spec.optimizer import AdamSpec, OptimizerSpec, ScalerSpec, ScheduleSpec, SgdSpec
 from parity.spec.presets import PRESETS, preset
 from parity.spec.run import PRECISIONS, DataSpec, DropoutSpec, ExecutionSpec, MeshSpec, Precision, RunSpec, SaveSpec
-from parity.spec.toml import FREE, differences, flatten, from_dict, from_toml, load, meaning_hash, override, to_toml
+from parity.spec.toml import FREE, differences, flatten, from_dict, from_toml, load, override, spec_hash, to_toml
 
 __all__ = [
     "FREE",
@@ -34,8 +34,8 @@ __all__ = [
     "from_dict",
     "from_toml",
     "load",
-    "meaning_hash",
     "override",
     "preset",
+    "spec_hash",
     "to_toml",
 ]

@@ -1,4 +1,7 @@
-"""Read files that anybody may have written: regular files only, of a bounded size, JSON of bounded content."""
+"""Reads of untrusted files: regular files only, of a bounded size, and JSON of bounded content.
+
+A checkpoint or a result may come from anyone, so a read must end, fit into memory and never block.
+"""
 
 from __future__ import annotations
 
@@ -15,28 +18,35 @@ from parity.errors import CheckpointError, ParityError
 __all__ = ["MAX_BYTES", "open_regular", "parse_json", "read_bytes", "read_given", "read_json"]
 
 MAX_BYTES = 64 << 20
-"""Longest JSON file of a checkpoint; a leaf of a seal takes about 200 bytes."""
+"""Largest size of a JSON file of a checkpoint, in bytes; a leaf of a seal takes about 200."""
 
 MAX_VALUES = 2_000_000
-"""Most values in one JSON file: as objects they take some 30 times their bytes."""
+"""Largest number of values in one JSON file; as Python objects they take some 30 times their bytes."""
 
 
 def open_regular(path: Path) -> int:
-    """Open a regular file for reading, never a link, and never waiting for the other end of a pipe."""
+    """Open a regular file for reading, and return its file descriptor.
+
+    Raises:
+        OSError: It cannot be opened, is a link, or is not a regular file; a pipe does not block.
+    """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(f"{path} is no regular file")
+        raise OSError(f"{path} is not a regular file")
     return handle
 
 
 def read_bytes(path: Path, most: int | None = MAX_BYTES, failure: type[ParityError] = CheckpointError) -> bytes:
-    """Return what a regular file holds.
+    """Return the content of a regular file.
 
     Args:
-        path: The file.
-        most: Longest it may be, or None for a file of our own that grows with the run.
-        failure: What to raise.
+        path: The file; a link is refused.
+        most: Largest size in bytes; None for no limit, for files of a run that grow with its steps.
+        failure: Class of the error to raise.
+
+    Raises:
+        ParityError: An instance of `failure`: the file cannot be read, or is larger than `most`.
     """
     try:
         handle = open_regular(path)
@@ -50,14 +60,14 @@ def read_bytes(path: Path, most: int | None = MAX_BYTES, failure: type[ParityErr
 
 
 def read_given(path: Path, most: int) -> bytes:
-    """Return what a file holds that a user names; unlike the files of a checkpoint, it may be reached by links.
+    """Return the content of a file that a user names; links are followed, unlike in a checkpoint.
 
     Args:
         path: The file.
-        most: Longest it may be, in bytes.
+        most: Largest size in bytes.
 
     Raises:
-        OSError: It cannot be read, is longer, or is no regular file: a pipe would be waited for, a device never ends.
+        OSError: It cannot be read, is larger, or is not a regular file: a pipe could block, a device never ends.
     """
     with os.fdopen(open_regular(Path(os.path.realpath(path))), "rb") as file:
         size = os.fstat(file.fileno()).st_size

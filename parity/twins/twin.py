@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from parity import policy
 from parity.contract import Pace, StepRecord, take_count
 from parity.errors import StateError, TornStateError
-from parity.spec import RunSpec, meaning_hash, to_toml
+from parity.spec import RunSpec, spec_hash, to_toml
 from parity.storage import plain
 from parity.twins.data import Chunk, open_stream
 from parity.twins.datasets import load_dataset
@@ -79,7 +79,7 @@ class Twin(ABC):
     def __init__(self, spec: RunSpec, attempt: int) -> None:
         self.spec, self.attempt = spec, attempt
         self.dataset = load_dataset(spec)
-        self.spec_hash = meaning_hash(spec, self.dataset.digest)
+        self.spec_hash = spec_hash(spec, self.dataset.digest)
         self.rows = table(spec.model)
         self.param_rows = tuple(row for row in self.rows if row.group == "params")
         self.buffer_rows = tuple(row for row in self.rows if row.group == "buffers")

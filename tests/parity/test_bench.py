@@ -197,7 +197,7 @@ def test_more_values_than_any_run_has_are_refused_unparsed(write, monkeypatch):
 def test_what_is_no_regular_file_is_refused(tmp_path, write):
     with pytest.raises(ResultError, match="cannot be read"):
         read_benchmarks(tmp_path / "none.json")
-    with pytest.raises(ResultError, match="no regular file"):
+    with pytest.raises(ResultError, match="is not a regular file"):
         read_benchmarks(tmp_path)
     (tmp_path / "link.json").symlink_to(write(document()))
     with pytest.raises(ResultError, match="cannot be read"):
