@@ -2,7 +2,7 @@
 
 Modules and optimizer are the twin's: they exist while tracing only, and the losses can then be equal bit for bit.
 Everything around them is written out: no mesh, no scaler, no records. Losses and norms stay on the device and are
-read once, behind the last chunk, so that dispatch runs ahead of the steps.
+read once, after the last chunk, so that dispatch runs ahead of the steps.
 """
 
 from __future__ import annotations

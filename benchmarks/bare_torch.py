@@ -2,7 +2,7 @@
 
 Same arithmetic as the twin in float32 on a CPU, so the losses are equal bit for bit: modules with parameters in the
 same order (the gradient norm adds in it), fused optimizers, clipping, the same rates and batches. Losses and norms
-stay tensors and are read once, behind the last step. Dropout, if any, is PyTorch's own.
+stay tensors and are read once, after the last step. Dropout, if any, is PyTorch's own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """One training process of the resume check, phase by phase: `python -m benchmarks.check_parts SIDE STARTED`.
 
 Prints JSON of phase to seconds. It does what `parity train --trace-state` does in the check, by hand, so that the
-clock can be read in between. STARTED is the parent's monotonic clock: the interpreter's own start is told from it.
+clock can be read in between. STARTED is the parent's monotonic clock, from which the start of the interpreter is
+measured.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""What the JSON says about the machine beside pytest-benchmark's own: frameworks, devices, threads."""
+"""The machine in the JSON of pytest-benchmark: besides its own fields, frameworks, devices and threads."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 from typing import Any
 
 import pytest
 
 from parity import sides
-from parity.environment import versions
+from parity.environment import usable_cpus, versions
 
 SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS", "GLIBC_TUNABLES")
 """Environment variables that change the number of threads, what XLA compiles, the size of pages."""
@@ -33,12 +32,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
     """Add what a time depends on: versions, devices, the CPUs this process may use and each side's threads."""
-    affinity = getattr(os, "sched_getaffinity", None)
     start = config.stash[AT_START]
-    others = {name: _version(name) for name in OTHERS}
-    machine_info["versions"] = {**versions(), **{name: version for name, version in others.items() if version}}
+    machine_info["versions"] = {**versions(), **versions(OTHERS)}
     machine_info["memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    machine_info["usable_cpus"] = len(affinity(0)) if affinity else os.cpu_count()
+    machine_info["usable_cpus"] = usable_cpus()
     machine_info["thread_settings"] = start["settings"]
     if "jax" in sides.installed():
         import jax
@@ -49,10 +46,3 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
 
         gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
         machine_info["torch"] = {"devices": gpus or ["cpu"], **start["threads"]}
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None

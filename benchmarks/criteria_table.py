@@ -1,4 +1,4 @@
-"""The tables behind the limits of the checks across sides (`criteria.py` there).
+"""The tables on which the limits of the checks across sides rest (`criteria.py` there).
 
 `python -m benchmarks.criteria_table --write docs/method.md` measures and writes them.
 
@@ -31,8 +31,9 @@ import jax_side.optimizer
 from benchmarks.peers_policy import fill
 from parity import sides
 from parity.checks import curve_gap
-from parity.checks.across import SEEDS, TwinPair, envelope_multiple, losses, walk
-from parity.results import describe_environment, encode
+from parity.checks.across import SEEDS, TwinPair, envelope_multiple, losses, run_from
+from parity.environment import describe_environment
+from parity.results import encode
 from parity.spec import Precision, RunSpec, preset
 from parity.storage import plain, replace_file
 
@@ -107,7 +108,7 @@ def measure_ports(name: str, precision: Precision, seeds: int) -> Iterator[tuple
         if name not in names:
             continue
         with _planted(plant, spec) as faulty:
-            curve = losses(walk(sides.load("jax").build(faulty), spec.steps))
+            curve = losses(run_from(sides.load("jax").build(faulty), spec.steps))
         if precision == "float64":
             yield port, curve_gap(reference, curve).max_rel
         else:

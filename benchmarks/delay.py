@@ -1,7 +1,7 @@
 """Saves beside the steps of a loop, in a process of their own: arms for a worker.
 
 The threads that write have the priority of the save that started them, and TensorStore keeps its own for every save
-of a process: behind a small save, a large one would not be written at the lowest priority.
+of a process: after a small save, a large one would not be written at the lowest priority.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def arms(side: str, parameters: int, home: str, count: int = 3, every: int = 0) 
         "saving": saving,
         "steps": lambda: steps(trainer, count),
         "call": lambda: trainer.save(None),
-        "copy": copy.run,  # settled too, or the save before would be written beside it
+        "copy": copy.run,  # settled too, or the save before would be written at the same time
     }
 
     def reset() -> None:

@@ -21,7 +21,7 @@ def arms(overrides: list[str], devices: int, steps: int) -> list[Arm]:
     """
     own = [*overrides, f"mesh.data={devices}", "validate_every=0", "save.every=1000000", f"execution.chunk={steps}"]
     made = [_twin(mode, [*own, f"execution.jax={mode}"], steps) for mode in ("scan", "loop")]
-    from benchmarks.bare_jax import BarePmap  # behind the first build, which forces the devices into being
+    from benchmarks.bare_jax import BarePmap  # after the first build, which forces the devices into being
 
     spec = load("mlp-digits", overrides=overrides)
     trainer: Any = sides.load("jax").build(spec)

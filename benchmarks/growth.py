@@ -41,8 +41,8 @@ def fit(points: Sequence[tuple[float, float]]) -> dict[str, float]:
 def per_unit(small: tuple[float, Sequence[float]], large: tuple[float, Sequence[float]]) -> list[float]:
     """Return what a unit costs at a size, round by round, over the median of what it costs at a smaller one.
 
-    The rounds of two sizes are no pairs: one size runs behind the other. Where the smaller costs nothing that can be
-    told from noise, there is no ratio and the list is empty.
+    The rounds of two sizes are no pairs: one size runs after the other. Where the smaller costs nothing that can be
+    distinguished from noise, there is no ratio and the list is empty.
 
     Args:
         small: A size and the costs of its rounds.

@@ -21,7 +21,7 @@ def arms(side: str, parameters: int, how: str) -> list[Arm]:
     Args:
         side: Who trains.
         parameters: Of the model.
-        how: `twin`: its own save, steps going on beside it, until durable; else `torch.save` or `orbax`.
+        how: `twin`: its own save until durable, while steps continue; else `torch.save` or `orbax`.
     """
     scratch = tempfile.TemporaryDirectory(prefix="parity-memory-")
     trainer = build(side, parameters, Path(scratch.name) / "run")

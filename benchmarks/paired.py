@@ -163,7 +163,7 @@ def _entry(benchmark: BenchmarkFixture, arm: str, label: str) -> BenchmarkFixtur
 def _time_round(arm: Arm, entry: BenchmarkFixture) -> float:
     """Time one run; the first goes through `pedantic`, which makes the entry the others are added to."""
     arm.reset()
-    gc.collect()  # what other rounds left behind is not this round's cost
+    gc.collect()  # the garbage of other rounds is not this round's cost
     if entry.stats is None:
         entry.pedantic(arm.run, rounds=1)
         return entry.stats.stats.data[-1] if entry.stats is not None else 0.0

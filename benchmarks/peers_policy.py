@@ -1,7 +1,7 @@
 """The table of cases against the managers people use: `python -m benchmarks.peers_policy [--write docs/policy.md]`.
 
-Each is told to keep the n newest and the m best in its own words. Needs the extra `peers`; with `--cases` only the
-table of cases is written, which needs nothing.
+Each is configured to keep the n newest and the m best by its own options. Needs the extra `peers`; with `--cases`
+only the table of cases is written, which needs nothing.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from parity.policy import (
     GROUPS,
     Case,
     Change,
-    Difference,
     Implementation,
     InMemory,
     Late,
+    Mismatch,
     Rules,
     Save,
     Validated,
@@ -90,7 +90,7 @@ def peers() -> list[Manager]:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What became of one case."""
+    """The outcome of one case."""
 
     case: Case
     verdict: str
@@ -113,7 +113,7 @@ def judge(case: Case, make: Callable[[Case], Callable[[Rules], Implementation]])
     return Finding(case=case, verdict="holds")
 
 
-def _asked(case: Case, differences: list[Difference]) -> list[Difference]:
+def _asked(case: Case, differences: list[Mismatch]) -> list[Mismatch]:
     """Leave out what is no fault: a best where none is kept, and what follows from a step that more kept there."""
     rules, asked = case.rules, []
     for row, (event, _) in enumerate(case.rows):
@@ -137,7 +137,7 @@ def run(manager: Manager) -> dict[str, list[Finding]]:
 
 
 def cell(findings: list[Finding]) -> str:
-    """Return what a group comes to: the worst verdict, of how many cases, and the first of them."""
+    """Return the outcome of a group: the worst verdict, of how many cases, and the first of them."""
     for verdict in ("fails", "keeps more", "no such option"):
         those = [finding for finding in findings if finding.verdict == verdict]
         if not those:

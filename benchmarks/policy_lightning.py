@@ -47,7 +47,7 @@ class Module(pl.LightningModule):
 
 
 class Lightning:
-    """One directory; a restart is a new trainer that goes on from `last.ckpt`."""
+    """One directory; a restart is a new trainer that resumes from `last.ckpt`."""
 
     def __init__(self, home: Path, rules: Rules, measured: bool, every: int = BLOCK) -> None:
         self.home, self.measured, self.every = home, measured and every == BLOCK, every
@@ -154,7 +154,7 @@ class Lightning:
             )
             epoch = trainer.fit_loop.epoch_loop
             due = epoch._should_check_val_fx
-            # A run that validates at every other save, say: where no metric is asked for, nothing is validated.
+            # As a run that validates at every other save: where no metric is asked for, nothing is validated.
             epoch._should_check_val_fx = lambda fetcher: due(fetcher) and self._measured_at(trainer.global_step)
             data = torch.utils.data.DataLoader(torch.ones(100_000, 1), batch_size=1)
             trainer.fit(

@@ -23,7 +23,7 @@ class Order:
 
 
 class NoSuchOption(Exception):
-    """A manager cannot be told what a case asks for; says why."""
+    """A manager has no option for what a case asks for; the message gives the reason."""
 
 
 class Killed(BaseException):
@@ -69,7 +69,7 @@ class Loop:
     def _run(self, train: Callable[[Loop], None]) -> None:
         try:
             train(self)
-            self._events.put(RuntimeError("the loop came to its end"))
+            self._events.put(RuntimeError("the loop finished"))
         except Killed:
             pass
         except BaseException as error:

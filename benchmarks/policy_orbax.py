@@ -1,4 +1,4 @@
-"""Orbax's CheckpointManager under the table of cases, told to keep n latest and m best in two ways."""
+"""Orbax's CheckpointManager under the table of cases, configured to keep n latest and m best in two ways."""
 
 from __future__ import annotations
 

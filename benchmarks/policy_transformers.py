@@ -58,7 +58,7 @@ class Waiting(transformers.Trainer):
 
 
 class HuggingFace:
-    """One output directory; a restart is a new Trainer that goes on from the last checkpoint in it."""
+    """One output directory; a restart is a new Trainer that resumes from the last checkpoint in it."""
 
     def __init__(self, home: Path, rules: Rules) -> None:
         self.home = home

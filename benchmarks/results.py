@@ -38,7 +38,7 @@ def signed(text: str) -> str:
 
 
 def is_as_written(page: str) -> bool:
-    """Tell whether a page is as `signed` returned it."""
+    """Return whether a page is as `signed` returned it."""
     return signed(page[: page.rfind(SIGNED.partition(":")[0])].rstrip("\n")) == page
 
 

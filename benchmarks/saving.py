@@ -1,4 +1,4 @@
-"""What a checkpoint is compared with: one memory copy, a raw write and read of the same bytes, and savers of others.
+"""Peers of a checkpoint: one memory copy, a raw write and read of the same bytes, and savers of others.
 
 A save is durable here when its file is fsynced; where a library does not do that, it is done for it.
 """
@@ -42,7 +42,7 @@ SomeTrainer = Any
 
 
 def build(side: str, parameters: int, path: Path) -> SomeTrainer:
-    """Return a trainer of an MLP of about so many float32 parameters under AdamW, its first two steps behind it.
+    """Return a trainer of an MLP of about so many float32 parameters under AdamW, after its first two steps.
 
     Two hidden layers of width h hold h * h + 76 h + 10 parameters; all threads, steps one by one.
     """

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.mark.slow
 @pytest.mark.parametrize("side", ["torch", "jax"])
 def test_time_to_verdict(benchmark: Any, side: str, tmp_path: Path) -> None:
-    """The whole command, and one of the four training processes behind it, phase by phase.
+    """The whole command, and one of its four training processes, phase by phase.
 
     Three of them follow each other (killed, killed, to the end) while the uninterrupted one runs beside them, so a
     check takes some three times a process, and the two share the CPUs.

@@ -15,7 +15,8 @@ import pytest
 from benchmarks.bars import assert_same_losses, slowdown_allowed
 from benchmarks.paired import Arm, faster, run_all, run_paired, slower
 from parity import sides
-from parity.checks.across import Curve, first_exact_difference, losses, walk
+from parity.checks.across import EXACT, Curve, losses, run_from
+from parity.contract import first_divergence
 from parity.spec import RunSpec, load, override
 from parity.twins import Prefetcher, open_stream
 
@@ -30,7 +31,7 @@ SWEEP = {
     "hidden 1536x2, batch 1024": ([1536, 1536], 1024, 10, 10),
 }
 """Multilayer perceptrons whose JAX step takes some 20 microseconds to 200 ms on two cores: layers, batch, steps, and
-steps of a chunk. A chunk costs about a millisecond beside its steps: it should take some tenths of a second."""
+steps of a chunk. A chunk costs about a millisecond besides its steps: it should take some tenths of a second."""
 
 QUICK = ("mlp-digits", "hidden 16, batch 16")
 """What `make bench-quick` runs; the others are marked slow."""
@@ -167,7 +168,7 @@ def judge(benchmark: Any, arms: list[Arm], spec: RunSpec, steps: int, *, extra: 
 def twin_arm(side: str, spec: RunSpec, steps: int, name: str | None = None) -> Arm:
     """Return a trainer as an arm; a run of it returns its curve.
 
-    A run ends with these steps, so nothing is fetched ahead behind them; the data order is drawn anew in each.
+    A run ends with these steps, so nothing is fetched ahead after them; the data order is drawn anew in each.
     """
     trainer: Any = sides.load(side).build(override(spec, [f"steps={steps}"]))
     start = trainer.export_state()
@@ -178,7 +179,7 @@ def twin_arm(side: str, spec: RunSpec, steps: int, name: str | None = None) -> A
 
     return Arm(
         name=name or side,
-        run=lambda: walk(trainer, steps),
+        run=lambda: run_from(trainer, steps),
         reset=reset,
         steps=steps,
     )
@@ -195,6 +196,6 @@ def assert_same_work(a: Curve, b: Curve) -> None:
 
     Later losses drift apart in float32, as they must; the checks judge by how much, not a benchmark.
     """
-    assert first_exact_difference(a, b) is None
+    assert first_divergence(a, b, EXACT) is None
     first = range(1, 11)
     np.testing.assert_allclose([a[s].loss for s in first], [b[s].loss for s in first], rtol=1e-4)

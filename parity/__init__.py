@@ -1,6 +1,6 @@
-"""Proves that training resumes exactly: in PyTorch, in JAX, and across the two.
+"""A suite that proves that training resumes exactly: in PyTorch, in JAX, and across the two.
 
-Names are imported when they are first used: `import parity` loads nothing else.
+Every public name is imported when it is first used, so `import parity` loads nothing else.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ if TYPE_CHECKING:
 
 __all__ = ["RunSpec", "StepRecord", "Trainer", "TrainingState", "Validation", "preset"]
 
-_ROOMS = {"RunSpec": "spec", "preset": "spec"}
-"""Name to the package it comes from; all others come from `contract`."""
+_PACKAGES = {"RunSpec": "spec", "preset": "spec"}
+"""Public name to the package that defines it; the names that are not listed come from `contract`."""
 
 
 def __getattr__(name: str) -> object:
     """Import a public name (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module 'parity' has no attribute {name!r}")
-    return getattr(import_module(f"parity.{_ROOMS.get(name, 'contract')}"), name)
+    return getattr(import_module(f"parity.{_PACKAGES.get(name, 'contract')}"), name)
 
 
 def __dir__() -> list[str]:
+    """List the public names, also those that are not imported yet."""
     return sorted(__all__)

@@ -1,14 +1,18 @@
-"""Versions of what results depend on, without importing anything."""
+"""The environment of a result: versions, processors, platform and commit, without importing any framework."""
 
 from __future__ import annotations
 
 import functools
 import importlib.metadata
 import os
-from collections.abc import Mapping
+import platform
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-__all__ = ["usable_cpus", "versions"]
+__all__ = ["compare_environments", "describe_environment", "usable_cpus", "versions"]
 
 DISTRIBUTIONS = (
     "numpy",
@@ -22,12 +26,15 @@ DISTRIBUTIONS = (
     "torch",
 )
 
+SURROUNDINGS = ("python", "platform", "machine", "cpus", "versions", "devices", "data")
+"""What a verdict may depend on besides the spec and the commit."""
+
 
 @functools.cache
-def versions() -> Mapping[str, str]:
+def versions(names: tuple[str, ...] = DISTRIBUTIONS) -> Mapping[str, str]:
     """Return distribution to version, of those that are installed."""
     found = {}
-    for name in DISTRIBUTIONS:
+    for name in names:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -38,3 +45,70 @@ def versions() -> Mapping[str, str]:
 def usable_cpus() -> int:
     """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def describe_environment() -> dict[str, Any]:
+    """Return versions, machine and commit: what a result depends on besides its spec."""
+    commit = _git("rev-parse", "HEAD") or None
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpus": usable_cpus(),
+        "versions": dict(versions()),
+        "commit": commit,
+        "dirty": bool(commit and _git("status", "--porcelain", "--untracked-files=no")),
+    }
+
+
+def compare_environments(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    names: Iterable[str] = SURROUNDINGS,
+    what: str = "environments",
+) -> list[str]:
+    """Return one sentence for each value in which two environments differ.
+
+    Args:
+        old: Environment of the earlier result.
+        new: Environment of the later one.
+        names: Dotted names of the values to compare; of a table, every entry is compared.
+        what: How the sentences call the two.
+
+    Example:
+        >>> compare_environments({"cpus": 2, "versions": {"jax": "0.10"}}, {"cpus": 2, "versions": {}})
+        ['the environments differ: versions.jax was 0.10, is nothing']
+    """
+    out = []
+    for name in names:
+        a, b = _value(old, name), _value(new, name)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            pairs = [(f"{name}.{key}", a.get(key), b.get(key)) for key in sorted({*a, *b})]
+        else:
+            pairs = [(name, a, b)]
+        out += [f"the {what} differ: {n} was {_shown(x)}, is {_shown(y)}" for n, x, y in pairs if x != y]
+    return out
+
+
+def _value(values: Any, name: str) -> Any:
+    for part in name.split("."):
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values
+
+
+def _shown(value: Any) -> str:
+    return ("nothing" if value is None else str(value))[:100]
+
+
+def _git(*words: str) -> str:
+    """Return what git prints about the source tree of this package; nothing for an installed package."""
+    root = Path(__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return ""
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return found.stdout.strip()

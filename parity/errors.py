@@ -1,4 +1,8 @@
-"""Every error the suite raises on purpose, each carrying its fields."""
+"""The errors that the suite raises on purpose.
+
+Each message names what failed, where, what was expected and found, and what to do; the values in it are attributes
+too. All are subclasses of `ParityError`, whose `exit_code` is what the command returns.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ __all__ = [
 
 
 MOST_ROWS = 20
-"""Rows of findings that a message shows; a hostile file may have a hundred thousand."""
+"""Largest number of findings in a message; a hostile file may cause a hundred thousand."""
 
 
 def _cut(text: str, most: int) -> str:
@@ -35,17 +39,25 @@ def _cut(text: str, most: int) -> str:
 
 
 class ParityError(Exception):
-    """Base of all errors that name what failed, where, and what to do."""
+    """The base of all errors that the suite raises on purpose."""
 
     exit_code = 2
-    """What the command exits with."""
+    """Exit code of the command that this error ends."""
 
 
 class SpecError(ParityError, ValueError):
-    """A run specification that cannot be run.
+    """A value in a run specification or in an option that cannot be used.
+
+    Args:
+        field: Dotted name of the field, or name of the option.
+        problem: What the value must be, and what it is.
 
     Attributes:
-        field: Dotted name of the field at fault, such as `optimizer.lr`.
+        field: Dotted name of the field, such as `optimizer.lr`, or name of the option, such as `--kill-at`.
+
+    Example:
+        >>> print(SpecError("optimizer.lr", "must be above 0, got -1.0"))
+        optimizer.lr: must be above 0, got -1.0
     """
 
     def __init__(self, field: str, problem: str) -> None:
@@ -54,12 +66,21 @@ class SpecError(ParityError, ValueError):
 
 
 class UnknownNameError(ParityError, ValueError):
-    """A name that is not among the known ones.
+    """A name that does not exist; the message lists those that do.
+
+    Args:
+        kind: What was looked up: `preset`, `field`, `side` or `check`.
+        name: The name that was given.
+        known: The names that exist, in any order.
 
     Attributes:
-        kind: What was looked up (`preset`, `field`, `side`, `check`).
+        kind: What was looked up.
         name: The name that was given.
-        known: The names that exist.
+        known: The names that exist, sorted.
+
+    Example:
+        >>> print(UnknownNameError("side", "tensorflow", ["torch", "jax"]))
+        unknown side 'tensorflow'; known: jax, torch
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
@@ -68,10 +89,10 @@ class UnknownNameError(ParityError, ValueError):
 
 
 class SpecMismatchError(ParityError, ValueError):
-    """A run resumed with another specification than the one it was started with.
+    """A run that was asked to resume with a specification other than its own.
 
     Attributes:
-        differences: Field name to the pair (in the run directory, asked for).
+        differences: Dotted field name to the pair (value in the run directory, value asked for).
     """
 
     def __init__(self, differences: Mapping[str, tuple[object, object]]) -> None:
@@ -87,7 +108,7 @@ class MissingFrameworkError(ParityError, ImportError):
     """A side whose framework is not installed.
 
     Attributes:
-        side: `jax` or `torch`; also the name of the extra to install.
+        side: `jax` or `torch`, which is also the name of the extra to install.
     """
 
     def __init__(self, side: str, module: str) -> None:
@@ -96,10 +117,10 @@ class MissingFrameworkError(ParityError, ImportError):
 
 
 class SideError(ParityError, ImportError):
-    """An installed side that cannot be used.
+    """A side of an installed package that cannot be used.
 
     Attributes:
-        side: Its name.
+        side: Name of the entry point.
     """
 
     def __init__(self, side: str, problem: str) -> None:
@@ -108,7 +129,7 @@ class SideError(ParityError, ImportError):
 
 
 class StateError(ParityError, ValueError):
-    """A training state that does not fit: a leaf missing, unexpected, or of another dtype or shape.
+    """A training state that does not fit the trainer: a leaf is missing, unexpected, or of another dtype or shape.
 
     Attributes:
         leaf: The leaf path at fault, such as `optimizer.first_moment.layers.0.weight`.
@@ -120,20 +141,25 @@ class StateError(ParityError, ValueError):
 
 
 class InconsistentStateError(ParityError, RuntimeError):
-    """A trainer between two steps: an error interrupted a chunk or a restore, so its state belongs to no step."""
+    """A trainer that cannot be used: an error ended a chunk halfway, so its parts may belong to different steps."""
 
     def __init__(self) -> None:
         super().__init__(
-            "an error interrupted the last chunk, so this state belongs to no step; restore a checkpoint or import a "
-            "state"
+            "an error ended the last chunk halfway, so parameters and counters may belong to different steps; "
+            "restore a checkpoint or import a state"
         )
 
 
 class CheckpointError(ParityError, RuntimeError):
-    """No checkpoint that counts, or one that cannot be written.
+    """A checkpoint that is missing, cannot be read or cannot be written.
+
+    Args:
+        problem: What is wrong; at most 2,000 characters of it are shown.
+        found: Pairs (name, problem) of the checkpoints, files or leaves that were found; the message shows the first
+            `MOST_ROWS`.
 
     Attributes:
-        found: What was found, as pairs (name, why it does not count).
+        found: All pairs that were given.
     """
 
     def __init__(self, problem: str, found: Iterable[tuple[str, str]] = ()) -> None:
@@ -144,15 +170,15 @@ class CheckpointError(ParityError, RuntimeError):
 
 
 class DamagedError(CheckpointError):
-    """A sealed checkpoint that is not what was sealed."""
+    """A checkpoint whose files or leaves differ from what its seal records."""
 
 
 class OtherRunError(DamagedError):
-    """A whole checkpoint of another run: it does not belong where it lies, like a damaged one.
+    """An undamaged checkpoint of another run; it is never restored here, like a damaged one.
 
     Attributes:
-        sealed: Hash of the run that it was sealed with.
-        expected: Hash of the run that it lies in.
+        sealed: Hash of the run that saved the checkpoint, from its seal.
+        expected: Hash of the run whose directory holds it.
     """
 
     def __init__(self, step: int, sealed: str, expected: str) -> None:
@@ -164,15 +190,20 @@ class OtherRunError(DamagedError):
 
 
 class UnsealedError(CheckpointError):
-    """A checkpoint without a seal: foreign, readable on request, never proved whole."""
+    """A checkpoint without a seal; it can be read by its step, but nothing proves that it is whole."""
 
 
 class SaveError(ParityError, RuntimeError):
-    """A checkpoint or record could not be written; the command exits with 3.
+    """A save that failed, of a checkpoint or of records; the command exits with 3.
+
+    Args:
+        step: The step that was to be saved.
+        problem: Why it failed; at most 400 characters are shown.
+        saved: Whether its checkpoint is on disk and whole all the same, because only work after its rename failed.
 
     Attributes:
         step: The step that was to be saved.
-        saved: Whether its checkpoint is there and whole all the same: something after the rename failed.
+        saved: Whether its checkpoint is on disk and whole.
     """
 
     exit_code = 3
@@ -180,23 +211,23 @@ class SaveError(ParityError, RuntimeError):
     def __init__(self, step: int, problem: str, *, saved: bool = False) -> None:
         self.step, self.saved = step, saved
         text = " ".join(problem.split())  # a framework's message may hold the whole state
-        what = "is saved; what follows a save failed" if saved else "could not be saved"
+        what = "is saved, but work after the save failed" if saved else "could not be saved"
         super().__init__(f"step {step} {what}: {text[:400]}{'...' if len(text) > 400 else ''}")
 
 
 class ResultError(ParityError, ValueError):
-    """A file of results (of checks, of benchmarks) that cannot be read as one."""
+    """A file that cannot be read as a result of checks or of benchmarks."""
 
 
 class RunDirectoryError(ParityError, RuntimeError):
-    """A run directory that may not be used as asked."""
+    """A run directory that cannot be used as asked."""
 
 
 class LockedError(RunDirectoryError):
-    """Another process writes to the run directory.
+    """A run directory that another process, or another trainer of this process, is writing to.
 
     Attributes:
-        owner: Who that is: process, host, since when, by which command.
+        owner: The writer: process ID, host, start time and command, as far as they are known.
     """
 
     def __init__(self, directory: object, owner: str) -> None:
@@ -207,7 +238,7 @@ class LockedError(RunDirectoryError):
 
 
 class ProcessesError(ParityError, RuntimeError):
-    """The processes of one run cannot work together: one is missing, or was started differently."""
+    """Processes that cannot train one run together, because one is missing or was started with other options."""
 
     def __init__(self, problem: str, exit_code: int = 2) -> None:
         self.exit_code = exit_code
@@ -215,10 +246,10 @@ class ProcessesError(ParityError, RuntimeError):
 
 
 class DivergedError(ParityError, RuntimeError):
-    """Training stopped because the loss or the gradient was not finite.
+    """A run that stopped because its loss or gradient was not finite.
 
     Attributes:
-        step: The first step at fault (or the last of the row of skips).
+        step: The first such step; in float16, the last of the steps that were skipped in a row.
     """
 
     exit_code = 1

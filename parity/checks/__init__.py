@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from parity.checks.gap import curve_gap
 from parity.checks.policy import OnDisk, check_policy_of
 from parity.checks.scratch import remove_scratch, scratch_directory
-from parity.checks.trace import MOST_STEPS, digest_batches, digest_leaves, trace
+from parity.checks.traces import MOST_STEPS, digest_batches, digest_leaves, trace
 
 if TYPE_CHECKING:
     from parity.checks.drill import check_twin_policy, check_twin_resume, drill_spec, policy_spec, train_command

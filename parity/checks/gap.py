@@ -1,4 +1,4 @@
-"""How far two loss curves are apart."""
+"""The gap between two loss curves: absolute, relative, and where it is largest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["CurveGap", "curve_gap", "distance"]
 
 @dataclass(frozen=True, kw_only=True)
 class CurveGap:
-    """How far two loss curves are apart."""
+    """The gap between two loss curves, over the steps that both have."""
 
     steps: int
     max_abs: float
@@ -23,7 +23,14 @@ class CurveGap:
 
 
 def curve_gap(a: Mapping[int, float], b: Mapping[int, float]) -> CurveGap:
-    """Compare the losses of the steps both curves have; a NaN in one only counts as infinite."""
+    """Return the gap between two curves over the steps that both have.
+
+    Args:
+        a: Step to loss of the reference.
+        b: Step to loss of the other curve.
+
+    Numerics: float64; a NaN in one curve only is infinitely far, and a relative gap is taken to the reference.
+    """
     steps = sorted({*a} & {*b})
     if not steps:
         return CurveGap(steps=0, max_abs=0.0, max_rel=0.0, worst_step=0)

@@ -1,4 +1,4 @@
-"""Directories of this process that are removed when it is done with them, also when it ends itself in between."""
+"""Temporary directories of this process, removed after use, and also when the process ends early by itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 __all__ = ["remove_scratch", "scratch_directory"]
 
 ATTEMPTS = 20
-"""How often a directory is removed anew into which other threads still write."""
+"""How often the removal of a directory is repeated while other threads still write to it."""
 
 _open: set[Path] = set()
 

@@ -1,4 +1,4 @@
-"""Which checks run on which specs: the standard matrix, or what was asked for."""
+"""The suite: which checks run on which specs, in which order, and one record for each."""
 
 from __future__ import annotations
 
@@ -15,10 +15,20 @@ from parity.checks.policy import PURE, check_policy
 from parity.errors import ParityError, UnknownNameError
 from parity.results import CheckRecord, Criterion, ResolvedSpec, Verdict
 from parity.sides import Side
-from parity.spec import RunSpec, meaning_hash, preset, to_toml
+from parity.spec import RunSpec, preset, spec_hash, to_toml
 from parity.twins import describe_data
 
-__all__ = ["CHECKS", "SPEC_CHECKS", "Request", "run_checks", "standard_matrix", "unfinished"]
+__all__ = [
+    "CHECKS",
+    "DEFAULT_STEPS",
+    "SPEC_CHECKS",
+    "Request",
+    "list_tasks",
+    "run_checks",
+    "standard_matrix",
+    "unfinished",
+    "with_overflows",
+]
 
 SPEC_CHECKS = ("resume", "twins", "handover")
 """Checks of a spec; they run once for each."""
@@ -28,7 +38,7 @@ DEFAULT_STEPS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to check."""
+    """A request: the checks, and what they run on."""
 
     checks: Sequence[str] = CHECKS
     specs: Sequence[RunSpec]
@@ -152,7 +162,7 @@ def _resolve(spec: RunSpec, home: Path) -> tuple[ResolvedSpec, str]:
     home.mkdir(parents=True, exist_ok=True)
     (home / "spec.toml").write_text(to_toml(spec), encoding="utf-8")
     digest = describe_data(spec)["digest"]
-    return ResolvedSpec(toml=to_toml(spec), hash=meaning_hash(spec, digest)), digest
+    return ResolvedSpec(toml=to_toml(spec), hash=spec_hash(spec, digest)), digest
 
 
 def _resume_anew(spec: RunSpec, name: str, side: Side, home: Path, kills: Sequence[int]) -> CheckRecord:
@@ -183,8 +193,7 @@ def _guarded(task: Task) -> CheckRecord:
     try:
         return task.run()
     except Exception as error:  # one check that fails must not cost the records of the others
-        seconds = time.perf_counter() - began
-        return _without(task.spec, task.name, task.sides, "crashed", _describe(error), seconds)
+        return _without(task.spec, task.name, task.sides, "crashed", _describe(error), began)
 
 
 def _describe(error: Exception) -> str:
@@ -192,17 +201,16 @@ def _describe(error: Exception) -> str:
 
 
 def _without(
-    spec: RunSpec, name: str, names: tuple[str, ...], verdict: Verdict, note: str, seconds: float = 0.0
+    spec: RunSpec,
+    name: str,
+    names: tuple[str, ...],
+    verdict: Verdict,
+    note: str,
+    began: float | None = None,
 ) -> CheckRecord:
+    """Return the record of a check that compared nothing."""
     across: Criterion = "float64" if spec.precision == "float64" else "envelope"
-    return CheckRecord(
-        name=name,
-        spec=spec.name,
-        precision=spec.precision,
-        sides=names,
-        verdict=verdict,
-        criterion="bitwise" if name in ("resume", "policy") else across,
-        steps_compared=0,
-        notes=(note,),
-        seconds=seconds,
+    criterion: Criterion = "bitwise" if name in ("resume", "policy") else across
+    return CheckRecord.of(
+        name, spec.name, spec.precision, names, verdict, began=began, criterion=criterion, notes=(note,)
     )

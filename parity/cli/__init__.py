@@ -1,4 +1,7 @@
-"""The command `parity`: one module for each command; each parses, calls and returns an exit code."""
+"""The command `parity`, one module for each subcommand.
+
+Each one parses its options, calls the packages below and returns an exit code. Knows no framework.
+"""
 
 from parity.cli.main import main
 

@@ -22,12 +22,13 @@ from parity.checks import (
 )
 from parity.checks.resume import end_all
 from parity.cli.interrupt import Interruption
-from parity.cli.options import add_spec_options, local_path, positive
+from parity.cli.options import add_spec_options, directory, positive
 from parity.cli.streams import StreamLost
+from parity.environment import describe_environment
 from parity.errors import SpecError
 from parity.report import annotate, append_summary, check_markdown, print_table, quoted
 from parity.report.html import check_page
-from parity.results import EXIT_CODES, CheckRecord, describe_environment, document, encode, overall
+from parity.results import EXIT_CODES, CheckRecord, document, encode, overall
 from parity.spec import PRESETS, RunSpec, load, override
 from parity.storage import replace_file
 from parity.twins import describe_data
@@ -55,7 +56,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_spec_options(parser)
     parser.add_argument("--kill-at", type=positive, action="append", default=[], metavar="STEP", help="repeatable")
     parser.add_argument(
-        "--report", type=local_path, metavar="DIR", help="write check.json, check.md, index.html, specs, runs"
+        "--report", type=directory, metavar="DIR", help="write check.json, check.md, index.html, specs, runs"
     )
     parser.add_argument("--json", action="store_true", help="print the JSON document on stdout, all else on stderr")
     parser.set_defaults(run=_run)
@@ -92,7 +93,7 @@ def _run(options: argparse.Namespace) -> int:
 def _check(
     request: Request, options: argparse.Namespace, environment: Mapping[str, Any], interruption: Interruption
 ) -> list[CheckRecord]:
-    """Run the checks; what a signal, or a lost stream, leaves of them is written all the same."""
+    """Run the checks; after a signal, or a lost stream, the records so far are written all the same."""
     finished: list[CheckRecord] = []
 
     def done(record: CheckRecord) -> None:
@@ -133,7 +134,7 @@ def _write(report: Path | None, records: Sequence[CheckRecord], environment: Map
 
 
 def _print(options: argparse.Namespace, records: Sequence[CheckRecord], environment: Mapping[str, Any]) -> None:
-    """Print the table and, on request, the document; tell GitHub Actions."""
+    """Print the table and, on request, the document; annotate in GitHub Actions."""
     out = sys.stderr if options.json else sys.stdout
     with quoted(out):
         print_table(records, out)

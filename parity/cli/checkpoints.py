@@ -1,4 +1,4 @@
-"""Commands on checkpoints: `parity verify`, `path`, `export`, `metric`; none imports a framework."""
+"""The commands on checkpoints, `parity verify`, `path`, `export` and `metric`; none of them imports a framework."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from parity.errors import CheckpointError, DamagedError, ParityError, RunDirecto
 from parity.policy import RANGES, Which
 from parity.results import EXIT_CODES
 from parity.runs import RunDirectory
-from parity.spec import from_toml, meaning_hash
+from parity.spec import from_toml, spec_hash
 from parity.storage import plain
 from parity.twins import describe_data
 
@@ -28,13 +28,13 @@ __all__ = ["add_export", "add_metric", "add_path", "add_verify"]
 def add_verify(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity verify`."""
     parser.add_argument(
-        "path", type=local_path, metavar="PATH", help="a checkpoint, or a run directory with all of its own"
+        "path", type=local_path, metavar="PATH", help="a checkpoint, or a run directory with all of its checkpoints"
     )
     parser.add_argument(
         "--against",
         type=local_path,
         metavar="OTHER",
-        help="also compare with another checkpoint, leaf by leaf, unloaded",
+        help="also compare with another checkpoint, leaf by leaf, without loading either",
     )
     parser.set_defaults(run=_verify)
 
@@ -57,7 +57,10 @@ def add_metric(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dir", type=local_path, metavar="RUN")
     parser.add_argument("step", type=count, metavar="STEP")
     parser.add_argument(
-        "value", type=float, metavar="VALUE", help="within the range of the metric; nan: not to be the best"
+        "value",
+        type=float,
+        metavar="VALUE",
+        help="a value in the range of the metric, or nan so that the checkpoint is never the best",
     )
     parser.set_defaults(run=_metric)
 
@@ -68,12 +71,12 @@ def _add_run_and_which(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--or-next",
         action="store_true",
-        help="where the best, or the latest, is damaged or gone: take the next one that is whole",
+        help="if the best, or the latest, is damaged or missing, take the next one that is whole",
     )
 
 
 def _verify(options: argparse.Namespace) -> int:
-    """Print a line for each checkpoint, and what is wrong; 0 whole, 1 damaged, 4 unsealed only, 5 nothing there."""
+    """Print a line for each checkpoint and fault; return 0 whole, 1 damaged, 4 only unsealed, 5 no checkpoint."""
     console = Console(highlight=False, soft_wrap=True)
     targets = _targets(options.path)
     spec_hash = _spec_hash(_run_of(options.path))
@@ -100,7 +103,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _targets(path: Path) -> list[Path]:
     if not path.is_dir():
-        raise CheckpointError(f"{path} is no directory; give a checkpoint or a run")
+        raise CheckpointError(f"{path} is not a directory; give a checkpoint or a run directory")
     if not (path / "spec.toml").exists():
         if (path / "checkpoints").is_dir() or (path / "steps.jsonl").exists():
             raise RunDirectoryError(RunDirectory(path).no_run())
@@ -111,25 +114,25 @@ def _targets(path: Path) -> list[Path]:
 
 
 def _run_of(path: Path) -> RunDirectory:
-    """Return the run of a path: a run directory, or a checkpoint in one."""
+    """Return the run that a path belongs to; the path is a run directory, or a checkpoint in one."""
     parent = path.resolve().parent
     return RunDirectory(parent.parent if parent.name == "checkpoints" else path)
 
 
 def _spec_hash(run: RunDirectory) -> str | None:
-    """Return the hash that the checkpoints of a run must have; None where it cannot be known, which is said."""
+    """Return the hash that the checkpoints of a run must have; None, after a warning, if it cannot be computed."""
     if not run.exists:
         return None
     try:
         spec = from_toml(run.identity_text())
-        return run.spec_hash() or meaning_hash(spec, describe_data(spec)["digest"])
+        return run.spec_hash() or spec_hash(spec, describe_data(spec)["digest"])
     except (ParityError, ImportError) as error:
-        print(f"parity: warning: not compared with the run they are in: {error}", file=sys.stderr)
+        print(f"parity: warning: checkpoints are not compared with their run: {error}", file=sys.stderr)
         return None
 
 
 def _missing(path: Path, targets: list[Path]) -> list[str]:
-    """Return a line for each checkpoint that a pointer of a run names and that is not there."""
+    """Return a line for each checkpoint that a pointer of a run names and that does not exist."""
     run, there = RunDirectory(path), {target.name for target in targets}
     steps = {name: run.store.pointed_step(name) for name in ("latest", "best") if run.exists}
     return [
@@ -167,10 +170,10 @@ def _path(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    """Copy a checkpoint, verified before and after, so that what is shipped is what was saved."""
+    """Copy a checkpoint to a new directory, verified before and after the copy."""
     dest = options.dest
     if os.path.lexists(dest):
-        raise RunDirectoryError(f"{dest} exists already; nothing is overwritten")
+        raise RunDirectoryError(f"{dest} exists already and is not overwritten; give a new directory")
     source = _chosen(options, verified=True)
     draft = dest.with_name(f".{dest.name}.{os.getpid()}")
     try:
@@ -178,7 +181,7 @@ def _export(options: argparse.Namespace) -> int:
         seal = require_verified(draft)
         storage.fsync_tree(draft)
         storage.move(draft, dest)
-    except shutil.Error as error:  # holds a list of all that went wrong, most of it for the same reason
+    except shutil.Error as error:  # a list of all failures, most of them for the same reason
         file, copy, reason = error.args[0][0]
         raise OSError(f"{file} could not be copied to {copy}: {reason.partition(': ')[0]}") from error
     finally:
@@ -188,7 +191,7 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _chosen(options: argparse.Namespace, *, verified: bool = False) -> Path:
-    """Return the checkpoint that is asked for, compared with its seal byte by byte if it is to be shipped."""
+    """Return the checkpoint that the options name; if `verified`, after comparing it with its seal byte by byte."""
     run = _existing(options.dir)
     scan, plan = run.store.scan(), from_toml(run.identity_text()).plan
     while True:
@@ -219,7 +222,9 @@ def _metric(options: argparse.Namespace) -> int:
     low, high = RANGES[metric]
     if not (math.isnan(value) or (math.isfinite(value) and low <= value <= high)):
         most = f"from {low:g} to {high:g}" if math.isfinite(high) else f"finite and at least {low:g}"
-        raise CheckpointError(f"VALUE {value:g}: {metric} must be {most}, or nan for a checkpoint that is never best")
+        raise CheckpointError(
+            f"VALUE {value:g}: {metric} must be {most}, or nan so that the checkpoint is never the best"
+        )
     run.store.note_metric(options.step, value, plan)
     print(f"step {options.step}: {metric} {value:g}")
     return 0

@@ -1,7 +1,8 @@
-"""A command that a signal ends in good order, at once: what it has found so far is written first.
+"""Signal handling of `parity check`: at SIGTERM, SIGINT or SIGHUP it writes the results so far and ends at once.
 
-The signal is heard by a thread, through the descriptor that Python's own C handler writes to, since a handler written
-in Python runs in the main thread and only between two of its instructions: an XLA compile would hold it up.
+A thread reads the signals from the file descriptor to which Python's C handler writes them. A handler written in
+Python would run only between two instructions of the main thread, and a long call there, such as an XLA compilation,
+would delay it.
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ __all__ = ["Interruption"]
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 FINISH_SECONDS = 5.0
-"""Longest that writing takes after a signal: a reader that hangs, or a dead disk, must not keep the process."""
+"""Longest time for writing after a signal; a blocked pipe or disk must not keep the process alive."""
 
 CLOSE = 0
-"""No signal has this number."""
+"""Number that ends the listening thread; no signal has it."""
 
 
 class Interruption:
-    """Hears SIGTERM, SIGINT and SIGHUP while a command runs; a context manager.
+    """A context manager that handles SIGTERM, SIGINT and SIGHUP while a command runs.
 
-    At the first one, the main thread is held as soon as it returns to Python, a thread calls `finish`, and the
-    process ends with 128 + the signal. A second SIGTERM or SIGINT ends it at once; SIGHUPs do not count, since a
-    closing terminal sends several. A SIGHUP that was ignored before (nohup) stays ignored. Outside of the main thread
-    nothing is heard.
+    At the first signal, the main thread is paused as soon as it returns to Python, another thread calls `finish`, and
+    the process ends with 128 + the signal. A second SIGTERM or SIGINT ends it at once; a second SIGHUP does not,
+    since a closing terminal sends several. A SIGHUP that was ignored before (nohup) stays ignored. Outside of the
+    main thread the context manager does nothing.
     """
 
     def __init__(self) -> None:
-        self.finish: Callable[[str], None] = _say_nothing_was_done
-        """Takes the signal's name, ends what the command started and writes what it found."""
+        self.finish: Callable[[str], None] = _report_no_check
+        """Called with the name of the signal; it ends the processes of the command and writes the results so far."""
         self._writer: dict[str, str] = {}
-        """Who writes the results, `main` or `signal`: the first to enter itself, which `setdefault` does atomically,
-        also for a handler that interrupts the main thread just then."""
+        """The thread that writes the results, `main` or `signal`: the first one that enters itself. `setdefault` is
+        atomic, also when a handler interrupts the main thread in it."""
         self._written = threading.Event()
         self._heard: int | None = None
         self._before: dict[int, Any] = {}
@@ -80,7 +81,7 @@ class Interruption:
         os.close(self._write)
 
     def begin_to_write(self) -> None:
-        """Say that the main thread writes the results now; if a signal came first, its thread does."""
+        """Claim the writing of results for the main thread; if a signal came first, wait for the end instead."""
         if self._writer.setdefault("results", "main") != "main":
             _wait_for_end()
 
@@ -90,17 +91,17 @@ class Interruption:
             _wait_for_end()
 
     def _listen(self) -> None:
-        told = False
+        repeated = False
         while True:
             for number in os.read(self._read, 64):
                 if number == CLOSE:
                     return
                 if number not in self._before:
-                    continue  # somebody else's
+                    continue  # a signal of other code
                 if number != signal.SIGHUP:
-                    if told:
+                    if repeated:
                         os._exit(128 + number)
-                    told = True
+                    repeated = True
                 if self._heard is None:
                     self._heard = number
                     threading.Thread(target=self._end, args=(number,), name="end", daemon=True).start()
@@ -124,11 +125,11 @@ class Interruption:
             os._exit(128 + number)
 
 
-def _say_nothing_was_done(name: str) -> None:
+def _report_no_check(name: str) -> None:
     print(f"parity: {name}: stopped before the first check began", file=sys.stderr)
 
 
 def _wait_for_end() -> NoReturn:
-    """Hold the main thread until another one ends the process."""
+    """Block the main thread until another thread ends the process."""
     while True:
         threading.Event().wait()

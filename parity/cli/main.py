@@ -1,4 +1,4 @@
-"""The command `parity`."""
+"""The command `parity`: its subcommands, its exit codes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
     0 holds (or trained), 1 broken (or diverged), 2 usage, 3 crashed (or could not save or print), 4 inconclusive,
-    5 nothing compared; 128 + the signal when one ended training after saving, or a check. A command whose output
-    nobody reads any more ends by SIGPIPE; with `argv` given, as from a program, it returns 128 + SIGPIPE.
+    5 nothing compared; 128 + the signal when one ended training after saving, a check, or, for SIGINT, any command. A
+    command whose output is no longer read ends by SIGPIPE; with `argv` given, as from a program, it returns
+    128 + SIGPIPE.
     """
     try:
         with Streams() as streams:
@@ -45,6 +46,9 @@ def _run(options: argparse.Namespace) -> int:
     except ParityError as error:
         print(f"parity: error: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:  # `check`, and `train` once it trains, handle signals themselves
+        print("parity: SIGINT: stopped", file=sys.stderr)
+        return 128 + signal.SIGINT
     except OSError as error:  # a full or read-only disk, mostly: the message names the file
         print(f"parity: error: {error}", file=sys.stderr)
         return EXIT_CODES["crashed"]
@@ -60,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.set_defaults(lost_streams="end")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    train.add(commands.add_parser("train", help="train a run, or go on with it"))
+    train.add(commands.add_parser("train", help="train a run, or continue it"))
     checkpoints.add_verify(commands.add_parser("verify", help="compare checkpoints with their seals, byte by byte"))
     checkpoints.add_path(commands.add_parser("path", help="print the directory of a run's best or latest checkpoint"))
     checkpoints.add_export(commands.add_parser("export", help="copy a verified checkpoint out of a run, to ship it"))

@@ -1,9 +1,11 @@
-"""Options that several subcommands share, and what their values must be."""
+"""Options that several subcommands share, and the types of their values."""
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
+import re
 import threading
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from parity.errors import RunDirectoryError
 from parity.policy import INT32
 from parity.spec import PRECISIONS
 
-__all__ = ["add_spec_options", "count", "deadline", "local_path", "positive", "seconds"]
+__all__ = ["add_fail_on", "add_spec_options", "count", "deadline", "directory", "local_path", "positive", "seconds"]
 
 
 def add_spec_options(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +38,15 @@ def local_path(text: str) -> Path:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def directory(text: str) -> Path:
+    """Return a local path that is a directory, or at which one can be created."""
+    path = local_path(text)
+    found = next((part for part in (path, *path.parents) if os.path.lexists(part)), path)
+    if os.path.lexists(found) and not os.path.isdir(found):
+        raise argparse.ArgumentTypeError(f"{found} is not a directory; name another one")
+    return path
+
+
 def positive(text: str) -> int:
     """Return an integer of at least 1, such as a step."""
     return _integer(text, 1)
@@ -55,12 +66,36 @@ def seconds(text: str) -> float:
 
 
 def deadline(text: str) -> float:
-    """Return a time that a timer can wait."""
+    """Return a time in seconds for which a timer can wait."""
     value = _number(text)
     if not 0 < value <= threading.TIMEOUT_MAX:
         most = f"{threading.TIMEOUT_MAX:.0f}"
         raise argparse.ArgumentTypeError(f"must be above 0 and at most {most} seconds, got {text[:40]}")
     return value
+
+
+def _allowed(text: str) -> float:
+    """Return the relative change that `ratio:5%` allows, as a fraction."""
+    kind, _, rest = text.partition(":")
+    if kind == "time":
+        raise argparse.ArgumentTypeError(
+            "times are recorded and never judged, they are the machine's; ask for ratio:5%"
+        )
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)%", rest, re.ASCII)
+    if kind != "ratio" or found is None:
+        raise argparse.ArgumentTypeError(f"must be like ratio:5%, got {text!r}")
+    return float(found[1]) / 100
+
+
+def add_fail_on(parser: argparse.ArgumentParser) -> None:
+    """Add the option that decides when a comparison of benchmarks fails."""
+    parser.add_argument(
+        "--fail-on",
+        type=_allowed,
+        metavar="ratio:P%",
+        help="of benchmarks: exit with 1 where a ratio got worse by more than P %% and its quartile range lies "
+        "outside of the old one (default ratio:5%%)",
+    )
 
 
 def _integer(text: str, least: int) -> int:

@@ -1,4 +1,4 @@
-"""A process that ends with the one that started it, however that one ends."""
+"""The end of a process with its parent, also when the parent is killed."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ import time
 __all__ = ["end_with_parent"]
 
 PR_SET_PDEATHSIG = 1
-"""Of <linux/prctl.h>."""
+"""Constant of <linux/prctl.h>."""
 
 POLL_SECONDS = 0.2
+"""Time between two looks at the parent, where the system cannot send the signal."""
 
 
 def end_with_parent(parent: int) -> None:
-    """Have this process killed when its parent ends; end it now if the parent is gone already.
+    """Arrange that this process is killed when its parent ends; if the parent has ended already, end now.
 
-    On Linux the system sends SIGKILL when the *thread* that started this process ends (man 2 prctl). Elsewhere, and
-    where a sandbox forbids that, a thread looks for the parent five times a second.
+    On Linux the kernel sends SIGKILL when the *thread* that started this process ends (man 2 prctl). On other
+    systems, and where a sandbox forbids the call, a thread checks for the parent every `POLL_SECONDS`.
 
     Args:
-        parent: The process that started this one; one that ended before the system was asked is found by it.
+        parent: Process ID of the parent, given by the parent: it may have ended before this call.
     """
     if not _ask_system():
         threading.Thread(target=_watch, args=(parent,), name="with-parent", daemon=True).start()
@@ -33,7 +34,7 @@ def end_with_parent(parent: int) -> None:
 
 
 def _ask_system() -> bool:
-    """Return whether the system will send SIGKILL to this process when its parent ends."""
+    """Ask the kernel for SIGKILL at the end of the parent; return whether it will send it."""
     if sys.platform != "linux":
         return False
     return ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL)) == 0

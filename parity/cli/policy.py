@@ -1,4 +1,4 @@
-"""`parity policy`: what a checkpoint policy does, before a run pays for it."""
+"""`parity policy simulate`: what a checkpoint policy would keep on disk."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["add"]
 
 CURVE = """\
 CURVE is one of
-  0.5,0.7,nan,-,0.9   metrics of one save after the other, - where none was measured
-                      (behind -- if the first one begins with a minus)
+  0.5,0.7,nan,-,0.9   the metrics of consecutive saves, - where none was measured
+                      (after -- if the first one begins with a minus)
   FILE.csv            columns step and metric, or metric alone; a header may name them
   FILE                JSON lines with `step` and `value`, such as a run's validations.jsonl
   RUN                 a run directory: its own saves, validations, times and rules
@@ -81,7 +81,7 @@ def _curve(text: str) -> str:
 
 
 def _read_run(path: Path) -> tuple[list[Saved], Rules]:
-    """Return what a run saves by its plan, up to where it got, and its rules.
+    """Return what a run saves by its plan, up to its last recorded step, and its rules.
 
     Times are those of its training steps, without the pauses between processes.
 
@@ -103,5 +103,5 @@ def _read_run(path: Path) -> tuple[list[Saved], Rules]:
         if plan.saves_at(step) or step == plan.steps or at_once:
             saves.append(saved)
     if not saves:
-        raise RunDirectoryError(f"{path} has not come to its first save (every {plan.save_every} steps)")
+        raise RunDirectoryError(f"{path} has not reached its first save (every {plan.save_every} steps)")
     return saves, plan.keep

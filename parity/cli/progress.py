@@ -1,4 +1,4 @@
-"""What `parity train` shows while it runs: a bar on a terminal, plain lines elsewhere."""
+"""The progress display of `parity train`: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ from parity.contract import StepRecord
 __all__ = ["Progress"]
 
 LINE_SECONDS = 10.0
-"""Without a terminal: at most one progress line in this time."""
+"""Shortest time between two progress lines, where there is no terminal."""
 
 
 class Progress:
-    """Shows records as they come; a context manager."""
+    """A display of the steps of a run; a context manager.
+
+    Args:
+        steps: Step after which the run stops.
+        shown: Whether to show the bar; False for all but one of several processes.
+    """
 
     def __init__(self, steps: int, *, shown: bool = True) -> None:
         self._console = Console(highlight=False)
@@ -50,7 +55,7 @@ class Progress:
         self._console.print(line, markup=False, soft_wrap=True)
 
     def watch(self, record: StepRecord) -> None:
-        """Show that a step is done."""
+        """Show a completed step."""
         if self._bar is not None:
             self._bar.update(self._task, completed=record.step, description=f"loss {record.loss:.4g}")
         elif time.monotonic() - self._last >= LINE_SECONDS:

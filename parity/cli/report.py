@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from parity.cli.bench import compare_files
-from parity.cli.options import local_path
+from parity.cli.options import add_fail_on, local_path
+from parity.environment import compare_environments
 from parity.errors import ResultError
 from parity.report import (
     annotate,
@@ -19,6 +20,7 @@ from parity.report import (
     clean,
     print_benchmarks,
     print_changes,
+    print_ratios,
     print_table,
     quoted,
 )
@@ -28,14 +30,17 @@ from parity.results import (
     BenchmarkFile,
     CheckResult,
     Verdict,
-    compare_environments,
+    compare_benchmarks,
     compare_records,
     compare_verdicts,
     read_result,
 )
 from parity.storage import replace_file
 
-__all__ = ["add"]
+__all__ = ["ALLOWED", "add", "compare_results"]
+
+ALLOWED = 0.05
+"""Relative change of a ratio that passes where `--fail-on` is not given."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +59,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compare", type=local_path, nargs=2, metavar=("OLD", "NEW"), help="compare two results of one kind"
     )
+    add_fail_on(parser)
     parser.set_defaults(run=_run, usage_error=parser.error)
 
 
@@ -63,7 +69,10 @@ def _run(options: argparse.Namespace) -> int:
     if options.compare:
         if options.html or options.markdown:
             options.usage_error("--compare prints a table; --html and --markdown are for one result")
-        return _compare(*options.compare)
+        old, new = options.compare
+        return compare_results(old, new, options.fail_on)
+    if options.fail_on is not None:
+        options.usage_error("--fail-on is for --compare OLD NEW")
     for option, file in (("--html", options.html), ("--markdown", options.markdown)):
         if file is not None and (not file.name or file.is_dir()):
             options.usage_error(f"{option} {file} is a directory; name a file in it, like {file / 'result'}")
@@ -94,18 +103,39 @@ def _render(path: Path, html: Path | None, markdown: Path | None) -> Verdict:
     return verdict
 
 
-def _compare(old: Path, new: Path) -> int:
-    """Compare two results; benchmarks are judged as `parity bench compare` does by default."""
+def compare_results(old: Path, new: Path, allowed: float | None) -> int:
+    """Compare two results of one kind and print what changed.
+
+    Args:
+        old: What is compared with.
+        new: What may have got worse.
+        allowed: Relative change of a ratio that passes, for benchmarks; None for any kind of result.
+
+    Returns:
+        0 where nothing got worse, 1 where something did, 4 where a check is gone, 5 with nothing to compare.
+
+    Raises:
+        ResultError: A file is no result, the two are of different kinds, or checks where benchmarks are expected.
+    """
     before, after = read_result(old), read_result(new)
-    if isinstance(before, CheckResult) and isinstance(after, CheckResult):
-        for warning in compare_environments(before.environment, after.environment):
-            print(f"parity: warning: {clean(warning)}", file=sys.stderr)
+    if isinstance(before, BenchmarkFile) and isinstance(after, BenchmarkFile):
+        comparison = compare_benchmarks(before, after, ALLOWED if allowed is None else allowed)
+        _warn(comparison.warnings)
+        with quoted(sys.stdout):
+            print_ratios(comparison, ALLOWED if allowed is None else allowed, sys.stdout)
+        return EXIT_CODES[comparison.verdict]
+    if isinstance(before, CheckResult) and isinstance(after, CheckResult) and allowed is None:
+        _warn(compare_environments(before.environment, after.environment))
         changes = compare_records(before.records, after.records)
         verdict = compare_verdicts(changes)
         with quoted(sys.stdout):
             print_changes(changes, verdict, sys.stdout)
         return EXIT_CODES[verdict]
-    if isinstance(before, BenchmarkFile) and isinstance(after, BenchmarkFile):
-        return compare_files(old, new)
     first, second = ("checks" if isinstance(result, CheckResult) else "benchmarks" for result in (before, after))
-    raise ResultError(f"{old} holds {first}, {new} holds {second}: give two results of one kind")
+    expected = "two results of one kind" if first != second else "two files of benchmarks, whose ratios are judged"
+    raise ResultError(f"{old} holds {first}, {new} holds {second}: give {expected}")
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        print(f"parity: warning: {clean(warning)}", file=sys.stderr)

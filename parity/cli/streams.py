@@ -1,8 +1,8 @@
-"""Standard output and error that can be lost: a closed pipe, a full disk, a terminal that is gone.
+"""Standard output and error that tolerate failed writes: a closed pipe, a full disk, a terminal that was closed.
 
-A command whose result cannot be read must not end with the exit code of a verdict, and training must not end at all.
-So while a command runs, both streams are wrapped. What becomes of a failed write is one policy for a command: `end`
-raises `StreamLost`, which unwinds the command; `mute` says so once and drops what is written from then on.
+A command whose output is lost must not end with the exit code of a verdict, and training must continue. So both
+streams are wrapped while a command runs. Each command has one policy for a failed write: `end` raises `StreamLost`,
+which ends the command; `mute` prints one warning and discards further output.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Policy = Literal["end", "mute"]
 
 
 class StreamLost(BaseException):
-    """A standard stream takes no more; no `Exception`, so that no check takes it for its own.
+    """A write to a standard stream failed; not an `Exception`, so that no check reports it as its own failure.
 
     Attributes:
-        pipe: Whether its reader is gone, which is no error: `head` has read enough.
+        pipe: Whether the stream is a pipe whose reader has ended, such as `head`, which is not an error.
     """
 
     def __init__(self, name: str, error: OSError) -> None:
@@ -34,7 +34,7 @@ class StreamLost(BaseException):
 
 
 class Stream:
-    """One standard stream, for the duration of a command; what is not about writing is the stream's own."""
+    """A standard stream with a policy for failed writes; all other attributes are those of the stream itself."""
 
     def __init__(self, stream: IO[str], name: str, policy: Policy) -> None:
         self.policy = policy
@@ -42,17 +42,17 @@ class Stream:
         self._lost = False
 
     def write(self, text: str) -> int:
-        """Write text; returns its length, also when it was dropped."""
+        """Write text, and return its length, also when the text was discarded."""
         self._try(lambda: self._stream.write(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write lines, which bring their own newlines."""
+        """Write lines that end with their own newlines."""
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        """Hand on what is buffered."""
+        """Write what is buffered."""
         self._try(self._stream.flush)
 
     def __getattr__(self, name: str) -> Any:
@@ -74,7 +74,7 @@ class Stream:
 
 
 def _divert(stream: IO[str]) -> None:
-    """Let the file of a stream lead to nothing: else what is buffered fails once more when Python ends (exit 120)."""
+    """Redirect the file of a stream to /dev/null: otherwise Python fails to write its buffer at exit (code 120)."""
     with suppress(OSError, ValueError):  # a stream in memory has no file
         handle = os.open(os.devnull, os.O_WRONLY)
         try:
@@ -85,7 +85,7 @@ def _divert(stream: IO[str]) -> None:
 
 
 class Streams:
-    """Wraps standard output and error; a context manager that flushes both at its end."""
+    """A context manager that wraps standard output and error, and flushes both at its end."""
 
     def __init__(self) -> None:
         self._before = sys.stdout, sys.stderr
@@ -97,34 +97,34 @@ class Streams:
         return self
 
     def set_policy(self, policy: Policy) -> None:
-        """Choose what becomes of a write that fails; `end` until then."""
+        """Set the policy for failed writes, which is `end` at first."""
         for stream in self._own:
             stream.policy = policy
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Flush, so that a failure is found here and not when Python ends.
+        """Flush both streams, so that a failure is found here and not when Python exits.
 
         Raises:
-            StreamLost: What was buffered could not be written.
+            StreamLost: Buffered text could not be written.
         """
         try:
             for stream in self._own:
                 stream.flush()
         finally:
-            self.set_policy("mute")  # a handler of a library may hold on to one
+            self.set_policy("mute")  # the log handler of a library may keep a reference
             sys.stdout, sys.stderr = self._before
 
 
 def mute_lost_streams() -> None:
-    """Have the running command end no more when a stream is lost: it ends anyway, and has more to write elsewhere."""
+    """Set the policy `mute` for a command that a signal is ending anyway, so that it can still write its files."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, Stream):
             stream.policy = "mute"
 
 
 def end_by_pipe() -> None:
-    """End this process as tools end whose reader is gone: by SIGPIPE, which Python ignores otherwise."""
+    """End this process by SIGPIPE, which Python ignores by default, as tools do whose reader has ended."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.raise_signal(signal.SIGPIPE)

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 
 from parity import sides
-from parity.cli.options import add_spec_options, count, deadline, local_path, positive
+from parity.cli.options import add_spec_options, count, deadline, directory, positive
 from parity.cli.parent import end_with_parent
 from parity.cli.progress import Progress
 from parity.contract import StepRecord, prepare_process, processes_of
@@ -30,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--spec", required=True, metavar="PRESET|FILE", help=f"{', '.join(PRESETS)}, or a TOML file")
     parser.add_argument(
-        "--dir", required=True, type=local_path, metavar="RUN", help="run directory, created or continued"
+        "--dir", required=True, type=directory, metavar="RUN", help="run directory, created or continued"
     )
     add_spec_options(parser)
     parser.add_argument(

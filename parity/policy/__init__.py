@@ -1,10 +1,11 @@
-"""Which checkpoints to keep, and which are best and latest: a pure function and the table of cases that specifies it.
+"""The checkpoint policy: which checkpoints to keep, which one is the best and which one the latest.
 
-Also a conformance test for any implementation, and a simulation. Knows no directory, no run and no framework.
+A pure function, the table of cases that specifies it, a conformance test for any implementation, and a simulation.
+Knows no directory, no run and no framework.
 """
 
 from parity.policy.cases import GROUPS, Case, Change, Late, Resume, Save, Validated, cases, read
-from parity.policy.conformance import Difference, Implementation, InMemory, replay
+from parity.policy.conformance import Implementation, InMemory, Mismatch, replay
 from parity.policy.rules import (
     INT32,
     RANGES,
@@ -27,10 +28,10 @@ __all__ = [
     "RANGES",
     "Case",
     "Change",
-    "Difference",
     "Implementation",
     "InMemory",
     "Late",
+    "Mismatch",
     "Mode",
     "Moment",
     "Resume",

@@ -1,9 +1,9 @@
-"""The table of cases that specifies the checkpoint policy: what happens to a run, and what is on disk after it.
+"""The table of cases that specifies the checkpoint policy: events of a run, and the checkpoints on disk after each.
 
-Each line of a case is an event, and behind the bar the steps that are on disk after it. `*` marks the best; the
-latest is always the last one; `!` says that the event is refused and changes nothing. Metrics are numbers, `nan`,
-`inf`, or `-` where none was measured. Checkpoints are removed at saves only. The cases stand in `policy_cases.txt`;
-docs/policy.md shows them, and `policy_replay.py` holds an implementation to them.
+Each line of a case is an event, a bar, and the steps that are on disk after the event. `*` marks the best; the latest
+is always the last one; `!` means that the event is refused and changes nothing. A metric is a number, `nan`, `inf`,
+or `-` where none was measured. Checkpoints are removed only at saves. The cases are in `cases.txt`; docs/policy.md
+shows them, and `conformance.py` compares an implementation with them.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ GROUPS = {
     "late": "a metric may arrive after the save",
     "restart": "a restart forgets nothing",
     "change": "the policy may change within a run",
-    "back": "going on from best or an older step gives up what is newer",
+    "back": "resuming from best or an older step gives up what is newer",
     "between": "a new best between two saves is saved at once",
 }
-"""Group to the rule it specifies; the n-th is rule n of docs/policy.md."""
+"""Group of cases to the rule that it specifies; the n-th group belongs to rule n of docs/policy.md."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Save:
     step: int
     metric: float | None
     at: float | None = None
-    """When, in seconds; None where time plays no role."""
+    """Time of the save in seconds; None where time does not matter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,19 +78,19 @@ class Late:
 
 @dataclass(frozen=True, kw_only=True)
 class Restart:
-    """The process ends and another goes on from the latest."""
+    """The process ends, and another one resumes from the latest checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """The run goes on, in another process, under other rules."""
+    """Another process resumes from the latest checkpoint under other rules."""
 
     rules: Rules
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resume:
-    """Another process goes on from what is named, and gives up what is newer."""
+    """Another process resumes from a named checkpoint and gives up the newer ones."""
 
     which: Which
 
@@ -100,7 +100,7 @@ Event = Save | Validated | Late | Restart | Change | Resume
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What must be true after an event."""
+    """The checkpoints that must be on disk after an event."""
 
     steps: tuple[int, ...]
     best: int | None
@@ -120,21 +120,21 @@ class Case:
     name: str
     rules: Rules
     text: tuple[str, ...]
-    """The lines as written."""
+    """The lines of the table, one for each event."""
     rows: tuple[tuple[Event, Expected], ...]
 
 
 @functools.cache
 def cases() -> tuple[Case, ...]:
-    """Return the table, in the order of its groups."""
+    """Return the cases of the table, in the order of `GROUPS`."""
     return read((Path(__file__).with_suffix(".txt")).read_text(encoding="utf-8"))
 
 
 def read(text: str) -> tuple[Case, ...]:
-    r"""Read cases: blocks apart by an empty line, each with a head `# group | name | rules`.
+    r"""Parse cases: blocks separated by an empty line, each headed by `# group | name | rules`.
 
     Raises:
-        ValueError: A line is no event, a group is unknown, or a number is none.
+        ValueError: A line is not an event, a group is unknown, or a number is invalid.
 
     Example:
         >>> case = read("# ties | twice | max latest=1 best=1\nsave 10 0.9 | 10*\nsave 20 0.9 | 20*")[0]

@@ -1,4 +1,8 @@
-"""Hold an implementation of the checkpoint policy to the table of cases; the pure function is the first of them."""
+"""A conformance test of the checkpoint policy: any implementation is run through the table of cases.
+
+`replay` takes what makes an implementation: `InMemory` is the pure function itself; a side, or a checkpoint manager
+of another library, needs an adapter with the methods of `Implementation`.
+"""
 
 from __future__ import annotations
 
@@ -11,54 +15,54 @@ from parity.errors import CheckpointError
 from parity.policy.cases import Case, Change, Event, Late, Restart, Resume, Save, Validated
 from parity.policy.rules import Rules, Saved, Which
 
-__all__ = ["Difference", "Implementation", "InMemory", "replay"]
+__all__ = ["Implementation", "InMemory", "Mismatch", "replay"]
 
 
 class Implementation(Protocol):
-    """What keeps checkpoints: the pure function in memory, a side on disk, or a manager of someone else."""
+    """The methods through which a case drives the code that keeps the checkpoints."""
 
     def save(self, step: int, metric: float | None, saved_at: float) -> None:
-        """Save a checkpoint, remove what the rules no longer keep, and return when both are done."""
+        """Save a checkpoint, remove those that the rules no longer keep, and return when both are done."""
 
     def validated(self, step: int, metric: float, saved_at: float) -> None:
         """Save a checkpoint of a step at which no save is due, if its metric is a new best."""
 
     def metric(self, step: int, value: float) -> None:
-        """Give a checkpoint its metric after it was saved.
+        """Set the metric of a checkpoint after its save.
 
         Raises:
-            CheckpointError: There is none of this step.
+            CheckpointError: There is no checkpoint of this step.
         """
 
     def restart(self) -> None:
-        """End the process, and go on from the latest in another one."""
+        """End the process, and resume from the latest checkpoint in another one."""
 
     def rules(self, rules: Rules) -> None:
-        """Go on from the latest in another process, under other rules."""
+        """Resume from the latest checkpoint in another process, under other rules."""
 
     def resume(self, which: Which) -> None:
-        """Go on from a checkpoint in another process, giving up what is newer.
+        """Resume from a checkpoint in another process, giving up the newer ones.
 
         Raises:
-            CheckpointError: There is none; nothing was given up.
+            CheckpointError: There is no such checkpoint; nothing was given up.
         """
 
     def on_disk(self) -> Iterable[int]:
-        """Return the steps that are there."""
+        """Return the steps of the checkpoints on disk."""
 
     def best(self) -> int | None:
-        """Return the step that counts as best."""
+        """Return the step of the best checkpoint; None if there is none."""
 
     def latest(self) -> int | None:
-        """Return the step that counts as latest."""
+        """Return the step of the latest checkpoint; None if there is none."""
 
     def close(self) -> None:
-        """Release what is held."""
+        """Release threads and files, if there are any."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
-    """One way in which an implementation departs from a case."""
+class Mismatch:
+    """One point in which an implementation departs from a case."""
 
     case: Case
     row: int
@@ -70,8 +74,18 @@ class Difference:
         return f"{self.case.group}: {self.case.name}: after `{self.case.text[self.row].split(' |')[0]}`: {self.what}"
 
 
-def replay(case: Case, make: Callable[[Rules], Implementation]) -> list[Difference]:
-    """Run one case and return every difference, in the order of events; none if the implementation holds it."""
+def replay(case: Case, make: Callable[[Rules], Implementation]) -> list[Mismatch]:
+    """Run one case, and return every departure of the implementation from it, in the order of events.
+
+    Args:
+        case: The case.
+        make: Makes an implementation, without checkpoints, under the rules that it is given.
+
+    Example:
+        >>> from parity.policy import cases
+        >>> replay(cases()[0], InMemory)
+        []
+    """
     implementation = make(case.rules)
     found = []
     try:
@@ -87,7 +101,7 @@ def replay(case: Case, make: Callable[[Rules], Implementation]) -> list[Differen
             elif refusal is not None and not expected.refused:
                 whats.append(f"refused: {refusal}")
             whats += _compare(implementation, set(expected.steps), expected.best, expected.latest)
-            found += [Difference(case=case, row=row, what=what) for what in whats]
+            found += [Mismatch(case=case, row=row, what=what) for what in whats]
     finally:
         implementation.close()
     return found
@@ -123,63 +137,67 @@ def _name(step: int | None) -> str:
 
 
 class InMemory:
-    """The pure function, applied save by save to what was kept before, as it is on a disk."""
+    """An implementation in memory: `kept` is applied at every save to the checkpoints that were kept before.
+
+    Args:
+        rules: The rules to begin with.
+    """
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self.saved: dict[int, Saved] = {}
-        """What is on disk."""
+        """Step to its checkpoint, for those that would be on disk."""
 
     def save(self, step: int, metric: float | None, saved_at: float) -> None:
-        """Save, and evict at once."""
+        """Add a checkpoint, and remove those that no rule keeps."""
         self.saved[step] = Saved(step=step, metric=metric, saved_at=saved_at)
         stay = self.kept()
         self.saved = {step: saved for step, saved in self.saved.items() if step in stay}
 
     def validated(self, step: int, metric: float, saved_at: float) -> None:
-        """Save a new best, where the best is kept at all."""
+        """Add a checkpoint if it is a new best and `keep_best` is not 0."""
         new = Saved(step=step, metric=metric, saved_at=saved_at)
         if self._rules.keep_best and policy.is_new_best(self.saved.values(), new, self._rules.mode):
             self.save(step, metric, saved_at)
 
     def kept(self) -> set[int]:
-        """Return what stays of what is there."""
+        """Return the steps that the rules keep now."""
         return policy.kept(self.saved.values(), self._rules)
 
     def metric(self, step: int, value: float) -> None:
-        """Replace the metric; a step that was evicted is refused."""
+        """Replace the metric of a checkpoint; one that was removed is refused."""
         self._require(step)
         self.saved[step] = replace(self.saved[step], metric=value)
 
     def restart(self) -> None:
-        """Do nothing: all that counts is on disk."""
+        """Do nothing: the policy has no state but the checkpoints."""
 
     def rules(self, rules: Rules) -> None:
-        """Take other rules, from the next save on."""
+        """Apply other rules from the next save on."""
         self._rules = rules
 
     def resume(self, which: Which) -> None:
-        """Drop what is newer than what is named."""
+        """Drop the checkpoints that are newer than the named one."""
         named: dict[Any, int | None] = {"best": self.best(), "latest": self.latest()}
         step = self._require(named.get(which, which))
         self.saved = {other: saved for other, saved in self.saved.items() if other <= step}
 
     def on_disk(self) -> Iterable[int]:
-        """Return the steps that are there."""
+        """Return the steps of the checkpoints."""
         return self.saved
 
     def best(self) -> int | None:
-        """Return the best step."""
+        """Return the step of the best checkpoint."""
         found = policy.best(self.saved.values(), self._rules.mode)
         return None if found is None else found.step
 
     def latest(self) -> int | None:
-        """Return the newest step."""
+        """Return the step of the latest checkpoint."""
         found = policy.latest(self.saved.values())
         return None if found is None else found.step
 
     def close(self) -> None:
-        """Hold nothing."""
+        """Do nothing: there is nothing to release."""
 
     def _require(self, step: Any) -> int:
         if step not in self.saved:

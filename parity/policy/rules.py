@@ -1,12 +1,12 @@
-"""Which checkpoints stay, and which are best and latest: one pure function that both sides obey.
+"""The checkpoint policy as pure functions: which checkpoints stay, which one is the best and which one the latest.
 
-Latest is for resuming: the newest by step, whatever its metric. Best is for shipping: the best by metric, whatever
-its age. Neither rule ever removes what the other one keeps. The rules are numbered in docs/policy.md; the table of
-cases in `policy_cases.py` is their specification.
+The latest is for resuming: the newest checkpoint by step, independent of its metric. The best is for shipping: the
+best by metric, independent of its age. Neither rule removes a checkpoint that the other keeps. docs/policy.md numbers
+the rules; the table in `cases.txt` specifies them.
 
-A run applies `kept` at every save to what is on disk then, not to all it ever saved. That gives the same, since no
-rule looks at a checkpoint that it would not keep itself: whatever is kept of a set is kept of every subset that holds
-it, so nothing has to be remembered over a restart or after a kill between two removals.
+A run applies `kept` at every save to the checkpoints that are on disk then, not to all that it ever saved. The result
+is the same, because a checkpoint that stays among a set of them also stays among every subset that contains it. So a
+restart, or a kill between two removals, needs no further record.
 """
 
 from __future__ import annotations
@@ -37,58 +37,66 @@ INT32 = 2**31 - 1
 
 Mode = Literal["max", "min"]
 Which = Literal["latest", "best"] | int
-"""What to resume from: the newest whole checkpoint, the best one, or a step."""
+"""The checkpoint to resume from: the newest whole one, the best one, or that of a step."""
 Reason = Literal["latest", "best", "every", "time"]
-"""The rule by which a checkpoint stays."""
+"""A rule that keeps a checkpoint."""
 
 RANGES: dict[str, tuple[float, float]] = {"accuracy": (0.0, 1.0), "loss": (0.0, math.inf)}
-"""Metric to the smallest and largest value that it can have; of a loss, infinity itself is none."""
+"""Metric to its smallest and largest value; the infinite bound of a loss is exclusive."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """One checkpoint, as far as the policy cares."""
+    """The facts about a checkpoint that the policy uses."""
 
     step: int
     metric: float | None
-    """Validation metric of this very step; None when it was not measured. Only finite ones count."""
+    """Validation metric at this step; None if it was not measured. Only finite values count."""
     saved_at: float = 0.0
-    """When it was saved, seconds since the epoch."""
+    """Time of the save, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What a run keeps; a checkpoint stays if any rule keeps it."""
+    """The rules of a run; a checkpoint stays if at least one of them keeps it.
+
+    Raises:
+        ValueError: `keep_latest` is below 1, or another rule is negative or NaN.
+    """
 
     mode: Mode
+    """Whether a larger metric is better (`max`) or a smaller one (`min`)."""
     keep_latest: int = 3
-    """The n newest by step; at least 1, since nothing else is sure to be left to resume from."""
+    """Number of newest checkpoints that stay, by step; at least 1, since no other rule ensures that one remains to
+    resume from."""
     keep_best: int = 1
-    """The m best by metric, counted over all checkpoints, the newest included; 0 for none."""
+    """Number of best checkpoints that stay, by metric, counted over all, the newest included; 0 for none."""
     keep_every: int = 0
-    """Every checkpoint whose step is a multiple of this; 0 for none."""
+    """Every checkpoint whose step is a multiple of this stays; 0 for none."""
     keep_seconds: float = 0.0
-    """The first checkpoint, and each that was saved at least so many seconds after the one before that this rule
-    kept; 0 for none. Seconds of the clock: a pause counts."""
+    """The first checkpoint stays, and each that was saved at least this many seconds after the previous one that this
+    rule kept; 0 for none. Wall-clock time: pauses between processes count."""
 
     def __post_init__(self) -> None:
         others = (self.keep_best, self.keep_every, self.keep_seconds)
-        if self.keep_latest < 1 or not all(value >= 0 for value in others):  # NaN is refused too
+        if self.keep_latest < 1 or not all(value >= 0 for value in others):  # false for NaN
             raise ValueError(f"keep_latest must be at least 1 and no other rule negative, got {self}")
 
 
 def mode_of(metric: str) -> Mode:
-    """Return whether a metric is better when larger or when smaller."""
+    """Return `max` for `accuracy`, where larger is better, and `min` for a loss."""
     return "max" if metric == "accuracy" else "min"
 
 
 def latest(saved: Iterable[Saved]) -> Saved | None:
-    """Return the newest checkpoint by step."""
+    """Return the newest checkpoint by step; None if there is none."""
     return max(saved, key=lambda s: s.step, default=None)
 
 
 def best(saved: Iterable[Saved], mode: Mode) -> Saved | None:
-    """Return the checkpoint with the best metric; ties go to the newer, non-finite and missing ones are never best.
+    """Return the checkpoint with the best metric; None if none has a finite metric.
+
+    Of equal metrics, that of the newer step is better. A missing, infinite or NaN metric is never the best.
 
     Example:
         >>> best([Saved(step=1, metric=0.9), Saved(step=2, metric=0.9), Saved(step=3, metric=None)], "max").step
@@ -98,7 +106,7 @@ def best(saved: Iterable[Saved], mode: Mode) -> Saved | None:
 
 
 def is_new_best(known: Iterable[Saved], new: Saved, mode: Mode) -> bool:
-    """Tell whether a checkpoint would be the best beside those that are known.
+    """Return whether a new checkpoint is better than all known ones; one equal to the best counts as better.
 
     Example:
         >>> is_new_best([Saved(step=10, metric=0.9)], Saved(step=15, metric=0.95), "max")
@@ -108,7 +116,11 @@ def is_new_best(known: Iterable[Saved], new: Saved, mode: Mode) -> bool:
 
 
 def kept(saved: Iterable[Saved], rules: Rules) -> set[int]:
-    """Return the steps that stay: those that at least one rule keeps.
+    """Return the steps of the checkpoints that stay: those that at least one rule keeps.
+
+    Args:
+        saved: The checkpoints that exist, in any order, each step once.
+        rules: The rules of the run.
 
     Example:
         >>> run = [Saved(step=10, metric=0.9), Saved(step=20, metric=0.5), Saved(step=30, metric=0.6)]
@@ -119,7 +131,11 @@ def kept(saved: Iterable[Saved], rules: Rules) -> set[int]:
 
 
 def reasons(saved: Iterable[Saved], rules: Rules) -> dict[int, tuple[Reason, ...]]:
-    """Return by which rules each step stays, in step order; a step that no rule keeps is left out.
+    """Return the rules that keep each step, in step order; a step that no rule keeps is absent.
+
+    Args:
+        saved: The checkpoints that exist, in any order, each step once.
+        rules: The rules of the run.
 
     Example:
         >>> run = [Saved(step=10, metric=0.9), Saved(step=20, metric=0.5), Saved(step=30, metric=None)]
@@ -141,9 +157,9 @@ def reasons(saved: Iterable[Saved], rules: Rules) -> dict[int, tuple[Reason, ...
 def _spaced(by_step: list[Saved], seconds: float) -> set[int]:
     """Return the steps that the time rule keeps.
 
-    A time before that of the one kept last means that the clock was set back, perhaps by a restart on another host.
-    The count starts anew there, and that checkpoint is kept: without it a clock that once ran a year ahead would
-    switch the rule off for a year, and a start that is not itself kept would not be known at the next save.
+    A time before that of the last kept checkpoint means that the clock was set back, perhaps by a restart on another
+    host. That checkpoint is kept, and time is counted from it. Otherwise, a clock that was once a year ahead would
+    disable the rule for a year; and a start of the count that is not kept itself would be lost at the next save.
     """
     steps: set[int] = set()
     last = -math.inf

@@ -1,11 +1,11 @@
-"""What a policy leaves on disk after every save of a curve: a curve that is written down, or that of a run."""
+"""A simulation of the checkpoint policy: the checkpoints on disk after every save of a curve of metrics."""
 
 from __future__ import annotations
 
 import csv
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -20,28 +20,28 @@ from parity.storage import MAX_BYTES, read_lines
 __all__ = ["Moment", "read_curve", "simulate"]
 
 MISSING = ("", "-", "none", "null")
-"""How a metric that was not measured is written, in any case of letters."""
+"""Words for a metric that was not measured, in upper or lower case."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """What is there after one save."""
+    """The checkpoints on disk after one save."""
 
     saved: Saved
     there: dict[int, tuple[Reason, ...]]
-    """Step to the rules by which it stays, in step order."""
+    """Step to the rules that keep it, in step order."""
     best: int | None
     latest: int
     removed: tuple[int, ...]
-    """Steps that this save cost."""
+    """Steps whose checkpoints this save removed."""
 
 
 def simulate(curve: Iterable[Saved], rules: Rules) -> list[Moment]:
-    """Apply a policy save by save.
+    """Apply a policy save by save, and return the checkpoints on disk after each.
 
     Args:
-        curve: What is saved, by step.
-        rules: What stays.
+        curve: The saves, in step order.
+        rules: The rules of the policy.
 
     Example:
         >>> curve = [Saved(step=10, metric=0.9), Saved(step=20, metric=0.5), Saved(step=30, metric=0.6)]
@@ -65,29 +65,27 @@ def simulate(curve: Iterable[Saved], rules: Rules) -> list[Moment]:
 
 
 def read_curve(source: str, every: int, seconds: float) -> tuple[list[Saved], Mode | None]:
-    """Read what is saved when, and with which metric.
+    """Read the saves of a curve: steps, metrics and times.
 
     Args:
         source: Path of a JSON-lines file (objects with `step` and `value`), of a CSV file (`step,metric` or
-            `metric`), or metrics apart by commas; `-` or nothing where none was measured.
-        every: Steps between two saves, where the source names no steps.
-        seconds: Time that a step takes.
+            `metric`), or metrics separated by commas; `-` or nothing where none was measured.
+        every: Steps between two saves, where the source has no steps.
+        seconds: Duration of a step.
 
     Returns:
-        What is saved, and the mode of the metric if the source names it: `accuracy` or `loss`.
+        The saves, and the mode of the metric if the source names one: `accuracy` or `loss`.
 
     Raises:
-        SpecError: It is none of these; names the line.
+        SpecError: The source is none of these; the message names the line.
     """
     path = Path(source)
     mode: Mode | None = None
     is_file = os.path.isfile(source)  # a list of metrics may be longer than a name: Path.is_file() raises then
     if is_file and path.stat().st_size > MAX_BYTES:
         raise SpecError("CURVE", f"{path} is longer than {MAX_BYTES:,} bytes")
-    if is_file and path.suffix.lower() == ".csv":
-        pairs = _csv_rows(path, every)
-    elif is_file:
-        pairs, mode = _json_rows(path, every)
+    if is_file:
+        pairs, mode = _read_file(path, every)
     elif "," in source or _is_metric(source):
         pairs = [(every * n, _metric(word, f"metric {n}")) for n, word in enumerate(source.split(","), 1)]
     else:
@@ -96,50 +94,50 @@ def read_curve(source: str, every: int, seconds: float) -> tuple[list[Saved], Mo
         raise SpecError("CURVE", f"{source} holds no metric")
     for (before, _), (after, _) in pairwise(pairs):
         if after <= before:
-            raise SpecError("CURVE", f"steps must rise, got {after} behind {before}")
+            raise SpecError("CURVE", f"steps must increase, got {after} after {before}")
     return [Saved(step=step, metric=metric, saved_at=step * seconds) for step, metric in pairs], mode
 
 
-def _json_rows(path: Path, every: int) -> tuple[list[tuple[int, float | None]], Mode | None]:
-    try:
-        rows = read_lines(path)
-    except (RunDirectoryError, UnicodeDecodeError) as error:
-        raise SpecError("CURVE", f"{error}; a CSV file must be named .csv") from error
-    latest: dict[int, float | None] = {}
+def _read_file(path: Path, every: int) -> tuple[list[tuple[int, float | None]], Mode | None]:
+    """Return step and metric of each line of a file, and the mode of the metric that its lines name."""
+    is_csv = path.suffix.lower() == ".csv"
+    rows, heads = _csv_rows(path) if is_csv else (_json_rows(path), 0)
+    pairs = []
     for n, row in enumerate(rows, 1):
-        where = f"{path} line {n}"
+        where = f"{path} line {n + heads}"
         if "value" not in row and not isinstance(row.get("metric"), int | float):
             raise SpecError("CURVE", f"{where} has neither `value` nor a number as `metric`: {row!r}")
         step = _step(row.get("step", every * n), where)
-        latest[step] = _metric(row.get("value", row.get("metric")), where)  # a repeated step: the last attempt counts
+        pairs.append((step, _metric(row.get("value", row.get("metric")), where)))
     names = {row["metric"] for row in rows if row.get("metric") in ("accuracy", "loss")}
-    return sorted(latest.items()), policy.mode_of(names.pop()) if len(names) == 1 else None
+    if not is_csv:
+        pairs = sorted(dict(pairs).items())  # a repeated step: the last attempt counts
+    return pairs, policy.mode_of(names.pop()) if len(names) == 1 else None
 
 
-def _csv_rows(path: Path, every: int) -> list[tuple[int, float | None]]:
+def _json_rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        return read_lines(path)
+    except (RunDirectoryError, UnicodeDecodeError) as error:
+        raise SpecError("CURVE", f"{error}; a CSV file must be named .csv") from error
+
+
+def _csv_rows(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """Return the rows of a CSV file by column, as JSON lines would give them, and how many heads there are."""
     try:
         rows = [row for row in csv.reader(path.read_text(encoding="utf-8").splitlines()) if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise SpecError("CURVE", f"{path} cannot be read: {error}") from error
     names = [name.strip().lower() for name in rows[0]] if rows else []
     headed = bool(names) and not _is_metric(names[-1])
-    columns = _columns(names if headed else ["step", "metric"][-len(names) :], path)
-    out = []
-    for n, row in enumerate(rows[headed:], 1 + headed):
-        where = f"{path} line {n}"
-        if len(row) != len(names):
-            raise SpecError("CURVE", f"{where} has {len(row)} columns, the first line {len(names)}")
-        step = every * (n - headed) if columns[0] is None else _step(row[columns[0]], where)
-        out.append((step, _metric(row[columns[1]], where)))
-    return out
-
-
-def _columns(names: Sequence[str], path: Path) -> tuple[int | None, int]:
-    """Return the columns of step and metric."""
-    values = [n for n, name in enumerate(names) if name in ("metric", "value")]
-    if len(values) != 1:
+    names = names if headed else ["step", "metric"][-len(names) :]
+    columns = ["value" if name == "metric" else name for name in names]
+    if columns.count("value") != 1:
         raise SpecError("CURVE", f"{path} must have one column `metric` or `value`, has {', '.join(names)}")
-    return (names.index("step") if "step" in names else None), values[0]
+    for n, row in enumerate(rows, 1):
+        if len(row) != len(names):
+            raise SpecError("CURVE", f"{path} line {n} has {len(row)} columns, expected {len(names)}")
+    return [dict(zip(columns, row, strict=True)) for row in rows[headed:]], int(headed)
 
 
 def _is_metric(word: Any) -> bool:

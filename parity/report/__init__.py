@@ -1,17 +1,16 @@
 """Results as terminal tables, Markdown, HTML and CI annotations. Renders; never computes."""
 
 from parity.report.bench_words import bench_markdown, bench_verdict, bench_words, print_benchmarks, surroundings
-from parity.report.comparison import print_changes
+from parity.report.comparison import print_changes, print_ratios
 from parity.report.github import MOST_SUMMARY, annotate, append_summary, quoted
 from parity.report.markdown import cell, check_markdown, check_table, table
 from parity.report.policy import print_moments
-from parity.report.terminal import WIDTH, print_table
+from parity.report.terminal import print_table
 from parity.report.words import MARKS, clean, counts, exact, flatten, meaning, short, sides
 
 __all__ = [
     "MARKS",
     "MOST_SUMMARY",
-    "WIDTH",
     "annotate",
     "append_summary",
     "bench_markdown",
@@ -28,6 +27,7 @@ __all__ = [
     "print_benchmarks",
     "print_changes",
     "print_moments",
+    "print_ratios",
     "print_table",
     "quoted",
     "short",

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO, Any
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from parity.report.markdown import cell, environment, table
-from parity.report.terminal import WIDTH
+from parity.report.terminal import open_console, open_table
 from parity.report.words import MARKS, clean
 from parity.results import BenchmarkFile, Ratio, Verdict
 
@@ -32,7 +30,7 @@ OUTCOMES: dict[Verdict, str] = {
     "inconclusive": "no bars",
     "empty": "empty",
 }
-"""What a verdict is called where it is about bars."""
+"""Verdict to its name where bars are judged."""
 
 HEADS = ("benchmark", "ratio", "median", "quartiles", "rounds", "bar", "")
 
@@ -73,14 +71,14 @@ def met(ratio: Ratio) -> str:
 
 
 def surroundings(file: BenchmarkFile) -> dict[str, Any]:
-    """Return what ran the benchmarks, without what only tells one host from another: its name, its kernel's build."""
+    """Return the machine of the benchmarks, without the name and the kernel build of the host."""
     return {name: value for name, value in file.machine.items() if name not in ("node", "release")}
 
 
 def print_benchmarks(file: BenchmarkFile, out: IO[str]) -> None:
-    """Print a row for each ratio, then what it comes to; NO_COLOR is honoured."""
-    console = Console(file=out, highlight=False, width=None if out.isatty() else WIDTH)
-    shown = Table(box=None, pad_edge=False, header_style="bold")
+    """Print a row for each ratio, then the verdict on the bars; NO_COLOR is honoured."""
+    console = open_console(out)
+    shown = open_table()
     for name in HEADS:
         right = name in ("median", "rounds")
         shown.add_column(name, justify="right" if right else "left", overflow="fold")

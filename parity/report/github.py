@@ -1,4 +1,4 @@
-"""What a CI job of GitHub Actions shows: the summary of its step, and an annotation for each broken check."""
+"""Output for GitHub Actions: the summary of a step, and an annotation for each check that does not hold."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_SUMMARY = 1_000_000
 def append_summary(markdown: str) -> None:
     """Append Markdown to the file that GITHUB_STEP_SUMMARY names, where it is set.
 
-    A summary that cannot be written is said on stderr and no more: it must not cost the verdict.
+    A summary that cannot be written is a warning on stderr: it must not change the verdict.
     """
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if not path:
@@ -56,7 +56,7 @@ def annotate(records: Sequence[CheckRecord], file: IO[str]) -> None:
 
 @contextmanager
 def quoted(file: IO[str]) -> Iterator[None]:
-    """Print what comes as plain text: in GitHub Actions, a line of a result that reads as a command is none.
+    """Print the output of the block as plain text: in GitHub Actions, no line of it is taken for a command.
 
     Source: the workflow command `stop-commands`, whose token is drawn anew each time.
     """

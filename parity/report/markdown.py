@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from parity.report.words import HEADLINES, MARKS, clean, counts, findings, flatten, meaning, short, sides
+from parity.report.words import FIGURES, HEADLINES, HEADS, MARKS, clean, counts, findings, flatten, meaning, row
 from parity.results import CheckRecord, overall
 
 __all__ = ["cell", "check_markdown", "check_table", "environment", "table"]
@@ -19,7 +19,7 @@ MOST_TEXT = 1_000
 
 
 def check_markdown(records: Sequence[CheckRecord], environment_of: Mapping[str, Any]) -> str:
-    """Return a heading with the verdict, the table of checks, what was found, and the environment."""
+    """Return a heading with the verdict, the table of checks, the findings, and the environment."""
     verdict = overall(records)
     seconds = sum(record.seconds for record in records)
     parts = [f"## {MARKS[verdict]} parity check: {verdict}", HEADLINES[verdict]]
@@ -32,28 +32,16 @@ def check_markdown(records: Sequence[CheckRecord], environment_of: Mapping[str, 
 
 def check_table(records: Iterable[CheckRecord]) -> str:
     """Return the table of verdicts."""
-    heads = ("check", "spec", "precision", "sides", "verdict", "criterion")
-    figures = ("steps", "max rel diff", "x envelope", "seconds")
-    rows = [
-        (
-            record.name.partition(" ")[0],
-            record.spec,
-            record.precision,
-            sides(record),
-            f"{MARKS[record.verdict]} {record.verdict}",
-            record.criterion,
-            str(record.steps_compared),
-            short(record.max_rel_diff),
-            short(record.envelope_multiple),
-            f"{record.seconds:.1f}",
-        )
-        for record in records
-    ]
-    return table((*heads, *figures), rows, right=len(figures))
+    rows = []
+    for record in records:
+        *names, verdict, criterion, steps, difference, multiple, seconds = row(record)
+        verdict = f"{MARKS[record.verdict]} {verdict}"
+        rows.append((*names, verdict, criterion, steps, difference, multiple, seconds))
+    return table(HEADS, rows, right=FIGURES)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: int = 0) -> str:
-    """Return a table; `right` counts the last columns that are set to the right."""
+    """Return a table; the last `right` columns are aligned to the right."""
     rule = ["---"] * (len(heads) - right) + ["--:"] * right
     lines = [heads, *rows]
     shown = [" | ".join(cell(value) for value in line) for line in lines]
@@ -82,7 +70,7 @@ def environment(values: Mapping[str, Any]) -> str:
 
 
 def _found(record: CheckRecord) -> str:
-    """Return what a check that does not hold found."""
+    """Return the findings of a check that does not hold."""
     title = " ".join(cell(part) for part in (record.name, record.spec, record.precision))
     lines = findings(record)
     rest = len(lines) - MOST_LINES

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from parity.policy import Moment, Rules
-from parity.report.terminal import WIDTH
+from parity.report.terminal import open_console, open_table
 
 __all__ = ["describe", "print_moments"]
 
-LEGEND = "* best   > latest   behind each step the rules by which it stays"
+LEGEND = "* best   > latest   after each step the rules by which it stays"
 
 
 def describe(rules: Rules) -> str:
@@ -35,11 +33,11 @@ def describe(rules: Rules) -> str:
 
 
 def print_moments(moments: Sequence[Moment], rules: Rules, file: IO[str]) -> None:
-    """Print one row for every save, then what it comes to; NO_COLOR is honoured."""
-    console = Console(file=file, highlight=False, width=None if file.isatty() else WIDTH)
+    """Print one row for every save, then a summary; NO_COLOR is honoured."""
+    console = open_console(file)
     console.print(describe(rules))
     console.print(LEGEND + "\n", style="dim")
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = open_table()
     table.add_column("save", justify="right")
     table.add_column("metric", justify="right")
     table.add_column("on disk", overflow="fold")

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from parity.report.words import clean, findings, short, sides
+from parity.report.words import FIGURES, HEADS, clean, findings, row
 from parity.results import CheckRecord, Verdict, overall
 
-__all__ = ["print_table"]
+__all__ = ["WIDTH", "open_console", "open_table", "print_table"]
 
 _STYLES: dict[Verdict, str] = {
     "holds": "green",
@@ -28,28 +28,29 @@ MOST_LINES = 50
 """Lines of findings of one check that are shown."""
 
 
+VERDICT = HEADS.index("verdict")
+
+
+def open_console(file: IO[str]) -> Console:
+    """Return what prints to a file, as wide as its terminal; NO_COLOR is honoured."""
+    return Console(file=file, highlight=False, width=None if file.isatty() else WIDTH)
+
+
+def open_table() -> Table:
+    """Return a table without lines, its heads bold."""
+    return Table(box=None, pad_edge=False, header_style="bold")
+
+
 def print_table(records: Sequence[CheckRecord], file: IO[str]) -> None:
-    """Print one table of verdicts, then what was found wrong, then the overall verdict; NO_COLOR is honoured."""
-    console = Console(file=file, highlight=False, width=None if file.isatty() else WIDTH)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("check", "spec", "precision", "sides", "verdict"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("criterion")
-    for name in ("steps", "max rel diff", "x envelope", "seconds"):
-        table.add_column(name, justify="right")
+    """Print one table of verdicts, then the findings, then the overall verdict; NO_COLOR is honoured."""
+    console, table = open_console(file), open_table()
+    for number, name in enumerate(HEADS):
+        figure = number >= len(HEADS) - FIGURES
+        table.add_column(name, justify="right" if figure else "left", no_wrap=number <= VERDICT)
     for record in records:
-        table.add_row(
-            _text(record.name.partition(" ")[0]),
-            _text(record.spec),
-            _text(record.precision),
-            _text(sides(record)),
-            Text(record.verdict, style=_STYLES[record.verdict]),
-            _text(record.criterion),
-            str(record.steps_compared),
-            short(record.max_rel_diff),
-            short(record.envelope_multiple),
-            f"{record.seconds:.1f}",
-        )
+        cells = [Text(clean(cell)) for cell in row(record)]
+        cells[VERDICT].stylize(_STYLES[record.verdict])
+        table.add_row(*cells)
     if records:
         console.print(table)
     for record in records:
@@ -68,8 +69,3 @@ def _print_findings(console: Console, record: CheckRecord) -> None:
         console.print(f"  {line}", markup=False, soft_wrap=True)
     if len(lines) > MOST_LINES:
         console.print(f"  and {len(lines) - MOST_LINES} more")
-
-
-def _text(value: str) -> Text:
-    """Return text of a file as a cell: no markup of its own counts."""
-    return Text(clean(value))

@@ -1,4 +1,4 @@
-"""The words and figures of a report, the same in every rendering."""
+"""The words and figures of a report, the same in every rendering: terminal, Markdown, page, annotations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from parity.results import CheckRecord, Verdict
 
 __all__ = [
     "CRITERIA",
+    "FIGURES",
     "HEADLINES",
+    "HEADS",
     "MARKS",
     "VERDICTS",
     "clean",
@@ -19,6 +21,7 @@ __all__ = [
     "findings",
     "flatten",
     "meaning",
+    "row",
     "short",
     "sides",
 ]
@@ -27,12 +30,12 @@ VERDICTS: tuple[Verdict, ...] = ("crashed", "broken", "inconclusive", "empty", "
 """The worst first."""
 
 MARKS: dict[Verdict, str] = {"holds": "✓", "broken": "✗", "crashed": "▲", "inconclusive": "?", "empty": "–"}
-"""A verdict is told by word and shape, never by colour alone."""
+"""A verdict is shown by word and shape, never by colour alone."""
 
 HEADLINES: dict[Verdict, str] = {
     "holds": "Every check holds.",
     "broken": "At least one check found something lost or changed.",
-    "crashed": "At least one check did not come to its end.",
+    "crashed": "At least one check did not finish.",
     "inconclusive": "At least one check could not judge. That is not a success.",
     "empty": "Nothing was compared. That is not a success.",
 }
@@ -42,6 +45,15 @@ CRITERIA = {
     "float64": "float64: the loss agrees to 1e-12 relative",
     "envelope": "envelope: a multiple of what one unit in the last place at the start does to the run",
 }
+
+HEADS = (
+    *("check", "spec", "precision", "sides", "verdict", "criterion"),
+    *("steps", "max rel diff", "x envelope", "seconds"),
+)
+"""Columns of the table of checks; `row` returns the cells."""
+
+FIGURES = 4
+"""How many of the last columns are figures."""
 
 MOST_TEXT = 20_000
 """Characters of one text that are looked at; every rendering shows fewer."""
@@ -54,7 +66,7 @@ _MEANINGS: dict[tuple[str, Verdict], str] = {
     ("resume", "broken"): "The resumed run is not the one that nothing stopped: something did not survive.",
     ("twins", "holds"): "From one spec, one start and the same batches, both sides train the same curve.",
     ("twins", "broken"): "The sides do not do the same: their curves part further than rounding explains.",
-    ("handover", "holds"): "The run changed sides and went on as if it had not.",
+    ("handover", "holds"): "The run changed sides and continued as if it had not.",
     ("handover", "broken"): "The run did not survive changing sides.",
     (
         "policy",
@@ -66,7 +78,7 @@ _MEANINGS: dict[tuple[str, Verdict], str] = {
 _OF_ANY: dict[Verdict, str] = {
     "holds": "What was compared is equal by its criterion.",
     "broken": "What was compared differs.",
-    "crashed": "The check did not come to its end, so it says nothing about the run.",
+    "crashed": "The check did not finish, so it says nothing about the run.",
     "inconclusive": "Too noisy or incomplete to judge. That is not a success.",
     "empty": "Nothing was compared. That is not a success.",
 }
@@ -80,6 +92,22 @@ def meaning(record: CheckRecord) -> str:
 def sides(record: CheckRecord) -> str:
     """Return the sides of a check: `jax, torch`, or in their order, `jax > torch`."""
     return (" > " if record.name.startswith("handover") else ", ").join(record.sides)
+
+
+def row(record: CheckRecord) -> tuple[str, ...]:
+    """Return the cells of a check in the order of `HEADS`; what came from a file is not cleaned yet."""
+    return (
+        record.name.partition(" ")[0],
+        record.spec,
+        record.precision,
+        sides(record),
+        record.verdict,
+        record.criterion,
+        str(record.steps_compared),
+        short(record.max_rel_diff),
+        short(record.envelope_multiple),
+        f"{record.seconds:.1f}",
+    )
 
 
 def counts(records: Iterable[CheckRecord]) -> str:

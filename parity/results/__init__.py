@@ -1,9 +1,9 @@
-"""What checks and benchmarks return, as data: records, their JSON, reading it back untrusted, comparing two."""
+"""Results as data: records of checks and benchmarks, their JSON, a strict reader, comparisons of two."""
 
-from parity.results.benchmark_compare import Change, Comparison, RatioVerdict, compare
+from parity.results.benchmark_compare import Comparison, RatioChange, RatioVerdict, compare_benchmarks
 from parity.results.benchmarks import Benchmark, BenchmarkFile, Growth, Ratio, read_benchmarks
-from parity.results.check_compare import VerdictChange, compare_environments, compare_records, compare_verdicts
-from parity.results.document import describe_environment, document, encode, schema
+from parity.results.check_compare import VerdictChange, compare_records, compare_verdicts
+from parity.results.documents import document, encode, schema
 from parity.results.read import CheckResult, read_result
 from parity.results.record import (
     EXIT_CODES,
@@ -22,7 +22,6 @@ __all__ = [
     "EXIT_CODES",
     "Benchmark",
     "BenchmarkFile",
-    "Change",
     "CheckRecord",
     "CheckResult",
     "Comparison",
@@ -31,17 +30,16 @@ __all__ = [
     "Growth",
     "Pair",
     "Ratio",
+    "RatioChange",
     "RatioVerdict",
     "ResolvedSpec",
     "Series",
     "Validations",
     "Verdict",
     "VerdictChange",
-    "compare",
-    "compare_environments",
+    "compare_benchmarks",
     "compare_records",
     "compare_verdicts",
-    "describe_environment",
     "document",
     "encode",
     "overall",

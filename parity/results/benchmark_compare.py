@@ -1,28 +1,25 @@
-"""Benchmarks on disk: compare two files of them by their ratios.
+"""Two files of benchmarks, compared by their ratios.
 
-A time says as much about the machine as about the code, so nothing here judges one. A ratio of two ways to do the
-same work, taken round by round in one process, is what two files can be compared by.
+A time depends on the machine as much as on the code, so no time is judged. A ratio of two ways to do the same work,
+taken round by round in one process, can be compared between files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from parity.results.benchmarks import Benchmark, BenchmarkFile, Growth, Ratio, read_benchmarks
+from parity.environment import compare_environments
+from parity.results.benchmarks import BenchmarkFile, Ratio
+from parity.results.record import Verdict
 
-__all__ = [
-    "Benchmark",
-    "BenchmarkFile",
-    "Change",
-    "Comparison",
-    "Growth",
-    "Ratio",
-    "RatioVerdict",
-    "compare",
-    "read_benchmarks",
-]
+__all__ = ["Comparison", "RatioChange", "RatioVerdict", "compare_benchmarks"]
+
+MACHINE = (
+    "cpu.brand_raw", "cpu.count", "usable_cpus", "machine", "system", "python_implementation", "python_version",
+    "versions", "jax.devices", "torch.devices", "torch.threads", "torch.interop_threads", "thread_settings",
+)  # fmt: skip
+"""What a ratio may depend on; host names and clock rates are left out."""
 
 RatioVerdict = Literal["worse", "better", "same", "new", "gone", "unjudged"]
 """`same`: within what is allowed or the spread. `unjudged`: too few rounds. `new`, `gone`: in one file only."""
@@ -32,7 +29,7 @@ FEWEST_ROUNDS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class RatioChange:
     """One ratio in two files."""
 
     benchmark: str
@@ -50,7 +47,7 @@ class Change:
 class Comparison:
     """Two files, ratio by ratio."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[RatioChange, ...]
     warnings: tuple[str, ...]
     """What makes the comparison weaker: another machine, other versions, other sets of ratios."""
 
@@ -65,12 +62,17 @@ class Comparison:
         return self.shared - sum(change.verdict == "unjudged" for change in self.changes)
 
     @property
-    def worse(self) -> tuple[Change, ...]:
+    def worse(self) -> tuple[RatioChange, ...]:
         """Return the ratios that got worse."""
         return tuple(change for change in self.changes if change.verdict == "worse")
 
+    @property
+    def verdict(self) -> Verdict:
+        """Return `broken` if a ratio got worse, `empty` if none can be judged, else `holds`."""
+        return "empty" if not self.judged else "broken" if self.worse else "holds"
 
-def compare(old: BenchmarkFile, new: BenchmarkFile, allowed: float) -> Comparison:
+
+def compare_benchmarks(old: BenchmarkFile, new: BenchmarkFile, allowed: float) -> Comparison:
     """Compare two files ratio by ratio.
 
     A ratio is `worse` (or `better`) if its median moved by more than `allowed` and the quartile ranges of the two
@@ -86,7 +88,7 @@ def compare(old: BenchmarkFile, new: BenchmarkFile, allowed: float) -> Compariso
     """
     before, after = _ratios(old), _ratios(new)
     changes = tuple(_change(key[0], before.get(key), after.get(key), allowed) for key in {**before, **after})
-    warnings = _machine_warnings(old.machine, new.machine)
+    warnings = compare_environments(old.machine, new.machine, MACHINE, "machines")
     for verdict, other in (("gone", "new"), ("new", "old")):
         if some := [f"{c.benchmark}: {c.ratio}" for c in changes if c.verdict == verdict]:
             rest = f" and {len(some) - 3} more" if len(some) > 3 else ""
@@ -99,12 +101,12 @@ def _ratios(file: BenchmarkFile) -> dict[tuple[str, str, str, str], Ratio]:
     return {(b.name, r.name, r.of, r.better): r for b in file.benchmarks for r in b.ratios}
 
 
-def _change(benchmark: str, old: Ratio | None, new: Ratio | None, allowed: float) -> Change:
+def _change(benchmark: str, old: Ratio | None, new: Ratio | None, allowed: float) -> RatioChange:
     some = old or new
     assert some is not None
     if old is None or new is None:
         verdict: RatioVerdict = "gone" if new is None else "new"
-        return Change(benchmark=benchmark, ratio=some.name, old=old, new=new, worse_by=None, verdict=verdict)
+        return RatioChange(benchmark=benchmark, ratio=some.name, old=old, new=new, worse_by=None, verdict=verdict)
     first, second = (old, new) if some.better == "lower" else (new, old)
     worse_by, better_by = _rise(first.median, second.median), _rise(second.median, first.median)
     verdict = "same"
@@ -114,7 +116,7 @@ def _change(benchmark: str, old: Ratio | None, new: Ratio | None, allowed: float
         verdict = "worse"
     elif better_by > allowed and second.q3 < first.q1:
         verdict = "better"
-    return Change(benchmark=benchmark, ratio=some.name, old=old, new=new, worse_by=worse_by, verdict=verdict)
+    return RatioChange(benchmark=benchmark, ratio=some.name, old=old, new=new, worse_by=worse_by, verdict=verdict)
 
 
 def _rise(start: float, end: float) -> float:
@@ -125,33 +127,3 @@ def _rise(start: float, end: float) -> float:
     if start > 0 and end > 0:
         return end / start - 1
     return (end - start) / (max(abs(start), abs(end)) or 1.0)
-
-
-MACHINE = (
-    "cpu.brand_raw", "cpu.count", "usable_cpus", "machine", "system", "python_implementation", "python_version",
-    "versions", "jax.devices", "torch.devices", "torch.threads", "torch.interop_threads", "thread_settings",
-)  # fmt: skip
-"""What a ratio may depend on; host names and clock rates are left out."""
-
-
-def _machine_warnings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    warnings = []
-    for name in MACHINE:
-        a, b = _dig(old, name), _dig(new, name)
-        if isinstance(a, dict) and isinstance(b, dict):
-            keys = sorted({*a, *b})
-            warnings += [_differs(f"{name}.{k}", a.get(k), b.get(k)) for k in keys if a.get(k) != b.get(k)]
-        elif a != b:
-            warnings.append(_differs(name, a, b))
-    return warnings
-
-
-def _dig(value: Any, name: str) -> Any:
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
-def _differs(name: str, a: Any, b: Any) -> str:
-    before, after = (("nothing" if value is None else str(value))[:100] for value in (a, b))
-    return f"the machines differ: {name} was {before}, is {after}"

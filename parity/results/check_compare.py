@@ -1,14 +1,13 @@
-"""Compare the records of two results: which verdicts changed, which checks are new or gone."""
+"""The comparison of two results of checks: which verdicts changed, which checks are new or gone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from parity.results.record import CheckRecord, Verdict
 
-__all__ = ["VerdictChange", "compare_environments", "compare_records", "compare_verdicts"]
+__all__ = ["VerdictChange", "compare_records", "compare_verdicts"]
 
 _WORSE: tuple[Verdict, ...] = ("holds", "empty", "inconclusive", "broken", "crashed")
 
@@ -56,7 +55,7 @@ def compare_records(old: Iterable[CheckRecord], new: Iterable[CheckRecord]) -> t
 
 
 def compare_verdicts(changes: Iterable[VerdictChange]) -> Verdict:
-    """Return what a comparison comes to.
+    """Return the verdict of a comparison.
 
     `broken` if a verdict got worse, or a new check does not hold; `inconclusive` if a check is gone, for it may have
     got worse; `empty` if the results share no check.
@@ -67,28 +66,6 @@ def compare_verdicts(changes: Iterable[VerdictChange]) -> Verdict:
     if not any(c.old is not None and c.new is not None for c in changes):
         return "empty"
     return "inconclusive" if any(c.kind == "gone" for c in changes) else "holds"
-
-
-SURROUNDINGS = ("python", "platform", "machine", "cpus", "versions", "devices", "data")
-"""What a verdict may depend on beside the spec and the commit."""
-
-
-def compare_environments(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for everything in which the surroundings of two results differ."""
-    warnings = []
-    for name in SURROUNDINGS:
-        a, b = old.get(name), new.get(name)
-        if isinstance(a, Mapping) and isinstance(b, Mapping):
-            names = [key for key in {**a, **b} if a.get(key) != b.get(key)]
-            warnings += [_differs(f"{name}.{key}", a.get(key), b.get(key)) for key in names]
-        elif a != b:
-            warnings.append(_differs(name, a, b))
-    return warnings
-
-
-def _differs(name: str, a: Any, b: Any) -> str:
-    before, after = (("nothing" if value is None else str(value))[:100] for value in (a, b))
-    return f"the environments differ: {name} was {before}, is {after}"
 
 
 def _keyed(records: Iterable[CheckRecord]) -> dict[Key, CheckRecord]:

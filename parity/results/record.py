@@ -1,10 +1,11 @@
-"""CheckRecord: what a check returns. Checks compare and record; they draw nothing."""
+"""CheckRecord: the verdict of one check and the evidence for it. Checks compare and record; they draw nothing."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from parity.contract import Divergence, Precision
 
@@ -32,9 +33,8 @@ Series = tuple[float | None, ...]
 Pair = tuple[Series, Series]
 """A quantity of the run that counts as the reference, and of the one compared with it."""
 
-
 Criterion = Literal["bitwise", "float64", "envelope"]
-"""By what two curves are compared: equal bits, 1e-12 relative, or a multiple of the measured envelope."""
+"""Criterion by which two curves are compared: equal bits, 1e-12 relative, or a multiple of the measured envelope."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Validations:
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """What a check compared, step by step; long runs are thinned (`parity.checks.trace` has the rule)."""
+    """What a check compared, step by step; long runs are thinned (`parity.checks.traces` has the rule)."""
 
     labels: tuple[str, str]
     """What the two runs are called, the reference first."""
@@ -74,7 +74,7 @@ class Curves:
     kills: tuple[int, ...] = ()
     """Steps the second run had recorded when it was killed."""
     resumes: tuple[int, ...] = ()
-    """Steps it went on from; 0 is the start."""
+    """Steps it resumed from; 0 is the start."""
     handovers: tuple[int, ...] = ()
     """Steps at which it changed sides."""
     validations: Validations | None = None
@@ -91,7 +91,7 @@ class ResolvedSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRecord:
-    """One verdict and what it rests on."""
+    """One verdict and the evidence for it."""
 
     name: str
     """`resume`, `twins`, `handover` or `policy`, with a direction where there is one: `handover jax-torch`."""
@@ -110,13 +110,52 @@ class CheckRecord:
     suspects: tuple[str, ...] = ()
     """Components that were lost or changed, the likeliest first."""
     notes: tuple[str, ...] = field(default=())
-    """Sentences for people: what was found."""
+    """Findings, as sentences for people."""
     seconds: float = 0.0
     curves: Curves | None = None
-    """What was compared, to be drawn; None where there are no curves, or none were left."""
+    """What was compared, to be drawn; None where there are no curves."""
     resolved: ResolvedSpec | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
-    """What was digested to its digest: the batches of the reference, the final states."""
+    """Name to digest: of the batches of the reference, of the final states."""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        spec: str,
+        precision: Precision,
+        sides: tuple[str, ...],
+        verdict: Verdict,
+        *,
+        began: float | None = None,
+        criterion: Criterion = "bitwise",
+        steps_compared: int = 0,
+        **found: Any,
+    ) -> CheckRecord:
+        """Return a record that says how long its check took.
+
+        Args:
+            name: The check.
+            spec: Name of the run.
+            precision: What the run computes in.
+            sides: Sides that were checked.
+            verdict: What the check found.
+            began: `time.perf_counter()` at the begin of the check; None for a check that did not run.
+            criterion: By what curves were compared.
+            steps_compared: Steps that were compared.
+            found: Further fields of the record.
+        """
+        return cls(
+            name=name,
+            spec=spec,
+            precision=precision,
+            sides=sides,
+            verdict=verdict,
+            criterion=criterion,
+            steps_compared=steps_compared,
+            seconds=0.0 if began is None else time.perf_counter() - began,
+            **found,
+        )
 
 
 def overall(records: Iterable[CheckRecord]) -> Verdict:

@@ -21,9 +21,9 @@ from parity.storage import (
     fsync_files,
     local_path,
     make_directory,
-    mend,
     read_bytes,
     read_lines,
+    repair,
     replace_file,
 )
 
@@ -124,7 +124,7 @@ class RunDirectory:
         """Make the records readable after a crash; return a sentence for each file that lost lines."""
         lines = []
         for file in self._records:
-            if count := mend(file):
+            if count := repair(file):
                 lines.append(f"{count} unreadable lines of {file.name} went to {file.name}.damaged")
         return lines
 

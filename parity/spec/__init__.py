@@ -1,6 +1,6 @@
 """RunSpec, the full description of a twin run: frozen dataclasses, presets, TOML.
 
-Knows how a run is written down, not how it is trained.
+Knows how a run is described, not how it is trained.
 """
 
 from parity.spec.model import CnnSpec, GptSpec, MlpSpec, ModelSpec
@@ -15,8 +15,8 @@ from parity.spec.toml import (
     from_toml,
     identity_of,
     load,
-    meaning_hash,
     override,
+    spec_hash,
     to_toml,
 )
 
@@ -46,8 +46,8 @@ __all__ = [
     "from_toml",
     "identity_of",
     "load",
-    "meaning_hash",
     "override",
     "preset",
+    "spec_hash",
     "to_toml",
 ]

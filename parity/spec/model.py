@@ -1,4 +1,7 @@
-"""What a model is: one frozen dataclass per kind, checked when it is made; and the checks all specs use."""
+"""Specifications of models, one frozen dataclass for each kind, and the checks that all specs use.
+
+A spec is checked when it is created: a value that cannot be used raises a `SpecError` that names its field.
+"""
 
 from __future__ import annotations
 
@@ -23,30 +26,36 @@ __all__ = [
 ]
 
 FLOAT32 = float.fromhex("0x1.fffffep127")
-"""Largest float of a spec: rates and scales are float32 on devices, in all precisions but float64."""
+"""Largest float in a spec: rates and scales are float32 on devices, in all precisions but float64."""
 
 MOST_LAYERS = 10_000
-"""Of one model; every layer is built one by one, and PyTorch takes a minute for a step through 10,000."""
+"""Largest number of layers of a model; PyTorch takes a minute for one step through 10,000."""
 
 
 def require(condition: bool, name: str, problem: str) -> None:
-    """Raise a SpecError for a field unless a condition holds."""
+    """Raise a SpecError unless a condition holds.
+
+    Args:
+        condition: What must be true.
+        name: Dotted name of the field, for the message.
+        problem: What the value must be and what it is, for the message.
+    """
     if not condition:
         raise SpecError(name, problem)
 
 
 def positive(value: float, name: str) -> None:
-    """Raise a SpecError for a field whose value is not above 0."""
+    """Raise a SpecError unless the value of a field is above 0."""
     require(value > 0, name, f"must be above 0, got {value}")
 
 
 def require_numbers(spec: Any, table: str = "", **most: int) -> None:
-    """Raise a SpecError for a number that a device cannot hold, in any field of a spec, in tuples too.
+    """Raise a SpecError if a number in any field of a spec, or in a tuple there, does not fit into int32 or float32.
 
     Args:
         spec: A dataclass of a spec.
-        table: Where it stands in a run's spec, such as `optimizer`.
-        most: Field name to its largest integer, where that is not that of int32.
+        table: Name of the field of RunSpec that holds it, such as `optimizer`; empty for RunSpec itself.
+        most: Field name to the largest integer allowed there, where that is not the one of int32.
     """
     for field in fields(spec):
         name, value = f"{table}.{field.name}".lstrip("."), getattr(spec, field.name)
@@ -60,22 +69,28 @@ def require_numbers(spec: Any, table: str = "", **most: int) -> None:
 
 
 def shown(number: int) -> str:
-    """Return an integer for a message: Python refuses to print one of more than 4,300 digits."""
+    """Return an integer as text for a message; one of more than 30 digits gives its length in bits.
+
+    Python refuses to print an integer of more than 4,300 digits.
+    """
     return str(number) if abs(number) < 10**30 else f"an integer of {number.bit_length()} bits"
 
 
 def require_layers(layers: int, name: str) -> None:
-    """Raise a SpecError for a field that asks for more layers than can be built."""
+    """Raise a SpecError if a field asks for more than `MOST_LAYERS` layers."""
     require(layers <= MOST_LAYERS, name, f"must be at most {MOST_LAYERS} layers, got {layers}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MlpSpec:
-    """Fully connected network with ReLU and dropout after every hidden layer."""
+    """A fully connected network with ReLU and dropout after every hidden layer.
+
+    Shapes: input [batch, inputs], output logits [batch, classes].
+    """
 
     kind: Literal["mlp"] = "mlp"
     inputs: int = 64
-    """Features of one sample after flattening."""
+    """Number of features of a sample, after flattening."""
     hidden: tuple[int, ...] = (128, 128)
     """Width of each hidden layer."""
     classes: int = 10
@@ -92,12 +107,16 @@ class MlpSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class CnnSpec:
-    """3x3 convolutions, each followed by BatchNorm, ReLU and 2x2 average pooling, then one linear layer."""
+    """3x3 convolutions, each followed by BatchNorm, ReLU and 2x2 average pooling, then one linear layer.
+
+    Shapes: input [batch, size * size], output logits [batch, classes].
+    """
 
     kind: Literal["cnn"] = "cnn"
     size: int = 8
-    """Height and width of the (one-channel) images; must be divisible by 2 ** len(channels)."""
+    """Height and width of the one-channel images in pixels; must be divisible by 2 ** len(channels)."""
     channels: tuple[int, ...] = (8, 16)
+    """Output channels of each convolution."""
     classes: int = 10
 
     def __post_init__(self) -> None:
@@ -117,7 +136,10 @@ class CnnSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class GptSpec:
-    """Pre-norm decoder: learned positions, causal attention, GELU (erf) MLP of four times the width."""
+    """A pre-norm decoder: learned positions, causal attention, MLP of four times the width with GELU (erf).
+
+    Shapes: input tokens [batch, context], output logits [batch, context, vocabulary].
+    """
 
     kind: Literal["gpt"] = "gpt"
     vocabulary: int = 256
@@ -125,11 +147,13 @@ class GptSpec:
     """Tokens per sample."""
     layers: int = 2
     heads: int = 4
+    """Attention heads; must divide the width."""
     width: int = 64
+    """Size of the residual stream."""
     tied: bool = False
-    """Whether the head is the transposed token embedding (one parameter, not two)."""
+    """Whether the output layer uses the transposed token embedding: one parameter, not two."""
     embedding_std: float = 1.0
-    """Standard deviation of the embedding tables at the start (1.0 is PyTorch's; 0.02 is GPT-2's)."""
+    """Standard deviation of the initial embedding tables; 1.0 as in PyTorch, 0.02 as in GPT-2."""
 
     def __post_init__(self) -> None:
         require_numbers(self, "model")

@@ -1,4 +1,4 @@
-"""How parameters are updated: optimizer, learning-rate schedule and loss scaler of a run."""
+"""Specifications of the optimizer, the learning-rate schedule and the loss scaler of a run."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["AdamSpec", "OptimizerSpec", "ScalerSpec", "ScheduleSpec", "SgdSpec"]
 
 @dataclass(frozen=True, kw_only=True)
 class AdamSpec:
-    """Adam (`adam`: L2 decay in the gradient) or AdamW (`adamw`: decoupled), as torch.optim defines them."""
+    """Adam (`adam`: L2 decay added to the gradient) or AdamW (`adamw`: decoupled decay), as in torch.optim."""
 
     kind: Literal["adam", "adamw"] = "adamw"
     lr: float = 1e-3
-    """Peak learning rate; the schedule multiplies it."""
+    """Peak learning rate; the schedule multiplies it by a factor."""
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
     weight_decay: float = 1e-2
     decay: Literal["all", "matrices"] = "all"
-    """Which parameters decay: all, or only those with two or more axes."""
+    """Which parameters decay: `all`, or `matrices`, those with two or more axes."""
 
     def __post_init__(self) -> None:
         require_numbers(self, "optimizer")
@@ -36,12 +36,12 @@ class AdamSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class SgdSpec:
-    """SGD with optional momentum (no dampening) and Nesterov, decay as L2 in the gradient."""
+    """SGD with optional momentum (no dampening), optional Nesterov, and L2 decay added to the gradient."""
 
     kind: Literal["sgd"] = "sgd"
     lr: float = 1e-2
     momentum: float = 0.9
-    """0 means no momentum buffer at all."""
+    """Momentum in [0, 1); 0 means that there is no momentum buffer."""
     nesterov: bool = False
     weight_decay: float = 0.0
     decay: Literal["all", "matrices"] = "all"
@@ -59,15 +59,15 @@ OptimizerSpec = AdamSpec | SgdSpec
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleSpec:
-    """Learning-rate factor by completed steps; linear warm-up first, then the named shape."""
+    """The learning-rate factor as a function of completed steps: a linear warm-up, then the shape of `kind`."""
 
     kind: Literal["constant", "linear", "cosine"] = "cosine"
     warmup: int = 0
-    """Steps of linear warm-up; step w of it uses (w + 1) / (warmup + 1) of the peak."""
+    """Steps of the linear warm-up; its step w, counted from 0, uses (w + 1) / (warmup + 1) of the peak."""
     horizon: int = 1000
-    """Step at which `linear` and `cosine` reach `final`; later steps stay there. Not where training stops."""
+    """Step at which `linear` and `cosine` reach `final`; later steps stay there. It does not stop training."""
     final: float = 0.0
-    """Fraction of the peak at the horizon."""
+    """Factor at the horizon, in [0, 1]."""
 
     def __post_init__(self) -> None:
         require_numbers(self, "schedule")
@@ -85,13 +85,17 @@ class ScalerSpec:
     """Dynamic loss scaling of float16 runs, as torch.amp.GradScaler does it."""
 
     init_scale: float = 65536.0
+    """Scale of the first step; at least 1."""
     growth_factor: float = 2.0
+    """Factor on the scale after `growth_interval` steps without an overflow; a power of two."""
     backoff_factor: float = 0.5
+    """Factor on the scale after an overflow; a power of two."""
     growth_interval: int = 2000
+    """Steps without an overflow after which the scale grows."""
     max_skips: int = 20
-    """Stop after this many skipped steps in a row."""
+    """Number of skipped steps in a row that stops the run."""
     overflow_steps: tuple[int, ...] = ()
-    """Steps whose scaled loss is multiplied by infinity, to force an overflow (drills and tests); float16 only."""
+    """Steps, from 1, whose scaled loss is multiplied by infinity, to force an overflow in tests; float16 only."""
 
     def __post_init__(self) -> None:
         require_numbers(self, "scaler")
@@ -100,7 +104,7 @@ class ScalerSpec:
         require(0 < self.backoff_factor < 1, "scaler.backoff_factor", "must be in (0, 1)")
         for name in ("growth_factor", "backoff_factor"):
             exact = math.frexp(getattr(self, name))[0] == 0.5
-            require(exact, f"scaler.{name}", "must be a power of two: only then both sides scale without rounding")
+            require(exact, f"scaler.{name}", "must be a power of two: only then do both sides scale without rounding")
         positive(self.growth_interval, "scaler.growth_interval")
         positive(self.max_skips, "scaler.max_skips")
         for step in self.overflow_steps:

@@ -1,4 +1,4 @@
-"""Presets: complete runs by name, on real data that needs no download."""
+"""Presets: complete specs by name, on real data that needs no download."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from parity.spec.run import DataSpec, ExecutionSpec, Precision, RunSpec
 __all__ = ["PRESETS", "preset"]
 
 QUICK_STEPS = ExecutionSpec(chunk=100)
-"""Of presets whose step takes a millisecond or so: what a chunk costs beside its steps, about a millisecond with cold
-caches, then adds one percent at most."""
+"""For presets whose steps take about a millisecond. A chunk costs about a millisecond beyond its steps, with cold
+caches; 100 steps keep that at one percent or less."""
 
 
 def _mlp_digits() -> RunSpec:
@@ -52,13 +52,17 @@ PRESETS: dict[str, Callable[[], RunSpec]] = {
 
 
 def preset(name: str, precision: Precision = "float32") -> RunSpec:
-    """Return a preset by name, in a precision.
+    """Return the spec of a preset.
 
-    A float16 preset starts at a scale of 2**10 that grows every 40 steps, so that growth shows within the
-    200 steps such a run is given on CPU.
+    A float16 preset starts at a loss scale of 2**10 that grows every 40 steps, so that the scale grows several times
+    within the 200 steps of a run on a CPU.
+
+    Args:
+        name: A name in `PRESETS`.
+        precision: Precision of the run.
 
     Raises:
-        UnknownNameError: No such preset.
+        UnknownNameError: No preset has this name; the message lists those that exist.
 
     Example:
         >>> preset("mlp-digits").model.hidden

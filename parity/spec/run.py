@@ -1,7 +1,6 @@
-"""RunSpec: everything that says what a run is, as frozen values checked when they are made.
+"""RunSpec, the full description of a training run, as frozen dataclasses that are checked when they are created.
 
-Presets are functions that return a RunSpec. Reading and writing TOML, overrides and differences live in
-`specfile.py`.
+Presets are functions that return a RunSpec. `toml.py` reads and writes TOML, applies overrides and lists differences.
 """
 
 from __future__ import annotations
@@ -30,21 +29,22 @@ __all__ = [
 Priority = Literal["idle", "normal"]
 
 MOST_THREADS = 1024
-"""Of one PyTorch process: OpenMP ends a process that asks for more than the system allows (100,000, where tried)."""
+"""Largest number of threads of a PyTorch process; OpenMP ends a process that asks for more than the system allows, as
+it did for 100,000."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSpec:
-    """What is trained on and how batches are read."""
+    """The training data and how batches are read."""
 
     source: Literal["digits", "text"] = "digits"
-    """`digits`: scikit-learn's 1,797 images. `text`: bytes of `path`."""
+    """`digits`: scikit-learn's 1,797 images of 8 by 8 pixels. `text`: the bytes of `path`."""
     path: str = ""
-    """UTF-8 file for `text`; empty means the English text of the standard library's pydoc_data.topics."""
+    """UTF-8 file for `text`; empty for the English text of the standard library's pydoc_data.topics."""
     reader: Literal["memory", "grain"] = "memory"
-    """`memory`: whole chunks cut from arrays. `grain`: a Grain iterator and its own state."""
+    """`memory`: chunks are cut from arrays in memory. `grain`: a Grain iterator, which resumes by its own state."""
     validation: int = 360
-    """Samples held out for validation."""
+    """Number of samples held out for validation."""
 
     def __post_init__(self) -> None:
         require_numbers(self, "data")
@@ -55,11 +55,12 @@ class DataSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class DropoutSpec:
-    """Dropout rate and where its masks come from."""
+    """The dropout rate and the source of its masks."""
 
     rate: float = 0.1
+    """Probability of dropping an element, in [0, 1)."""
     generator: Literal["shared", "native"] = "shared"
-    """`shared`: Threefry, the same masks on both sides. `native`: the framework's own stream."""
+    """`shared`: Threefry, the same masks on both sides. `native`: the framework's own random stream."""
 
     def __post_init__(self) -> None:
         require_numbers(self, "dropout")
@@ -73,16 +74,16 @@ class SaveSpec:
     every: int = 100
     """Steps between saves; the last step is always saved."""
     on_best: Literal["auto", "always", "never"] = "auto"
-    """Whether a validation that is a new best is saved at once. `auto`: where neither `save.every` nor
-    `validate_every` is a multiple of the other, so that few validations, or none, fall on a save."""
+    """Whether a validation that is a new best is saved at once. `auto`: if neither `save.every` nor
+    `validate_every` is a multiple of the other, so that few validations, or none, coincide with a save."""
     keep_latest: int = 3
-    """The n newest stay; at least 1."""
+    """Number of newest checkpoints that stay; at least 1."""
     keep_best: int = 1
-    """The m best by metric stay; 0 for none."""
+    """Number of best checkpoints by metric that stay; 0 for none."""
     keep_every: int = 0
     """Checkpoints of steps that are a multiple of this stay for good; 0 for none."""
     keep_seconds: float = 0.0
-    """One checkpoint for every such time of training stays for good; 0 for none."""
+    """One checkpoint for every period of this many seconds stays for good; 0 for none."""
 
     def __post_init__(self) -> None:
         require_numbers(self, "save")
@@ -96,20 +97,22 @@ class SaveSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionSpec:
-    """How the steps are executed; changes speed and rounding, never meaning."""
+    """How the steps are executed: this changes speed and rounding, not what is computed."""
 
     jax: Literal["scan", "loop"] = "scan"
-    """`scan`: a chunk of steps in one call. `loop`: a Python loop over the jitted step."""
+    """`scan`: one call for a chunk of steps. `loop`: a Python loop over the jitted step."""
     torch: Literal["eager", "compile"] = "eager"
+    """Whether PyTorch runs the step eagerly or through torch.compile."""
     chunk: int = 50
-    """Most steps in one chunk; every save, validation and stop also ends one."""
+    """Largest number of steps in a chunk; every save, validation and stop also ends a chunk."""
     chunk_seconds: float = 5.0
-    """Longest a chunk should take: the chunk is halved until it does, so that signals are heard. In one process only:
-    several that train together must cut the same chunks, and their clocks differ."""
+    """Longest time that a chunk should take, because signals are handled at its end: chunks are halved until they are
+    short enough. It applies to a single process; several processes of a run must cut the same chunks, and their
+    clocks differ."""
     threads: int = 1
-    """CPU threads of one PyTorch process; 0 leaves PyTorch's default. Bitwise equality needs the same number."""
+    """CPU threads of a PyTorch process; 0 for PyTorch's default. Bitwise equality requires the same number."""
     save_priority: Priority = "idle"
-    """Of the threads that write a large checkpoint; `normal` where other programs leave no processor idle."""
+    """Priority of the threads that write a large checkpoint; `normal` if other programs leave no processor idle."""
 
     def __post_init__(self) -> None:
         require_numbers(self, "execution")
@@ -122,9 +125,10 @@ class ExecutionSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class MeshSpec:
-    """Devices of the JAX side; the batch is sharded over `data`, parameters are replicated."""
+    """The device mesh of the JAX side: the batch is sharded over `data`, parameters are replicated."""
 
     data: int = 1
+    """Number of devices; must divide the micro-batch."""
 
     def __post_init__(self) -> None:
         require_numbers(self, "mesh")
@@ -133,34 +137,45 @@ class MeshSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """One training run, the same on both sides."""
+    """One training run, the same on both sides.
+
+    Raises:
+        SpecError: A value, or a combination of values, cannot be used; the error names the field.
+
+    Example:
+        >>> from parity.spec import MlpSpec
+        >>> RunSpec(name="small", model=MlpSpec(hidden=(16,)), batch=32, accumulation=2).micro_batch
+        16
+    """
 
     name: str
+    """At most 200 letters, digits, `.`, `_` and `-`; identifies the spec in reports."""
     model: ModelSpec
     data: DataSpec = field(default_factory=DataSpec)
     optimizer: OptimizerSpec = field(default_factory=AdamSpec)
     schedule: ScheduleSpec = field(default_factory=ScheduleSpec)
     precision: Precision = "float32"
-    """`float64`, `float32`; `bfloat16` and `float16`: forward in that type, parameters and optimizer in float32."""
+    """`float64` and `float32`: everything is in that type. `bfloat16` and `float16`: the forward pass is in that
+    type, parameters and optimizer are in float32."""
     scaler: ScalerSpec = field(default_factory=ScalerSpec)
-    """Used when the precision is float16. Without effect otherwise, so that a precision can be changed alone; but
-    `overflow_steps`, which nobody has by default, are refused then."""
+    """Loss scaling, used in float16. In other precisions it has no effect, so that the precision can be changed
+    alone; only `overflow_steps` are refused there."""
     batch: int = 64
     """Samples per step, over all devices and micro-batches."""
     accumulation: int = 1
-    """Micro-batches per step."""
+    """Micro-batches per step; must divide the batch."""
     clip_norm: float = 1.0
-    """Largest global gradient norm; 0 turns clipping off."""
+    """Largest global norm of the gradient; 0 turns clipping off."""
     dropout: DropoutSpec = field(default_factory=DropoutSpec)
     seed: int = 0
-    """Below 2**32; gives the start, the data order and the dropout masks."""
+    """Seed in [0, 2**32) of the initial parameters, the data order and the dropout masks."""
     steps: int = 1000
-    """Where to stop."""
+    """Step after which the run stops."""
     save: SaveSpec = field(default_factory=SaveSpec)
     validate_every: int = 100
     """Steps between validations; 0 turns them off."""
     metric: Literal["accuracy", "loss"] = "accuracy"
-    """Validation quantity that decides the best checkpoint; accuracy is maximised, loss minimised."""
+    """Validation quantity that decides which checkpoint is the best: the largest accuracy, or the smallest loss."""
     execution: ExecutionSpec = field(default_factory=ExecutionSpec)
     mesh: MeshSpec = field(default_factory=MeshSpec)
 
@@ -203,7 +218,7 @@ class RunSpec:
 
     @property
     def plan(self) -> RunPlan:
-        """What the harness needs to know of the run."""
+        """The facts about this run that the harness needs."""
         save = self.save
         meet = self.validate_every > 0 and (
             save.every % self.validate_every == 0 or self.validate_every % save.every == 0
@@ -231,10 +246,10 @@ class RunSpec:
 
     @property
     def micro_batch(self) -> int:
-        """Samples per micro-batch."""
+        """Samples of one micro-batch, over all devices."""
         return self.batch // self.accumulation
 
     @property
     def scaled(self) -> bool:
-        """Whether the loss scaler is on."""
+        """Whether loss scaling is on: in float16."""
         return self.precision == "float16"

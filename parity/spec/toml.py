@@ -1,4 +1,4 @@
-"""RunSpec as TOML: read, write, override by dotted name, and tell two apart."""
+"""RunSpec as TOML: read it, write it, override fields by dotted name, list differences, compute its hash."""
 
 from __future__ import annotations
 
@@ -26,32 +26,41 @@ __all__ = [
     "from_toml",
     "identity_of",
     "load",
-    "meaning_hash",
     "override",
+    "spec_hash",
     "to_toml",
 ]
 
 FREE = ("name", "steps", "save", "validate_every", "execution", "mesh")
-"""Fields that may change between the stops of one run: they do not change what a step computes."""
+"""Fields that may differ at each start of a run, because they do not change what a step computes."""
 
 MAX_BYTES = 1 << 20
-"""Longest spec; those of the presets take 1,500 bytes."""
+"""Largest size of a spec; the presets take 1,500 bytes."""
 
 MOST_SHOWN = 100
-"""Characters that a message shows of a value."""
+"""Largest number of characters of a value in a message."""
 
 
 def to_toml(spec: RunSpec) -> str:
-    """Write a spec as TOML; `from_toml` gives the same spec back."""
+    """Return a spec as TOML, every field included; `from_toml` returns an equal spec.
+
+    Example:
+        >>> from parity.spec import preset
+        >>> to_toml(preset("mlp-digits")).splitlines()[0]
+        'name = "mlp-digits"'
+    """
     return tomli_w.dumps(_plain(asdict(spec)))
 
 
 def from_toml(text: str) -> RunSpec:
-    """Read a spec from TOML text.
+    """Return the spec that a TOML text describes; fields that it lacks get their defaults.
+
+    Args:
+        text: At most 1 MiB; `name` and `model` are required.
 
     Raises:
-        SpecError: Not TOML, or a value of the wrong type or out of range.
-        UnknownNameError: A field that does not exist; the message lists those that do.
+        SpecError: The text is not TOML, or a value has the wrong type or is out of range.
+        UnknownNameError: A field does not exist; the message lists those that do.
     """
     try:
         data = parse_toml(text)
@@ -66,15 +75,19 @@ def load(name: str, precision: Precision | None = None, overrides: Iterable[str]
     """Return the spec of a preset name or a TOML file, in a precision, with overrides applied.
 
     Args:
-        name: A preset, or the path of a TOML file (recognised by a suffix or a separator in it).
-        precision: Replaces the spec's own when given.
+        name: Name of a preset, or the path of a TOML file, which ends with `.toml` or contains a separator.
+        precision: Replaces the precision of the spec; None leaves it.
         overrides: Texts of the form `field.name=value`, the value in TOML syntax or a bare word.
+
+    Raises:
+        SpecError: The file cannot be read, or a value has the wrong type or is out of range.
+        UnknownNameError: No preset, or no field, has this name.
     """
     if name in PRESETS:
         spec = preset(name, precision or "float32")
     elif name.endswith(".toml") or os.sep in name:
         spec = from_toml(_read(name))
-        if precision:  # in one go with the overrides: what a precision does not allow may be overridden too
+        if precision:  # together with the overrides: they may change what this precision does not allow
             overrides = [f'precision="{precision}"', *overrides]
     else:
         raise UnknownNameError("preset", name, PRESETS)
@@ -82,9 +95,17 @@ def load(name: str, precision: Precision | None = None, overrides: Iterable[str]
 
 
 def override(spec: RunSpec, overrides: Iterable[str]) -> RunSpec:
-    """Return the spec with dotted fields replaced.
+    """Return a spec with fields replaced by dotted name.
 
-    A changed `kind` starts from the defaults of the new kind and keeps the fields both kinds have.
+    A changed `kind` starts from the defaults of the new kind and keeps the values of fields that both kinds have.
+
+    Args:
+        spec: The spec; it is not changed.
+        overrides: Texts of the form `field.name=value`, applied in order, the value in TOML syntax or a bare word.
+
+    Raises:
+        SpecError: A value has the wrong type or is out of range, or a text has no `=`.
+        UnknownNameError: A field does not exist; the message lists those that do.
 
     Example:
         >>> from parity.spec import preset
@@ -113,7 +134,13 @@ def override(spec: RunSpec, overrides: Iterable[str]) -> RunSpec:
 
 
 def flatten(spec: RunSpec) -> dict[str, object]:
-    """Return dotted field name to value, for every leaf field."""
+    """Return the fields of a spec as one mapping of dotted name to value.
+
+    Example:
+        >>> from parity.spec import preset
+        >>> flatten(preset("mlp-digits"))["optimizer.lr"]
+        0.001
+    """
     return flatten_tables(asdict(spec))
 
 
@@ -125,7 +152,16 @@ def identity_of(spec: RunSpec) -> RunIdentity:
 
 
 def differences(a: RunSpec, b: RunSpec, *, free: Iterable[str] = FREE) -> dict[str, tuple[object, object]]:
-    """Return the fields in which two specs differ, those under a `free` name left out."""
+    """Return the fields in which two specs differ.
+
+    Args:
+        a: A spec.
+        b: Another spec.
+        free: Top-level fields that are ignored.
+
+    Returns:
+        Dotted field name to the pair of values (in `a`, in `b`), None where one of them has no such field.
+    """
     left, right = flatten(a), flatten(b)
     free = tuple(free)
     return {
@@ -135,21 +171,33 @@ def differences(a: RunSpec, b: RunSpec, *, free: Iterable[str] = FREE) -> dict[s
     }
 
 
-def meaning_hash(spec: RunSpec, data_digest: str) -> str:
-    """Return 32 hex digits over everything that gives a run its meaning, and over its data.
+def spec_hash(spec: RunSpec, data_digest: str) -> str:
+    """Return the hash that identifies a run, over its data and every field of its spec that must not change.
 
-    Side, mesh, chunk, intervals and the stopping step are left out: they may change within one run.
+    Fields in `FREE` are left out, because they may differ at each start of a run. The side is not part of a spec.
+
+    Args:
+        spec: The spec.
+        data_digest: Digest of the training data, as `describe_data` gives it.
+
+    Returns:
+        32 hex digits of XXH3-128.
     """
     return identity_of(spec).hash(data_digest)
 
 
 def from_dict(data: Mapping[str, Any]) -> RunSpec:
-    """Build a spec from nested plain tables, checking every name and type."""
+    """Return the spec of nested tables, as TOML or JSON gives them; every name and type is checked.
+
+    Raises:
+        SpecError: A value has the wrong type or is out of range, or `name` or `model` is missing.
+        UnknownNameError: A field does not exist; the message lists those that do.
+    """
     return _build(RunSpec, data, "")
 
 
 def _read(name: str) -> str:
-    """Return the text of a spec's file."""
+    """Return the text of the file of a spec."""
     try:
         return read_given(local_path(name), MAX_BYTES).decode("utf-8")
     except RunDirectoryError as error:
@@ -164,17 +212,17 @@ def _cut(text: str) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return a value for a message, of bounded length: it may be nested deeply, or an integer too long to print."""
+    """Return a value as text of bounded length, for a message; it may be nested deeply or a very long integer."""
     return _Short().repr(value)
 
 
 def _word(value: object) -> str:
-    """Return a value that should have been one of a few words."""
+    """Return, for a message, a value that should be one of a few words."""
     return _cut(value) if isinstance(value, str) else _shown(value)
 
 
 class _Short(reprlib.Repr):
-    """`repr`, cut in breadth and depth."""
+    """`repr` of bounded length and depth."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -182,7 +230,7 @@ class _Short(reprlib.Repr):
         self.maxlevel, self.maxdict = 2, 3
 
     def repr_int(self, x: int, level: int) -> str:
-        """Return an integer in digits if it is short."""
+        """Return a short integer in digits, a long one by its length in bits."""
         del level
         return shown(x)
 
@@ -197,7 +245,7 @@ def _value(text: str) -> object:
     try:
         return parse_toml(f"v = {text.strip()}")["v"]
     except (ValueError, TypeError, RecursionError):
-        return text.strip()  # a bare word: optimizer.kind=sgd
+        return text.strip()  # a bare word, as in optimizer.kind=sgd
 
 
 def _names(data: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -215,7 +263,7 @@ def _switch_kind(table: dict[str, Any], parents: list[str], kind: object) -> Non
 
 
 def _pick(hint: Any, data: Mapping[str, Any], where: str) -> Any:
-    """Choose among the dataclasses of a union by their `kind`."""
+    """Return the dataclass of a union whose `kind` is that of the data."""
     options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     by_kind = {kind: cls for cls in options for kind in get_args(get_type_hints(cls).get("kind"))}
     if not by_kind:
@@ -255,9 +303,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
             raise SpecError(where, f"must be a list, got {_shown(value)}")
         return tuple(_convert(get_args(hint)[0], item, where) for item in value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        require(
-            abs(value) < 2**128, where, f"must be at most 2**128, got {shown(value)}"
-        )  # no float holds any integer
+        # the conversion of a larger integer to float would raise OverflowError
+        require(abs(value) < 2**128, where, f"must be below 2**128, got {shown(value)}")
         return float(value)
     if type(value) is not hint:
         raise SpecError(where, f"must be of type {hint.__name__}, got {_shown(value)}")

@@ -1,6 +1,6 @@
 """Files that survive crashes and may come from anyone.
 
-Atomic writes, digests, bounded reads, JSON lines, the writer lock, work in the background. Knows nothing of training.
+Atomic writes, digests, bounded reads, JSON lines, the writer lock and background writing. Knows nothing of training.
 """
 
 from parity.storage.atomic import (
@@ -18,17 +18,23 @@ from parity.storage.atomic import (
 )
 from parity.storage.background import SMALL, Background, Priority
 from parity.storage.digests import ALGORITHM, BLOCK, DigestWriter, FileDigest, digest_files, digest_range, list_files
-from parity.storage.jsonl import append, mend, plain, read_lines
+from parity.storage.jsonl import append, plain, read_lines, repair
 from parity.storage.local import local_path
 from parity.storage.lock import WriterLock
 from parity.storage.parallel_read import ParallelReader, read_ranges
-from parity.storage.untrusted import MAX_BYTES, MAX_VALUES, open_regular, read_bytes, read_given, read_json
+from parity.storage.untrusted import (
+    MAX_BYTES,
+    open_regular,
+    parse_json,
+    read_bytes,
+    read_given,
+    read_json,
+)
 
 __all__ = [
     "ALGORITHM",
     "BLOCK",
     "MAX_BYTES",
-    "MAX_VALUES",
     "REMOVED",
     "SMALL",
     "Background",
@@ -46,10 +52,10 @@ __all__ = [
     "list_files",
     "local_path",
     "make_directory",
-    "mend",
     "move",
     "named",
     "open_regular",
+    "parse_json",
     "plain",
     "read_bytes",
     "read_given",
@@ -58,6 +64,7 @@ __all__ = [
     "read_ranges",
     "reason",
     "remove_tree",
+    "repair",
     "replace_file",
     "write_file",
 ]

@@ -1,4 +1,8 @@
-"""Files that outlive a crash: write, fsync the file, rename, fsync the directory, in that order."""
+"""Atomic, durable writes: write a draft, fsync it, rename it, fsync the directory, in that order.
+
+After a crash at any point a reader finds the old content or the new one. Every `OSError` raised here names its file
+and the operation that failed, which `reason` puts into one line.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +26,21 @@ __all__ = [
 ]
 
 REMOVED = ".removed-"
-"""Prefix of a directory that is being removed: it lost its name first, so a kill leaves no half of it."""
+"""Prefix of a directory that is being removed. It is renamed to this first, so that a kill halfway never leaves an
+incomplete directory under the old name."""
 
 
 @contextmanager
 def named(path: Path, operation: str = "write") -> Iterator[None]:
-    """Give an OSError its operation, for `reason`, and its path: the system's own names none for a write or fsync."""
+    """Add the operation and the path to an OSError, for `reason`; the system names neither for a write or an fsync.
+
+    Args:
+        path: The file that the block works on; used where the error names no file.
+        operation: What the block does to it, such as `fsync`; an inner `named` takes precedence.
+
+    Raises:
+        OSError: The error of the block, with `operation` and `filename` set.
+    """
     try:
         yield
     except OSError as error:
@@ -39,12 +52,16 @@ def named(path: Path, operation: str = "write") -> Iterator[None]:
 
 
 def reason(error: BaseException, operation: str = "read", path: Path | None = None) -> str:
-    """Return why something failed, in one line: operation, file and the system's reason; else what the error says.
+    """Return why something failed, in one line: operation, file and the system's reason.
 
     Args:
-        error: What was raised.
-        operation: What was done, where the error does not know it.
-        path: To what, likewise.
+        error: The error; anything but an `OSError` of the system gives its own text, with white space collapsed.
+        operation: The operation, where the error does not have one from `named`.
+        path: The file, where the error names none.
+
+    Example:
+        >>> reason(FileNotFoundError(2, "No such file or directory", "seal.json"))
+        'read seal.json: No such file or directory'
     """
     file = path if not isinstance(error, OSError) or error.filename is None else error.filename
     if not isinstance(error, OSError) or error.errno is None or file is None:
@@ -53,7 +70,12 @@ def reason(error: BaseException, operation: str = "read", path: Path | None = No
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a new file and fsync it."""
+    """Write a new file in UTF-8 and fsync it; its directory entry is not yet durable.
+
+    Raises:
+        FileExistsError: The file exists.
+        OSError: It cannot be written.
+    """
     with named(path), path.open("x", encoding="utf-8") as file:
         file.write(text)
         file.flush()
@@ -62,7 +84,16 @@ def write_file(path: Path, text: str) -> None:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Replace a file so that a reader, or a crash, sees the old text or the new one and nothing between."""
+    """Replace a file atomically and durably: a reader, also one after a crash, sees the old text or the new one.
+
+    Args:
+        path: The file; it need not exist, its directory must.
+        text: The whole new content, written in UTF-8.
+
+    Raises:
+        OSError: It cannot be written; the old file is unchanged, unless only the last fsync, of the directory,
+            failed.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with named(draft, "remove"):
         draft.unlink(missing_ok=True)
@@ -77,7 +108,7 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def fsync_files(paths: Iterable[Path]) -> None:
-    """Make the contents of files durable, of those that are there."""
+    """Make the contents of files durable; files that do not exist are skipped."""
     for path in paths:
         if path.exists():
             _fsync(path)
@@ -89,7 +120,11 @@ def fsync_directory(path: Path) -> None:
 
 
 def fsync_tree(root: Path) -> None:
-    """Make every file and directory below a directory durable, and its own entries last."""
+    """Make every file and directory below a directory durable, the entries of the root last.
+
+    Raises:
+        OSError: Something cannot be opened or synchronized, or a file is a link.
+    """
     for folder, _, files in os.walk(root, topdown=False):
         for name in files:
             _fsync(Path(folder) / name, os.O_NOFOLLOW)
@@ -97,7 +132,7 @@ def fsync_tree(root: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and its parents, durably."""
+    """Create a directory and its missing parents, durably."""
     if path.is_dir():
         return
     make_directory(path.parent)
@@ -107,7 +142,7 @@ def make_directory(path: Path) -> None:
 
 
 def move(source: Path, target: Path) -> None:
-    """Rename, and make it durable in both directories."""
+    """Rename a file or directory and make that durable in both parent directories."""
     with named(source, "rename"):
         source.rename(target)
     fsync_directory(target.parent)
@@ -116,7 +151,11 @@ def move(source: Path, target: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory; it loses its name first, durably, so that a crash leaves all of it or a leftover."""
+    """Remove a directory; after a crash halfway, it is either untouched or named `.removed-*`.
+
+    Raises:
+        OSError: It cannot be renamed, or something in it cannot be removed.
+    """
     doomed = path if path.name.startswith(REMOVED) else path.with_name(f"{REMOVED}{path.name}-{os.getpid()}")
     if doomed != path:
         move(path, doomed)

@@ -1,10 +1,11 @@
-"""Work in a thread of the lowest priority: the steps of a loop go first, the writing of a save takes the rest.
+"""A background thread of the lowest priority, which writes a save while training continues.
 
-On Linux the thread, and every thread it starts, is scheduled as `SCHED_IDLE`: it runs whenever a processor has
-nothing else to do. Where the steps keep every processor busy it would otherwise take turns with them, and steps whose
-threads wait for each other lose more than the turns. When the loop waits for the save, its processors are free and
-the save has them. Nobody can raise the priority again without a privilege, so on a machine that other programs keep
-wholly busy large saves take long; `execution.save_priority=normal` is for that. Small ones run as the loop does.
+On Linux the thread, and every thread that it starts, is scheduled as `SCHED_IDLE`: it runs whenever a processor has
+nothing else to do. At the normal priority it would take turns with steps that keep every processor busy, and steps
+whose threads wait for each other lose more time than those turns. When the loop waits for the save, its processors
+are idle, so the save runs at full speed. A thread cannot raise its priority again without a privilege; on a machine
+that other programs keep busy, large saves therefore take long, and `execution.save_priority=normal` avoids that.
+Small saves always run at the priority of the loop.
 """
 
 from __future__ import annotations
@@ -18,14 +19,19 @@ from typing import Literal
 __all__ = ["Background", "Priority"]
 
 Priority = Literal["idle", "normal"]
-"""Of the thread that writes a large save."""
+"""Priority of the thread that writes a large save: `idle` for `SCHED_IDLE`, `normal` for that of the caller."""
 
 SMALL = 32 << 20
-"""Bytes of a save that is written in a few hundredths of a second, which steps lose at most."""
+"""Largest save, in bytes, that is written at the priority of the caller: it costs the steps a few hundredths of a
+second at most."""
 
 
 class Background:
-    """Runs one function at a time beside the caller, and hands on what it raised."""
+    """A worker that runs one function at a time in a thread; `wait` re-raises what the function raised.
+
+    Args:
+        priority: Priority of functions that write more than `SMALL` bytes.
+    """
 
     def __init__(self, priority: Priority) -> None:
         self._priority = priority
@@ -33,17 +39,17 @@ class Background:
         self._failure: BaseException | None = None
 
     def start(self, work: Callable[[], None], name: str, size: int) -> None:
-        """Run a function in a thread of its own; the one before must have been waited for.
+        """Run a function in a new thread; call `wait` for the previous one first.
 
         Args:
-            work: What to run.
-            name: Of the thread.
-            size: Bytes it writes; up to `SMALL` it runs at the priority of the caller.
+            work: The function.
+            name: Name of the thread.
+            size: Bytes that the function writes; up to `SMALL` it runs at the priority of the caller.
 
         Raises:
-            OSError: The system allows no more threads; nothing was run.
+            OSError: The system allows no more threads; the function was not run.
         """
-        assert self._thread is None, "wait for the work before"
+        assert self._thread is None, "call wait() first"
         thread = threading.Thread(target=self._run, args=(work, size), name=name)
         try:
             thread.start()
@@ -52,7 +58,7 @@ class Background:
         self._thread = thread
 
     def wait(self) -> None:
-        """Return when the function has ended; raises what it raised, once."""
+        """Wait until the function has ended, and raise what it raised, once."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -65,12 +71,12 @@ class Background:
             yield_to_others()
         try:
             work()
-        except BaseException as error:  # told to whoever waits next
+        except BaseException as error:  # raised by the next wait()
             self._failure = error
 
 
 def yield_to_others() -> None:
-    """Give the calling thread the lowest priority, where the system has one for threads and allows it."""
+    """Give the calling thread the priority `SCHED_IDLE`, where the system has it and allows it."""
     if hasattr(os, "SCHED_IDLE"):
         try:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

@@ -134,7 +134,7 @@ def _regular_size(path: Path) -> int:
     with named(path, "read"):
         status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(f"{path} is no regular file")
+        raise OSError(f"{path} is not a regular file")
     return status.st_size
 
 

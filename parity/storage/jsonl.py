@@ -1,4 +1,8 @@
-"""Files of JSON lines: append all or nothing, read what a crash left, repair it; valid JSON for every float."""
+"""Files of JSON lines: append all lines or none, read a file that a crash cut short, repair one.
+
+Each line is one JSON object and ends with a newline. A last line without its newline is incomplete: a crash
+interrupted the write, and every function here ignores or removes it.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,18 @@ from parity.errors import RunDirectoryError
 from parity.storage.atomic import named, replace_file
 from parity.storage.untrusted import read_bytes
 
-__all__ = ["append", "mend", "plain", "read_lines"]
+__all__ = ["append", "plain", "read_lines", "repair"]
 
 
 def append(path: Path, lines: Iterable[str]) -> None:
-    """Append lines to a file, all or none of them.
+    """Append lines to a file, all or none of them; an incomplete last line is removed first.
+
+    Args:
+        path: The file; created where it does not exist.
+        lines: Lines of JSON without their newlines.
 
     Raises:
-        OSError: They could not be written; a part that was is cut off again, so that no torn line stays inside.
+        OSError: They could not be written; what was written of them is removed again.
     """
     data = "".join(line + "\n" for line in lines).encode()
     if not data:
@@ -28,7 +36,7 @@ def append(path: Path, lines: Iterable[str]) -> None:
     with named(path):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
-            size = _cut_torn_line(handle)
+            size = _cut_incomplete_line(handle)
             try:
                 while data:
                     data = data[os.write(handle, data) :]
@@ -39,8 +47,8 @@ def append(path: Path, lines: Iterable[str]) -> None:
             os.close(handle)
 
 
-def _cut_torn_line(handle: int) -> int:
-    """Return the size of a file of lines, after cutting off a last one that a failed write left without its end."""
+def _cut_incomplete_line(handle: int) -> int:
+    """Remove a last line without its newline, and return the size of the file in bytes."""
     size = os.fstat(handle).st_size
     if size and os.pread(handle, 1, size - 1) != b"\n":
         tail = os.pread(handle, min(size, 1 << 20), max(0, size - (1 << 20)))
@@ -50,10 +58,11 @@ def _cut_torn_line(handle: int) -> int:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the JSON objects of a file, without a torn last line; an absent file has none.
+    """Return the JSON objects of a file, without an incomplete last line; a file that does not exist has none.
 
     Raises:
-        RunDirectoryError: A line other than the last is not a JSON object.
+        RunDirectoryError: The file cannot be read, or a line other than the last is not a JSON object; the message
+            names the line.
     """
     if not path.exists():
         return []
@@ -67,18 +76,23 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
             if not isinstance(value, dict):
                 raise ValueError("not an object")
         except (ValueError, RecursionError) as error:
-            if number == len(lines):  # no newline behind it: the write was cut short by a kill
+            if number == len(lines):  # no newline after it: a kill interrupted the write
                 break
             raise RunDirectoryError(f"{path} line {number}: {error}; restore or remove this line") from error
         out.append(value)
     return out
 
 
-def mend(path: Path) -> int:
-    """Make a file of lines readable again after a crash; return how many lines were set aside.
+def repair(path: Path) -> int:
+    """Make a file of lines readable after a crash, and return how many unreadable lines were moved out of it.
 
-    A torn last line is cut off, so that the next append starts a line of its own. Unreadable lines inside (a power
-    loss can leave zeros where a block never reached the disk) go to `<name>.damaged`; all others stay.
+    An incomplete last line is removed, so that the next append starts a new line. Unreadable lines before it are
+    moved to `<name>.damaged` (a power loss can leave zeros where a block never reached the disk). All other lines
+    stay.
+
+    Raises:
+        RunDirectoryError: The file cannot be read.
+        OSError: It cannot be written.
     """
     if not path.exists():
         return 0
@@ -103,7 +117,12 @@ def _is_object(line: bytes) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as valid JSON has it: non-finite floats become the strings `inf`, `-inf` and `nan`."""
+    """Return a value for valid JSON: non-finite floats become the strings `inf`, `-inf` and `nan`, tuples lists.
+
+    Example:
+        >>> plain({"loss": float("nan"), "steps": (1, 2)})
+        {'loss': 'nan', 'steps': [1, 2]}
+    """
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

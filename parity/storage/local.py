@@ -1,4 +1,4 @@
-"""Paths of the local file system: the only storage that what `durable.py` promises holds for."""
+"""Paths of the local file system, the only storage for which the guarantees of `atomic` hold."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from parity.errors import RunDirectoryError
 __all__ = ["local_path"]
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-"""Start of a URL, or of what `Path` makes of it: Path("s3://bucket/run") is s3:/bucket/run. One letter is a drive."""
+"""Start of a URL; one slash is enough, because Path("s3://bucket/run") is s3:/bucket/run. One letter is a drive."""
 
 
 def local_path(path: str | os.PathLike[str]) -> Path:
-    """Return a path; refuse a URL, which would become a local folder called `s3:`.
+    """Return a path; refuse a URL, which would otherwise become a local directory named `s3:`.
 
-    What is written here survives a crash because a rename is atomic and fsync makes it durable. Object stores have
-    neither.
+    Files survive a crash because a rename is atomic and fsync makes it durable. Object stores offer neither.
+
+    Args:
+        path: A path of a local or mounted file system, absolute or relative.
 
     Raises:
-        RunDirectoryError: It is a URL.
+        RunDirectoryError: The path is a URL.
 
     Example:
         >>> local_path("runs/lr:0.1").name

@@ -1,7 +1,8 @@
-"""One writer per run directory: a lock that names its owner and that a dead process cannot hold.
+"""The lock that admits one writer to a run directory, names its owner and never outlives it.
 
-A POSIX record lock: it belongs to one process, the system drops it when that process is gone however it ended, and
-children do not inherit it (a `flock` would live on in a forked data worker). Works on local disks and on NFS 4.
+It is a POSIX record lock: it belongs to one process, the system releases it when that process ends in any way, and
+child processes do not inherit it (a `flock` would stay held by a forked data worker). It works on local disks and on
+NFS 4.
 """
 
 from __future__ import annotations
@@ -24,19 +25,24 @@ from parity.errors import LockedError, RunDirectoryError
 __all__ = ["WriterLock"]
 
 NAME_SECONDS = 0.5
-"""Longest the owner's name is waited for, by a process that is refused anyway."""
+"""Longest time that a refused process waits for the owner to write its name, for the message."""
 
 _FLOCK = "hhqqi4x"
 """`struct flock` of 64-bit Linux: type, whence, start, length, process."""
 
 _held: set[str] = set()
 _guard = threading.Lock()
-"""Record locks do not conflict within one process, and closing any handle of the file drops them: so a process keeps
-its own list, and never opens a file whose lock it holds."""
+"""Guards `_held`, the paths that this process has locked. Record locks do not conflict within one process, and
+closing any handle of a file releases its lock; so a process keeps its own list and never opens a file that it
+has locked."""
 
 
 class WriterLock:
-    """The lock of one run directory; a context manager."""
+    """The lock of one run directory; a context manager.
+
+    Args:
+        directory: The run directory; created on entry if it does not exist. The lock is its file `lock`.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "lock"
@@ -47,8 +53,9 @@ class WriterLock:
         """Take the lock.
 
         Raises:
-            LockedError: Another process, or another trainer of this one, writes to the directory.
-            OSError: The directory cannot be written.
+            LockedError: Another process, or another trainer of this process, has it.
+            RunDirectoryError: Its `lock` is not a regular file.
+            OSError: The directory is a file, or cannot be written.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._name = os.path.realpath(self.path)
@@ -59,12 +66,12 @@ class WriterLock:
                 handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
             except OSError as error:
                 if error.errno in (errno.EISDIR, errno.ELOOP, errno.ENXIO):
-                    raise RunDirectoryError(f"{self.path} is no regular file; move it away") from error
+                    raise RunDirectoryError(f"{self.path} is not a regular file; move it away") from error
                 raise
             try:
                 fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                if error.errno not in (errno.EACCES, errno.EAGAIN):  # no lock of somebody else's: the disk fails
+                if error.errno not in (errno.EACCES, errno.EAGAIN):  # not a conflict: the disk fails
                     os.close(handle)
                     raise
                 owner = _name_owner(handle)
@@ -78,19 +85,19 @@ class WriterLock:
         try:
             os.ftruncate(handle, 0)
             os.pwrite(handle, _owner().encode(), 0)
-        except OSError:  # a full disk: the lock holds all the same, it only cannot say whose it is
+        except OSError:  # a full disk: the lock is held, only without the owner's name
             pass
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release it; the file stays, since removing it would let two owners hold two files of one name."""
+        """Release the lock; its file stays, since removing it would let two processes lock two files of one name."""
         with _guard:
             if self._handle is not None:
                 handle, self._handle = self._handle, None
                 _held.discard(self._name)
-                with suppress(OSError):  # the lock is gone with the handle, whatever closing it says
+                with suppress(OSError):  # an error of close releases the lock too
                     os.close(handle)
 
 
@@ -105,7 +112,10 @@ def _owner() -> str:
 
 
 def _name_owner(handle: int) -> str:
-    """Say who holds the lock: the system knows the process, the file the rest once that process has written it."""
+    """Describe the owner: process ID from the kernel, host, start time and command from the lock file.
+
+    The owner writes the file right after it takes the lock, so this waits for up to `NAME_SECONDS`.
+    """
     pid = 0
     if sys.platform == "linux":
         asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -114,7 +124,7 @@ def _name_owner(handle: int) -> str:
     while True:
         try:
             owner = json.loads(os.pread(handle, 4096, 0))
-            if pid in (owner["pid"], 0, -1):  # 0: gone meanwhile; -1: on another host
+            if pid in (owner["pid"], 0, -1):  # 0: released meanwhile; -1: on another host
                 return f"process {owner['pid']} on {owner['host']} since {owner['since']} ({owner['command']})"
         except (ValueError, KeyError, TypeError):
             pass

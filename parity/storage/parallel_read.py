@@ -1,4 +1,4 @@
-"""Large reads by several threads: one alone copies from the page cache at half of what memory can do."""
+"""Reads of large files by several threads, because one alone copies from the page cache at half speed."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ if TYPE_CHECKING:
 __all__ = ["BLOCK", "ParallelReader", "read_ranges"]
 
 BLOCK = 16 << 20
-"""Bytes that one thread reads at once."""
+"""Bytes that one thread reads in one piece."""
 
 THREADS = 8
-"""Most that read; memory has no more to give."""
+"""Largest number of reading threads; more do not read faster."""
 
 
 def read_ranges(ranges: Mapping[Path, Iterable[tuple[int, memoryview]]]) -> None:
-    """Fill buffers from regular files, never links.
+    """Fill buffers with ranges of regular files, by several threads; links are refused.
 
     Args:
-        ranges: File to first bytes, each with the buffer of bytes to fill from there.
+        ranges: File to the pairs (offset in bytes, buffer); a buffer is a writable memoryview of format `B`, and its
+            length is how many bytes are read.
 
     Raises:
         EOFError: A file ends before a buffer is full.
-        OSError: A file cannot be read.
+        OSError: A file cannot be opened or read.
     """
     with ExitStack() as stack:
         parts = []
@@ -75,7 +76,14 @@ def _fill(block: _Part) -> None:
 
 
 class ParallelReader(io.RawIOBase):
-    """A regular file, never a link, whose large reads are shared by several threads."""
+    """A binary, read-only file object whose large reads are shared by several threads.
+
+    Args:
+        path: A regular file; a link is refused.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -90,19 +98,27 @@ class ParallelReader(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a position, counted from the start, the present one or the end, and return it from the start."""
+        """Move to a position in bytes, and return it.
+
+        Args:
+            offset: Bytes relative to the start, the present position or the end.
+            whence: Which of these, by the constants of `os`.
+
+        Raises:
+            ValueError: The position is before the start.
+        """
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size()}[whence]
         if base + offset < 0:
-            raise ValueError(f"{base + offset} lies before the start")
+            raise ValueError(f"position {base + offset} is before the start of the file")
         self._position = base + offset
         return self._position
 
     def tell(self) -> int:
-        """Return the position."""
+        """Return the position, in bytes from the start."""
         return self._position
 
     def readinto(self, buffer: Buffer) -> int:
-        """Fill a buffer, as far as the file goes, and return how many bytes that were."""
+        """Fill a buffer up to the end of the file, and return how many bytes were read."""
         target = memoryview(buffer).cast("B")
         target = target[: max(0, self._size() - self._position)]
         _read([_Part(self._path, self._handle, self._position, target)])

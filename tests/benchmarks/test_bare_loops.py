@@ -8,7 +8,7 @@ import pytest
 from benchmarks.bars import assert_same_losses, slowdown_allowed, speedup_wanted
 from benchmarks.batches import Batches
 from parity import sides
-from parity.checks.across import losses, walk
+from parity.checks.across import losses, run_from
 from parity.spec import RunSpec, load
 from parity.twins import open_stream
 
@@ -19,7 +19,7 @@ PLAIN, NATIVE = ["dropout.rate=0.0"], ["dropout.generator=native"]
 
 
 def twin_losses(trainer):
-    return np.array(list(losses(walk(trainer, STEPS)).values()), np.float32)
+    return np.array(list(losses(run_from(trainer, STEPS)).values()), np.float32)
 
 
 def torch_loop(spec: RunSpec, trainer, of: RunSpec | None = None):

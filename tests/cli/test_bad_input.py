@@ -54,6 +54,29 @@ def test_a_malformed_command_is_usage(words, capsys):
     assert "usage: parity" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("path", ["file", "file/run", "link"])
+@pytest.mark.parametrize(
+    "command", [["train", "--side", "torch", "--spec", "mlp-digits", "--dir"], ["check", "policy", "--report"]]
+)
+def test_a_file_in_place_of_a_directory_is_named_before_anything_runs(command, path, tmp_path, capsys):
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    with pytest.raises(SystemExit) as stop:
+        main([*command, str(tmp_path / path)])
+    assert stop.value.code == 2
+    out, err = capsys.readouterr()
+    named = tmp_path / path.removesuffix("/run")
+    assert err.splitlines()[-1].endswith(f"argument {command[-1]}: {named} is not a directory; name another one")
+    assert out == ""
+    assert (tmp_path / "file").read_text() == "text"
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null"])
+def test_a_device_is_no_result(path, capsys):
+    assert main(["report", path]) == 2
+    assert f"{path} cannot be read: {path} is not a regular file" in capsys.readouterr().err
+
+
 def test_a_batch_larger_than_the_data_shows_the_arithmetic(tmp_path, capsys):
     assert _train(tmp_path / "run", "--set", "batch=1500") == 2
     assert (

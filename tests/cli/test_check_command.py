@@ -12,8 +12,9 @@ import pytest
 
 from parity.cli import main
 from parity.contract import Divergence
+from parity.environment import describe_environment
 from parity.report import print_table
-from parity.results import EXIT_CODES, CheckRecord, describe_environment, document, encode, overall, schema
+from parity.results import EXIT_CODES, CheckRecord, document, encode, overall, schema
 
 RECORD = CheckRecord(
     name="resume",

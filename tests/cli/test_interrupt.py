@@ -182,6 +182,40 @@ def test_outside_of_the_main_thread_nothing_is_heard_and_nothing_breaks():
     assert seen == [before[0]]
 
 
+SHORT = """
+import importlib, sys, time
+from parity.cli import main
+module, name, *words = sys.argv[1:]
+def wait(*args):
+    print("ready", flush=True)
+    time.sleep(600)
+setattr(importlib.import_module(module), name, wait)
+raise SystemExit(main(words))
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "words"),
+    [
+        ("checkpoints", "_targets", ["verify", "run"]),
+        ("checkpoints", "_chosen", ["path", "run", "best"]),
+        ("report", "_render", ["report", "check.json"]),
+        ("policy", "read_curve", ["policy", "simulate", "0.5,0.6"]),
+    ],
+)
+def test_control_c_ends_a_short_command_with_one_line(where, name, words):
+    command = [sys.executable, "-c", SHORT, f"parity.cli.{where}", name, *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=LONGEST) == ("", "parity: SIGINT: stopped\n")
+        assert process.returncode == 128 + signal.SIGINT
+    finally:
+        process.kill()
+        process.communicate()
+
+
 CHILD = """
 import os, sys, time
 import parity.cli.parent as p

@@ -124,8 +124,9 @@ def test_a_run_brings_its_saves_metrics_times_and_rules(tmp_path, capsys):
         ({"a.jsonl": ""}, "a.jsonl holds no metric"),
         ({"a.csv": ""}, "a.csv holds no metric"),
         ({"a.csv": "step,loss\n1,2\n"}, "a.csv must have one column `metric` or `value`, has step, loss"),
-        ({"a.csv": "1,2\n3\n"}, "a.csv line 2 has 1 columns, the first line 2"),
-        ({"a.csv": "20,1\n10,1\n"}, "CURVE: steps must rise, got 10 behind 20"),
+        ({"a.csv": "1,2\n3\n"}, "a.csv line 2 has 1 columns, expected 2"),
+        ({"a.csv": "1,2,3\n"}, "a.csv line 1 has 3 columns, expected 2"),
+        ({"a.csv": "20,1\n10,1\n"}, "CURVE: steps must increase, got 10 after 20"),
         ({"a.csv": "-1,1\n"}, "a.csv line 1: '-1' is no step"),
         ({"a.csv": "inf,1\n"}, "a.csv line 1: 'inf' is no step"),
         ({"a.csv": "1e300,1\n"}, "a.csv line 1: '1e300' is no step"),
@@ -165,7 +166,7 @@ def test_a_list_of_metrics_may_be_longer_than_a_file_name(capsys):
 
 def test_a_run_without_a_save_yet_says_so(tmp_path, capsys):
     assert main(["policy", "simulate", str(a_run(tmp_path / "run", 9))]) == 2
-    assert "has not come to its first save (every 10 steps)" in capsys.readouterr().err
+    assert "has not reached its first save (every 10 steps)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

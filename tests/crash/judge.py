@@ -11,7 +11,7 @@ from random import Random
 from parity.checkpoints import DRAFT, Seal, verify
 from parity.errors import RunDirectoryError
 from parity.runs import RunDirectory
-from parity.storage import REMOVED, mend, read_lines
+from parity.storage import REMOVED, read_lines, repair
 from tests.crash.disk import Tree
 from tests.crash.record import Recording
 from tests.crash.workload import NEW, OLD
@@ -35,7 +35,7 @@ class Verdict:
     outcome: tuple[object, ...]
     """What recovery gets to see of checkpoints, leftovers and pointers: it treats equal ones alike."""
     torn: tuple[str, ...]
-    """The records that recovery has to mend."""
+    """The records that recovery has to repair."""
 
 
 @dataclass(frozen=True)
@@ -161,9 +161,9 @@ def _wrong_records(run: RunDirectory, tree: Tree, step: int) -> tuple[list[str],
 
 @functools.lru_cache(10_000)
 def _mended(content: bytes) -> tuple[list[dict], bool]:
-    """Return the rows of records as recovery reads them, and whether it had to mend them."""
+    """Return the rows of records as recovery reads them, and whether it had to repair them."""
     with tempfile.TemporaryDirectory() as home:
         file = Path(home, "records")
         file.write_bytes(content)
-        mend(file)
+        repair(file)
         return read_lines(file), file.read_bytes() != content

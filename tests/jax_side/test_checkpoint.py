@@ -18,7 +18,7 @@ from parity.checkpoints import FILE, examine, is_intact, read_seal, require_veri
 from parity.contract import compare_states, leaf_digests, orders_of
 from parity.errors import CheckpointError, DamagedError, OtherRunError, SaveError
 from parity.runs import RunDirectory
-from parity.spec import meaning_hash, override
+from parity.spec import override, spec_hash
 from tests.faults.conftest import compiled, compiled_once  # noqa: F401 - seven trainers share three programs each
 from tests.parity.saving import SPECS, blamed, held, reseal, saved
 from tests.parity.sealed import flip
@@ -41,7 +41,7 @@ def test_a_save_is_sealed_with_the_digest_of_every_leaf(one: Any) -> None:
     seal = require_verified(path)
     assert examine(path) == seal
     assert (seal.step, seal.metric, seal.side) == (5, 0.5, "jax")
-    assert seal.spec_hash == meaning_hash(trainer.spec, trainer.dataset.digest)
+    assert seal.spec_hash == spec_hash(trainer.spec, trainer.dataset.digest)
     assert seal.leaves == leaf_digests(state, orders_of(seal.leaves))
     assert seal.versions["orbax-checkpoint"] == importlib.metadata.version("orbax-checkpoint")
     assert [entry.name for entry in path.parent.iterdir()] == ["5"]

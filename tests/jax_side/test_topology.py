@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from parity import sides
-from parity.checks.across import ENVELOPE_LIMIT, envelope_multiple, losses, measure_envelope, walk
+from parity.checks.across import ENVELOPE_LIMIT, envelope_multiple, losses, measure_envelope, run_from
 from parity.errors import SpecError
 from parity.spec import load
 
@@ -26,16 +26,16 @@ def test_any_number_of_devices_and_any_change_between_them_stays_inside_the_enve
     side = sides.load("jax")
     base = side.build(_spec(name, 1))
     start = base.export_state()
-    reference = losses(walk(base, STEPS))
+    reference = losses(run_from(base, STEPS))
     width = measure_envelope(base.spec, [base], start, STEPS).width
     worst = {}
     trainers = {}
     for n in (1, 2, 4, 8):
         trainers[n] = side.build(_spec(name, n), tmp_path / str(n))
-        curve = losses(walk(trainers[n], STEPS // 2))
+        curve = losses(run_from(trainers[n], STEPS // 2))
         trainers[n].save(None)
         trainers[n].wait()
-        curve |= losses(walk(trainers[n], STEPS))
+        curve |= losses(run_from(trainers[n], STEPS))
         worst[n] = envelope_multiple(list(reference.values()), list(curve.values()), width)
     for n, m in itertools.permutations((1, 2, 4, 8), 2):
         trainer = side.build(_spec(name, m), tmp_path / str(n)) if (n, m) in {(8, 2), (1, 4)} else trainers[m]
@@ -43,7 +43,7 @@ def test_any_number_of_devices_and_any_change_between_them_stays_inside_the_enve
             trainer.layout, tmp_path / str(n), trainer.spec_hash, trainer.placement
         )
         assert trainer.restore("latest") == STEPS // 2
-        tail = losses(walk(trainer, STEPS))
+        tail = losses(run_from(trainer, STEPS))
         after = [reference[s] for s in tail]
         worst[n, m] = envelope_multiple(after, list(tail.values()), width[STEPS // 2 :])
         trainer.close()

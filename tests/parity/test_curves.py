@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from parity.contract import QUANTITIES, StepRecord, Validation, encode, first_divergence, read_records, same, splice
 from parity.errors import RunDirectoryError
-from parity.storage import append, mend, read_lines
+from parity.storage import append, read_lines, repair
 from tests.parity.small import quick, record
 
 doubles = st.floats() | st.sampled_from([math.inf, -math.inf, math.nan, -0.0, 5e-324, -5e-324, 2.0**-1040])
@@ -80,7 +80,7 @@ def test_a_validation_reads_back() -> None:
 
 def test_an_absent_file_has_no_lines(tmp_path: Path) -> None:
     assert read_lines(tmp_path / "steps.jsonl") == []
-    mend(tmp_path / "steps.jsonl")
+    repair(tmp_path / "steps.jsonl")
     assert not (tmp_path / "steps.jsonl").exists()
 
 
@@ -89,14 +89,14 @@ def test_a_torn_last_line_is_left_out_wherever_it_was_cut(cut: int) -> None:
     last = '{"é": 2}'.encode()[:cut]
     file = write(b'{"a": 1}\n' + last)
     assert read_lines(file) == [{"a": 1}]
-    mend(file)
+    repair(file)
     assert file.read_bytes() == b'{"a": 1}\n'
 
 
 def test_mending_a_whole_file_changes_nothing_and_a_torn_first_line_leaves_nothing() -> None:
     whole, torn = write(b'{"a": 1}\n{"a": 2}\n'), write(b'{"a"')
-    mend(whole)
-    mend(torn)
+    repair(whole)
+    repair(torn)
     assert whole.read_bytes() == b'{"a": 1}\n{"a": 2}\n'
     assert torn.read_bytes() == b""
 

@@ -113,7 +113,7 @@ def test_a_lock_that_is_a_link_is_refused_and_what_it_points_to_untouched(tmp_pa
     (tmp_path / "thesis.tex").write_text("precious")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "lock").symlink_to(tmp_path / "thesis.tex")
-    with pytest.raises(RunDirectoryError, match="lock is no regular file; move it away"):
+    with pytest.raises(RunDirectoryError, match="lock is not a regular file; move it away"):
         WriterLock(tmp_path / "run").__enter__()
     assert (tmp_path / "thesis.tex").read_text() == "precious"
 

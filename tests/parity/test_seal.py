@@ -306,7 +306,7 @@ def test_a_failure_at_any_call_leaves_no_checkpoint_of_that_name(
         assert final.exists() == (number == len(calls) - 1) == isinstance(caught.value, SaveError)
         if final.exists():
             assert examine(final).step == number + 1
-            assert str(caught.value).startswith(f"step {number + 1} is saved; what follows a save failed: ")
+            assert str(caught.value).startswith(f"step {number + 1} is saved, but work after the save failed: ")
         else:
             assert path.exists(), "a leftover, for the next start to clean"
             (path / FILE).unlink(missing_ok=True)

@@ -1,7 +1,12 @@
 """What a check is going to do is known before it begins, so that what a signal leaves undone can be told."""
 
+from dataclasses import replace
+
+import pytest
+
 from parity import sides
 from parity.checks import Request, list_tasks, run_checks, suite, unfinished
+from parity.errors import UnknownNameError
 from parity.results import EXIT_CODES, overall
 from parity.spec import load
 from tests.parity.small import small
@@ -45,3 +50,45 @@ def test_a_pair_that_cannot_be_built_is_tried_once_and_crashes_each_of_its_check
     assert {record.verdict for record in records} == {"crashed"}
     assert all("native dropout streams" in record.notes[0] and record.resolved is not None for record in records)
     assert len(built) == 1
+
+
+def test_a_check_that_raises_is_crashed_and_costs_no_other_its_record(tmp_path, monkeypatch):
+    def explode():
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(suite, "check_policy", explode)
+    asked = replace(request(tmp_path, checks=("policy",)), sides={})
+    (record,) = run_checks(asked, lambda record: None)
+    assert (record.name, record.spec, record.sides, record.verdict) == (
+        "policy",
+        "mlp-digits",
+        ("memory",),
+        "crashed",
+    )
+    assert record.notes == ("RuntimeError: planted",)
+    assert record.steps_compared == 0
+    assert overall([record]) == "crashed"
+
+
+def test_an_unknown_check_is_refused_before_anything_runs(tmp_path):
+    with pytest.raises(UnknownNameError, match="unknown check 'resumes'"):
+        request(tmp_path, checks=("resume", "resumes"))
+
+
+def test_one_side_alone_leaves_the_checks_across_inconclusive(tmp_path):
+    spec = small("mlp-digits", "float64")
+    asked = replace(request(tmp_path, spec, checks=("twins", "handover")), sides={"torch": sides.load("torch")})
+    records = run_checks(asked, lambda record: None)
+    assert [(record.name, record.verdict, record.criterion) for record in records] == [
+        ("twins", "inconclusive", "float64"),
+        ("handover", "inconclusive", "float64"),
+    ]
+
+
+def test_overflows_fall_on_a_save_unless_the_spec_names_its_own():
+    spec = small("mlp-digits", "float16", "save.every=9")
+    assert suite.with_overflows(spec).scaler.overflow_steps == (3, 17, 18)
+    own = small("mlp-digits", "float16", "scaler.overflow_steps=[5]")
+    assert suite.with_overflows(own) == own
+    plain = small("mlp-digits", "float32")
+    assert suite.with_overflows(plain) == plain

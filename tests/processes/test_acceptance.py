@@ -7,7 +7,7 @@ import pytest
 
 from parity import sides
 from parity.checks import train_command
-from parity.checks.across import losses, walk
+from parity.checks.across import losses, run_from
 from parity.checks.resume import judge, read_evidence, run_processes
 from parity.contract import splice
 from parity.runs import QUIET, train
@@ -74,5 +74,5 @@ def test_c_thousand_steps_as_loop_and_as_scan_resumed_from_a_checkpoint_give_the
     for name, one in (("scan", spec), ("loop", loop), ("scan", loop)):
         trainer = side.build(one, tmp_path / name)
         trainer.restore(500)
-        assert losses(walk(trainer, 1000)) == {s: x for s, x in losses(scan.curve).items() if s > 500}
+        assert losses(run_from(trainer, 1000)) == {s: x for s, x in losses(scan.curve).items() if s > 500}
         trainer.close()

@@ -58,7 +58,7 @@ def test_a_file_of_benchmarks_is_told_by_what_it_holds(tmp_path):
             "expected a list of checks",
         ),
         ('{"schema": "parity.check/1", "schema": "parity.check/1"}', "a name occurs twice"),
-        ('{"schema": NaN}', "NaN is no JSON"),
+        ('{"schema": NaN}', "NaN is not JSON"),
         ("[" * 100_000, "cannot be read"),
     ],
 )

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from parity.cli import main
+from parity.environment import compare_environments
 from parity.report import check_markdown
 from parity.report.html import check_page
-from parity.results import EXIT_CODES, compare_environments, compare_records, compare_verdicts
+from parity.results import EXIT_CODES, compare_records, compare_verdicts
 from tests.report.samples import (
     ALL,
     BARE,
@@ -115,7 +116,12 @@ def test_a_file_that_is_no_result_is_one_error_and_exit_2(text, tmp_path, capsys
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["r.json", "--compare", "a.json", "b.json"], ["--compare", "a.json", "b.json", "--html", "x.html"]],
+    [
+        [],
+        ["r.json", "--compare", "a.json", "b.json"],
+        ["--compare", "a.json", "b.json", "--html", "x.html"],
+        ["r.json", "--fail-on", "ratio:5%"],
+    ],
 )
 def test_either_one_result_or_two_are_given(arguments, capsys):
     with pytest.raises(SystemExit, match="2"):
@@ -194,6 +200,23 @@ def test_benchmarks_are_compared_as_bench_compare_does(tmp_path, capsys):
     assert main(["bench", "compare", str(old), str(new)]) == 1
     assert capsys.readouterr() == captured
     assert "the machines differ: cpu.brand_raw was CPU, is Other" in captured.err
+
+
+def test_what_is_allowed_is_an_option_of_both_spellings(tmp_path, capsys):
+    old = bench_written(tmp_path / "old.json", benchmark("a", ratios={"r": ratio(1.0, 1.02)}))
+    new = bench_written(tmp_path / "new.json", benchmark("a", ratios={"r": ratio(1.1, 1.02)}))
+    for command in (["report", "--compare"], ["bench", "compare"]):
+        assert main([*command, str(old), str(new)]) == 1
+        assert "worse by more than 5 %" in capsys.readouterr().out
+        assert main([*command, str(old), str(new), "--fail-on", "ratio:20%"]) == 0
+        assert "worse by more than 20 %" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [["bench", "compare"], ["report", "--fail-on", "ratio:5%", "--compare"]])
+def test_checks_are_not_judged_by_ratios(command, tmp_path, capsys):
+    path = str(written(tmp_path / "c.json"))
+    assert main([*command, path, path]) == 2
+    assert "give two files of benchmarks, whose ratios are judged" in capsys.readouterr().err
 
 
 def test_results_of_two_kinds_are_not_compared(tmp_path, capsys):

@@ -6,7 +6,7 @@ import pytest
 
 from parity import sides
 from parity.checks import check_twin_resume, drill_spec, with_overflows
-from parity.checks.across import TwinPair, check_handover, check_twins, losses, walk
+from parity.checks.across import TwinPair, check_handover, check_twins, losses, run_from
 from parity.spec import PRECISIONS, PRESETS, preset
 
 pytestmark = pytest.mark.soak
@@ -44,4 +44,4 @@ def test_scan_and_loop_are_bitwise_equal_over_a_thousand_steps(name):
     spec = preset(name)
     side = sides.load("jax")
     loop = replace(spec, execution=replace(spec.execution, jax="loop"))
-    assert losses(walk(side.build(spec), LONG)) == losses(walk(side.build(loop), LONG))
+    assert losses(run_from(side.build(spec), LONG)) == losses(run_from(side.build(loop), LONG))

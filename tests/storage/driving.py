@@ -130,7 +130,7 @@ class Driver:
         """Say what is wrong with a line about a step that could not be saved, or what follows its save."""
         step = int(text.split()[1])
         wrong = judge_message(text, self.path, any_words=any_words)
-        if text.startswith(f"step {step} is saved; what follows a save failed: "):
+        if text.startswith(f"step {step} is saved, but work after the save failed: "):
             return wrong
         steps = [saved.step for saved in RunDirectory(self.path).store.scan().whole]
         if not text.startswith(f"step {step} could not be saved: ") or step in steps:

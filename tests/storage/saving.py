@@ -152,7 +152,7 @@ class Saver:
             if not isinstance(error, SaveError):
                 wrong.append(f"raised {error!r}")
             saved = step in {saved.step for saved in self.run.store.scan().whole}
-            if saved != text.startswith(f"step {step} is saved; what follows a save failed: "):
+            if saved != text.startswith(f"step {step} is saved, but work after the save failed: "):
                 wrong.append(f"the step is {'' if saved else 'not '}saved: {text}")
             if saved == text.startswith(f"step {step} could not be saved: "):
                 wrong.append(f"does not name the step: {text}")

@@ -108,7 +108,7 @@ def test_what_fails_after_a_whole_save_is_told_as_that_and_exits_with_3(side, pa
 
     assert done.returncode == 3, done.stderr
     line = only_error(done.stderr)
-    assert line.startswith(f"parity: error: step {step} is saved; what follows a save failed: ")
+    assert line.startswith(f"parity: error: step {step} is saved, but work after the save failed: ")
     assert not judge_message(line, run.path)
     assert part in line
     whole = [saved.step for saved in run.store.scan().whole]

@@ -12,7 +12,7 @@ from parity.checkpoints import FILE, examine, is_intact, read_seal, require_veri
 from parity.contract import compare_states, leaf_digests
 from parity.errors import CheckpointError, DamagedError, OtherRunError, SaveError
 from parity.runs import RunDirectory
-from parity.spec import meaning_hash, override
+from parity.spec import override, spec_hash
 from tests.parity.saving import SPECS, blamed, held, reseal, saved
 from tests.parity.sealed import flip
 from tests.parity.small import bits_of, small, state_of
@@ -31,7 +31,7 @@ def test_a_save_is_sealed_with_the_digest_of_every_leaf(spec: Any, tmp_path: Pat
     seal = require_verified(path)
     assert examine(path) == seal
     assert (seal.step, seal.metric, seal.side) == (3, 0.5, "torch")
-    assert seal.spec_hash == meaning_hash(spec, trainer.dataset.digest)
+    assert seal.spec_hash == spec_hash(spec, trainer.dataset.digest)
     assert seal.leaves == leaf_digests(trainer.export_state())
     assert seal.versions["torch"] == torch.__version__
     assert [entry.name for entry in (tmp_path / "checkpoints").iterdir()] == ["3"]

@@ -1,6 +1,6 @@
-"""Checks across sides: twins and handover, by 1e-12 in float64 and a measured envelope below."""
+"""Checks across sides: twins and handover, within 1e-12 in float64 and a measured envelope below."""
 
-from parity.checks.across.agree import agree
+from parity.checks.across.agreement import agree
 from parity.checks.across.criteria import (
     ENVELOPE_LIMIT,
     FLOAT64_LIMIT,
@@ -12,14 +12,16 @@ from parity.checks.across.criteria import (
     envelope_multiple,
     ulp,
 )
-from parity.checks.across.envelope import Envelope, measure_envelope
+from parity.checks.across.curves import EXACT, Curve, losses, run_from
+from parity.checks.across.envelopes import Envelope, measure_envelope
 from parity.checks.across.handover import check_handover
 from parity.checks.across.pair import TwinPair
+from parity.checks.across.perturb import perturbed
 from parity.checks.across.twins import check_twins
-from parity.checks.across.walk import Curve, first_exact_difference, losses, walk
 
 __all__ = [
     "ENVELOPE_LIMIT",
+    "EXACT",
     "FLOAT64_LIMIT",
     "FLOAT64_NOISE_FLOOR",
     "FLOOR_ULPS",
@@ -33,9 +35,9 @@ __all__ = [
     "check_twins",
     "envelope",
     "envelope_multiple",
-    "first_exact_difference",
     "losses",
     "measure_envelope",
+    "perturbed",
+    "run_from",
     "ulp",
-    "walk",
 ]

@@ -1,4 +1,4 @@
-"""When two curves count as equal: the one table of tolerances, each with its reason."""
+"""The tolerances by which two curves count as equal: one table, each with its reason."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ faulty ports that show at all start at 3.8, most at 5 to 400,000. docs/method.md
 invisible below float64 is what the float64 criterion is for."""
 
 SEEDS = 16
-"""Perturbed runs per side behind an envelope."""
+"""Perturbed runs on each side from which an envelope is measured."""
 
 WINDOW = 25
 """Steps over which an envelope takes its largest spread."""

@@ -1,13 +1,14 @@
-"""The handover check: a run stopped on one side goes on on the other, and there and back."""
+"""The handover check: a run that stops on one side and continues on the other, also there and back."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from functools import partial
 
-from parity.checks.across.agree import agree
+from parity.checks.across.agreement import agree
+from parity.checks.across.curves import Curve, run_from
 from parity.checks.across.pair import TwinPair
-from parity.checks.across.walk import Curve, walk
-from parity.checks.trace import digest_batches, trace
 from parity.contract import Difference, TrainingState, compare_states
 from parity.errors import StateError
 from parity.results import CheckRecord
@@ -27,41 +28,21 @@ def check_handover(pair: TwinPair, path: tuple[str, ...]) -> CheckRecord:
     began = time.perf_counter()
     spec, reference = pair.spec, pair.curve(path[0])
     name = f"handover {'-'.join(path)}"
+    broken = partial(CheckRecord.of, name, spec.name, spec.precision, path, "broken", began=began)
     try:
         spliced, handovers, lost = _hand_over(pair, path)
     except StateError as error:
-        return _broken(pair, name, path, (error.leaf,), str(error), began)
+        return broken(suspects=(error.leaf,), notes=(str(error),))
     if lost:
         note = f"the state did not survive the round trip: {lost[0].leaf} {lost[0].detail}"
-        return _broken(pair, name, path, tuple(dict.fromkeys(d.component for d in lost)), note, began)
+        return broken(suspects=tuple(dict.fromkeys(d.component for d in lost)), notes=(note,))
+    before = {step: record for step, record in reference.items() if step <= pair.middle}
     after = {step: record for step, record in reference.items() if step > pair.middle}
     result = agree(after, spliced, spec.precision, floor=lambda: pair.floor, envelope=lambda: pair.envelope)
-    return CheckRecord(
-        name=name,
-        spec=spec.name,
-        precision=spec.precision,
-        sides=path,
-        verdict=result.verdict,
-        criterion=result.criterion,
-        steps_compared=result.gap.steps,
-        max_abs_diff=result.gap.max_abs,
-        max_rel_diff=result.gap.max_rel,
-        envelope_multiple=result.multiple,
-        first_divergence=result.first,
-        suspects=result.suspects,
-        notes=("state survived every handover bit for bit", *result.notes),
-        seconds=time.perf_counter() - began,
-        curves=trace(
-            reference,
-            {step: record for step, record in reference.items() if step <= pair.middle} | spliced,
-            (f"{path[0]}, uninterrupted", f"{' > '.join(path)}"),
-            envelope=result.envelope,
-            allowed=result.allowed,
-            keep=(result.first.step if result.first else None,),
-            handovers=handovers,
-        ),
-        digests={"batches": digest_batches(reference)},
-    )
+    result = replace(result, notes=("state survived every handover bit for bit", *result.notes))
+    labels = (f"{path[0]}, uninterrupted", f"{' > '.join(path)}")
+    curves = (reference, before | spliced)
+    return result.record(name, spec, path, began, curves, labels, handovers)
 
 
 def _hand_over(pair: TwinPair, path: tuple[str, ...]) -> tuple[Curve, tuple[int, ...], list[Difference]]:
@@ -78,23 +59,6 @@ def _hand_over(pair: TwinPair, path: tuple[str, ...]) -> tuple[Curve, tuple[int,
         lost = compare_states(state, trainer.export_state())
         if lost:
             return spliced, handovers, lost
-        spliced |= walk(trainer, until)
+        spliced |= run_from(trainer, until)
         state, step = trainer.export_state(), until
     return spliced, handovers, []
-
-
-def _broken(
-    pair: TwinPair, name: str, path: tuple[str, ...], suspects: tuple[str, ...], note: str, began: float
-) -> CheckRecord:
-    return CheckRecord(
-        name=name,
-        spec=pair.spec.name,
-        precision=pair.spec.precision,
-        sides=path,
-        verdict="broken",
-        criterion="bitwise",
-        steps_compared=0,
-        suspects=suspects,
-        notes=(note,),
-        seconds=time.perf_counter() - began,
-    )

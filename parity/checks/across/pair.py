@@ -8,8 +8,8 @@ from functools import cached_property
 from types import MappingProxyType
 
 from parity.checks.across.criteria import SEEDS
-from parity.checks.across.envelope import Envelope, measure_envelope, noise_floor
-from parity.checks.across.walk import Curve, losses, walk
+from parity.checks.across.curves import Curve, losses, run_from
+from parity.checks.across.envelopes import Envelope, measure_envelope, noise_floor
 from parity.contract import Trainer, TrainingState, Validation, compare_states
 from parity.errors import StateError
 from parity.sides import Side, is_builtin
@@ -19,7 +19,7 @@ __all__ = ["TwinPair"]
 
 
 class TwinPair:
-    """Two sides of one spec; every run is made once and kept."""
+    """Two sides of one spec; every run is trained once and kept."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class TwinPair:
         Args:
             spec: The run; `spec.steps` is where curves end.
             sides: Two sides by name; the first is the reference of the twins check.
-            seeds: Perturbed runs per side behind an envelope.
+            seeds: Perturbed runs on each side from which an envelope is measured.
             cache: Whether envelopes are cached.
             sources: For sides that are not built in, by name: what changes when their code does, such as a digest of
                 it. An envelope of a side whose sources are not known is never cached.
@@ -91,9 +91,9 @@ class TwinPair:
     def _run(self, name: str) -> tuple[Curve, TrainingState, Validation]:
         if name not in self._runs:
             trainer = self.trainers[name]
-            curve = walk(trainer, self.middle, self.start)
+            curve = run_from(trainer, self.middle, self.start)
             state = trainer.export_state()
-            curve |= walk(trainer, self.spec.steps)
+            curve |= run_from(trainer, self.spec.steps)
             self._runs[name] = (curve, state, trainer.evaluate())
         return self._runs[name]
 

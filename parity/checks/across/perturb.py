@@ -1,4 +1,4 @@
-"""The start, moved by one unit in the last place: what rounding noise does to a run."""
+"""Perturbed starts: every parameter moved by one unit in the last place, to measure rounding noise."""
 
 from __future__ import annotations
 

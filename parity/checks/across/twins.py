@@ -1,14 +1,15 @@
-"""The twins check: same spec, same start, same batches, walked on both sides."""
+"""The twins check: one spec, one start and the same batches, trained on both sides."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
-from parity.checks.across.agree import agree
+from parity.checks.across.agreement import agree
 from parity.checks.across.criteria import FLOAT64_LIMIT
 from parity.checks.across.pair import TwinPair
-from parity.checks.trace import digest_batches, trace
-from parity.results import CheckRecord, Verdict
+from parity.checks.suspects import SUSPECTS
+from parity.results import CheckRecord
 
 __all__ = ["check_twins"]
 
@@ -22,41 +23,9 @@ def check_twins(pair: TwinPair) -> CheckRecord:
     began = time.perf_counter()
     spec, (first, second) = pair.spec, pair.names
     a, b = pair.curve(first), pair.curve(second)
-    result = agree(
-        a,
-        b,
-        spec.precision,
-        floor=lambda: pair.floor,
-        envelope=lambda: pair.envelope,
-    )
-    verdict: Verdict = result.verdict
-    suspects, notes = result.suspects, result.notes
+    result = agree(a, b, spec.precision, floor=lambda: pair.floor, envelope=lambda: pair.envelope)
     x, y = pair.validation(first).loss, pair.validation(second).loss
-    if verdict == "holds" and spec.precision == "float64" and not abs(x - y) <= FLOAT64_LIMIT * abs(x):
-        verdict, suspects = "broken", ("model.buffers",)
-        notes = (*notes, f"validation loss is {y!r}, was {x!r}, though the training curves agree")
-    return CheckRecord(
-        name="twins",
-        spec=spec.name,
-        precision=spec.precision,
-        sides=pair.names,
-        verdict=verdict,
-        criterion=result.criterion,
-        steps_compared=result.gap.steps,
-        max_abs_diff=result.gap.max_abs,
-        max_rel_diff=result.gap.max_rel,
-        envelope_multiple=result.multiple,
-        first_divergence=result.first,
-        suspects=suspects,
-        notes=notes,
-        seconds=time.perf_counter() - began,
-        curves=trace(
-            a,
-            b,
-            (first, second),
-            envelope=result.envelope,
-            allowed=result.allowed,
-            keep=(result.first.step if result.first else None,),
-        ),
-        digests={"batches": digest_batches(a)},
-    )
+    if result.verdict == "holds" and spec.precision == "float64" and not abs(x - y) <= FLOAT64_LIMIT * abs(x):
+        note = f"validation loss is {y!r}, was {x!r}, though the training curves agree"
+        result = replace(result, verdict="broken", suspects=SUSPECTS["validation"], notes=(*result.notes, note))
+    return result.record("twins", spec, pair.names, began, (a, b), (first, second))

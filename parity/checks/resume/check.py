@@ -18,7 +18,7 @@ from parity.checks.resume.evidence import Evidence, read_evidence
 from parity.checks.resume.judge import Findings, judge
 from parity.checks.resume.process import ProcessError, TrainingProcess
 from parity.checks.resume.trace import trace_resume
-from parity.checks.trace import digest_batches, digest_leaves
+from parity.checks.traces import digest_batches, digest_leaves
 from parity.contract import Precision, RunPlan, Side
 from parity.errors import ParityError
 from parity.results import CheckRecord

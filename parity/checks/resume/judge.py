@@ -7,22 +7,10 @@ from dataclasses import dataclass, field
 
 from parity.checks.gap import curve_gap
 from parity.checks.resume.evidence import Evidence, LeafEvent
+from parity.checks.suspects import SUSPECTS
 from parity.contract import QUANTITIES, Difference, Divergence, compare_digests, first_divergence, same, splice
 
 __all__ = ["Findings", "judge"]
-
-_BY_QUANTITY = {
-    "batch": ("data.position",),
-    "epoch": ("data.position",),
-    "samples": ("data.position",),
-    "lr": ("schedule.step",),
-    "loss_scale": ("scaler.scale",),
-    "skipped": ("scaler.scale",),
-    "missing": ("counters.step",),
-    "validation": ("model.buffers",),
-}
-"""Which component a quantity tells of when the states that were compared are equal."""
-
 
 Cause = list[tuple[tuple[str, ...], str]]
 """Pairs of components and the sentence that says why."""
@@ -194,8 +182,8 @@ def _from_curve(findings: Findings, reference: Evidence, resumed: Evidence) -> C
     if first is None:
         return []
     text = f"{first.quantity} of step {first.step} is {first.got}, was {first.expected}"
-    if first.quantity in _BY_QUANTITY:
-        return [(_BY_QUANTITY[first.quantity], text)]
+    if first.quantity in SUSPECTS:
+        return [(SUSPECTS[first.quantity], text)]
     if first.quantity == "loss" and _only_logged(reference, resumed):
         return [(("records.loss",), f"{text}, and nothing else differs: the log is wrong, not the training")]
     starts = {(step or 0) + 1 for step in resumed.resumed_from}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from parity.checks.resume.evidence import Evidence
-from parity.checks.trace import trace
+from parity.checks.traces import trace
 from parity.contract import Validation, splice
 from parity.results import Curves, Series, Validations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from parity.report.html.scales import Scale, linear, logarithmic
+from parity.report.html.scales import Scale, linear, logarithmic, spanning
 from parity.report.html.svg import Chart, Plot
 from parity.report.words import exact
 from parity.results import Growth, Ratio
@@ -27,7 +27,7 @@ _SVG = '<svg xmlns="http://www.w3.org/2000/svg" class="spread"'
 def ratio_scale(ratios: Sequence[Ratio]) -> Scale:
     """Return the scale that ratios share; 1 is always on it."""
     values = [1.0, *(x for r in ratios for x in (r.q1, r.median, r.q3, r.bar) if x is not None)]
-    return _scale(values)
+    return spanning(values, SPAN)
 
 
 def spread_axis(scale: Scale) -> str:
@@ -60,7 +60,7 @@ def spread(ratio: Ratio, scale: Scale) -> str:
 
 
 def _dot(kind: str, x: float, y: float) -> str:
-    """Return a full dot; one that misses its bar is a cross, so that it is told without colour."""
+    """Return a full dot; one that misses its bar is a cross, so that it can be seen without colour."""
     if kind == "missed":
         return f'<path class="median missed" d="M{x - 4:.1f} {y - 4}l8 8m0 -8l-8 8"/>'
     return f'<circle class="median" cx="{x:.1f}" cy="{y}" r="4"/>'
@@ -69,12 +69,12 @@ def _dot(kind: str, x: float, y: float) -> str:
 def growth_chart(growth: Growth) -> Chart:
     """Return points and the straight line through them, on logarithmic axes where they span much."""
     xs, ys = [x for x, _ in growth.points], [y for _, y in growth.points]
-    across = _scale(xs)
+    across = spanning(xs, SPAN)
     places = sorted({*xs, *_between(min(xs), max(xs), across)})
     costs = dict(growth.points)
     fit = tuple(growth.slope * x + growth.intercept for x in places)
     shown: tuple[float | None, ...] = fit
-    if _scale(ys).kind == "log":  # the line may fall below 0 before the smallest point
+    if spanning(ys, SPAN).kind == "log":  # the line may fall below 0 before the smallest point
         shown = tuple(y if min(ys) / 2 <= y < math.inf else None for y in fit)
         scale = logarithmic([*ys, *(y for y in shown if y is not None)])
     else:
@@ -104,12 +104,6 @@ def _between(low: float, high: float, scale: Scale) -> list[float]:
     if scale.kind == "log":
         return [low * (high / low) ** (n / SAMPLES) for n in range(1, SAMPLES)]
     return [low + (high - low) * n / SAMPLES for n in range(1, SAMPLES)]
-
-
-def _scale(values: Sequence[float]) -> Scale:
-    if min(values) > 0 and max(values) / min(values) > SPAN and math.isfinite(max(values)):
-        return logarithmic(values)
-    return linear(values)
 
 
 def _across(scale: Scale, value: float) -> float:

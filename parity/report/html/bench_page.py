@@ -1,4 +1,4 @@
-"""A file of benchmarks as an HTML page: ratios with their spread and bar, growth, and the times behind them."""
+"""A file of benchmarks as an HTML page: ratios with their spread and bar, growth, and the times."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _group(group: str | None, members: list[Benchmark]) -> Html:
     info = [(benchmark.name, name, value) for benchmark in members for name, value in flatten(benchmark.info)]
     if info:
         rows = [(text(name), f"<code>{text(key)}</code>", text(value)) for name, key, value in info]
-        parts.append(details("noted beside", table(("benchmark", "what", "value"), rows, kind="facts")))
+        parts.append(details("further notes", table(("benchmark", "what", "value"), rows, kind="facts")))
     return "\n".join([*parts, "</section>"])
 
 

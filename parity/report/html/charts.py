@@ -1,14 +1,13 @@
-"""Which charts show a check: its curves, each with the figures behind it."""
+"""The charts of a check: its curves, each with the table of its figures."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
-from parity.report.html.scales import Scale, linear, logarithmic, symmetric
+from parity.report.html.scales import spanning, symmetric
 from parity.report.html.svg import Chart, Mark, Plot
 from parity.report.words import exact
-from parity.results import CheckRecord, Curves, Pair, Series, Validations
+from parity.results import CheckRecord, Curves, Pair, Series
 
 __all__ = ["Figure", "figures"]
 
@@ -21,7 +20,7 @@ ROOM = 1020
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A chart, how it is to be read, and its figures."""
+    """A chart, its caption, and its figures as a table."""
 
     chart: Chart
     caption: str
@@ -38,27 +37,15 @@ def figures(record: CheckRecord) -> list[Figure]:
     large = [_loss(record, curves), _difference(record, curves)]
     small = [_quantity(curves, "learning rate", curves.lr), _quantity(curves, "gradient norm", curves.grad_norm)]
     small.append(_loss_scale(curves))
-    if curves.validations is not None and curves.validations.steps:
-        small.append(_validation(curves, curves.validations))
+    if (found := curves.validations) is not None and found.steps:
+        small.append(_quantity(curves, f"validation {found.metric}", found.value, found.steps))
     width = ROOM // len(small)
     return large + [replace(figure, chart=replace(figure.chart, width=width, height=155)) for figure in small]
 
 
 def _loss(record: CheckRecord, curves: Curves) -> Figure:
-    return Figure(
-        chart=Chart(
-            title="loss",
-            steps=curves.steps,
-            plots=_overlaid(curves, curves.loss),
-            scale=_scale(curves.loss),
-            marks=_marks(record, curves),
-            width=520,
-            height=230,
-        ),
-        caption="",
-        heads=("step", *curves.labels),
-        rows=_rows(curves.steps, *curves.loss),
-    )
+    figure = _quantity(curves, "loss", curves.loss)
+    return replace(figure, chart=replace(figure.chart, marks=_marks(record, curves), width=520, height=230))
 
 
 def _difference(record: CheckRecord, curves: Curves) -> Figure:
@@ -92,12 +79,19 @@ def _difference(record: CheckRecord, curves: Curves) -> Figure:
     )
 
 
-def _quantity(curves: Curves, title: str, pair: Pair) -> Figure:
+def _quantity(curves: Curves, title: str, pair: Pair, steps: tuple[int, ...] | None = None) -> Figure:
+    """Return both runs over the steps of the curves, or over those given."""
+    steps = curves.steps if steps is None else steps
     return Figure(
-        chart=Chart(title=title, steps=curves.steps, plots=_overlaid(curves, pair), scale=_scale(pair)),
+        chart=Chart(
+            title=title,
+            steps=steps,
+            plots=_overlaid(curves, pair),
+            scale=spanning((*pair[0], *pair[1]), SPAN),
+        ),
         caption="",
         heads=("step", *curves.labels),
-        rows=_rows(curves.steps, *pair),
+        rows=_rows(steps, *pair),
     )
 
 
@@ -110,7 +104,7 @@ def _loss_scale(curves: Curves) -> Figure:
             title="loss scale",
             steps=curves.steps,
             plots=_overlaid(curves, curves.loss_scale, stepped=True),
-            scale=_scale(curves.loss_scale),
+            scale=spanning((*curves.loss_scale[0], *curves.loss_scale[1]), SPAN),
             marks=marks,
         ),
         caption=caption,
@@ -119,20 +113,6 @@ def _loss_scale(curves: Curves) -> Figure:
             (*row, "skipped" if step in curves.skipped else "")
             for step, row in zip(curves.steps, _rows(curves.steps, *curves.loss_scale), strict=True)
         ),
-    )
-
-
-def _validation(curves: Curves, found: Validations) -> Figure:
-    return Figure(
-        chart=Chart(
-            title=f"validation {found.metric}",
-            steps=found.steps,
-            plots=_overlaid(curves, found.value),
-            scale=_scale(found.value),
-        ),
-        caption="",
-        heads=("step", *curves.labels),
-        rows=_rows(found.steps, *found.value),
     )
 
 
@@ -152,14 +132,6 @@ def _marks(record: CheckRecord, curves: Curves) -> tuple[Mark, ...]:
             Mark(kind="first", step=first.step, label=f"first divergence: step {first.step}, {first.quantity}")
         )
     return tuple(out)
-
-
-def _scale(pair: Pair) -> Scale:
-    """Return a logarithmic scale for positive values of a wide span, else a linear one."""
-    values = [value for series in pair for value in series if value is not None and math.isfinite(value)]
-    if values and min(values) > 0 and max(values) / min(values) > SPAN:
-        return logarithmic(values)
-    return linear(values)
 
 
 def _rows(steps: tuple[int, ...], *columns: Series) -> tuple[tuple[str, ...], ...]:

@@ -1,4 +1,4 @@
-"""A result of checks as an HTML page: verdicts, charts, what was lost, what it rests on."""
+"""A result of checks as an HTML page: verdicts, charts, what was lost, specs and environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from parity.report.html.charts import Figure, figures
 from parity.report.html.page import Html, details, environment, page, table, text
 from parity.report.html.svg import draw, swatch, verdict_icon
-from parity.report.words import CRITERIA, HEADLINES, clean, counts, meaning, short, sides
+from parity.report.words import CRITERIA, HEADLINES, HEADS, clean, counts, meaning, row, short, sides
 from parity.results import CheckRecord, Curves, overall
 
 __all__ = ["check_page"]
@@ -43,33 +43,19 @@ def check_page(records: Sequence[CheckRecord], environment_of: Mapping[str, Any]
 def _overview(records: Sequence[CheckRecord]) -> Html:
     if not records:
         return ""
-    heads = (
-        "verdict",
-        "check",
-        "spec",
-        "precision",
-        "sides",
-        "criterion",
-        "steps",
-        "max rel diff",
-        "x envelope",
-        "s",
-    )
-    rows = [
-        (
-            f'<span class="verdict {record.verdict}">{verdict_icon(record.verdict)}{record.verdict}</span>',
-            f'<a href="#check-{number}">{text(record.name.partition(" ")[0])}</a>',
-            text(record.spec),
-            text(record.precision),
-            text(sides(record)),
-            f'<span title="{escape(CRITERIA[record.criterion])}">{record.criterion}</span>',
-            str(record.steps_compared),
-            short(record.max_rel_diff),
-            short(record.envelope_multiple),
-            f"{record.seconds:.1f}",
+    heads = ("verdict", *(head for head in HEADS[:-1] if head != "verdict"), "s")
+    rows = []
+    for number, record in enumerate(records, 1):
+        name, spec, precision, sides_of, verdict, criterion, *figures_of = row(record)
+        rows.append(
+            (
+                f'<span class="verdict {verdict}">{verdict_icon(record.verdict)}{verdict}</span>',
+                f'<a href="#check-{number}">{text(name)}</a>',
+                *(text(cell) for cell in (spec, precision, sides_of)),
+                f'<span title="{escape(CRITERIA[criterion])}">{criterion}</span>',
+                *figures_of,
+            )
         )
-        for number, record in enumerate(records, 1)
-    ]
     return f'<section id="overview">{table(heads, rows, kind="overview")}</section>'
 
 

@@ -1,4 +1,4 @@
-"""Scales: where a value lies along an axis, and which values are written beside it."""
+"""Scales: where a value lies along an axis, and which values label it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Scale", "linear", "logarithmic", "power", "symmetric"]
+__all__ = ["Scale", "linear", "logarithmic", "power", "spanning", "symmetric"]
 
 DECADES = 10
 """Most decades above the linear middle of a symmetric logarithmic scale."""
@@ -74,6 +74,13 @@ def logarithmic(values: Iterable[float | None]) -> Scale:
     every = math.ceil((last - first) / (LABELS + 1))
     ticks = tuple((10.0**n, power(n)) for n in range(first, last + 1, every))
     return Scale(kind="log", low=10.0**first, high=10.0**last, ticks=ticks)
+
+
+def spanning(values: Iterable[float | None], span: float) -> Scale:
+    """Return a logarithmic scale for positive values that span more than a factor, else a linear one."""
+    finite = _finite(values)
+    wide = bool(finite) and min(finite) > 0 and max(finite) / min(finite) > span
+    return logarithmic(finite) if wide else linear(finite)
 
 
 def symmetric(values: Iterable[float | None]) -> Scale:

@@ -33,7 +33,7 @@ class Plot:
 
     @property
     def band(self) -> bool:
-        """Tell whether it is an area."""
+        """Return whether it is an area."""
         return self.kind in ("allowed", "envelope")
 
 
@@ -59,7 +59,7 @@ class Chart:
     across: Scale | None = None
     """The axis of the steps; by default linear, from the first to the last."""
     name: str = "step"
-    """What stands beside that axis."""
+    """Label of that axis."""
     width: int = 340
     height: int = 170
 
@@ -175,7 +175,7 @@ def _mark(frame: _Frame, mark: Mark) -> str:
         base = frame.bottom
         return f'<path class="mark skipped" d="M{x - 3:.1f} {base - 7:.1f}h6l-3 6z">{title}</path>'
     line = f'<line class="mark {mark.kind}" x1="{x:.1f}" y1="{TOP:.1f}" x2="{x:.1f}" y2="{frame.bottom:.1f}"/>'
-    y = frame.bottom - 5 if mark.kind == "first" else top  # on its own: it often falls right behind a resume
+    y = frame.bottom - 5 if mark.kind == "first" else top  # on its own: it often comes right after a resume
     return f'<g>{title}{line}<path class="symbol {mark.kind}" d="{_symbol(mark.kind, x, y)}"/></g>'
 
 
@@ -224,7 +224,7 @@ _ICONS = {
     ),
     "empty": '<circle cx="10" cy="10" r="9"/><path d="M6 10h8"/>',
 }
-"""The outline differs for each verdict, so that it is told without colour."""
+"""The outline differs for each verdict, so that it can be seen without colour."""
 
 
 def verdict_icon(verdict: str) -> str:

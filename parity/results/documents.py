@@ -1,21 +1,17 @@
-"""The JSON document of a check; `check.schema.json` beside this file is its schema."""
+"""The JSON document of `parity check`; `check.schema.json` beside this file is its schema."""
 
 from __future__ import annotations
 
 import json
-import os
-import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from parity.environment import versions
 from parity.results.record import CheckRecord, overall
 from parity.storage import plain
 
-__all__ = ["SCHEMA", "describe_environment", "document", "encode", "schema"]
+__all__ = ["SCHEMA", "document", "encode", "schema"]
 
 SCHEMA = "parity.check/1"
 
@@ -27,20 +23,6 @@ def document(records: Sequence[CheckRecord], environment: Mapping[str, Any]) -> 
         "verdict": overall(records),
         "environment": dict(environment),
         "checks": [plain(asdict(record)) for record in records],
-    }
-
-
-def describe_environment() -> dict[str, Any]:
-    """Return versions, machine and commit: what a result depends on beside its spec."""
-    commit = _git("rev-parse", "HEAD") or None
-    return {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "machine": platform.machine(),
-        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "versions": dict(versions()),
-        "commit": commit,
-        "dirty": bool(commit and _git("status", "--porcelain", "--untracked-files=no")),
     }
 
 
@@ -66,21 +48,3 @@ def schema() -> dict[str, Any]:
     """Return the JSON Schema of the document."""
     text = Path(__file__).with_name("check.schema.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
-
-
-def _git(*words: str) -> str:
-    """Return what git says of the source tree this package lies in; nothing for an installed one."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return ""
-    try:
-        found = subprocess.run(
-            ["git", "-C", str(root), *words],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return found.stdout.strip()

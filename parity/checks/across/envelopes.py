@@ -1,4 +1,4 @@
-"""The measured envelope of a spec: how far one ulp at the start carries each side, cached by spec and versions."""
+"""The measured envelope of a spec: how far one ulp at the start moves the losses, cached by spec and versions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import xxhash
 from numpy.typing import NDArray
 
 from parity.checks.across.criteria import FLOOR_ULPS, SEEDS, WINDOW, envelope
+from parity.checks.across.curves import losses, run_from
 from parity.checks.across.perturb import perturbed
-from parity.checks.across.walk import losses, walk
 from parity.checks.gap import curve_gap
 from parity.contract import Trainer, TrainingState
 from parity.environment import versions
@@ -29,7 +29,7 @@ __all__ = ["Envelope", "measure_envelope", "noise_floor"]
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope:
-    """Half-width at each step, and where it comes from."""
+    """Half-width at each step, float64, shape [steps], and the runs it was measured from."""
 
     width: NDArray[np.float64]
     seeds: int
@@ -53,7 +53,7 @@ def measure_envelope(
         start: The state at step 0.
         until: Steps to run.
         seeds: Perturbed runs per trainer.
-        key: What the curves depend on beside the start, the versions, the machine and the suite's own sources: the
+        key: What the curves depend on besides the start, the versions, the machine and the suite's own sources: the
             trainers' topologies, and the sources of those that are not the suite's. With a key, the envelope is
             looked up in, and written to, the cache directory (PARITY_CACHE, or ~/.cache/parity); without, nothing is
             cached.
@@ -64,9 +64,9 @@ def measure_envelope(
         return Envelope(width=width, seeds=seeds, sides=names)
     widths = []
     for trainer in trainers:
-        base = list(losses(walk(trainer, until, start)).values())
+        base = list(losses(run_from(trainer, until, start)).values())
         runs = [
-            list(losses(walk(trainer, until, perturbed(start, seed, spec.precision))).values())
+            list(losses(run_from(trainer, until, perturbed(start, seed, spec.precision))).values())
             for seed in range(1, seeds + 1)
         ]
         widths.append(envelope(base, runs))
@@ -80,7 +80,7 @@ def measure_envelope(
 
 def noise_floor(trainer: Trainer, start: TrainingState, base: dict[int, float], until: int) -> float:
     """Return the largest relative change of the loss when one side's start moves by one float64 ulp."""
-    moved = losses(walk(trainer, until, perturbed(start, 1, "float64")))
+    moved = losses(run_from(trainer, until, perturbed(start, 1, "float64")))
     return curve_gap(base, moved).max_rel
 
 

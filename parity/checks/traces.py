@@ -1,4 +1,4 @@
-"""Traces: the curves of two runs as a record keeps them, thinned by one rule when they are long."""
+"""Traces: the curves of two runs as a record keeps them, thinned by one rule where they are long."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def trace(
     keep: Iterable[int | None] = (),
     handovers: tuple[int, ...] = (),
 ) -> Curves | None:
-    """Return what two curves show, or None where there is none.
+    """Return the trace of two curves, or None where there is no step.
 
     Args:
         reference: Step to record of the run that counts as the reference.
@@ -94,7 +94,7 @@ def _series(steps: Sequence[int], curve: Steps, value: Callable[[StepRecord], fl
 def _thinned(
     every: list[int], reference: Steps, other: Steps, gap: Mapping[int, float | None], wanted: set[int]
 ) -> list[int]:
-    """Return the steps that stay: all of a short run, the telling ones of a long one."""
+    """Return the steps that stay: all of a short run, those of each stretch of a long one."""
     if len(every) <= MOST_STEPS:
         return every
     width = math.ceil(len(every) / BUCKETS)

@@ -1,4 +1,4 @@
-"""Judge two curves of different sides by the criterion of their precision."""
+"""The agreement of two curves of different sides, judged by the criterion of their precision."""
 
 from __future__ import annotations
 
@@ -8,41 +8,81 @@ from dataclasses import dataclass
 from functools import partial
 
 from parity.checks.across.criteria import ENVELOPE_LIMIT, FLOAT64_LIMIT, FLOAT64_NOISE_FLOOR, envelope_multiple
-from parity.checks.across.envelope import Envelope
-from parity.checks.across.walk import Curve, first_exact_difference, losses
+from parity.checks.across.curves import EXACT, Curve, losses
+from parity.checks.across.envelopes import Envelope
 from parity.checks.gap import CurveGap, curve_gap
-from parity.contract import Divergence
-from parity.results import Criterion, Verdict
-from parity.spec import Precision
+from parity.checks.suspects import SUSPECTS
+from parity.checks.traces import digest_batches, trace
+from parity.contract import Divergence, first_divergence
+from parity.results import CheckRecord, Criterion, Verdict
+from parity.spec import Precision, RunSpec
 
 __all__ = ["Agreement", "agree"]
-
-_SUSPECTS = {
-    "batch": ("data.position",),
-    "epoch": ("data.position",),
-    "samples": ("data.position",),
-    "lr": ("schedule.step",),
-    "loss_scale": ("scaler.scale", "scaler.growth_tracker"),
-    "skipped": ("scaler.scale",),
-    "missing": ("counters.step",),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """How two curves of different sides compare."""
+    """The verdict on two curves of different sides, and the figures it rests on."""
 
     verdict: Verdict
     criterion: Criterion
     gap: CurveGap
-    multiple: float | None
-    first: Divergence | None
-    suspects: tuple[str, ...]
-    notes: tuple[str, ...]
-    envelope: Mapping[int, float] | None
-    """Step to half-width of the measured envelope; None where it was not asked for."""
-    allowed: Mapping[int, float] | None
-    """Step to the largest difference of the loss that passes; None where it did not come to that."""
+    multiple: float | None = None
+    """Smallest multiple of the envelope that would have passed."""
+    first: Divergence | None = None
+    suspects: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    envelope: Mapping[int, float] | None = None
+    """Step to half-width of the measured envelope; None where none was measured."""
+    allowed: Mapping[int, float] | None = None
+    """Step to the largest difference of the loss that passes; None where an earlier criterion decided."""
+
+    def record(
+        self,
+        name: str,
+        spec: RunSpec,
+        sides: tuple[str, ...],
+        began: float,
+        curves: tuple[Curve, Curve],
+        labels: tuple[str, str],
+        handovers: tuple[int, ...] = (),
+    ) -> CheckRecord:
+        """Return the record of a check that rests on this agreement.
+
+        Args:
+            name: The check.
+            spec: The run that was checked.
+            sides: Sides in the order in which they trained.
+            began: `time.perf_counter()` at the begin of the check.
+            curves: Both curves over all steps, the reference first.
+            labels: What the two are called.
+            handovers: Steps at which the second run changed sides.
+        """
+        return CheckRecord.of(
+            name,
+            spec.name,
+            spec.precision,
+            sides,
+            self.verdict,
+            began=began,
+            criterion=self.criterion,
+            steps_compared=self.gap.steps,
+            max_abs_diff=self.gap.max_abs,
+            max_rel_diff=self.gap.max_rel,
+            envelope_multiple=self.multiple,
+            first_divergence=self.first,
+            suspects=self.suspects,
+            notes=self.notes,
+            curves=trace(
+                *curves,
+                labels,
+                envelope=self.envelope,
+                allowed=self.allowed,
+                keep=(self.first.step if self.first else None,),
+                handovers=handovers,
+            ),
+            digests={"batches": digest_batches(curves[0])},
+        )
 
 
 def agree(
@@ -53,7 +93,7 @@ def agree(
     floor: Callable[[], float],
     envelope: Callable[[], Envelope],
 ) -> Agreement:
-    """Compare two curves.
+    """Compare two curves of different sides.
 
     Args:
         a: The curve that counts as the reference.
@@ -64,35 +104,34 @@ def agree(
     """
     gap = curve_gap(losses(a), losses(b))
     criterion: Criterion = "float64" if precision == "float64" else "envelope"
+    judged = partial(Agreement, criterion=criterion, gap=gap)
     if not gap.steps:
-        return _agreement("empty", criterion, gap, notes=("no step was compared",))
-    exact = first_exact_difference(a, b)
+        return judged(verdict="empty", notes=("no step was compared",))
+    exact = first_divergence(a, b, EXACT)
     if exact is not None:
         note = f"{exact.quantity} of step {exact.step} is {exact.got}, was {exact.expected}"
-        return _agreement("broken", criterion, gap, first=exact, suspects=_SUSPECTS[exact.quantity], notes=(note,))
+        return judged(verdict="broken", first=exact, suspects=SUSPECTS[exact.quantity], notes=(note,))
     for step, record in a.items():
         if not record.skipped and not math.isfinite(record.loss):
             both = not math.isfinite(b[step].loss)
             note = f"the loss of step {step} is {record.loss}: the run itself diverged"
-            return _agreement(
-                "inconclusive" if both else "broken", criterion, gap, first=_loss(a, b, step), notes=(note,)
-            )
-    if criterion == "float64":
+            return judged(verdict="inconclusive" if both else "broken", first=_loss(a, b, step), notes=(note,))
+    if precision == "float64":
         return _by_float64(a, b, gap, floor())
     return _by_envelope(a, b, gap, envelope(), ENVELOPE_LIMIT[precision])
 
 
 def _by_float64(a: Curve, b: Curve, gap: CurveGap, floor: float) -> Agreement:
     allowed = {step: FLOAT64_LIMIT * abs(record.loss) for step, record in a.items()}
-    judged = partial(_agreement, criterion="float64", gap=gap, allowed=allowed)
+    judged = partial(Agreement, criterion="float64", gap=gap, allowed=allowed)
     if not floor < FLOAT64_NOISE_FLOOR:
         note = f"the spec's own noise floor {floor:.1e} is not below {FLOAT64_NOISE_FLOOR:.0e}: too chaotic to judge"
-        return judged("inconclusive", notes=(note,))
+        return judged(verdict="inconclusive", notes=(note,))
     if gap.max_rel <= FLOAT64_LIMIT:
-        return judged("holds", notes=(f"noise floor {floor:.1e}",))
+        return judged(verdict="holds", notes=(f"noise floor {floor:.1e}",))
     first = next(s for s in a if _relative(a[s].loss, b[s].loss) > FLOAT64_LIMIT)
     note = f"loss differs by {gap.max_rel:.2e} relative, more than {FLOAT64_LIMIT:.0e}: a semantic difference"
-    return judged("broken", first=_loss(a, b, first), suspects=_stage(a, first), notes=(note,))
+    return judged(verdict="broken", first=_loss(a, b, first), suspects=_stage(a, first), notes=(note,))
 
 
 def _by_envelope(a: Curve, b: Curve, gap: CurveGap, envelope: Envelope, limit: float) -> Agreement:
@@ -100,7 +139,7 @@ def _by_envelope(a: Curve, b: Curve, gap: CurveGap, envelope: Envelope, limit: f
     width = envelope.width[[s - 1 for s in steps]]
     multiple = envelope_multiple([a[s].loss for s in steps], [b[s].loss for s in steps], width)
     judged = partial(
-        _agreement,
+        Agreement,
         criterion="envelope",
         gap=gap,
         multiple=multiple,
@@ -109,13 +148,13 @@ def _by_envelope(a: Curve, b: Curve, gap: CurveGap, envelope: Envelope, limit: f
     )
     if not math.isfinite(float(width.max())):
         note = "a perturbed run diverged: the envelope is infinite and judges nothing"
-        return judged("inconclusive", notes=(note,))
+        return judged(verdict="inconclusive", notes=(note,))
     note = f"{multiple:.2g} times the envelope of {envelope.seeds} seeds on each of {', '.join(envelope.sides)}"
     if multiple <= limit:
-        return judged("holds", notes=(note,))
+        return judged(verdict="holds", notes=(note,))
     first = next(s for s, w in zip(steps, width, strict=True) if not abs(a[s].loss - b[s].loss) <= limit * w)
     notes = (f"{note}, limit {limit:g}",)
-    return judged("broken", first=_loss(a, b, first), suspects=_stage(a, first), notes=notes)
+    return judged(verdict="broken", first=_loss(a, b, first), suspects=_stage(a, first), notes=notes)
 
 
 def _stage(a: Curve, first: int) -> tuple[str, ...]:
@@ -130,28 +169,3 @@ def _loss(a: Curve, b: Curve, step: int) -> Divergence:
 def _relative(x: float, y: float) -> float:
     gap = abs(x - y) / max(abs(x), 1e-300)
     return gap if not math.isnan(gap) else math.inf
-
-
-def _agreement(
-    verdict: Verdict,
-    criterion: Criterion,
-    gap: CurveGap,
-    *,
-    multiple: float | None = None,
-    first: Divergence | None = None,
-    suspects: tuple[str, ...] = (),
-    notes: tuple[str, ...] = (),
-    envelope: Mapping[int, float] | None = None,
-    allowed: Mapping[int, float] | None = None,
-) -> Agreement:
-    return Agreement(
-        verdict=verdict,
-        criterion=criterion,
-        gap=gap,
-        multiple=multiple,
-        first=first,
-        suspects=suspects,
-        notes=notes,
-        envelope=envelope,
-        allowed=allowed,
-    )
