@@ -129,7 +129,7 @@ class SideError(ParityError, ImportError):
 
 
 class StateError(ParityError, ValueError):
-    """A training state that does not fit the trainer: a leaf is missing, unexpected, or of another dtype or shape.
+    """A training state that does not fit: a leaf missing, unexpected, or of another dtype or shape.
 
     Attributes:
         leaf: The leaf path at fault, such as `optimizer.first_moment.layers.0.weight`.
@@ -141,12 +141,12 @@ class StateError(ParityError, ValueError):
 
 
 class InconsistentStateError(ParityError, RuntimeError):
-    """A trainer that cannot be used: an error ended a chunk halfway, so its parts may belong to different steps."""
+    """A trainer between two steps: an error ended a chunk, or a restore, halfway."""
 
     def __init__(self) -> None:
         super().__init__(
-            "an error ended the last chunk halfway, so parameters and counters may belong to different steps; "
-            "restore a checkpoint or import a state"
+            "an error ended the last chunk halfway, so this state is of no step; restore a checkpoint or import a "
+            "state"
         )
 
 

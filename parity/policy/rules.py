@@ -106,7 +106,7 @@ def best(saved: Iterable[Saved], mode: Mode) -> Saved | None:
 
 
 def is_new_best(known: Iterable[Saved], new: Saved, mode: Mode) -> bool:
-    """Return whether a new checkpoint is better than all known ones; one equal to the best counts as better.
+    """Return whether a new checkpoint is better than all known ones; an equal metric of a newer step is.
 
     Example:
         >>> is_new_best([Saved(step=10, metric=0.9)], Saved(step=15, metric=0.95), "max")

@@ -49,6 +49,7 @@ PRESETS: dict[str, Callable[[], RunSpec]] = {
     "cnn-digits": _cnn_digits,
     "gpt-text": _gpt_text,
 }
+"""Name to the function that makes the spec, in float32."""
 
 
 def preset(name: str, precision: Precision = "float32") -> RunSpec:
