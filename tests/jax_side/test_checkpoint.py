@@ -20,7 +20,6 @@ from parity.errors import CheckpointError, DamagedError, OtherRunError, SaveErro
 from parity.runs import RunDirectory
 from parity.spec import meaning_hash, override
 from parity.storage import digest_range
-from tests.faults.conftest import compiled, compiled_once  # noqa: F401 - seven trainers share three programs each
 from tests.parity.saving import SPECS, blamed, held, reseal, saved
 from tests.parity.sealed import flip
 from tests.parity.small import bits_of, small, state_of
