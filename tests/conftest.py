@@ -46,3 +46,9 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         jax.config.update("jax_compilation_cache_dir", str(home / "compiled"))
         compilation_cache.reset_cache()  # it remembers that there was none, if anything was compiled before
         yield
+
+
+@pytest.fixture
+def compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each training process compile its own programs, as those of a user do."""
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")

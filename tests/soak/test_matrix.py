@@ -10,7 +10,7 @@ from parity.checks.across import TwinPair, check_handover, check_twins, losses, 
 from parity.checks.resume import check_resume, drill_spec
 from parity.spec import PRECISIONS, PRESETS, preset
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("compiled_anew")]
 
 SHORT = 200
 """Steps of a run in which every step counts; float16 is slow on CPU."""
