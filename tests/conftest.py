@@ -1,14 +1,19 @@
-"""Eight forced CPU devices for every test process, set before JAX first uses one; envelopes are never cached."""
+"""Set-up of every test process: eight forced CPU devices, compiled programs on disk, envelopes never cached."""
 
 import os
+from collections.abc import Iterator
 
 import jax
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 from tests.quick import is_quick
 
 jax.config.update("jax_num_cpu_devices", 8)
 os.environ["PARITY_CACHE"] = os.devnull + "/off"
+
+CACHE_BYTES = 4 << 30
+"""Never reached; with a limit, JAX locks its cache, and a reader never sees a file that is half written."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -17,3 +22,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_quick(item.nodeid):
             item.add_marker(pytest.mark.quick)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep compiled programs on disk for this session: a program takes seconds to compile and 0.2 s to load.
+
+    Thousands of trainers share some hundred programs. The test processes have one directory; the training processes
+    they start have another, which they learn from the environment: one that is killed may leave half a file there.
+    `tests/jax_side/test_compiled.py` shows that a loaded program gives the bits of one compiled anew.
+    """
+    home = tmp_path_factory.getbasetemp()
+    home = home.parent if "PYTEST_XDIST_WORKER" in os.environ else home  # the workers of a session share it
+    settings = {
+        "jax_compilation_cache_max_size": CACHE_BYTES,
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name.upper(), str(value))
+            jax.config.update(name, value)
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(home / "compiled-by-children"))
+        jax.config.update("jax_compilation_cache_dir", str(home / "compiled"))
+        compilation_cache.reset_cache()  # it remembers that there was none, if anything was compiled before
+        yield
+
+
+@pytest.fixture
+def compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each training process compile its own programs, as those of a user do."""
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")

@@ -121,6 +121,7 @@ LOST_RECORDS = {
     "steps.jsonl is missing": lambda run: run.steps.unlink(),
     "steps.jsonl is empty": lambda run: run.steps.write_text(""),
     "steps.jsonl lacks the records of steps 13 to 30": lambda run: cut(run.steps, 12),
+    "steps.jsonl lacks the records of step 30": lambda run: cut(run.steps, 29),
     "steps.jsonl lacks the records of steps 5 to 6": hole,
     "validations.jsonl lacks step 10": lambda run: run.validations.unlink(),
     "validations.jsonl lacks step 30": lambda run: cut(run.validations, 2),

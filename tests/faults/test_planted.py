@@ -1,16 +1,50 @@
 """Every planted fault turns the resume check red and is named; the same runs without it stay green."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from parity.checks.resume import judge, read_evidence, run_here
+from parity.runs import train
 from parity.spec import load
 from tests.faults.catalog import BY_OTHER_CHECKS, FAULTS
-from tests.faults.fault import CNN, MLP, Planted
+from tests.faults.fault import CNN, MLP, Planted, nothing
 from tests.faults.policies import BY_AUDIT
 
 CASES = [pytest.param(f, side, id=f"{f.id}-{side}") for f in FAULTS for side in f.sides]
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(tmp_path_factory):
+    """Return the uninterrupted runs there are, by side, spec and base; each is trained once and only copied."""
+    home, known = tmp_path_factory.mktemp("uninterrupted"), {}
+    yield home, known
+    for path, files in known.values():
+        assert contents(path) == files, "a test has changed what others copy"
+
+
+def contents(path):
+    return {file.relative_to(path): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+@pytest.fixture
+def sharing(uninterrupted, monkeypatch):
+    """Return a function that lets `run_here` take the uninterrupted run of a side, a spec and a base from a copy."""
+    home, known = uninterrupted
+
+    def share(*key):
+        def train_or_copy(side, name, spec, path, **options):
+            if path.name != "reference":
+                return train(side, name, spec, path, **options)
+            if key not in known:
+                train(side, name, spec, home / str(len(known)), **options)
+                known[key] = home / str(len(known)), contents(home / str(len(known)))
+            return shutil.copytree(known[key][0], path)
+
+        monkeypatch.setattr("parity.checks.resume.check.train", train_or_copy)
+
+    return share
 
 
 def run_planted(fault, side, path):
@@ -27,7 +61,8 @@ def run_planted(fault, side, path):
 
 
 @pytest.mark.parametrize(("fault", "side"), CASES)
-def test_fault_is_red_and_named(fault, side, tmp_path):
+def test_fault_is_red_and_named(fault, side, tmp_path, sharing):
+    sharing(side, fault.spec, fault.base)
     findings = judge(*run_planted(fault, side, tmp_path))
     assert findings.broken
     assert set(findings.suspects) == set(fault.suspects), findings.notes
@@ -46,9 +81,10 @@ CLEAN = {
 
 @pytest.mark.parametrize("side", ["torch", "jax"])
 @pytest.mark.parametrize("case", CLEAN)
-def test_clean_run_is_green(case, side, tmp_path):
+def test_clean_run_is_green(case, side, tmp_path, sharing):
     (preset, shrink), precision, overrides = CLEAN[case]
     spec = load(preset, precision, [*shrink, *overrides])
+    sharing(side, spec, nothing)
     findings = judge(*run_here(spec, Planted(side), tmp_path, (25, 35)))
     assert not findings.broken, findings.notes
     assert findings.suspects == []

@@ -48,13 +48,17 @@ def results(good, memory, tmp_path_factory):
 
 
 def run_worker(side, run, memory, out):
-    """Let a process meet the entries; when one ends it, a new one goes on behind that."""
+    """Let a process meet the entries; when one ends it, a new one continues after that.
+
+    It compiles without a cache on disk: it reports whatever it writes beside the run.
+    """
     root = Path(__file__).resolve().parents[2]
     for _ in range(RESTARTS):
         scratch = memory / f"met-{side}"
         scratch.mkdir(exist_ok=True)
         command = [sys.executable, "-m", "tests.hostile.worker", side, str(run), str(scratch), str(out)]
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+        env = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+        done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return
         last = json.loads(out.read_text().splitlines()[-1]) if out.exists() else {"met": True}

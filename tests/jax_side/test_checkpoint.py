@@ -19,7 +19,6 @@ from parity.contract import compare_states, leaf_digests, orders_of
 from parity.errors import CheckpointError, DamagedError, OtherRunError, SaveError
 from parity.runs import RunDirectory
 from parity.spec import override, spec_hash
-from tests.faults.conftest import compiled, compiled_once  # noqa: F401 - seven trainers share three programs each
 from tests.parity.saving import SPECS, blamed, held, reseal, saved
 from tests.parity.sealed import flip
 from tests.parity.small import bits_of, small, state_of

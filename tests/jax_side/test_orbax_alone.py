@@ -17,7 +17,6 @@ from jax_side.formats.items import ITEMS
 from jax_side.formats.orbax_handler import DigestingHandler
 from parity.checkpoints import read_seal
 from parity.contract import compare_states
-from tests.faults.conftest import compiled, compiled_once  # noqa: F401 - trainers share their compiled programs
 from tests.parity.saving import SPECS, saved
 from tests.parity.small import bits_of
 

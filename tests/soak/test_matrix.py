@@ -9,7 +9,7 @@ from parity.checks import check_twin_resume, drill_spec, with_overflows
 from parity.checks.across import TwinPair, check_handover, check_twins, losses, run_from
 from parity.spec import PRECISIONS, PRESETS, preset
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("compiled_anew")]
 
 SHORT = 200
 """Steps of a run in which every step counts; float16 is slow on CPU."""

@@ -67,16 +67,15 @@ class Chain:
         self.spec_file = self.home / "spec.toml"
         self.spec_file.write_text(to_toml(SPEC))
 
-    def start(self, run: Path, *options: str) -> subprocess.Popen:
-        """Start a process of the run."""
+    def start(self, run: Path, *options: str, cached: bool = True) -> subprocess.Popen:
+        """Start a process of the run, with a cache of compiled programs for this chain alone: a kill may spoil it."""
+        environment = child_environment(sides.load(self.side))
+        environment["JAX_COMPILATION_CACHE_DIR"] = str(self.home / "compiled")
+        if not cached:
+            del environment["JAX_COMPILATION_CACHE_DIR"]
         command = [sys.executable, "-m", "parity", "train", "--side", self.side, "--spec", str(self.spec_file)]
         with (self.home / "log").open("ab") as log:
-            return subprocess.Popen(
-                [*command, "--dir", str(run), *options],
-                stdout=log,
-                stderr=log,
-                env=child_environment(sides.load(self.side)),
-            )
+            return subprocess.Popen([*command, "--dir", str(run), *options], stdout=log, stderr=log, env=environment)
 
     def kill_once(self, begin: Begin) -> None:
         """Start a process, kill it at a random moment after `begin`, and look at what it found and left."""
@@ -135,13 +134,13 @@ class Chain:
             self.lost.append(f"one process wrote down {len(new)} starts")
 
     def finish(self) -> tuple[Result, Result]:
-        """Train to the end, and the same without any kill; return what both give."""
+        """Train to the end, and the same without any kill and compiled anew; return what both give."""
         end = max(row["step"] for row in read_lines(self.run.steps)) + 2 * EVERY
         end += -end % EVERY
         reference = RunDirectory(self.home / "reference")
         both = [
             self.start(self.run.path, "--steps", str(end)),
-            self.start(reference.path, "--steps", str(end), "--set", f"save.every={10 * end}"),
+            self.start(reference.path, "--steps", str(end), "--set", f"save.every={10 * end}", cached=False),
         ]
         for process in both:
             assert process.wait(600) == 0, self.tail()
