@@ -88,7 +88,6 @@ def neutral_arrays(
     Raises:
         StateError: A leaf is missing or unexpected, or the parameters' step counts differ.
     """
-
     spec, host = layout.spec, _copied if copy else _viewed
     tensors = dict(saved["model"])
     arrays: dict[str, Array] = {}

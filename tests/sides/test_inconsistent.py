@@ -38,9 +38,7 @@ def heals(side, trainer, *overrides):
 
 
 @each_side
-def test_an_inconsistent_state_is_not_saved_exported_or_trained_on_and_restore_heals_it(
-    side, tmp_path, monkeypatch
-):
+def test_an_inconsistent_state_is_not_saved_exported_or_trained_on_and_restore_heals_it(side, tmp_path, monkeypatch):
     """Without this, JAX saved parameters of step 20 as a sealed checkpoint of step 15."""
     trainer = built(side, tmp_path)
 
