@@ -52,10 +52,10 @@ class Manager:
 def ours() -> list[Manager]:
     """Return our own columns: the pure function, and each side on disk."""
     from parity import sides
-    from parity.checks import OnDisk
+    from parity.checks import OnDisk, policy_spec
 
     def on_disk(side: str) -> Callable[[Case, Path], Callable[[Rules], Implementation]]:
-        return lambda case, home: lambda rules: OnDisk(side, sides.load(side), home, rules)
+        return lambda case, home: lambda rules: OnDisk(side, sides.load(side), home, policy_spec, rules)
 
     return [Manager(name=f"parity, {side}", version="", make=on_disk(side)) for side in ("jax", "torch")]
 

@@ -3,7 +3,18 @@
 from jax_side import processes
 from jax_side.checkpoint import Checkpoints
 from jax_side.formats.orbax_manager import DRAFTS as drafts
+from jax_side.formats.quiet import quiet_orbax as prepare_process
 from jax_side.placement import topology
+from jax_side.processes import ENVIRONMENT as environment
 from jax_side.train import JaxTrainer, build
 
-__all__ = ["Checkpoints", "JaxTrainer", "build", "drafts", "processes", "topology"]
+__all__ = [
+    "Checkpoints",
+    "JaxTrainer",
+    "build",
+    "drafts",
+    "environment",
+    "prepare_process",
+    "processes",
+    "topology",
+]

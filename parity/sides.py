@@ -9,27 +9,22 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import cast
 
 import xxhash
 
-from parity.contract import Place, Trainer
+from parity.contract import Side
 from parity.errors import MissingFrameworkError, SideError, UnknownNameError
-from parity.spec import RunSpec
 
 __all__ = [
     "GROUP",
     "SIDES",
-    "Processes",
     "Side",
-    "drafts_of",
     "installed",
     "is_builtin",
     "load",
-    "processes_of",
     "source_digest",
 ]
 
@@ -38,45 +33,6 @@ SIDES = {"jax": ("jax", "flax", "optax", "orbax"), "torch": ("torch",)}
 
 GROUP = "parity.sides"
 """Group of the entry points by which installed packages add sides."""
-
-
-class Side(Protocol):
-    """What the harness is given of a side."""
-
-    def build(self, spec: RunSpec, directory: Path | None = None, *, attempt: int = 0) -> Trainer:
-        """Build a trainer at step 0."""
-
-    def topology(self, spec: RunSpec) -> dict[str, Any]:
-        """Return what bitwise equality depends on beside the spec."""
-
-
-class Processes(Protocol):
-    """What a side that trains in several processes has as `processes`; one that has none trains in one."""
-
-    def place(self) -> Place | None:
-        """Return the place of this process, which its launcher put into the environment; None if it is alone.
-
-        Raises:
-            SpecError: The environment says it only in part.
-        """
-
-    def start(self, place: Place, spec: RunSpec) -> None:
-        """Connect the framework's processes, which are all there; called before the side builds anything."""
-
-    def stop(self) -> None:
-        """Disconnect them; called by all, when every trainer is closed."""
-
-
-def processes_of(side: Side) -> Processes | None:
-    """Return what a side knows of several processes, if it does."""
-    found: Processes | None = getattr(side, "processes", None)
-    return found
-
-
-def drafts_of(side: Side) -> Sequence[str]:
-    """Return the patterns of what a side leaves of a save that is cut short; see `CheckpointStore`."""
-    found: Sequence[str] = getattr(side, "drafts", ())
-    return found
 
 
 def load(name: str) -> Side:

@@ -1,20 +1,29 @@
-"""Compare runs, return records: which checks run on which specs, and what they share."""
+"""Compare runs, return records: which checks run on which specs, and what they share.
+
+What needs a RunSpec (`suite`, `drill`) is imported when it is first used: the resume and the policy check take any
+trainer.
+"""
+
+from typing import TYPE_CHECKING
 
 from parity.checks.gap import curve_gap
-from parity.checks.policy import OnDisk
+from parity.checks.policy import OnDisk, check_policy_of
 from parity.checks.scratch import remove_scratch, scratch_directory
-from parity.checks.suite import (
-    CHECKS,
-    DEFAULT_STEPS,
-    SPEC_CHECKS,
-    Request,
-    list_tasks,
-    run_checks,
-    standard_matrix,
-    unfinished,
-    with_overflows,
-)
 from parity.checks.trace import MOST_STEPS, digest_batches, digest_leaves, trace
+
+if TYPE_CHECKING:
+    from parity.checks.drill import check_twin_policy, check_twin_resume, drill_spec, policy_spec, train_command
+    from parity.checks.suite import (
+        CHECKS,
+        DEFAULT_STEPS,
+        SPEC_CHECKS,
+        Request,
+        list_tasks,
+        run_checks,
+        standard_matrix,
+        unfinished,
+        with_overflows,
+    )
 
 __all__ = [
     "CHECKS",
@@ -23,15 +32,30 @@ __all__ = [
     "SPEC_CHECKS",
     "OnDisk",
     "Request",
+    "check_policy_of",
+    "check_twin_policy",
+    "check_twin_resume",
     "curve_gap",
     "digest_batches",
     "digest_leaves",
+    "drill_spec",
     "list_tasks",
+    "policy_spec",
     "remove_scratch",
     "run_checks",
     "scratch_directory",
     "standard_matrix",
     "trace",
+    "train_command",
     "unfinished",
     "with_overflows",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import what needs a RunSpec (PEP 562)."""
+    if name not in __all__:
+        raise AttributeError(f"module 'parity.checks' has no attribute {name!r}")
+    from parity.checks import drill, suite
+
+    return getattr(drill if name in drill.__all__ else suite, name)

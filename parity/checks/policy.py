@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from parity.checks.scratch import scratch_directory
-from parity.contract import Trainer
-from parity.policy import Implementation, InMemory, Rules, Saved, Which, cases, is_new_best, mode_of, replay
+from parity.contract import Precision, Side, Trainer, drafts_of
+from parity.policy import Implementation, InMemory, Rules, Saved, Which, cases, is_new_best, replay
 from parity.results import CheckRecord
 from parity.runs import Resume, RunDirectory, resume_run
-from parity.sides import Side, drafts_of
-from parity.spec import RunSpec, load
 
 __all__ = ["PURE", "OnDisk", "check_policy", "check_policy_of"]
 
@@ -25,36 +24,43 @@ PURE = "memory"
 MEMORY = Path("/dev/shm")
 """A file system in memory, where there is one: what stays is checked, not that it lasts; three times faster."""
 
-SMALL = ("model.hidden=[4]", "batch=4", "data.validation=4", "steps=1000", "save.every=10", "validate_every=10")
-"""A model that costs nothing: what is trained plays no role."""
+Describe = Callable[[Rules], Any]
+"""Returns a run, as a side understands it, that keeps checkpoints by some rules and saves each new best at once."""
 
 
 def check_policy() -> CheckRecord:
     """Run the table against the pure function, applied save by save."""
-    return _judge(PURE, InMemory)
+    return _judge(InMemory, PURE, "mlp-digits", "float32")
 
 
-def check_policy_of(name: str, side: Side) -> CheckRecord:
+def check_policy_of(name: str, side: Side, describe: Describe, *, spec: str, precision: Precision) -> CheckRecord:
     """Run the table against a side: a run directory for each case, saved to, restarted and resumed as a run is.
 
     Args:
         name: The side's name, which its run directories carry.
         side: The side.
+        describe: Returns a run of the side that keeps checkpoints by given rules.
+        spec: Name of the run, for the record.
+        precision: What it computes in, for the record.
     """
     home = MEMORY if os.access(MEMORY, os.W_OK) else None
     with scratch_directory("parity-policy-", home) as scratch:
         count = iter(range(len(cases())))
-        return _judge(name, lambda rules: OnDisk(name, side, scratch / str(next(count)), rules))
+
+        def make(rules: Rules) -> OnDisk:
+            return OnDisk(name, side, scratch / str(next(count)), describe, rules)
+
+        return _judge(make, name, spec, precision)
 
 
-def _judge(name: str, make: Callable[[Rules], Implementation]) -> CheckRecord:
+def _judge(make: Callable[[Rules], Implementation], name: str, spec: str, precision: Precision) -> CheckRecord:
     began = time.perf_counter()
     found = [differences for case in cases() if (differences := replay(case, make))]
     groups = dict.fromkeys(differences[0].case.group for differences in found)
     return CheckRecord(
         name="policy",
-        spec="mlp-digits",
-        precision="float32",
+        spec=spec,
+        precision=precision,
         sides=(name,),
         verdict="broken" if found else "holds",
         criterion="bitwise",
@@ -68,20 +74,22 @@ def _judge(name: str, make: Callable[[Rules], Implementation]) -> CheckRecord:
 class OnDisk:
     """A side's checkpoints in a run directory, driven as `parity train` drives them, but for the training.
 
-    Steps are set, not trained. Every save is waited for, since a case says what is there after it.
+    Steps are imported with the rest of the state, not trained. Every save is waited for, since a case says what is
+    there after it.
     """
 
-    def __init__(self, name: str, side: Side, path: Path, rules: Rules) -> None:
-        self.name, self.side = name, side
+    def __init__(self, name: str, side: Side, path: Path, describe: Describe, rules: Rules) -> None:
+        self.name, self.side, self.describe = name, side, describe
         self.run = RunDirectory(path, drafts=drafts_of(side))
-        self.spec = load("mlp-digits", "float32", [*SMALL, f"metric={'accuracy' if rules.mode == 'max' else 'loss'}"])
+        self.described = describe(rules)
         self.trainer: Trainer | None = None
-        self._open(_with(self.spec, rules), "auto")
+        self._open("auto")
 
     def save(self, step: int, metric: float | None, saved_at: float) -> None:
         """Save as if the run had come to this step at this time."""
         trainer = self._running()
-        trainer.counters = replace(trainer.counters, step=step)  # type: ignore[attr-defined]
+        state = trainer.export_state()
+        trainer.import_state(replace(state, scalars={**state.scalars, "counters.step": step}))
         trainer.save(metric, saved_at=saved_at)
         trainer.wait()
 
@@ -89,27 +97,29 @@ class OnDisk:
         """Save a new best, as the loop of a run does after a validation."""
         new = Saved(step=step, metric=metric)
         known = [saved for saved in (self.run.store.pointed("best"),) if saved is not None]
-        if self.spec.plan.saves_new_best and is_new_best(known, new, mode_of(self.spec.metric)):
+        plan = self._running().plan
+        if plan.saves_new_best and is_new_best(known, new, plan.mode):
             self.save(step, metric, saved_at)
 
     def metric(self, step: int, value: float) -> None:
         """Note a late metric in the run directory, as another process would."""
-        self.run.store.note_metric(step, value, self.spec.plan)
+        self.run.store.note_metric(step, value, self._running().plan)
 
     def restart(self) -> None:
         """Close, and build anew from what is on disk."""
-        self._open(self.spec, "auto")
+        self._open("auto")
 
     def rules(self, rules: Rules) -> None:
-        """Go on with another `[save]` in the spec."""
-        self._open(_with(self.spec, rules), "auto")
+        """Continue with other rules."""
+        self.described = self.describe(rules)
+        self._open("auto")
 
     def resume(self, which: Which) -> None:
-        """Go on from what is named; if that is refused, from the latest, as one would after the error."""
+        """Continue from what is named; if that is refused, from the latest, as one would after the error."""
         try:
-            self._open(self.spec, which)
+            self._open(which)
         except Exception:
-            self._open(self.spec, "auto")
+            self._open("auto")
             raise
 
     def on_disk(self) -> list[int]:
@@ -130,12 +140,11 @@ class OnDisk:
             trainer, self.trainer = self.trainer, None
             trainer.close()
 
-    def _open(self, spec: RunSpec, resume: Resume) -> None:
+    def _open(self, resume: Resume) -> None:
         self.close()
         attempt = self.run.next_attempt()
-        self.spec = spec
-        self.trainer = self.side.build(spec, self.run.path, attempt=attempt)
-        self.run.open(spec, self.name)
+        self.trainer = self.side.build(self.described, self.run.path, attempt=attempt)
+        self.run.open(self.trainer.identity, self.name)
         start = resume_run(self.run, self.trainer, resume, attempt, lambda line: None)
         self.run.begin_attempt(attempt, start, {})
 
@@ -146,15 +155,3 @@ class OnDisk:
     def _pointer(self, name: str) -> int | None:
         path = self.run.path / f"{name}.json"
         return int(json.loads(path.read_text(encoding="utf-8"))["step"]) if path.exists() else None
-
-
-def _with(spec: RunSpec, rules: Rules) -> RunSpec:
-    save = replace(
-        spec.save,
-        on_best="always" if rules.keep_best else "auto",
-        keep_latest=rules.keep_latest,
-        keep_best=rules.keep_best,
-        keep_every=rules.keep_every,
-        keep_seconds=rules.keep_seconds,
-    )
-    return replace(spec, save=save)

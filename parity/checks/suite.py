@@ -10,8 +10,8 @@ from functools import cache, partial
 from pathlib import Path
 
 from parity.checks.across import TwinPair, check_handover, check_twins
-from parity.checks.policy import PURE, check_policy, check_policy_of
-from parity.checks.resume import check_resume, drill_spec
+from parity.checks.drill import check_twin_policy, check_twin_resume, drill_spec
+from parity.checks.policy import PURE, check_policy
 from parity.errors import ParityError, UnknownNameError
 from parity.results import CheckRecord, Criterion, ResolvedSpec, Verdict
 from parity.sides import Side
@@ -75,7 +75,7 @@ def list_tasks(request: Request) -> list[Task]:
         spec = preset("mlp-digits")
         tasks.append(Task(name="policy", spec=spec, sides=(PURE,), run=check_policy))
         for name, side in request.sides.items():
-            tasks.append(Task(name="policy", spec=spec, sides=(name,), run=partial(check_policy_of, name, side)))
+            tasks.append(Task(name="policy", spec=spec, sides=(name,), run=partial(check_twin_policy, name, side)))
     if set(SPEC_CHECKS) & set(request.checks):
         for asked in request.specs:
             tasks += _tasks_of(with_overflows(drill_spec(asked, request.steps)), request)
@@ -157,7 +157,7 @@ def _resolve(spec: RunSpec, home: Path) -> tuple[ResolvedSpec, str]:
 
 def _resume_anew(spec: RunSpec, name: str, side: Side, home: Path, kills: Sequence[int]) -> CheckRecord:
     shutil.rmtree(home, ignore_errors=True)  # runs of an earlier check would be continued
-    return check_resume(spec, name, side, home, kills)
+    return check_twin_resume(spec, name, side, home, kills)
 
 
 def _once(make: Callable[[], TwinPair]) -> Callable[[], TwinPair]:

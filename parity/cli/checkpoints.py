@@ -18,7 +18,7 @@ from parity.errors import CheckpointError, DamagedError, ParityError, RunDirecto
 from parity.policy import RANGES, Which
 from parity.results import EXIT_CODES
 from parity.runs import RunDirectory
-from parity.spec import meaning_hash
+from parity.spec import from_toml, meaning_hash
 from parity.storage import plain
 from parity.twins import describe_data
 
@@ -121,7 +121,7 @@ def _spec_hash(run: RunDirectory) -> str | None:
     if not run.exists:
         return None
     try:
-        spec = run.spec()
+        spec = from_toml(run.identity_text())
         return run.spec_hash() or meaning_hash(spec, describe_data(spec)["digest"])
     except (ParityError, ImportError) as error:
         print(f"parity: warning: not compared with the run they are in: {error}", file=sys.stderr)
@@ -190,7 +190,7 @@ def _export(options: argparse.Namespace) -> int:
 def _chosen(options: argparse.Namespace, *, verified: bool = False) -> Path:
     """Return the checkpoint that is asked for, compared with its seal byte by byte if it is to be shipped."""
     run = _existing(options.dir)
-    scan, plan = run.store.scan(), run.spec().plan
+    scan, plan = run.store.scan(), from_toml(run.identity_text()).plan
     while True:
         step = run.store.choose(scan, options.which, plan, or_next=options.or_next)
         path = run.checkpoints / str(step)
@@ -214,7 +214,7 @@ def _existing(path: Path) -> RunDirectory:
 
 def _metric(options: argparse.Namespace) -> int:
     run = _existing(options.dir)
-    plan, value = run.spec().plan, options.value
+    plan, value = from_toml(run.identity_text()).plan, options.value
     metric = plan.metric
     low, high = RANGES[metric]
     if not (math.isnan(value) or (math.isfinite(value) and low <= value <= high)):

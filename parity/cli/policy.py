@@ -14,6 +14,7 @@ from parity.errors import RunDirectoryError
 from parity.policy import Rules, Saved, is_new_best, read_curve, simulate
 from parity.report import print_moments
 from parity.runs import RunDirectory
+from parity.spec import from_toml
 
 __all__ = ["add"]
 
@@ -90,7 +91,7 @@ def _read_run(path: Path) -> tuple[list[Saved], Rules]:
     run = RunDirectory(path)
     if not run.exists:
         raise RunDirectoryError(run.no_run())
-    plan = run.spec().plan
+    plan = from_toml(run.identity_text()).plan
     steps = splice(read_records(run.steps, StepRecord))
     metrics = {step: record.value for step, record in splice(read_records(run.validations, Validation)).items()}
     saves: list[Saved] = []

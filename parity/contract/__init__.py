@@ -1,11 +1,13 @@
-"""What crosses the seam between the harness and any trainer: the plan of a run, its records, its state, the verbs.
+"""What crosses the seam between the harness and any trainer: identity and plan of a run, records, state, the verbs.
 
-Knows no RunSpec, no side and no directory.
+Knows no framework, no directory, and nothing of what a field of the identity means.
 """
 
+from parity.contract.identity import RunIdentity, flatten_tables, nest_fields, parse_toml
 from parity.contract.place import Place
 from parity.contract.plan import Pace, RunPlan
 from parity.contract.records import Divergence, encode, first_divergence, read_records, same, splice
+from parity.contract.side import Processes, Side, child_environment, drafts_of, prepare_process, processes_of
 from parity.contract.state import (
     Difference,
     Order,
@@ -21,30 +23,42 @@ from parity.contract.state import (
     take_count,
     take_scale,
 )
-from parity.contract.trainer import QUANTITIES, StepRecord, Trainer, Validation
+from parity.contract.trainer import PRECISIONS, QUANTITIES, Precision, StepRecord, Trainer, Validation
 
 __all__ = [
+    "PRECISIONS",
     "QUANTITIES",
     "Difference",
     "Divergence",
     "Order",
     "Pace",
     "Place",
+    "Precision",
+    "Processes",
+    "RunIdentity",
     "RunPlan",
+    "Side",
     "StepRecord",
     "Trainer",
     "TrainingState",
     "Validation",
+    "child_environment",
     "compare_digests",
     "compare_states",
     "component_of",
     "digest_text",
+    "drafts_of",
     "encode",
     "first_divergence",
+    "flatten_tables",
     "leaf_digests",
     "memory_orders",
+    "nest_fields",
     "order_of",
     "orders_of",
+    "parse_toml",
+    "prepare_process",
+    "processes_of",
     "read_records",
     "same",
     "splice",

@@ -9,7 +9,7 @@ __all__ = ["Place"]
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """The place of this process among those that train a run together."""
+    """Address, index and number of the processes."""
 
     address: str
     """`host:port` of process 0, the same for all."""

@@ -12,7 +12,7 @@ __all__ = ["Pace", "RunPlan"]
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """What the harness knows of a run: nothing here changes what a step computes."""
+    """What the harness knows of a run beside its identity; nothing here changes what a step computes."""
 
     steps: int
     """Where to stop."""
@@ -23,7 +23,7 @@ class RunPlan:
     validate_every: int
     """Steps between validations; 0 turns them off."""
     metric: str
-    """What the best checkpoint is judged by."""
+    """What the best checkpoint is judged by; the name that validations carry."""
     keep: policy.Rules
     """Which checkpoints stay."""
     scaled: bool
@@ -41,11 +41,11 @@ class RunPlan:
         return self.keep.mode
 
     def saves_at(self, step: int) -> bool:
-        """Tell whether a run saves at a step by its interval."""
+        """Return whether a run saves at a step by its interval."""
         return step % self.save_every == 0
 
     def validates_at(self, step: int) -> bool:
-        """Tell whether a run validates at a step."""
+        """Return whether a run validates at a step."""
         return self.validate_every > 0 and step % self.validate_every == 0
 
     def next_stop(self, step: int, until: int) -> int:

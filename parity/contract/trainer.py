@@ -1,15 +1,20 @@
-"""The seam between the harness and the sides: the Trainer protocol and the records that cross it."""
+"""The Trainer protocol, which everything that is trained fulfils, and the records that it gives out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
+from parity.contract.identity import RunIdentity
 from parity.contract.plan import RunPlan
 from parity.contract.state import TrainingState
 from parity.policy import Which
 
-__all__ = ["QUANTITIES", "StepRecord", "Trainer", "Validation", "Which"]
+__all__ = ["PRECISIONS", "QUANTITIES", "Precision", "StepRecord", "Trainer", "Validation", "Which"]
+
+Precision = Literal["float64", "float32", "bfloat16", "float16"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+"""What a step computes in, as records of checks name it."""
 
 QUANTITIES = ("batch", "epoch", "samples", "lr", "loss_scale", "loss", "grad_norm", "skipped")
 """The judged fields of a StepRecord, in the order in which a step decides them."""
@@ -57,14 +62,16 @@ class Validation(NamedTuple):
 
 @runtime_checkable
 class Trainer(Protocol):
-    """What the harness drives; both twins are one, and so is any trainer a team brings."""
+    """What the harness drives; both twins are one, and so is any trainer that a team brings."""
 
     side: str
     """Name of the framework, for reports."""
     plan: RunPlan
     """When the run saves, validates and stops."""
+    identity: RunIdentity
+    """What makes the run this run and no other."""
     spec_hash: str
-    """Hash over what gives the run its meaning; every seal of the run has it."""
+    """`identity.hash` with the digest of the data; every seal of the run has it."""
 
     @property
     def step(self) -> int:
@@ -114,5 +121,5 @@ class Trainer(Protocol):
         """Become the given state.
 
         Raises:
-            StateError: A leaf is missing, left over, or of the wrong dtype or shape; nothing was changed.
+            StateError: A leaf is missing, unexpected, or of the wrong dtype or shape; nothing was changed.
         """

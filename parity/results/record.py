@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from parity.contract import Divergence
-from parity.spec import Precision
+from parity.contract import Divergence, Precision
 
 __all__ = [
     "EXIT_CODES",

@@ -1,21 +1,24 @@
 """One process of a run: its directory, its loop, how it resumes, how it reacts to signals, how several act as one.
 
-Takes a side as an argument and never asks which it is.
+Takes a side and a run as arguments; knows the run by its plan and its identity, and never asks which side it is.
 """
 
 from parity.runs.directory import RunDirectory
-from parity.runs.loop import Drills, OnError, Outcome, train
+from parity.runs.loop import QUIET, FaultInjection, Observers, OnError, Options, Outcome, train
 from parity.runs.peers import leave
-from parity.runs.resume import Resume, compare_topology, resume_run, skips_behind
+from parity.runs.resume import Resume, compare_topology, resume_run, skips_before
 from parity.runs.signals import DEADLINE_SECONDS, Signals
 from parity.runs.together import Alone, join
 from parity.runs.waiting import WatchedSignals
 
 __all__ = [
     "DEADLINE_SECONDS",
+    "QUIET",
     "Alone",
-    "Drills",
+    "FaultInjection",
+    "Observers",
     "OnError",
+    "Options",
     "Outcome",
     "Resume",
     "RunDirectory",
@@ -25,6 +28,6 @@ __all__ = [
     "join",
     "leave",
     "resume_run",
-    "skips_behind",
+    "skips_before",
     "train",
 ]

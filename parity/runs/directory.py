@@ -1,6 +1,6 @@
-"""The run directory: what lies where, whose run it is, its records and process starts, and what a resume abandons.
+"""The run directory: where everything of a run lies, which run it is, its process starts, and what a resume abandons.
 
-spec.toml  steps.jsonl  validations.jsonl  attempts.jsonl  [states.jsonl  metrics.jsonl]
+spec.toml  side  steps.jsonl  validations.jsonl  attempts.jsonl  [states.jsonl  metrics.jsonl]
 checkpoints/<step>/   latest.json  best.json   abandoned/<attempt>/   lock
 """
 
@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from parity.checkpoints import CheckpointStore
-from parity.contract import StepRecord, Validation, read_records
+from parity.contract import RunIdentity, StepRecord, Validation, read_records
 from parity.errors import RunDirectoryError, SpecMismatchError
-from parity.spec import RunSpec, differences, from_toml, to_toml
 from parity.storage import (
     append,
     fsync_files,
@@ -32,7 +31,7 @@ __all__ = ["RunDirectory"]
 
 
 class RunDirectory:
-    """One run on disk; every process that works on the run opens it anew."""
+    """One run on disk; every process that works on the run opens its own."""
 
     def __init__(self, path: Path, *, drafts: Sequence[str] = ()) -> None:
         """Name the files; nothing is read or written yet.
@@ -53,12 +52,12 @@ class RunDirectory:
 
     @property
     def exists(self) -> bool:
-        """Tell whether a run was started here."""
+        """Whether a run was started here."""
         return (self.path / "spec.toml").exists()
 
     def require_free(self) -> None:
         """Raise RunDirectoryError if the directory holds something that is not a run of ours, or a part of one."""
-        ours = {"side", "checkpoints", "lock"}  # what a start that was cut short leaves
+        ours = {"side", "checkpoints", "lock"}  # what is there of a start that was cut short
         if self.exists or not self.path.exists():
             return
         if self._is_remains():
@@ -76,50 +75,58 @@ class RunDirectory:
         return f"{self.path} holds no run: it has no spec.toml"
 
     def _is_remains(self) -> bool:
-        """Tell whether records or checkpoints of a run are here without its spec."""
+        """Return whether records or checkpoints of a run are here without its `spec.toml`."""
         if self.exists:
             return False
         return bool(self.store.steps()) or any(file.exists() for file in (self.steps, self.attempts))
 
-    def open(self, spec: RunSpec, side: str) -> None:
+    def open(self, identity: RunIdentity, side: str) -> None:
         """Create the run, or check that it is the same one.
 
+        Args:
+            identity: The run that is to be trained.
+            side: Name of the side that trains it.
+
         Raises:
-            SpecMismatchError: The run was started with another spec, in a field that may not change.
-            RunDirectoryError: The run belongs to the other side, or the directory holds something else.
+            SpecMismatchError: The run that is here differs in a field that may not change.
+            RunDirectoryError: It belongs to another side, or the directory holds something else.
         """
         if not self.exists:
             self.require_free()
             make_directory(self.checkpoints)
             replace_file(self.path / "side", side + "\n")
-            replace_file(self.path / "spec.toml", to_toml(spec))
+            replace_file(self.path / "spec.toml", identity.text)
             return
         found = _read_text(self.path / "side").strip()
         if found != side:
             raise RunDirectoryError(
                 f"{self.path} holds a run of side {found[:20]!r}, not {side!r}; choose another --dir"
             )
-        changed = differences(self.spec(), spec)
+        changed = identity.differences(self.identity_text())
         if changed:
             raise SpecMismatchError(changed)
-        replace_file(self.path / "spec.toml", to_toml(spec))  # steps and intervals may have changed
+        replace_file(self.path / "spec.toml", identity.text)  # steps and intervals may have changed
 
-    def spec(self) -> RunSpec:
-        """Return the spec the run was last started with."""
-        return from_toml(_read_text(self.path / "spec.toml"))
+    def identity_text(self) -> str:
+        """Return the text of the identity that the run was last started with.
+
+        Raises:
+            RunDirectoryError: It cannot be read.
+        """
+        return _read_text(self.path / "spec.toml")
 
     def spec_hash(self) -> str | None:
-        """Return the hash over what gives the run its meaning, as its last process wrote it down."""
+        """Return the hash of the run's identity and data, as its last process recorded it; None if none did."""
         known = (row.get("spec_hash") for row in reversed(read_lines(self.attempts)))
         return next((value for value in known if isinstance(value, str)), None)
 
-    def mend(self) -> list[str]:
+    def repair(self) -> list[str]:
         """Make the records readable after a crash; return a sentence for each file that lost lines."""
-        said = []
+        lines = []
         for file in self._records:
             if count := mend(file):
-                said.append(f"{count} unreadable lines of {file.name} went to {file.name}.damaged")
-        return said
+                lines.append(f"{count} unreadable lines of {file.name} went to {file.name}.damaged")
+        return lines
 
     def next_attempt(self) -> int:
         """Return the number of the next process start, one above that of the last."""
@@ -129,7 +136,14 @@ class RunDirectory:
     def begin_attempt(
         self, attempt: int, resumed_from: int | None, topology: dict[str, Any], **more: int | str | None
     ) -> None:
-        """Write down a process start, with what else is known of it."""
+        """Record a process start.
+
+        Args:
+            attempt: Its number.
+            resumed_from: The step of the checkpoint that it begins from; None for a start from step 0.
+            topology: What bitwise equality depends on beside the run itself.
+            more: Further fields of the record; those that are None are left out.
+        """
         row: dict[str, Any] = {"attempt": attempt, "pid": os.getpid(), "resumed_from": resumed_from}
         row["topology"] = topology
         row |= {name: value for name, value in more.items() if value is not None}
@@ -159,10 +173,10 @@ class RunDirectory:
         """Move the checkpoints after a step to `abandoned/<attempt>/`; return their names.
 
         Args:
-            step: The step that is gone on from.
+            step: The step that the run continues from.
             attempt: Names the folder.
-            records: Whether the records after the step go too: yes when an older checkpoint was chosen; no
-                when a kill left them behind the newest one, since a higher attempt replaces them.
+            records: Whether the records after the step are moved too: yes where an older checkpoint was chosen; no
+                where a kill left them after the newest one, since those of a higher attempt replace them.
         """
         if records:  # read before anything is moved: a record that cannot be read costs nothing
             read_records(self.steps, StepRecord)

@@ -1,4 +1,4 @@
-"""The start of a process: what to go on from, what is moved aside, and what that loses."""
+"""Resume a run: pick the checkpoint, quarantine damaged ones, report the steps to train again."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from parity.policy import Which
 from parity.runs.directory import RunDirectory
 from parity.storage import read_lines
 
-__all__ = ["Resume", "compare_topology", "resume_run", "skips_behind"]
+__all__ = ["Resume", "compare_topology", "resume_run", "skips_before"]
 
 Resume = Which | str
 """`auto`, `never`, or what a Trainer restores: `latest`, `best`, a step."""
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 def resume_run(
-    run: RunDirectory, trainer: Trainer, resume: Resume, attempt: int, say: Say, *, or_next: bool = False
+    run: RunDirectory, trainer: Trainer, resume: Resume, attempt: int, log: Log, *, or_next: bool = False
 ) -> int | None:
     """Restore what a run continues from; return its step, or None for a start from step 0.
 
-    A checkpoint that is not what was sealed is moved aside, never deleted, and the newest before it is taken; in the
-    place of the best one the next best is taken only if that was asked for.
+    A checkpoint that is not what was sealed is moved to `abandoned/`, never deleted, and the newest before it is
+    taken; in the place of the best one the next best is taken only if that was asked for.
 
     Args:
         run: The run directory, whose lock is held.
         trainer: A fresh trainer; it has the state afterwards.
         resume: What was asked for.
         attempt: Process starts before this one.
-        say: Takes one line for people.
-        or_next: Whether the next best checkpoint will do where the best is damaged.
+        log: Takes one line for people.
+        or_next: Whether the next best checkpoint is taken where the best is damaged.
 
     Raises:
-        CheckpointError: There is none to continue from, or the best, or the step that was named, is damaged.
+        CheckpointError: There is none to continue from; or the best, or the step that was named, is damaged.
     """
     for name in run.clean():
-        say(f"removed {name}: the leftover of a save or removal that was cut short")
+        log(f"removed {name}: the leftover of a save or removal that was cut short")
     scan = run.store.scan()
     which = _which(run, scan, resume)
     if which is None:
-        say("starting from step 0")
+        log("starting from step 0")
         return None
     named = run.store.pointed_step("latest")
     while True:
@@ -57,28 +57,28 @@ def resume_run(
                 raise
             scan = scan.without(step, str(error))
     if step in {saved.step for saved in scan.unsealed}:
-        say(f"checkpoint {step} has no seal: restored unverified")
+        log(f"checkpoint {step} has no seal: restored unverified")
     given_up = which == "best" or isinstance(which, int)
     faults = {name: _explain(run, name, why) for name, why in scan.damaged}
     moved = run.store.set_aside([name for name, _ in scan.damaged], run.abandoned(attempt))
     newer = run.abandon_after(step, attempt, records=given_up)
     run.store.point(run.store.scan(), trainer.plan)
     for name, why in faults.items():
-        say(f"moved checkpoint {name} to abandoned/{attempt}: {why}")
+        log(f"moved checkpoint {name} to abandoned/{attempt}: {why}")
     for name in newer:
         why = "it is newer, and was given up" if given_up else "it is newer, and has no seal"
-        say(f"moved checkpoint {name} to abandoned/{attempt}: {why}")
+        log(f"moved checkpoint {name} to abandoned/{attempt}: {why}")
     if named is not None and not given_up and named > step and str(named) not in moved:
-        say(f"latest.json names a checkpoint of step {named}, which is gone: steps after {step} are trained again")
+        log(f"latest.json names a checkpoint of step {named}, which is gone: steps after {step} are trained again")
     lost = max([int(name) for name in moved if int(name) > step], default=step) - step
     if lost and not given_up:
-        say(f"{lost} steps are lost with it and trained again")
-    say(f"resumed from step {step} ({which if isinstance(which, str) else 'step'})")
+        log(f"{lost} steps are lost with it and trained again")
+    log(f"resumed from step {step} ({which if isinstance(which, str) else 'step'})")
     return step
 
 
 def _explain(run: RunDirectory, name: str, why: str) -> str:
-    """Return what is wrong with a damaged checkpoint, down to the leaves: it is read once more for that."""
+    """Return what is wrong with a damaged checkpoint, down to the leaves; every byte of it is read for that."""
     found = describe(verify(run.checkpoints / name).faults)
     return "; ".join(f"{file}: {problem}" for file, problem in found) or why
 
@@ -100,8 +100,8 @@ def _which(run: RunDirectory, scan: Scan, resume: Resume) -> Which | None:
     return None
 
 
-def compare_topology(run: RunDirectory, topology: dict[str, Any], start: int | None, say: Say) -> None:
-    """Say what of the topology changed since the process before; bitwise equality hangs on it."""
+def compare_topology(run: RunDirectory, topology: dict[str, Any], start: int | None, log: Log) -> None:
+    """Report what of the topology changed since the process before; bitwise equality depends on it."""
     rows = read_lines(run.attempts)
     if start is None or not rows:
         return
@@ -111,11 +111,11 @@ def compare_topology(run: RunDirectory, topology: dict[str, Any], start: int | N
     names = {**topology, **before}
     changed = [f"{k} {before.get(k)} -> {topology.get(k)}" for k in names if before.get(k) != topology.get(k)]
     if changed:
-        say(f"topology changed ({', '.join(changed)}): going on, but bitwise equality is not to be expected")
+        log(f"topology changed ({', '.join(changed)}): continuing, but bitwise equality is not to be expected")
 
 
-def skips_behind(run: RunDirectory, step: int) -> int:
-    """Return how many steps up to `step` were skipped in a row: the count that stops a run goes on over a resume."""
+def skips_before(run: RunDirectory, step: int) -> int:
+    """Return how many steps up to `step` were skipped in a row: a resume does not reset this count."""
     count = 0
     for number, record in splice(read_records(run.steps, StepRecord)).items():
         if number <= step:

@@ -1,6 +1,6 @@
 """Several processes that train one run: process 0 decides and writes, the others follow, and all end together.
 
-One process is the usual case; then nothing here does anything.
+Usually there is one process; then nothing here does anything.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ import signal
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from parity.checkpoints import require_own, require_verified
-from parity.contract import Place, Trainer
+from parity.contract import Place, Processes, RunIdentity, Trainer
 from parity.environment import versions
 from parity.errors import CheckpointError, DamagedError, ProcessesError, UnsealedError
 from parity.runs.channel import connect, gather
 from parity.runs.peers import Peers
 from parity.runs.signals import Signals
 from parity.runs.waiting import WatchedSignals
-from parity.sides import Processes
-from parity.spec import RunSpec, differences, from_toml, to_toml
 
 __all__ = ["Alone", "Heard", "Together", "join"]
 
@@ -32,7 +31,7 @@ Exit = Callable[[type[BaseException] | None, BaseException | None, TracebackType
 
 
 class Heard(Protocol):
-    """What the loop reads of signals."""
+    """The signals that were heard, as the loop reads them."""
 
     stop: int | None
     save: bool
@@ -64,7 +63,7 @@ class Alone:
         return value
 
     def restoring(self, trainer: Trainer, checkpoints: Path) -> Trainer:
-        """Return what process 0 restores by, so that all restore the same."""
+        """Return a trainer whose `restore` restores in all processes."""
         del checkpoints
         return trainer
 
@@ -82,10 +81,17 @@ class Together(Alone):
     """One of several processes of a run; a context manager."""
 
     def __init__(
-        self, place: Place, facts: Mapping[str, str], processes: Processes, spec: RunSpec, deadline: float
+        self,
+        place: Place,
+        facts: Mapping[str, str],
+        identity: RunIdentity,
+        start: Callable[[], None],
+        processes: Processes,
+        deadline: float,
     ) -> None:
         self.place, self.first = place, place.index == 0
-        self._facts, self._processes, self._spec = facts, processes, spec
+        self._facts, self._identity = {**facts, **versions(), "spec": identity.text}, identity
+        self._start, self._processes = start, processes
         self._live = WatchedSignals(deadline)
         self._agreed = _Agreed()
 
@@ -102,7 +108,7 @@ class Together(Alone):
             self._live.__exit__(None, None, None)
             raise
         try:
-            self._processes.start(self.place, self._spec)
+            self._start()
         except BaseException as error:
             self.__exit__(type(error), error, error.__traceback__)
             raise
@@ -111,7 +117,7 @@ class Together(Alone):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Part from the others: all have ended their work, or this one failed and they are told."""
+        """Leave the others: all have finished their work, or this one failed and reports it to them."""
         try:
             if error is not None:
                 self._peers.fail(error)
@@ -142,7 +148,7 @@ class Together(Alone):
         return shared
 
     def restoring(self, trainer: Trainer, checkpoints: Path) -> Trainer:
-        """Return what process 0 restores by: a checkpoint that proves whole is restored by all."""
+        """Return a trainer for process 0 whose `restore` restores in all processes."""
         restoring: Any = _Restoring(trainer, checkpoints, self)
         return restoring
 
@@ -155,7 +161,10 @@ class Together(Alone):
         return start
 
     def closing(self, trainer: Trainer) -> Exit:
-        """Return a function for `ExitStack.push`; after a failure, a save under way would wait for the others."""
+        """Return a function for `ExitStack.push` that closes a trainer, unless an error is passing through.
+
+        After a failure, closing would wait for a save under way, which waits for the other processes.
+        """
 
         def close(kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
             del kind, trace
@@ -167,14 +176,27 @@ class Together(Alone):
         return close
 
     def _meet(self) -> Peers:
-        hello = {"pid": os.getpid(), "host": socket.gethostname(), "facts": dict(self._facts)}
+        hello = {"pid": os.getpid(), "host": socket.gethostname(), "facts": self._facts}
         if self.first:
             hellos, connections = gather(self.place, hello, self._stopped)
         else:
             hellos, connection = connect(self.place, hello, self._stopped)
             connections = {0: connection}
-        _require_same([hello["facts"] for hello in hellos])
+        self._require_same([hello["facts"] for hello in hellos])
         return Peers(self.place, hellos, connections)
+
+    def _require_same(self, facts: list[dict[str, str]]) -> None:
+        """Raise ProcessesError if a process was started differently from process 0; each process finds the same."""
+        ours = facts[0]
+        for index, theirs in enumerate(facts):
+            if theirs == ours:
+                continue
+            parse = self._identity.parse
+            found = _unequal(parse(theirs["spec"]), parse(ours["spec"])) or _unequal(theirs, ours)
+            text = ", ".join(f"{name} is {a} there and {b} in process 0" for name, (a, b) in list(found.items())[:5])
+            raise ProcessesError(
+                f"process {index} of {len(facts)} was started differently: {text}; start all with the same arguments"
+            )
 
     def _stopped(self) -> None:
         if (number := self._live.stop) is not None:
@@ -182,23 +204,26 @@ class Together(Alone):
             raise ProcessesError(f"{signal.Signals(number).name}: {problem}", 128 + number)
 
 
-def join(processes: Processes | None, facts: Mapping[str, str], spec: RunSpec, deadline: float) -> Alone | Together:
+def join(
+    processes: Processes | None, facts: Mapping[str, str], identity: RunIdentity, described: Any, deadline: float
+) -> Alone | Together:
     """Return the processes of this run, to be entered: those that the environment names, or only this one.
 
     Args:
         processes: What the side knows of several processes; None if it trains in one only.
         facts: What all processes must have been started with: name to value.
-        spec: The run, the same in all.
-        deadline: Seconds a process may take to save once a signal tells it to stop.
+        identity: The run, the same in all.
+        described: The run, as the side understands it.
+        deadline: Seconds that a process may take to save after a signal to stop.
     """
     place = processes.place() if processes is not None else None
     if processes is None or place is None:
         return Alone()
-    return Together(place, {**facts, **versions(), "spec": to_toml(spec)}, processes, spec, deadline)
+    return Together(place, facts, identity, partial(processes.start, place, described), processes, deadline)
 
 
 class _Agreed:
-    """Signals as all processes have heard them."""
+    """The signals on which all processes agreed."""
 
     def __init__(self) -> None:
         self.stop: int | None = None
@@ -206,7 +231,7 @@ class _Agreed:
 
 
 class _Restoring:
-    """Stands for the trainer of process 0 while a run is resumed.
+    """What process 0 uses as its trainer while a run is resumed.
 
     The bytes of a checkpoint are compared with its seal once more, and first: a process that found it damaged while
     another restores it would leave that one waiting.
@@ -234,18 +259,6 @@ class _Restoring:
         return step
 
 
-def _require_same(facts: list[dict[str, str]]) -> None:
-    """Raise ProcessesError if a process was started differently from process 0; each process finds the same."""
-    ours = facts[0]
-    for index, theirs in enumerate(facts):
-        if theirs == ours:
-            continue
-        found = differences(from_toml(theirs["spec"]), from_toml(ours["spec"]), free=()) or {
-            name: (theirs.get(name), ours.get(name))
-            for name in sorted({*ours, *theirs})
-            if theirs.get(name) != ours.get(name)
-        }
-        text = ", ".join(f"{name} is {a} there and {b} in process 0" for name, (a, b) in list(found.items())[:5])
-        raise ProcessesError(
-            f"process {index} of {len(facts)} was started differently: {text}; start all with the same arguments"
-        )
+def _unequal(theirs: Mapping[str, object], ours: Mapping[str, object]) -> dict[str, tuple[object, object]]:
+    names = sorted({*theirs, *ours})
+    return {name: (theirs.get(name), ours.get(name)) for name in names if theirs.get(name) != ours.get(name)}

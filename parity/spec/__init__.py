@@ -7,7 +7,18 @@ from parity.spec.model import CnnSpec, GptSpec, MlpSpec, ModelSpec
 from parity.spec.optimizer import AdamSpec, OptimizerSpec, ScalerSpec, ScheduleSpec, SgdSpec
 from parity.spec.presets import PRESETS, preset
 from parity.spec.run import PRECISIONS, DataSpec, DropoutSpec, ExecutionSpec, MeshSpec, Precision, RunSpec, SaveSpec
-from parity.spec.toml import FREE, differences, flatten, from_dict, from_toml, load, meaning_hash, override, to_toml
+from parity.spec.toml import (
+    FREE,
+    differences,
+    flatten,
+    from_dict,
+    from_toml,
+    identity_of,
+    load,
+    meaning_hash,
+    override,
+    to_toml,
+)
 
 __all__ = [
     "FREE",
@@ -33,6 +44,7 @@ __all__ = [
     "flatten",
     "from_dict",
     "from_toml",
+    "identity_of",
     "load",
     "meaning_hash",
     "override",

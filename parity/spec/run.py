@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
-from parity.contract import RunPlan
+from parity.contract import PRECISIONS, Precision, RunPlan
 from parity.policy import Rules, mode_of
 from parity.spec.model import ModelSpec, positive, require, require_numbers, shown
 from parity.spec.optimizer import AdamSpec, OptimizerSpec, ScalerSpec, ScheduleSpec
@@ -27,8 +27,6 @@ __all__ = [
     "SaveSpec",
 ]
 
-Precision = Literal["float64", "float32", "bfloat16", "float16"]
-PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 Priority = Literal["idle", "normal"]
 
 MOST_THREADS = 1024

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import reprlib
-import tomllib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import tomli_w
-import xxhash
 
+from parity.contract import RunIdentity, flatten_tables, parse_toml
 from parity.errors import RunDirectoryError, SpecError, UnknownNameError
 from parity.spec.model import require, shown
 from parity.spec.presets import PRESETS, preset
@@ -26,6 +24,7 @@ __all__ = [
     "flatten",
     "from_dict",
     "from_toml",
+    "identity_of",
     "load",
     "meaning_hash",
     "override",
@@ -37,9 +36,6 @@ FREE = ("name", "steps", "save", "validate_every", "execution", "mesh")
 
 MAX_BYTES = 1 << 20
 """Longest spec; those of the presets take 1,500 bytes."""
-
-MOST_DOTS = 100
-"""In one line of a spec that is no comment; a field's name has one."""
 
 MOST_SHOWN = 100
 """Characters that a message shows of a value."""
@@ -58,7 +54,7 @@ def from_toml(text: str) -> RunSpec:
         UnknownNameError: A field that does not exist; the message lists those that do.
     """
     try:
-        data = _parse(text)
+        data = parse_toml(text)
     except RecursionError as error:
         raise SpecError("spec", "not valid TOML: nested too deeply") from error
     except (ValueError, TypeError) as error:  # TOMLDecodeError is a ValueError
@@ -118,15 +114,14 @@ def override(spec: RunSpec, overrides: Iterable[str]) -> RunSpec:
 
 def flatten(spec: RunSpec) -> dict[str, object]:
     """Return dotted field name to value, for every leaf field."""
+    return flatten_tables(asdict(spec))
 
-    def walk(prefix: str, value: object) -> Iterable[tuple[str, object]]:
-        if isinstance(value, dict):
-            for name, inner in value.items():
-                yield from walk(f"{prefix}.{name}" if prefix else name, inner)
-        else:
-            yield prefix, value
 
-    return dict(walk("", asdict(spec)))
+def identity_of(spec: RunSpec) -> RunIdentity:
+    """Return what the harness knows a run by."""
+    return RunIdentity(
+        text=to_toml(spec), fields=flatten(spec), free=FREE, parse=lambda text: flatten(from_toml(text))
+    )
 
 
 def differences(a: RunSpec, b: RunSpec, *, free: Iterable[str] = FREE) -> dict[str, tuple[object, object]]:
@@ -145,9 +140,7 @@ def meaning_hash(spec: RunSpec, data_digest: str) -> str:
 
     Side, mesh, chunk, intervals and the stopping step are left out: they may change within one run.
     """
-    meaning = {k: v for k, v in flatten(spec).items() if k.split(".")[0] not in FREE}
-    text = json.dumps([meaning, data_digest], sort_keys=True)
-    return xxhash.xxh3_128_hexdigest(text.encode())
+    return identity_of(spec).hash(data_digest)
 
 
 def from_dict(data: Mapping[str, Any]) -> RunSpec:
@@ -164,21 +157,6 @@ def _read(name: str) -> str:
     except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise SpecError("spec", f"cannot read {name}: {reason}") from error
-
-
-def _parse(text: str) -> dict[str, Any]:
-    """Parse TOML of bounded length; the time that tomllib takes for a dotted name grows with its square.
-
-    Raises:
-        ValueError: Not TOML, or too long.
-        RecursionError: Nested too deeply.
-    """
-    if len(text) > MAX_BYTES:
-        raise ValueError(f"longer than {MAX_BYTES:,} characters")
-    for n, line in enumerate(text.split("\n"), 1):
-        if (dots := line.count(".")) > MOST_DOTS and not line.lstrip().startswith("#"):
-            raise ValueError(f"line {n} has {dots} dots; at most {MOST_DOTS} fit in one line")
-    return tomllib.loads(text)
 
 
 def _cut(text: str) -> str:
@@ -217,7 +195,7 @@ def _plain(value: Any) -> Any:
 
 def _value(text: str) -> object:
     try:
-        return _parse(f"v = {text.strip()}")["v"]
+        return parse_toml(f"v = {text.strip()}")["v"]
     except (ValueError, TypeError, RecursionError):
         return text.strip()  # a bare word: optimizer.kind=sgd
 

@@ -1,4 +1,7 @@
-"""Logging of training to TensorBoard and to Weights & Biases: extras, imported only when one is asked for."""
+"""Logging of training to TensorBoard and to Weights & Biases: extras, imported only when one is asked for.
+
+Knows records and a run's identity, no trainer.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from parity.contract import StepRecord, Validation
+from parity.contract import RunIdentity, StepRecord, Validation
 from parity.errors import ParityError, UnknownNameError
 from parity.runs import RunDirectory
-from parity.spec import RunSpec
 from parity.trackers.history import History, Point, point_of
 
 __all__ = ["TRACKERS", "MissingTrackerError", "Tracker", "Trackers", "load"]
@@ -21,11 +23,12 @@ TRACKERS = ("tensorboard", "wandb")
 """Names of the trackers; each is also the extra that installs it, and a folder of the run directory."""
 
 BATCH_SECONDS = 5.0
-"""Longest time that a record waits for others before all are handed on, while records keep coming."""
+"""Longest time that a record waits for others before all are logged, while records keep coming."""
 BATCH_RECORDS = 1000
 """Most records that wait: at 5 microseconds a step, five seconds would be a million of them."""
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
+"""Takes one line for people."""
 
 
 class MissingTrackerError(ParityError, ImportError):
@@ -43,14 +46,14 @@ class MissingTrackerError(ParityError, ImportError):
 class Tracker(Protocol):
     """Where points go; any exception it raises switches it off."""
 
-    def open(self, history: History, spec: RunSpec, say: Say) -> None:
-        """Begin, or go on from an earlier process, so that every step up to `history.start` is there once."""
+    def open(self, history: History, identity: RunIdentity, report: Report) -> None:
+        """Begin, or continue after an earlier process, so that every step up to `history.start` is there once."""
 
     def log(self, points: Sequence[Point]) -> None:
-        """Take points of this process, in the order of their steps; a validation follows its step."""
+        """Log points of this process, in the order of their steps; a validation follows its step."""
 
     def close(self, *, failed: bool = False) -> None:
-        """Give everything out, and release what is held.
+        """Write or upload everything, and release what is held.
 
         Args:
             failed: Whether an error ended the training.
@@ -88,20 +91,22 @@ class Trackers:
     Nothing that a tracker does ends the training: one that fails is reported in one line and left out from then on.
     """
 
-    def __init__(self, trackers: Mapping[str, Tracker], directory: Path, spec: RunSpec, say: Say) -> None:
+    def __init__(
+        self, trackers: Mapping[str, Tracker], directory: Path, identity: RunIdentity, report: Report
+    ) -> None:
         self._trackers = dict(trackers)
-        self._run, self._spec, self._say = RunDirectory(directory), spec, say
+        self._run, self._identity, self._report = RunDirectory(directory), identity, report
         self._waiting: list[StepRecord | Validation] = []
         self._handed_on: float | None = None
         self._step = 0
 
-    def watch(self, record: StepRecord | Validation) -> None:
-        """Take a record that is on disk."""
+    def on_record(self, record: StepRecord | Validation) -> None:
+        """Log a record that is on disk, with others a little later."""
         if not self._trackers:
             return
         self._waiting.append(record)
         now = time.monotonic()
-        if self._handed_on is None:  # the run directory is complete now: how this process began is on disk
+        if self._handed_on is None:  # how this process began is on disk now
             self._open(record.attempt)
         elif now - self._handed_on < BATCH_SECONDS and len(self._waiting) < BATCH_RECORDS:
             return
@@ -128,7 +133,7 @@ class Trackers:
             self._handed_on = time.monotonic()
 
     def _open(self, attempt: int) -> None:
-        self._each(lambda tracker: tracker.open(History(self._run, attempt), self._spec, self._say))
+        self._each(lambda tracker: tracker.open(History(self._run, attempt), self._identity, self._report))
 
     def _hand_on(self) -> None:
         if not self._waiting:
@@ -142,9 +147,11 @@ class Trackers:
         for name, tracker in list(self._trackers.items()):
             try:
                 act(tracker)
-            except Exception as error:  # of whatever kind: the packages are not ours, and training goes on
+            except Exception as error:  # of any kind: the packages are not ours, and training continues
                 problem = " ".join(str(error).split())[:400] or type(error).__name__
-                self._say(f"warning: {name} is off after step {self._step}: {problem}; training goes on without it")
+                self._report(
+                    f"warning: {name} is off after step {self._step}: {problem}; training continues without it"
+                )
                 del self._trackers[name]
                 with suppress(Exception):
                     tracker.close()

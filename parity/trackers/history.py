@@ -1,4 +1,4 @@
-"""What the trackers show of a step, and what the run directory says about the processes before."""
+"""The scalars that trackers log of a step, and what earlier processes of the run have logged already."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Point:
     """Name to value, under `train/`, `validation/` and `throughput/`; non-finite values are kept."""
 
     def within(self, other: Point | None) -> bool:
-        """Tell whether another point of the step has these scalars too, bit for bit; throughput is not looked at."""
+        """Return whether another point of the step has these scalars too, bit for bit; throughput is not compared."""
         return other is not None and all(
             name in other.scalars and same(value, other.scalars[name])
             for name, value in self.scalars.items()
@@ -59,8 +59,8 @@ def point_of(record: StepRecord | Validation) -> Point:
 class History:
     """The processes of a run up to this one.
 
-    A tracker has what earlier processes gave it, and what reached it of that; the records on disk say what the curve
-    is. From both follows what to log again.
+    A tracker has what reached it from earlier processes; the records on disk say what the curve is. From both follows
+    what to log again.
     """
 
     def __init__(self, run: RunDirectory, attempt: int) -> None:
@@ -69,7 +69,7 @@ class History:
 
     @property
     def start(self) -> int:
-        """Return the step this process goes on from."""
+        """Return the step that this process continues from."""
         return int(self._starts[self.attempt])
 
     def standing(self, step: int, since: int, until: int | None = None) -> int:

@@ -14,21 +14,21 @@ from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 
-from parity.spec import RunSpec, flatten, to_toml
+from parity.contract import RunIdentity
 from parity.storage import named
 from parity.trackers.history import History, Point
 
 __all__ = ["TensorBoard"]
 
 PREFIX = "events.out.tfevents."
-"""What TensorBoard knows its files by; behind it stands the attempt, since it reads files in the order of their names
-and a clock may go back."""
+"""What TensorBoard knows its files by; the number of the attempt follows, since TensorBoard reads files in the order
+of their names, and a clock may go back."""
 
 
 class TensorBoard:
     """Writes event files.
 
-    A process that goes on from step k writes a file of its own, which begins with a restart: TensorBoard then drops
+    A process that continues from step k writes a file of its own, which begins with a restart: TensorBoard then drops
     what it read of the steps from there on. The restart is at k + 1, or earlier where a kill kept steps from reaching
     the file before; those are written again from the records. Scalars are float32, which is what the format has.
     """
@@ -36,7 +36,7 @@ class TensorBoard:
     def __init__(self) -> None:
         self._path = Path()
 
-    def open(self, history: History, spec: RunSpec, say: Callable[[str], None]) -> None:
+    def open(self, history: History, identity: RunIdentity, report: Callable[[str], None]) -> None:
         """Start the file of this process, with the settings and with what earlier files lack."""
         directory = history.run.path / "tensorboard"
         directory.mkdir(exist_ok=True)
@@ -49,7 +49,7 @@ class TensorBoard:
             [
                 Event(wall_time=time.time(), file_version="brain.Event:2"),
                 Event(wall_time=time.time(), step=reached + 1, session_log=restart),
-                Event(wall_time=time.time(), step=reached + 1, summary=_settings(spec)),
+                Event(wall_time=time.time(), step=reached + 1, summary=_settings(identity)),
             ]
         )
         self.log(history.points(after=reached, until=history.start))
@@ -74,20 +74,20 @@ def _scalars(point: Point) -> Summary:
     return Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in point.scalars.items()])
 
 
-def _settings(spec: RunSpec) -> Summary:
-    """Return the spec as a text (`config`) and as hyperparameters."""
-    text = TensorProto(dtype=DT_STRING, string_val=[f"```toml\n{to_toml(spec)}```\n".encode()])
+def _settings(identity: RunIdentity) -> Summary:
+    """Return the identity of the run as a text (`config`) and as hyperparameters."""
+    text = TensorProto(dtype=DT_STRING, string_val=[f"```toml\n{identity.text}```\n".encode()])
     text.tensor_shape.dim.add(size=1)
     metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
     config = Summary.Value(tag="config", tensor=text, metadata=metadata)
-    values = {name: v if isinstance(v, bool | int | float) else str(v) for name, v in flatten(spec).items()}
+    values = {name: v if isinstance(v, bool | int | float) else str(v) for name, v in identity.fields.items()}
     return Summary(value=[config, *hparams_pb(values).value])
 
 
 def _reached(directory: Path, history: History) -> int:
     """Return up to which step the event files show the curve without a gap.
 
-    The last step of a file is not counted, since its validation comes behind it.
+    The last step of a file is not counted, since its validation would come after it.
     """
     reached, since = 0, -1
     for path in sorted(directory.glob(PREFIX + "[0-9]*")):

@@ -6,13 +6,12 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any, Literal, cast
 
 import wandb
 
+from parity.contract import RunIdentity, nest_fields
 from parity.errors import RunDirectoryError
-from parity.spec import RunSpec
 from parity.storage import make_directory, read_bytes, replace_file
 from parity.trackers.history import History, Point
 
@@ -41,9 +40,9 @@ class WeightsAndBiases:
     def __init__(self) -> None:
         self._run: Any = None
 
-    def open(self, history: History, spec: RunSpec, say: Callable[[str], None]) -> None:
+    def open(self, history: History, identity: RunIdentity, report: Callable[[str], None]) -> None:
         """Join the run, and log what it lacks of the steps up to the start of this process."""
-        self._history, self._spec, self._say = history, spec, say
+        self._history, self._identity, self._report = history, identity, report
         self._mode = self._choose_mode()
         if self._mode == "disabled":
             return
@@ -68,7 +67,7 @@ class WeightsAndBiases:
             self._run.log(point.scalars, step=point.step)
 
     def close(self, *, failed: bool = False) -> None:
-        """Upload what waits, or give up and leave it on disk."""
+        """Upload what is not uploaded yet, or give up and leave it on disk."""
         if self._run is not None:
             self._run.finish(exit_code=int(failed))
 
@@ -76,7 +75,7 @@ class WeightsAndBiases:
         """Return the mode that WANDB_MODE or the settings ask for; offline without a login, and never a prompt."""
         mode = cast(Mode, wandb.setup().settings.mode)
         if mode == "online" and not wandb.login(prompt=False, verify=False):
-            self._say("wandb: not logged in, so logging offline; `wandb sync` uploads it")
+            self._report("wandb: not logged in, so logging offline; `wandb sync` uploads it")
             return "offline"
         return mode
 
@@ -88,7 +87,7 @@ class WeightsAndBiases:
             if self._mode == "offline":
                 raise
             problem = " ".join(str(error).split())[:200]
-            self._say(f"wandb: {problem}; logging offline, `wandb sync` uploads it")
+            self._report(f"wandb: {problem}; logging offline, `wandb sync` uploads it")
             self._mode = "offline"
             self._run = self._init(self._mode)
         self._sent = max(int(self._run.step) - 1, 0)  # the step that comes next, 0 for a new run
@@ -103,17 +102,17 @@ class WeightsAndBiases:
             dir=str(run),
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             name=os.environ.get("WANDB_NAME", run.resolve().name),
-            config=asdict(self._spec),
+            config=nest_fields(self._identity.fields),
             settings=wandb.Settings(
                 silent=True, console="off", init_timeout=START_SECONDS, finish_timeout=FINISH_SECONDS
             ),
         )
 
     def _begin_another(self, step: int) -> None:
-        """Go on in a new run, from its start, because the service has another value for a step."""
+        """Begin a new run with the whole curve, because the service has another value for a step."""
         self._run.finish()
         self._id = f"{self._id.partition('-')[0]}-{self._history.attempt}"
-        self._say(f"wandb: step {step} is not what it was before the resume; going on as run {self._id}")
+        self._report(f"wandb: step {step} is not what it was before the resume; continuing as run {self._id}")
         self._logged_by, self._replaced = self._history.attempt, {}
         self._join()
         for point in self._history.points(after=0, until=step):

@@ -17,7 +17,7 @@ from parity.checkpoints import Checkpoints, fitting
 from parity.contract import Pace, StepRecord, TrainingState, take_count
 from parity.errors import InconsistentStateError, StateError
 from parity.policy import Which
-from parity.spec import RunSpec, meaning_hash, to_toml
+from parity.spec import RunSpec, identity_of, to_toml
 from parity.storage import plain
 from parity.twins.data import Chunk, open_stream
 from parity.twins.datasets import load_dataset
@@ -90,7 +90,8 @@ class Twin(ABC, Generic[State, Content]):
     def __init__(self, spec: RunSpec, attempt: int) -> None:
         self.spec, self.attempt = spec, attempt
         self.dataset = load_dataset(spec)
-        self.spec_hash = meaning_hash(spec, self.dataset.digest)
+        self.identity = identity_of(spec)
+        self.spec_hash = self.identity.hash(self.dataset.digest)
         self.layout = Layout.of(spec)
         self.counters = Counters()
         self.schedule_step = 0

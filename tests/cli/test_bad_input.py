@@ -224,7 +224,7 @@ def test_another_thread_count_goes_on_and_says_what_not_to_expect(tmp_path, caps
     assert _train(tmp_path / "run") == 0
     assert _train(tmp_path / "run", "--set", "execution.threads=2", steps=30) == 0
     out = capsys.readouterr().out
-    assert "topology changed (threads 1 -> 2): going on, but bitwise equality is not to be expected" in out
+    assert "topology changed (threads 1 -> 2): continuing, but bitwise equality is not to be expected" in out
 
 
 def test_another_device_count_goes_on_and_says_what_not_to_expect(tmp_path, capsys):

@@ -171,6 +171,7 @@ NUMBERS = [
     ([*command, value], "must be an integer from ")
     for command in (
         ["train", "--steps"],
+        ["train", "--pause-at"],
         ["train", "--hold-at"],
         ["check", "--kill-at"],
         ["policy", "simulate", "0.5", "--every"],

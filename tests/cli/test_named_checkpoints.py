@@ -8,7 +8,7 @@ import pytest
 from parity.checkpoints import read_seal, verify
 from parity.cli import main
 from parity.runs import RunDirectory
-from parity.spec import load, to_toml
+from parity.spec import from_toml, load, to_toml
 from parity.storage import read_lines
 from tests.parity.sealed import flip
 
@@ -38,7 +38,7 @@ def run(runs, tmp_path):
     """Return a copy of the first run, step 20 its best by a late metric, step 10 the next."""
     copied = RunDirectory(shutil.copytree(runs[0].path, tmp_path / "run"))
     for step, value in ((10, 0.97), (20, 0.99), (30, 0.5)):
-        copied.store.note_metric(step, value, copied.spec().plan)
+        copied.store.note_metric(step, value, from_toml(copied.identity_text()).plan)
     return copied
 
 
@@ -114,7 +114,7 @@ def test_an_infinite_metric_that_was_written_before_is_never_best(run):
     row = {"step": 10, "saved_at": saved.saved_at, "metric": "inf"}
     with run.metrics.open("a") as file:
         file.write(json.dumps(row) + "\n")
-    run.store.point(run.store.scan(), run.spec().plan)
+    run.store.point(run.store.scan(), from_toml(run.identity_text()).plan)
     assert run.store.pointed("best").step == 20
 
 

@@ -5,7 +5,7 @@ import pytest
 from parity.cli import main
 from parity.contract import Validation, encode
 from parity.runs import RunDirectory
-from parity.spec import load
+from parity.spec import identity_of, load
 from parity.storage import append
 from tests.parity.small import record
 
@@ -92,7 +92,7 @@ def test_the_last_attempt_at_a_step_counts(tmp_path, capsys):
 def a_run(path, steps):
     spec = load("mlp-digits", None, ["save.every=10", "validate_every=20", "save.keep_latest=1", "steps=35"])
     run = RunDirectory(path)
-    run.open(spec, "torch")
+    run.open(identity_of(spec), "torch")
     append(run.steps, [encode(record(step, seconds=2.0)) for step in range(1, steps + 1)])
     values = {20: 0.9}
     rows = [Validation(attempt=0, step=s, metric="accuracy", value=v, loss=1.0) for s, v in values.items()]

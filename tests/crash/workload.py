@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from parity import sides
-from parity.runs import loop as drive
+from parity.runs import QUIET
+from parity.runs import train as train_run
 from parity.spec import RunSpec, load
 from tests.crash.operations import MARK
 from tests.parity.small import state_of
@@ -53,7 +54,7 @@ class Watched:
 def train(name: str, directory: Path, steps: int) -> dict[str, str]:
     """Train up to a step, or go on to it, and return the digest of every leaf of the live state."""
     side = Watched(name)
-    drive.train(side, name, spec(steps), directory, say=lambda line: None)
+    train_run(side, name, spec(steps), directory, observers=QUIET)
     return state_of(side.trainer)
 
 

@@ -7,7 +7,7 @@ import pytest
 from parity import sides
 from parity.contract import leaf_digests
 from parity.errors import RunDirectoryError, SpecError
-from parity.runs import RunDirectory, train
+from parity.runs import QUIET, RunDirectory, train
 from parity.spec import load
 from tests.faults.fault import MLP, Planted, nothing
 from tests.faults.policies import ACCURACY, BY_AUDIT, audit
@@ -25,7 +25,7 @@ def trained(side, plant, path):
     planted = Planted(side, scripted, plant)
     try:
         for steps in (30, 60):
-            train(planted, side, replace(SPEC, steps=steps), path, say=lambda line: None)
+            train(planted, side, replace(SPEC, steps=steps), path, observers=QUIET)
     except RunDirectoryError as error:
         return [str(error).partition(": ")[2].partition(",")[0]]
     return audit(RunDirectory(path), SPEC)

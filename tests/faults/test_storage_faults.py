@@ -13,7 +13,7 @@ from parity.checkpoints import CheckpointStore, seal
 from parity.checks.resume import run_here
 from parity.contract import first_divergence
 from parity.errors import CheckpointError, StateError
-from parity.runs import Drills, RunDirectory, train
+from parity.runs import QUIET, Observers, RunDirectory, train
 from parity.spec import load
 from tests.faults.fault import BOTH, MLP, Planted
 from tests.faults.storage import BEHIND_THE_SEAL, FAULTS, IN_THE_WRITING, edit_file, reseal
@@ -31,7 +31,7 @@ class Cut(BaseException):
 def stopped(request, tmp_path_factory):
     """Return a side's name and a run of it stopped behind step 20, with checkpoints of 10 and 20."""
     path = tmp_path_factory.mktemp("storage") / request.param
-    train(sides.load(request.param), request.param, replace(SPEC, steps=20), path, say=lambda line: None)
+    train(sides.load(request.param), request.param, replace(SPEC, steps=20), path, observers=QUIET)
     return request.param, path
 
 
@@ -45,7 +45,7 @@ def run(stopped, tmp_path):
 
 def resume(side, name, run, say=lambda line: None):
     """Go on to step 30; return where from."""
-    return train(side, name, replace(SPEC, steps=30), run.path, say=say).resumed_from
+    return train(side, name, replace(SPEC, steps=30), run.path, observers=Observers(log=say)).resumed_from
 
 
 def test_whole_checkpoints_are_taken(run):
@@ -135,9 +135,7 @@ def test_what_was_changed_behind_its_seal_is_refused_named_and_moved_aside(fault
     """Pieces of other steps, and missing ones: each restart goes on from the checkpoint before, bit for bit."""
     plant, piece = BEHIND_THE_SEAL[fault.id]
     said = []
-    monkeypatch.setattr(
-        "parity.checks.resume.check.train", lambda *args, **options: train(*args, **{**options, "say": said.append})
-    )
+    monkeypatch.setattr("parity.checks.resume.check.QUIET", Observers(log=said.append))
     reference, resumed, expected = run_here(
         fault.spec, Planted(side), tmp_path, fault.kills, resuming=Planted(side, plant)
     )
@@ -223,7 +221,7 @@ def _point_first(store, step):
 def _kill_in_save(name, order, path):
     side = Planted(name, _cut_saves(order))
     with pytest.raises(Cut):
-        train(side, name, SPEC, path, say=lambda line: None, drills=Drills())
+        train(side, name, SPEC, path, observers=QUIET)
     run = RunDirectory(path)
     pointed = json.loads((run.path / "latest.json").read_text())["step"]
     return [s.step for s in run.store.scan().whole], pointed

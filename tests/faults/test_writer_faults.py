@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from parity.errors import LockedError
-from parity.runs import train
+from parity.runs import QUIET, train
 from parity.spec import load
 from parity.storage import WriterLock
 from tests.faults.fault import MLP, Planted
@@ -32,5 +32,5 @@ def test_the_lock_is_held_until_the_trainer_is_closed(name, tmp_path):
         trainer.close = closing
 
     for steps in (10, 20):
-        train(Planted(name, watched), name, replace(SPEC, steps=steps), tmp_path, say=lambda line: None)
+        train(Planted(name, watched), name, replace(SPEC, steps=steps), tmp_path, observers=QUIET)
     assert seen == ["held", "held"]

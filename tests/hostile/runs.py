@@ -9,7 +9,7 @@ from typing import Any
 
 from parity import sides
 from parity.checkpoints import Seal, seal
-from parity.runs import train
+from parity.runs import QUIET, train
 from parity.spec import RunSpec, load, override
 from parity.storage import digest_files, list_files
 
@@ -37,7 +37,7 @@ META = {"torch": "meta.json", "jax": "meta/metadata"}
 
 def make_run(side: str, path: Path, spec: RunSpec = SPEC) -> Path:
     """Train a run and return its directory."""
-    train(sides.load(side), side, spec, path, say=lambda line: None)
+    train(sides.load(side), side, spec, path, observers=QUIET)
     return path
 
 

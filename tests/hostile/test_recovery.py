@@ -9,7 +9,7 @@ import pytest
 from parity import sides
 from parity.checkpoints import FILE, read_seal, verify
 from parity.errors import CheckpointError, OtherRunError
-from parity.runs import RunDirectory, resume_run, train
+from parity.runs import QUIET, Observers, Options, RunDirectory, resume_run, train
 from parity.spec import override
 from tests.hostile.runs import META, NEWEST, OLDER, SPEC, longer, make_run, reseal
 from tests.hostile.test_every_byte import SIDES, files_of
@@ -166,7 +166,7 @@ def test_a_neighbour_that_is_sealed_over_garbage_does_no_harm_to_restoring_nor_t
             (run.older / name).write_bytes(b"[]")
     reseal(run.older)
     said = []
-    train(sides.load(side), side, longer(6), run.run, say=said.append)
+    train(sides.load(side), side, longer(6), run.run, observers=Observers(log=said.append))
     assert f"resumed from step {NEWEST} (latest)" in said
     assert verify(run.run / "checkpoints" / "6").whole
 
@@ -204,7 +204,7 @@ def test_the_run_trained_again_after_the_damage_ends_where_the_undamaged_one_doe
     flip(damaged, side)
     said = []
     for run in (damaged, whole):
-        train(sides.load(side), side, longer(6), run.run, say=said.append)
+        train(sides.load(side), side, longer(6), run.run, observers=Observers(log=said.append))
     ends = [read_seal(run.run / "checkpoints" / "6").leaves for run in (damaged, whole)]
     assert ends[0] == ends[1]
     assert f"resumed from step {OLDER} (latest)" in said
@@ -231,7 +231,7 @@ def test_a_whole_checkpoint_of_another_run_is_moved_aside_like_a_damaged_one(wha
     other = put_another_run_s(damaged, side, OTHERS[what])
     said = []
     for run in (damaged, whole):
-        train(sides.load(side), side, longer(6), run.run, say=said.append)
+        train(sides.load(side), side, longer(6), run.run, observers=Observers(log=said.append))
     assert contents(damaged.run / "abandoned" / "1" / str(NEWEST)) == contents(other)
     ends = [read_seal(run.run / "checkpoints" / "6").leaves for run in (damaged, whole)]
     assert ends[0] == ends[1]
@@ -247,7 +247,7 @@ def test_a_checkpoint_of_another_run_that_is_asked_for_is_an_error_and_stays_whe
     run = box(side)
     other = put_another_run_s(run, side, OTHERS["seed"])
     with pytest.raises(OtherRunError, match=f"step {NEWEST} is of another run"):
-        train(sides.load(side), side, longer(6), run.run, resume=NEWEST, say=lambda line: None)
+        train(sides.load(side), side, longer(6), run.run, options=Options(resume=NEWEST), observers=QUIET)
     assert contents(run.newest) == contents(other)
     assert not (run.run / "abandoned").exists()
 

@@ -23,7 +23,7 @@ from parity import sides
 from parity.checkpoints import FILE, describe, verify
 from parity.contract import leaf_digests
 from parity.errors import ParityError
-from parity.runs import train
+from parity.runs import Observers, Options, train
 from tests.hostile.catalogue import ENTRIES
 from tests.hostile.entry import Entry
 from tests.hostile.runs import NEWEST, OLDER, SPEC, Sandbox, reseal, sandbox
@@ -134,7 +134,7 @@ def meet(entry: Entry, box: Sandbox, watch: Watch, known: dict[int, dict[str, st
             spec = replace(SPEC, steps=entry.resume)  # nothing is left to train
             resume: Any = "auto" if entry.resume == NEWEST else entry.resume
             watched = SimpleNamespace(build=build, topology=side.topology)
-            train(watched, entry.side, spec, box.run, say=_say, resume=resume)
+            train(watched, entry.side, spec, box.run, Options(resume=resume), Observers(log=_say))
         else:
             found = verify(box.newest)
             result |= {"whole": found.whole, "foreign": found.foreign, "faults": describe(found.faults)}

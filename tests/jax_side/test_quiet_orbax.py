@@ -12,7 +12,7 @@ import pytest
 from etils import epath
 from orbax.checkpoint._src.path import async_path
 
-from parity.cli.train import quiet_orbax
+from jax_side.formats.quiet import quiet_orbax
 
 
 @pytest.fixture(autouse=True)

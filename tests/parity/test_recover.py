@@ -10,8 +10,8 @@ import pytest
 from parity.checkpoints import FILE, require_verified
 from parity.contract import encode
 from parity.errors import CheckpointError, DamagedError, UnsealedError
-from parity.runs import RunDirectory, compare_topology, resume_run, skips_behind
-from parity.spec import RunSpec, preset
+from parity.runs import RunDirectory, compare_topology, resume_run, skips_before
+from parity.spec import RunSpec, identity_of, preset
 from parity.storage import append, read_lines
 from tests.parity.sealed import flip, save
 from tests.parity.small import record
@@ -50,7 +50,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(tmp_path: Path) -> RunDirectory:
     """Return a run with checkpoints of steps 10, 20 and 30, the best of them the first."""
     opened = RunDirectory(tmp_path / "run")
-    opened.open(SPEC, "torch")
+    opened.open(identity_of(SPEC), "torch")
     for step, metric in ((10, 0.9), (20, 0.5), (30, 0.7)):
         save(opened.checkpoints, step, metric)
     append(opened.steps, [encode(record(step)) for step in range(1, 36)])
@@ -284,7 +284,7 @@ def test_leftovers_are_removed_before_anything_is_picked_and_named(run: RunDirec
 
 def test_a_kill_before_the_first_checkpoint_leaves_a_run_that_starts_anew(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
-    run.open(SPEC, "torch")
+    run.open(identity_of(SPEC), "torch")
     (run.checkpoints / ".draft-10-7").mkdir()
     trainer = Restoring(run)
     step, said = resume(run, trainer=trainer)
@@ -311,7 +311,7 @@ def test_what_changed_of_the_topology_is_said(run: RunDirectory) -> None:
     assert said == []
     compare_topology(run, {"threads": 2, "devices": 1}, 10, said.append)
     assert said == [
-        "topology changed (threads 1 -> 2): going on, but bitwise equality is not to be expected",
+        "topology changed (threads 1 -> 2): continuing, but bitwise equality is not to be expected",
     ]
 
 
@@ -319,9 +319,9 @@ def test_skips_in_a_row_are_counted_up_to_the_step_and_over_attempts(run: RunDir
     run.steps.unlink()
     skipped = {3: True, 5: True, 6: True, 7: True}
     append(run.steps, [encode(record(step, skipped=step in skipped)) for step in range(1, 9)])
-    assert [skips_behind(run, step) for step in (2, 3, 4, 6, 7, 8)] == [0, 1, 0, 2, 3, 0]
+    assert [skips_before(run, step) for step in (2, 3, 4, 6, 7, 8)] == [0, 1, 0, 2, 3, 0]
     append(run.steps, [encode(record(6, attempt=1, skipped=False))])
-    assert skips_behind(run, 7) == 1
+    assert skips_before(run, 7) == 1
 
 
 def test_the_specification_s_metric_decides_what_is_best(run: RunDirectory) -> None:

@@ -14,7 +14,7 @@ from parity.contract import RunPlan, StepRecord, encode, read_records
 from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError, UnsealedError
 from parity.policy import Saved
 from parity.runs import RunDirectory
-from parity.spec import preset, to_toml
+from parity.spec import from_toml, identity_of, preset, to_toml
 from parity.storage import append, read_lines, replace_file
 from tests.parity.small import record
 
@@ -25,7 +25,7 @@ ACCURACY, LOSS = SPEC.plan, replace(SPEC, metric="loss").plan
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     opened = RunDirectory(tmp_path / "run")
-    opened.open(SPEC, "torch")
+    opened.open(identity_of(SPEC), "torch")
     return opened
 
 
@@ -56,39 +56,39 @@ def sealed(run: RunDirectory, step: int, metric: float | None = None, saved_at: 
 
 def test_a_new_run_writes_down_its_spec_and_side(run: RunDirectory) -> None:
     assert run.exists
-    assert run.spec() == SPEC
+    assert from_toml(run.identity_text()) == SPEC
     assert (run.path / "side").read_text() == "torch\n"
     assert list(run.checkpoints.iterdir()) == []
 
 
 def test_a_run_is_opened_again_and_takes_over_the_free_fields(run: RunDirectory) -> None:
     longer = replace(SPEC, steps=5000, name="longer", validate_every=7)
-    RunDirectory(run.path).open(longer, "torch")
-    assert run.spec() == longer
+    RunDirectory(run.path).open(identity_of(longer), "torch")
+    assert from_toml(run.identity_text()) == longer
 
 
 def test_a_run_of_another_meaning_is_refused_and_stays_as_it_was(run: RunDirectory) -> None:
     other = replace(SPEC, seed=1, steps=5, optimizer=replace(SPEC.optimizer, lr=0.5))
     with pytest.raises(SpecMismatchError, match="seed: run has 0, asked for 1") as caught:
-        run.open(other, "torch")
+        run.open(identity_of(other), "torch")
     assert caught.value.differences == {"seed": (0, 1), "optimizer.lr": (1e-3, 0.5)}
-    assert run.spec() == SPEC
+    assert from_toml(run.identity_text()) == SPEC
 
 
 def test_the_run_of_the_other_side_is_refused(run: RunDirectory) -> None:
     with pytest.raises(RunDirectoryError, match="holds a run of side 'torch', not 'jax'; choose another --dir"):
-        run.open(SPEC, "jax")
+        run.open(identity_of(SPEC), "jax")
 
 
 def test_a_directory_with_something_else_in_it_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
     with pytest.raises(RunDirectoryError, match="is not empty and holds no run; choose another --dir"):
-        RunDirectory(tmp_path).open(SPEC, "torch")
+        RunDirectory(tmp_path).open(identity_of(SPEC), "torch")
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_an_empty_directory_is_taken(tmp_path: Path) -> None:
-    RunDirectory(tmp_path).open(SPEC, "jax")
+    RunDirectory(tmp_path).open(identity_of(SPEC), "jax")
     assert RunDirectory(tmp_path).exists
 
 
@@ -96,14 +96,14 @@ def test_mending_cuts_torn_records_off_so_that_the_next_start_a_line_of_their_ow
     append(run.steps, [encode(record(1))])
     with run.steps.open("a") as file:
         file.write('{"attempt": 0, "st')
-    assert run.mend() == []
+    assert run.repair() == []
     append(run.steps, [encode(record(2))])
     assert [row.step for row in read_records(run.steps, StepRecord)] == [1, 2]
 
 
 def test_mending_says_which_file_lost_lines_and_keeps_them(run: RunDirectory) -> None:
     append(run.steps, [encode(record(1)), "\0" * 40, encode(record(2))])
-    assert run.mend() == ["1 unreadable lines of steps.jsonl went to steps.jsonl.damaged"]
+    assert run.repair() == ["1 unreadable lines of steps.jsonl went to steps.jsonl.damaged"]
     assert [row.step for row in read_records(run.steps, StepRecord)] == [1, 2]
     assert (run.path / "steps.jsonl.damaged").read_bytes() == b"\0" * 40 + b"\n"
 
@@ -162,7 +162,7 @@ def test_what_only_has_the_name_of_a_step_does_not_count(run: RunDirectory, what
     """A link to a whole checkpoint elsewhere is none of this run's."""
     if what == "a link":
         other = RunDirectory(tmp_path / "other")
-        other.open(SPEC, "torch")
+        other.open(identity_of(SPEC), "torch")
         (run.checkpoints / "10").symlink_to(sealed(other, 10), target_is_directory=True)
     else:
         (run.checkpoints / "10").write_text("not a directory")
@@ -396,5 +396,5 @@ def test_a_start_cut_short_before_the_spec_was_written_can_be_started_again(tmp_
     run = RunDirectory(tmp_path / "run")
     run.checkpoints.mkdir(parents=True)
     replace_file(run.path / "side", "torch\n")
-    run.open(SPEC, "torch")
+    run.open(identity_of(SPEC), "torch")
     assert (run.path / "spec.toml").read_text() == to_toml(SPEC)

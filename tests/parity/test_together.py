@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parity.contract import Place
+from parity.contract import Place, RunIdentity
 from parity.errors import ProcessesError
 from parity.runs import Alone, channel, join
 
@@ -22,7 +22,7 @@ import json, sys, time
 from parity.contract.place import Place
 from parity.errors import DivergedError
 from parity.runs.peers import leave
-from parity.spec import preset
+from parity.spec import identity_of, preset
 from parity.runs.together import join
 
 index, address, act = int(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -37,10 +37,11 @@ class Processes:
     def stop(self):
         print("stopped", flush=True)
 
+SPEC = preset("mlp-digits")
 said = {"index": index}
 try:
     facts = {"--resume": "latest" if act == "differs" else "auto"}
-    with join(Processes(), facts, preset("mlp-digits"), 60.0) as together:
+    with join(Processes(), facts, identity_of(SPEC), SPEC, 60.0) as together:
         said["shared"] = together.share({"from": index})
         if act == "wait":
             time.sleep(600)
@@ -199,6 +200,4 @@ def test_a_process_of_another_number_of_processes_is_refused():
 
 
 def test_without_a_place_a_process_is_alone():
-    from parity.spec import preset
-
-    assert type(join(None, {}, preset("mlp-digits"), 60.0)) is Alone
+    assert type(join(None, {}, RunIdentity.of({"seed": 0}), None, 60.0)) is Alone

@@ -6,10 +6,11 @@ import jax
 import pytest
 
 from parity import sides
+from parity.checks import train_command
 from parity.checks.across import losses, walk
 from parity.checks.resume import judge, read_evidence, run_processes
 from parity.contract import splice
-from parity.runs import train
+from parity.runs import QUIET, train
 from parity.spec import load
 
 EPOCH = 1437 // 64
@@ -28,7 +29,9 @@ def test_a_five_epochs_saved_killed_and_five_more_have_a_continuous_validation_c
     ]
     spec = load("mlp-digits", None, every)
     kill = 5 * EPOCH + 11
-    reference, resumed, expected = run_processes(spec, side, sides.load(side), tmp_path, (kill,))
+    reference, resumed, expected = run_processes(
+        train_command(spec, side, tmp_path / "spec.toml"), spec.plan, tmp_path, (kill,)
+    )
 
     assert expected == [None, 5 * EPOCH], "it went on from the checkpoint behind five epochs"
     assert not judge(reference, resumed, expected).broken
@@ -44,7 +47,7 @@ def test_b_two_hundred_data_parallel_steps_on_all_devices_end_in_an_orbax_checkp
     assert devices == 8
     spec = load("mlp-digits", None, [f"mesh.data={devices}", "steps=200"])
     side = sides.load("jax")
-    outcome = train(side, "jax", spec, tmp_path / "run", say=lambda line: None)
+    outcome = train(side, "jax", spec, tmp_path / "run", observers=QUIET)
     assert outcome.step == 200
 
     trainer = side.build(spec, tmp_path / "run")
@@ -62,7 +65,7 @@ def test_c_thousand_steps_as_loop_and_as_scan_resumed_from_a_checkpoint_give_the
     spec = load("mlp-digits", None, ["steps=1000", "save.every=100", "save.keep_latest=10", "validate_every=100"])
     loop = dataclasses.replace(spec, execution=dataclasses.replace(spec.execution, jax="loop"))
     for name, one in (("scan", spec), ("loop", loop)):
-        train(side, "jax", one, tmp_path / name, say=lambda line: None)
+        train(side, "jax", one, tmp_path / name, observers=QUIET)
     scan, looped = (read_evidence(tmp_path / name) for name in ("scan", "loop"))
     assert losses(scan.curve) == losses(looped.curve)
     assert sorted(p.name for p in (tmp_path / "scan" / "checkpoints").iterdir()) == sorted(

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from parity import sides
-from parity.checks import with_overflows
+from parity.checks import check_twin_resume, drill_spec, with_overflows
 from parity.checks.across import TwinPair, check_handover, check_twins
-from parity.checks.resume import check_resume, drill_spec
 from parity.spec import load
 
 SMALL_GPT = ("model.width=16", "model.layers=1", "model.heads=2", "model.tied=true", "model.embedding_std=0.02")
@@ -37,7 +36,9 @@ def test_twins_agree_and_runs_can_be_handed_over(name, precision, steps, overrid
 @pytest.mark.processes
 @pytest.mark.parametrize("side", ["jax", "torch"])
 def test_gpt_resumes_bitwise_in_bfloat16(side, tmp_path):
-    record = check_resume(drill_spec(load("gpt-text", "bfloat16", SMALL_GPT), 40), side, sides.load(side), tmp_path)
+    record = check_twin_resume(
+        drill_spec(load("gpt-text", "bfloat16", SMALL_GPT), 40), side, sides.load(side), tmp_path
+    )
     assert record.verdict == "holds", record
 
 
@@ -51,5 +52,5 @@ def test_sgd_whose_first_step_overflows_starts_from_zero_momentum(side):
 
 def test_two_kills_in_one_chunk_are_two_process_starts(tmp_path):
     spec = drill_spec(load("mlp-digits", None, ["model.hidden=[8]"]), 40)
-    record = check_resume(spec, "torch", sides.load("torch"), tmp_path, (19, 18, 19))
+    record = check_twin_resume(spec, "torch", sides.load("torch"), tmp_path, (19, 18, 19))
     assert record.verdict == "holds", record

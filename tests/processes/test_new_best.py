@@ -6,7 +6,7 @@ import pytest
 
 from parity import sides
 from parity.errors import SpecError
-from parity.runs import RunDirectory, train
+from parity.runs import Observers, RunDirectory, train
 from parity.spec import load
 
 SMALL = ["model.hidden=[16]", "batch=16", "execution.chunk=5", "data.validation=100"]
@@ -31,10 +31,11 @@ def trained(side, path, *overrides, plant=lambda trainer: None):
             plant(trainer)
             return trainer
 
-    def watch(validation):
+    def on_validation(validation):
         metrics[validation.step] = validation.value
 
-    train(Planted, side, spec_of(*overrides), path, say=said.append, watch_validation=watch)
+    observers = Observers(log=said.append, on_validation=on_validation)
+    train(Planted, side, spec_of(*overrides), path, observers=observers)
     return RunDirectory(path), said, metrics
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from parity import policy, sides
-from parity.checks import policy as check
+from parity.checks import check_twin_policy
 from parity.cli import main
 from parity.policy import cases
 from tests.parity.policy_plants import PLANTS, KeepingBy
@@ -17,14 +17,14 @@ SIDES = ["torch", "jax"]
 
 @pytest.mark.parametrize("side", SIDES)
 def test_a_side_holds_every_case_on_disk(side):
-    record = check.check_policy_of(side, sides.load(side))
+    record = check_twin_policy(side, sides.load(side))
     assert record.notes == ()
     assert record.verdict == "holds"
     assert record.steps_compared == sum(len(case.rows) for case in cases()) > 250
 
 
 def only(monkeypatch, group):
-    monkeypatch.setattr(check, "cases", lambda: tuple(case for case in cases() if case.group == group))
+    monkeypatch.setattr("parity.checks.policy.cases", lambda: tuple(case for case in cases() if case.group == group))
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -53,7 +53,7 @@ def test_a_side_that_keeps_by_a_wrong_rule_is_broken(side, plant, group, monkeyp
 
     only(monkeypatch, group)
     monkeypatch.setattr(policy, "kept", kept)
-    record = check.check_policy_of(side, sides.load(side))
+    record = check_twin_policy(side, sides.load(side))
     assert record.verdict == "broken"
     assert record.suspects == (f"policy.{group}",)
 
@@ -62,7 +62,7 @@ def test_a_side_that_keeps_by_a_wrong_rule_is_broken(side, plant, group, monkeyp
 def test_a_side_that_forgets_late_metrics_is_broken(side, monkeypatch):
     only(monkeypatch, "late")
     monkeypatch.setattr("parity.checkpoints.store.CheckpointStore.late_metrics", lambda self: {})
-    record = check.check_policy_of(side, sides.load(side))
+    record = check_twin_policy(side, sides.load(side))
     assert record.suspects == ("policy.late",)
 
 
@@ -70,7 +70,7 @@ def test_a_side_that_forgets_late_metrics_is_broken(side, monkeypatch):
 def test_a_side_that_goes_back_beside_what_is_newer_is_broken(side, monkeypatch):
     only(monkeypatch, "back")
     monkeypatch.setattr("parity.runs.directory.RunDirectory.abandon_after", lambda self, step, attempt, records: [])
-    record = check.check_policy_of(side, sides.load(side))
+    record = check_twin_policy(side, sides.load(side))
     assert (record.verdict, record.suspects) == ("broken", ("policy.back",))
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from parity import sides
-from parity.checks.resume import check_resume, judge, run_processes
+from parity.checks import check_twin_resume, train_command
+from parity.checks.resume import judge, run_processes
 from parity.spec import load
 
 pytestmark = pytest.mark.processes
@@ -31,9 +32,9 @@ CASES = {
 def test_killed_run_resumes_bitwise(case, side, tmp_path):
     overrides, precision, kills = CASES[case]
     spec = load("mlp-digits", precision, overrides)
-    loaded = sides.load(side)
+    command = train_command(spec, side, tmp_path / "spec.toml")
 
-    reference, resumed, expected = run_processes(spec, side, loaded, tmp_path, kills)
+    reference, resumed, expected = run_processes(command, spec.plan, tmp_path, kills)
     findings = judge(reference, resumed, expected)
 
     assert not findings.broken, findings.notes
@@ -53,7 +54,8 @@ def test_killed_run_resumes_bitwise(case, side, tmp_path):
 def test_killed_while_a_save_is_under_way_in_the_background(kill, tmp_path):
     """Orbax saves asynchronously: the kill falls right behind the records after a save; old or new, never neither."""
     spec = load("mlp-digits", None, [*SMALL, "execution.chunk=1"])
-    reference, resumed, expected = run_processes(spec, "jax", sides.load("jax"), tmp_path, (kill,), durable=False)
+    command = train_command(spec, "jax", tmp_path / "spec.toml")
+    reference, resumed, expected = run_processes(command, spec.plan, tmp_path, (kill,), durable=False)
     findings = judge(reference, resumed, expected)
     assert not findings.broken, findings.notes
     assert expected[1] in (10, 20)
@@ -63,10 +65,8 @@ def test_killed_while_a_save_is_under_way_in_the_background(kill, tmp_path):
 def test_a_trainer_that_quietly_starts_from_zero_is_red(side, tmp_path, monkeypatch):
     """The curve is the same; only the start gives it away."""
     spec = load("mlp-digits", None, SMALL)
-    monkeypatch.setattr(
-        "parity.checks.resume.check._newest", lambda path, side: 10
-    )  # what a checkpoint would promise
-    record = check_resume(spec, side, sides.load(side), tmp_path, (5, 8))
+    monkeypatch.setattr("parity.checks.resume.check._newest", lambda path: 10)  # what a checkpoint would promise
+    record = check_twin_resume(spec, side, sides.load(side), tmp_path, (5, 8))
     assert record.verdict == "broken"
     assert record.suspects[0] == "counters.step"
     assert record.max_abs_diff == 0.0

@@ -28,9 +28,9 @@ def test_the_sides_have_the_same_files() -> None:
 
 ONLY: dict[str, tuple[set[str], set[str], str]] = {
     "__init__": (
-        {"drafts", "processes"},
+        {"drafts", "environment", "prepare_process", "processes"},
         set(),
-        "the PyTorch twin trains in one process, and its drafts have the suite's own names",
+        "the PyTorch twin trains in one process, which needs no preparation; its drafts have the suite's own names",
     ),
     "dropout": (set(), {"random_bits"}, "JAX draws these bits itself"),
     "model": ({"Conv3x3"}, set(), "PyTorch's own layer is the reference"),

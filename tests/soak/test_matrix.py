@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from parity import sides
-from parity.checks import with_overflows
+from parity.checks import check_twin_resume, drill_spec, with_overflows
 from parity.checks.across import TwinPair, check_handover, check_twins, losses, walk
-from parity.checks.resume import check_resume, drill_spec
 from parity.spec import PRECISIONS, PRESETS, preset
 
 pytestmark = pytest.mark.soak
@@ -23,7 +22,7 @@ PATHS = (("jax", "torch"), ("torch", "jax"), ("jax", "torch", "jax"), ("torch", 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_resumes_bitwise_in_every_precision(name, precision, side, tmp_path):
     spec = with_overflows(drill_spec(preset(name, precision), SHORT))
-    record = check_resume(spec, side, sides.load(side), tmp_path)
+    record = check_twin_resume(spec, side, sides.load(side), tmp_path)
     assert record.verdict == "holds", record
     assert record.steps_compared == SHORT
 

@@ -18,7 +18,7 @@ from parity import sides
 from parity.checkpoints import read_seal, verify
 from parity.contract import StepRecord, read_records, splice
 from parity.errors import SaveError
-from parity.runs import OnError, RunDirectory, train
+from parity.runs import Observers, OnError, Options, RunDirectory, train
 from parity.spec import load
 from tests.parity.small import bits_of
 from tests.storage.disk import FAULTS, LOOKS, Disk
@@ -59,7 +59,7 @@ class Driver:
         self.path = home / "run"
         self.said: list[str] = []
         self.trained = 0
-        train(self.side, name, SPEC, self.path, say=self.said.append)
+        train(self.side, name, SPEC, self.path, observers=Observers(log=self.said.append))
         self.curve, self.leaves = self.result()
         self.disk = Disk(self.path)
 
@@ -102,12 +102,11 @@ class Driver:
         return Run(order, n, done.fired, done.failed, repr(error) if error else "", len(failures), tuple(wrong))
 
     def train(self, on_error: OnError) -> list[str]:
-        outcome = train(
-            self.side, self.name, SPEC, self.path, say=self.said.append, watch=self.watch, on_error=on_error
-        )
+        observers = Observers(log=self.said.append, on_step=self.on_step)
+        outcome = train(self.side, self.name, SPEC, self.path, Options(on_error=on_error), observers)
         return outcome.failures
 
-    def watch(self, record: StepRecord) -> None:
+    def on_step(self, record: StepRecord) -> None:
         self.trained = record.step
 
     def judge(self, error: Exception | None, failures: list[str]) -> list[str]:
@@ -123,7 +122,7 @@ class Driver:
             wrong.append(f"is of more than one line: {error}")
         if error is None and not failures and not any(saved.step == STEPS for saved in scan.whole):
             wrong.append("no error, and no last checkpoint")
-        if error is None and failures and not any("; going on" in line for line in self.said):
+        if error is None and failures and not any("; continuing" in line for line in self.said):
             wrong.append("went on and did not say so")
         return wrong
 

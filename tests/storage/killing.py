@@ -1,7 +1,6 @@
 """A run that is killed at random moments, again and again, and what each process finds and leaves."""
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -10,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from parity import sides
 from parity.checkpoints import read_seal
-from parity.checks.resume import ENVIRONMENT
-from parity.contract import StepRecord, read_records, splice
+from parity.contract import StepRecord, child_environment, read_records, splice
 from parity.runs import RunDirectory
 from parity.spec import load, to_toml
 from parity.storage import read_lines
@@ -73,7 +72,10 @@ class Chain:
         command = [sys.executable, "-m", "parity", "train", "--side", self.side, "--spec", str(self.spec_file)]
         with (self.home / "log").open("ab") as log:
             return subprocess.Popen(
-                [*command, "--dir", str(run), *options], stdout=log, stderr=log, env={**os.environ, **ENVIRONMENT}
+                [*command, "--dir", str(run), *options],
+                stdout=log,
+                stderr=log,
+                env=child_environment(sides.load(self.side)),
             )
 
     def kill_once(self, begin: Begin) -> None:

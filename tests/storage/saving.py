@@ -21,9 +21,10 @@ from typing import Any
 
 from parity import sides
 from parity.checkpoints import read_seal, verify
+from parity.contract import drafts_of
 from parity.errors import SaveError
 from parity.runs import RunDirectory
-from parity.spec import load
+from parity.spec import identity_of, load
 from tests.parity.small import state_of
 from tests.storage.disk import FAULTS, LOOKS, REASONS, Disk
 
@@ -63,9 +64,9 @@ class Saver:
 
     def __init__(self, side: str, directory: Path) -> None:
         self.trainer: Any = sides.load(side).build(SPEC, directory)
-        self.run = RunDirectory(directory, drafts=sides.drafts_of(sides.load(side)))
+        self.run = RunDirectory(directory, drafts=drafts_of(sides.load(side)))
         self.template = directory.with_name("template")
-        self.run.open(SPEC, side)
+        self.run.open(identity_of(SPEC), side)
         for step in (OLDER, OLD):
             self.advance()
             assert self.trainer.step == step

@@ -12,8 +12,8 @@ import pytest
 from parity import sides
 from parity.checkpoints import commit, verify
 from parity.errors import DivergedError
-from parity.runs import RunDirectory
-from parity.runs import loop as drive
+from parity.runs import Observers, Options, RunDirectory
+from parity.runs import train as train_run
 from parity.spec import to_toml
 from parity.storage import read_lines
 from tests.storage.disk import FAULTS, SYNCS, Fault, answers, environment
@@ -76,7 +76,7 @@ def test_a_failed_save_is_told_at_the_next_one_or_the_end_with_exit_3(side, step
     steps = [row["step"] for row in read_lines(run.steps)]
     if on_error == "continue":
         told = done.stdout.index("step 4 could not be saved: ")
-        assert "going on, older checkpoints are untouched" in done.stdout[told : done.stdout.index("done: step 8")]
+        assert "continuing, older checkpoints are untouched" in done.stdout[told : done.stdout.index("done: step 8")]
     assert steps == list(range(1, (min(step + 2, STEPS) if on_error == "stop" else STEPS) + 1))
 
 
@@ -114,7 +114,7 @@ def test_what_fails_after_a_whole_save_is_told_as_that_and_exits_with_3(side, pa
     whole = [saved.step for saved in run.store.scan().whole]
     assert step in whole if on_error == "stop" else whole == [6, 8]
     if on_error == "continue":
-        assert f"{line.removeprefix('parity: error: ')}; going on\n" in done.stdout
+        assert f"{line.removeprefix('parity: error: ')}; continuing\n" in done.stdout
         assert "done: step 8\n" in done.stdout
 
 
@@ -146,7 +146,11 @@ def test_a_run_that_diverges_beside_a_failing_save_names_the_last_checkpoint_tha
     )
     said = []
     with pytest.raises(DivergedError, match=r"step 6: loss is nan;.* the last checkpoint is of step 2$") as caught:
-        drive.train(sides.load(side), side, SPEC, tmp_path / "run", say=said.append, on_error=on_error)
+        train_run(
+            *(sides.load(side), side, SPEC, tmp_path / "run"),
+            Options(on_error=on_error),
+            Observers(log=said.append),
+        )
     told = [str(caught.value), *said]
     assert sum("step 4 could not be saved: " in line for line in told) == 1
     assert [saved.step for saved in RunDirectory(tmp_path / "run").store.scan().whole] == [2]

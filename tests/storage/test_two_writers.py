@@ -12,7 +12,7 @@ import pytest
 
 from parity.errors import LockedError
 from parity.runs import RunDirectory
-from parity.spec import load, to_toml
+from parity.spec import identity_of, load, to_toml
 from parity.storage import WriterLock, read_lines
 
 ROOT = Path(__file__).parents[2]
@@ -106,7 +106,7 @@ def test_of_two_trainings_one_trains_and_the_other_exits_with_2_and_names_it(sid
     spec = load("mlp-digits", None, small)
     file.write_text(to_toml(spec))
     if existing:
-        run.open(spec, side)
+        run.open(identity_of(spec), side)
     command = [sys.executable, "-m", "parity", "train", "--side", side, "--spec", str(file), "--dir", str(run.path)]
     pipe = subprocess.PIPE
     two = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=pipe, text=True) for _ in range(2)]

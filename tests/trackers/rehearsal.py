@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from parity.contract import StepRecord, Validation, encode, read_records, same, splice
 from parity.runs import RunDirectory
-from parity.spec import preset
+from parity.spec import identity_of, preset
 from parity.storage import append
 from parity.trackers import Tracker, Trackers
 from parity.trackers.history import THROUGHPUT, point_of
 from tests.parity.small import record
 
 SPEC = preset("mlp-digits")
+IDENTITY = identity_of(SPEC)
 CHUNK, VALIDATE, SAVE = 5, 10, 20
 """Steps of a chunk, between validations and between checkpoints."""
 
@@ -70,7 +71,7 @@ class Rehearsal:
 
     def __post_init__(self) -> None:
         self.run = RunDirectory(self.path)
-        self.run.open(SPEC, "torch")
+        self.run.open(IDENTITY, "torch")
 
     def play(self, process: Process) -> None:
         """Start a process, train, and let it end as it is to."""
@@ -81,7 +82,7 @@ class Rehearsal:
             self.run.abandon_after(start, attempt, records=True)
         self.run.begin_attempt(attempt, start or None, {})
         trackers = {"it": self.tracker()} if process.logged else {}
-        tracked = Trackers(trackers, self.path, SPEC, self.said.append)
+        tracked = Trackers(trackers, self.path, IDENTITY, self.said.append)
         self.reached = start
         while (left := start + process.steps - self.reached) > 0:
             self._chunk(attempt, process.variant, tracked, validate=not process.unvalidated or left > CHUNK)
@@ -99,7 +100,7 @@ class Rehearsal:
         records = [recorded(step, attempt, variant) for step in steps]
         append(self.run.steps, [encode(r) for r in records])
         for each in records:
-            tracked.watch(each)
+            tracked.on_record(each)
         self.reached += CHUNK
         if self.reached % VALIDATE == 0 and validate:
             value = 1 / (self.reached + variant)
@@ -107,7 +108,7 @@ class Rehearsal:
                 attempt=attempt, step=self.reached, metric="accuracy", value=value, loss=3 * value
             )
             append(self.run.validations, [encode(validation)])
-            tracked.watch(validation)
+            tracked.on_record(validation)
 
 
 def recorded(step: int, attempt: int, variant: int) -> StepRecord:

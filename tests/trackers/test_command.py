@@ -14,7 +14,7 @@ import pytest
 from parity.cli import main
 from parity.cli.progress import Progress
 from parity.contract import Validation
-from parity.runs import Outcome
+from parity.runs import Observers, Outcome
 from parity.trackers import load
 from tests.parity.small import record
 from tests.trackers.reading import config_of, events_of, history_of, newest_offline
@@ -66,7 +66,7 @@ def test_a_run_that_is_killed_and_resumed_is_shown_as_its_records_have_it(side: 
     said = []
     for line in first.stdout:
         said.append(line)
-        if line.startswith("holding after step 55"):
+        if line.startswith("paused after step 55"):
             break
     first.send_signal(signal.SIGKILL)
     first.communicate(timeout=60)
@@ -99,8 +99,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return what the loop is asked to do, in the place of training."""
     found: dict[str, Any] = {}
 
-    def train(*arguments: Any, **options: Any) -> Outcome:
-        found.update(options)
+    def train(*arguments: Any) -> Outcome:
+        found["observers"] = arguments[5]
         return Outcome(step=1, resumed_from=None)
 
     monkeypatch.setattr("parity.cli.train.train", train)
@@ -115,8 +115,8 @@ def test_without_it_nothing_stands_between_the_loop_and_the_progress_bar(
     asked: dict[str, Any], tmp_path: Path
 ) -> None:
     assert train(directory=tmp_path / "run") == 0
-    assert asked["watch"].__func__ is Progress.watch
-    assert "watch_validation" not in asked
+    assert asked["observers"].on_step.__func__ is Progress.watch
+    assert asked["observers"].on_validation is Observers().on_validation
 
 
 def test_with_it_records_go_to_the_progress_bar_and_to_each_tracker_once(
@@ -124,11 +124,13 @@ def test_with_it_records_go_to_the_progress_bar_and_to_each_tracker_once(
 ) -> None:
     seen: list[Any] = []
     monkeypatch.setattr("parity.cli.train.Progress.watch", lambda self, record: seen.append(("bar", record)))
-    monkeypatch.setattr("parity.trackers.Trackers.watch", lambda self, record: seen.append((*self._trackers, record)))
+    monkeypatch.setattr(
+        "parity.trackers.Trackers.on_record", lambda self, record: seen.append((*self._trackers, record))
+    )
     assert train("--log", "tensorboard", "--log", "tensorboard", directory=tmp_path / "run") == 0
     step, validation = record(1), Validation(attempt=0, step=1, metric="loss", value=0.5, loss=0.5)
-    asked["watch"](step)
-    asked["watch_validation"](validation)
+    asked["observers"].on_step(step)
+    asked["observers"].on_validation(validation)
     assert seen == [("bar", step), ("tensorboard", step), ("tensorboard", validation)]
 
 

@@ -12,7 +12,7 @@ from parity.trackers import Trackers
 from parity.trackers.tensorboard import TensorBoard
 from tests.parity.small import quick, record
 from tests.trackers.reading import accumulated, events_of
-from tests.trackers.rehearsal import SPEC, Process, Rehearsal, expected, faults, stories
+from tests.trackers.rehearsal import IDENTITY, SPEC, Process, Rehearsal, expected, faults, stories
 
 
 @pytest.fixture(autouse=True)
@@ -123,9 +123,9 @@ def test_records_are_written_in_batches(run: Rehearsal, monkeypatch: pytest.Monk
     run.run.begin_attempt(0, None, {})
     write = tracker._write
     monkeypatch.setattr(tracker, "_write", lambda events: writes.append(len(events)) or write(events))
-    with Trackers({"tensorboard": tracker}, run.path, SPEC, run.said.append) as tracked:
+    with Trackers({"tensorboard": tracker}, run.path, IDENTITY, run.said.append) as tracked:
         for step in range(1, 5002):
-            tracked.watch(record(step))
+            tracked.on_record(record(step))
     assert writes == [3, 0, 1, 1000, 1000, 1000, 1000, 1000]
     assert [step for step, _ in events_of(run.path)["train/lr"]] == list(range(1, 5002))
 
@@ -143,7 +143,7 @@ def test_a_full_disk_switches_it_off_in_one_line_and_the_next_process_makes_up_f
     (line,) = run.said
     assert line.startswith("warning: it is off after step ")
     assert "No space left on device" in line
-    assert line.endswith("; training goes on without it")
+    assert line.endswith("; training continues without it")
     assert events_of(run.path)["train/loss"][-1][0] < 40
     run.tracker = TensorBoard
     run.finish()

@@ -12,6 +12,7 @@ from parity.trackers import Trackers
 from parity.trackers.wandb import WeightsAndBiases
 from tests.parity.small import quick
 from tests.trackers.rehearsal import (
+    IDENTITY,
     SPEC,
     Process,
     Rehearsal,
@@ -197,7 +198,7 @@ def test_a_service_that_goes_down_switches_it_off_in_one_line_and_the_next_proce
     run.play(Process(steps=60))
     (line,) = run.said
     assert line.startswith("warning: it is off after step ")
-    assert line.endswith(": the service is down; training goes on without it")
+    assert line.endswith(": the service is down; training continues without it")
     service.down, run.tracker = False, WeightsAndBiases
     run.finish()
     assert wrong(run, service) == []
@@ -208,8 +209,8 @@ def test_a_training_that_failed_is_marked_so(run: Rehearsal, service: Service) -
 
     def fail() -> None:
         run.run.begin_attempt(1, 20, {})
-        with Trackers({"wandb": WeightsAndBiases()}, run.path, SPEC, run.said.append) as tracked:
-            tracked.watch(recorded(21, 1, 0))
+        with Trackers({"wandb": WeightsAndBiases()}, run.path, IDENTITY, run.said.append) as tracked:
+            tracked.on_record(recorded(21, 1, 0))
             raise RuntimeError("diverged")
 
     with pytest.raises(RuntimeError, match="diverged"):

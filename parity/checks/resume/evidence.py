@@ -1,4 +1,4 @@
-"""Evidence: what a run left on disk, read once, for a judge that starts nothing."""
+"""Evidence: everything that a run left on disk, read once; the judge needs nothing else."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class LeafEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Everything a run said about itself."""
+    """Everything that a run recorded about itself."""
 
     records: list[StepRecord]
     validations: list[Validation]
     resumed_from: list[int | None]
-    """Per attempt, what it said it resumed from."""
+    """For each process start, the step that it recorded as its own start."""
     events: list[LeafEvent]
 
     @property

@@ -1,13 +1,13 @@
-"""Training processes of the resume check: start, watch the records appear, kill, wait; none outlives this process."""
+"""Training processes of the resume check: start one, wait for its records, kill it; none outlives this process."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,9 +16,6 @@ from parity.storage import read_lines
 __all__ = ["ProcessError", "TrainingProcess", "end_all"]
 
 POLL_SECONDS = 0.01
-
-ENVIRONMENT = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-"""Two processes train side by side: on a GPU, none may take most of the memory at its start."""
 
 END_SECONDS = 1.0
 """Longest that killed processes are waited for when all are ended."""
@@ -42,18 +39,19 @@ class ProcessError(RuntimeError):
 
 
 class TrainingProcess:
-    """One process of a run: `parity train` on a run directory."""
+    """One process of a run; it trains in a run directory, and ends or is killed."""
 
-    def __init__(self, side: str, spec_file: Path, run: Path, log: Path, *, hold_at: int | None = None) -> None:
-        """Start it; `hold_at` makes it wait to be killed behind the records of that step.
+    def __init__(
+        self, command: Sequence[str], run: Path, log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Start it, in a process group of its own.
 
-        It ends with this process, however that ends; on Linux even with the thread that started it, which therefore
-        must live as long as it does.
+        Args:
+            command: The command line.
+            run: The run directory in which it trains.
+            log: Takes what it prints.
+            environment: Its environment; None for that of this process.
         """
-        command = [sys.executable, "-m", "parity", "train", "--side", side, "--spec", str(spec_file)]
-        command += ["--dir", str(run), "--trace-state", "--with-parent", str(os.getpid())]
-        if hold_at is not None:
-            command += ["--hold-at", str(hold_at)]
         self._steps, self._log = run / "steps.jsonl", log
         with log.open("ab") as out, _guard:
             if _ended:
@@ -63,7 +61,7 @@ class TrainingProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
-                env={**os.environ, **ENVIRONMENT},
+                env=environment,
                 process_group=0,  # a kill takes what it started along; Ctrl-C on a terminal reaches us alone
             )
             _running.add(self)
@@ -72,14 +70,14 @@ class TrainingProcess:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Leave no process behind, whatever went wrong."""
+        """Leave no process running."""
         if self.process.poll() is None:
             self.kill()
         with _guard:
             _running.discard(self)
 
     def wait_for_step(self, step: int, attempt: int, timeout: float) -> None:
-        """Return when the record of a step by a process start is on disk.
+        """Return when a process start has written the record of a step.
 
         Raises:
             ProcessError: The process ended before, or took too long (it is killed then).
@@ -105,7 +103,7 @@ class TrainingProcess:
         self.process.wait()
 
     def wait(self, timeout: float) -> None:
-        """Return when it has ended well.
+        """Return when it has ended without an error.
 
         Raises:
             ProcessError: It ended with an error, or took too long (it is killed then).
@@ -136,6 +134,6 @@ def end_all() -> None:
     for process in running:
         process._send_kill()
     deadline = time.monotonic() + END_SECONDS
-    for process in running:  # a process that writes on would be in the way of who removes its directory
+    for process in running:  # its directory may be removed next
         with suppress(subprocess.TimeoutExpired):
             process.process.wait(max(0.0, deadline - time.monotonic()))

@@ -1,0 +1,94 @@
+"""The resume and the policy check of the twins: runs that a RunSpec describes, trained by `parity train`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from parity.checks.policy import check_policy_of
+from parity.checks.resume import Command, check_resume, run_processes
+from parity.contract import Side, child_environment
+from parity.errors import SpecError
+from parity.policy import Rules
+from parity.results import CheckRecord
+from parity.spec import RunSpec, load, to_toml
+
+__all__ = ["check_twin_policy", "check_twin_resume", "drill_spec", "policy_spec", "train_command"]
+
+SMALL = ("model.hidden=[4]", "batch=4", "data.validation=4", "steps=1000", "save.every=10", "validate_every=10")
+"""A model that costs nothing: the policy check does not train."""
+
+
+def drill_spec(spec: RunSpec, steps: int) -> RunSpec:
+    """Return the spec shortened to a number of steps, with five saves and as many validations, two chunks each.
+
+    Replaces the intervals so that every kill comes after a save.
+    """
+    if steps < 10:
+        raise SpecError("--steps", f"{steps} steps leave no room for five saves and two kills; ask for 10 or more")
+    every = steps // 5
+    chunk = min(spec.execution.chunk, max(1, every // 2))
+    return replace(
+        spec,
+        steps=steps,
+        save=replace(spec.save, every=every),
+        validate_every=every,
+        execution=replace(spec.execution, chunk=chunk),
+    )
+
+
+def train_command(spec: RunSpec, side_name: str, spec_file: Path) -> Command:
+    """Write a spec, and return what makes the command lines of `parity train` on it.
+
+    A process ends with this one, however that ends; on Linux even with the thread that started it, which therefore
+    must live as long as it does.
+    """
+    spec_file.parent.mkdir(parents=True, exist_ok=True)
+    spec_file.write_text(to_toml(spec), encoding="utf-8")
+
+    def command(run: Path, pause_at: int | None) -> Sequence[str]:
+        line = [sys.executable, "-m", "parity", "train", "--side", side_name, "--spec", str(spec_file)]
+        line += ["--dir", str(run), "--trace-state", "--with-parent", str(os.getpid())]
+        return line if pause_at is None else [*line, "--pause-at", str(pause_at)]
+
+    return command
+
+
+def check_twin_resume(
+    spec: RunSpec, side_name: str, side: Side, workdir: Path, kills: Sequence[int] = ()
+) -> CheckRecord:
+    """Run the resume check on a spec, in processes that are killed with SIGKILL.
+
+    Args:
+        spec: The run, with its intervals.
+        side_name: Name of the side.
+        side: The side.
+        workdir: Where the run directories go.
+        kills: Steps to kill at; by default two, each a chunk after a save.
+    """
+    command = train_command(spec, side_name, workdir / "spec.toml")
+    run = partial(run_processes, command, spec.plan, workdir, kills, environment=child_environment(side))
+    return check_resume(run, name=spec.name, precision=spec.precision, side=side_name)
+
+
+def policy_spec(rules: Rules) -> RunSpec:
+    """Return the spec of a run that keeps its checkpoints by some rules."""
+    spec = load("mlp-digits", "float32", [*SMALL, f"metric={'accuracy' if rules.mode == 'max' else 'loss'}"])
+    save = replace(
+        spec.save,
+        on_best="always" if rules.keep_best else "auto",
+        keep_latest=rules.keep_latest,
+        keep_best=rules.keep_best,
+        keep_every=rules.keep_every,
+        keep_seconds=rules.keep_seconds,
+    )
+    return replace(spec, save=save)
+
+
+def check_twin_policy(name: str, side: Side) -> CheckRecord:
+    """Run the policy check on a side, with the runs of `policy_spec`."""
+    return check_policy_of(name, side, policy_spec, spec="mlp-digits", precision="float32")
