@@ -53,7 +53,7 @@ class Checkpoints(checkpoints.Checkpoints[LiveState, dict[str, Any], Snapshot]):
             except Exception as error:
                 raise writer.failure or error from error
         storage.write_file(draft / self.meta, json.dumps(save.meta()))
-        found = places(draft, STATE, save.snapshot.records(), save.leaves())
+        found = places(draft, STATE, save.snapshot.records())
         self._commit(save, draft, {STATE: writer.result()}, found)
 
     def _read(self, path: Path, state: LiveState, *, sealed: bool) -> tuple[dict[str, Any], checkpoints.Neutral]:

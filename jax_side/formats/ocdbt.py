@@ -17,16 +17,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
 import tensorstore as ts
 
-from parity.checkpoints import Place
+from parity.checkpoints import ByteRange
+from parity.contract import read_text
 from parity.errors import CheckpointError
 from parity.storage import digest_range
 
 __all__ = ["Range", "locate", "places"]
 
-READ_AGAIN = 64 << 10
-"""Values of at most so many bytes are digested from the file: a counter has another type there than its leaf."""
 
 MAX_METADATA = 64 << 10
 """Longest `.zarray` in bytes; a real one has about 170."""
@@ -76,10 +76,11 @@ def locate(store: Path) -> dict[str, list[Range]]:
 
 def places(
     root: Path, items: Iterable[str], names: Mapping[str, tuple[str, str]], leaves: Mapping[str, str]
-) -> dict[str, tuple[Place, ...]]:
+) -> dict[str, tuple[ByteRange, ...]]:
     """Return where the bytes of each leaf lie in the store of its item, for the seal.
 
-    An array that is one value of the store lies there as it is in memory, so the leaf's digest is the range's.
+    An array that is one value of the store lies there as it is in memory, so the leaf's digest decides on its range;
+    but for a counter, which has another type there than its leaf.
 
     Args:
         root: The checkpoint, or its draft.
@@ -88,16 +89,22 @@ def places(
         leaves: Neutral leaf to `type digest`, in the order the arrays have in memory.
     """
     stores = {item: locate(root / item) for item in items if (root / item).is_dir()}
-    known: dict[tuple[str, Range], Place] = {}
-    found: dict[str, tuple[Place, ...]] = {}
+    known: dict[tuple[str, Range], ByteRange] = {}
+    found: dict[str, tuple[ByteRange, ...]] = {}
     for leaf, (item, name) in names.items():
         for r in stores.get(item, {}).get(name, ()):
             if (item, r) not in known:  # a node of the tree holds many leaves
-                own = leaves[leaf].rpartition(" ")[2] if r.whole and r.size > READ_AGAIN else ""
-                digest = own or digest_range(root / item / r.file, r.start, r.size)
-                known[item, r] = Place(f"{item}/{r.file}", r.start, r.size, digest)
+                own = r.whole and r.size == _size(leaves[leaf])
+                digest = None if own else digest_range(root / item / r.file, r.start, r.size)
+                known[item, r] = ByteRange(f"{item}/{r.file}", r.start, r.size, digest)
             found[leaf] = (*found.get(leaf, ()), known[item, r])
     return found
+
+
+def _size(text: str) -> int:
+    """Return the bytes of an array with this text; -1 for what is no array."""
+    array = read_text(text)
+    return -1 if array is None else math.prod(array.shape) * np.dtype(array.dtype).itemsize
 
 
 def _walk(store: Path) -> dict[str, list[Range]]:

@@ -5,10 +5,10 @@ Knows no framework: what is in a checkpoint is files and digests of leaves.
 
 from parity.checkpoints.compare import compare
 from parity.checkpoints.pointers import read_pointer, write_pointers
+from parity.checkpoints.ranges import ByteRange, is_intact
 from parity.checkpoints.saving import Checkpoints, Neutral, Save, fitting
 from parity.checkpoints.seal import (
     FILE,
-    Place,
     Seal,
     after_save,
     commit,
@@ -32,11 +32,11 @@ from parity.checkpoints.verify import (
 __all__ = [
     "DRAFT",
     "FILE",
+    "ByteRange",
     "CheckpointStore",
     "Checkpoints",
     "Fault",
     "Neutral",
-    "Place",
     "Restored",
     "Save",
     "Scan",
@@ -49,6 +49,7 @@ __all__ = [
     "encode",
     "examine",
     "fitting",
+    "is_intact",
     "read_pointer",
     "read_scalars",
     "read_seal",

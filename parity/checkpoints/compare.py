@@ -1,28 +1,28 @@
 """Compare two sealed checkpoints without loading them; needs neither jax nor torch.
 
-Each side digests its leaves as they lie in its memory, so that no byte is moved for a seal: of one side, two seals
-say everything. JAX keeps matrices and convolution kernels with their axes in another order than PyTorch (see
-`parity.twins.table`); across sides their bytes are read, and digested again in the other's order.
+Each side digests its leaves in the order in which they lie in its memory: two seals of one side and one schema say
+everything. JAX keeps matrices and convolution kernels with their axes in another order than PyTorch (see
+`parity.twins.table`); across sides, and across schemas, their bytes are read and digested again as the other's were.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import xxhash
 
-from parity.checkpoints.seal import Place, Seal, read_seal
-from parity.contract import Difference, Order, compare_digests, digest_text, order_of
+from parity.checkpoints.ranges import ByteRange, item_size
+from parity.checkpoints.seal import Seal, read_seal
+from parity.contract import Difference, DigestSchema, Order, compare_digests, digest_text, order_of, schema_of
 from parity.errors import CheckpointError, DamagedError
 from parity.storage import open_regular
 
 __all__ = ["compare"]
 
-_ARRAY = re.compile(r"(\w+)\[([0-9]{1,15}(?:,[0-9]{1,15}){0,15})\](?:@.*)?")
+_ARRAY = re.compile(r"([^\s@\[]+)\[([0-9]{1,15}(?:,[0-9]{1,15}){0,15}|)\](?:@\S*)? ")
 
 
 def compare(a: Path, b: Path) -> list[Difference]:
@@ -38,7 +38,7 @@ def compare(a: Path, b: Path) -> list[Difference]:
     first, second = read_seal(a), read_seal(b)
     left, right = dict(first.leaves), dict(second.leaves)
     for leaf in sorted(left.keys() & right.keys()):
-        ours, theirs = order_of(left[leaf]), order_of(right[leaf])
+        ours, theirs = (Way(order_of(text), schema_of(text)) for text in (left[leaf], right[leaf]))
         if ours == theirs:
             continue
         if (place := _own_bytes(second, leaf)) is not None:
@@ -48,29 +48,40 @@ def compare(a: Path, b: Path) -> list[Difference]:
     return compare_digests(left, right)
 
 
-def _own_bytes(seal: Seal, leaf: str) -> Place | None:
-    """Return the place that holds the bytes of an array as they were in memory, all of them and nothing else."""
+class Way(NamedTuple):
+    """How an array is digested."""
+
+    order: Order
+    schema: DigestSchema
+
+
+def _own_bytes(seal: Seal, leaf: str) -> ByteRange | None:
+    """Return the range that holds the bytes of an array as they were in memory, all of them and nothing else."""
     digest = seal.leaves[leaf].rpartition(" ")[2]
-    return next((place for place in seal.places.get(leaf, ()) if place.digest == digest), None)
+    return next((place for place in seal.places.get(leaf, ()) if place.digest in (None, digest)), None)
 
 
-def _digest_again(path: Path, leaf: str, text: str, place: Place, order: Order) -> str:
-    """Read the bytes of an array and digest them in another order."""
-    match = _ARRAY.fullmatch(text.rpartition(" ")[0])
-    shape = [int(n) for n in match[2].split(",")] if match else []
-    axes = order_of(text) or tuple(range(len(shape)))
-    elements = math.prod(shape)
-    if match is None or sorted(axes) != list(range(len(shape))) or not elements or place.size % elements:
+def _digest_again(path: Path, leaf: str, text: str, place: ByteRange, way: Way) -> str:
+    """Read the bytes of an array, compare them with its text, and return the text that another way gives it."""
+    match = _ARRAY.match(text)
+    shape = [int(n) for n in match[2].split(",") if n] if match else []
+    axes, size = order_of(text) or tuple(range(len(shape))), item_size(place, shape)
+    if match is None or sorted(axes) != list(range(len(shape))) or size is None:
         raise CheckpointError(f"{path}: {leaf} cannot be {text!r} and lie in {place.size} bytes")
     found = _read(path / place.file, place)
-    if xxhash.xxh3_128_hexdigest(found) != place.digest:
-        raise DamagedError(f"{path} is not what was sealed:", [(place.file, f"the bytes of {leaf} are others")])
-    value = np.frombuffer(found, f"V{place.size // elements}")  # NumPy need not know the type to move its bytes
-    again = digest_text(value.reshape([shape[axis] for axis in axes]).transpose(np.argsort(axes)), order)
-    return match[1] + again[again.index("[") :]
+    if len(found) == place.size:
+        value = np.frombuffer(found, f"V{size}")  # NumPy need not know the type to move its bytes
+        value = value.reshape([shape[axis] for axis in axes]).transpose(np.argsort(axes))
+        as_it_was, again = (
+            match[1] + made[made.index("[") :]
+            for made in (digest_text(value, order_of(text), schema_of(text)), digest_text(value, *way))
+        )
+        if as_it_was == text:
+            return again
+    raise DamagedError(f"{path} is not what was sealed:", [(place.file, f"the bytes of {leaf} are others")])
 
 
-def _read(path: Path, place: Place) -> bytes:
+def _read(path: Path, place: ByteRange) -> bytes:
     """Return the bytes of a place, of what is there of it; the file's size bounds what is asked for."""
     try:
         handle = open_regular(path)

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity import policy, storage
-from parity.checkpoints.seal import Place, Seal, after_save, commit, require_own
+from parity.checkpoints.ranges import ByteRange
+from parity.checkpoints.seal import Seal, after_save, commit, require_own
 from parity.checkpoints.store import CheckpointStore, Scan
 from parity.checkpoints.verify import Restored, read_scalars, require_sealed, require_verified
 from parity.contract import RunPlan, TrainingState, leaf_digests, memory_orders
@@ -200,7 +201,7 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
         save: Save[Copy],
         draft: Path,
         files: Mapping[str, FileDigest],
-        places: Mapping[str, tuple[Place, ...]],
+        places: Mapping[str, tuple[ByteRange, ...]],
     ) -> None:
         """Seal a finished draft, give it its final name, point to it, and evict what the policy no longer keeps.
 

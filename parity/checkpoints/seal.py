@@ -1,7 +1,8 @@
 """The seal of a checkpoint: a manifest of every file and every leaf, written last, before the rename.
 
 A step exists exactly when `checkpoints/<step>/` holds a valid `seal.json`. The seal is canonical JSON: any other
-spelling of the same content, and any changed byte, is refused.
+spelling of the same content, and any changed byte, is refused. New seals have schema 2; those of schema 1 are read
+and verified as they were written (docs/versions.md).
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from typing import Any
 import xxhash
 
 from parity import storage
+from parity.checkpoints.ranges import ByteRange, item_size
+from parity.contract import SCHEMA, DigestSchema, read_text
 from parity.errors import CheckpointError, OtherRunError, SaveError, UnsealedError
 from parity.storage import ALGORITHM, FileDigest, digest_files, list_files, plain, read_bytes, read_json
 
 __all__ = [
     "FILE",
-    "Place",
     "Seal",
     "after_save",
     "commit",
@@ -34,7 +36,7 @@ __all__ = [
 ]
 
 FILE = "seal.json"
-SCHEMA = "parity.seal/1"
+SCHEMAS: Mapping[str, DigestSchema] = {"parity.seal/1": 1, "parity.seal/2": 2}
 SMALL = 64 << 10
 """Files of at most so many bytes are digested by every look at a checkpoint."""
 
@@ -42,15 +44,6 @@ _HEX = re.compile(r"[0-9a-f]{32}")
 _LEAF = re.compile(r"\S+ .+", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where bytes of a leaf lie in a file, as they are in memory."""
-
-    file: str
-    start: int
-    size: int
-    digest: str
-    """XXH3-128 of the range."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +61,11 @@ class Seal:
     files: Mapping[str, FileDigest] = field(default_factory=dict)
     """By POSIX path below the checkpoint; the seal itself is not among them."""
     leaves: Mapping[str, str] = field(default_factory=dict)
-    """Neutral leaf path to `type digest`, as `state.leaf_digests` makes them, in the order of the axes in memory."""
-    places: Mapping[str, tuple[Place, ...]] = field(default_factory=dict)
+    """Neutral leaf path to `type digest`, as `leaf_digests` makes them, in the order of the axes in memory."""
+    places: Mapping[str, tuple[ByteRange, ...]] = field(default_factory=dict)
     """Leaf path to where its bytes lie, for the leaves of which that is known."""
+    schema: DigestSchema = SCHEMA
+    """The schema of the seal and of the digests of its leaves."""
 
 
 def commit(draft: Path, final: Path, seal: Seal) -> Seal:
@@ -102,7 +97,7 @@ def commit(draft: Path, final: Path, seal: Seal) -> Seal:
 
 @contextmanager
 def after_save(step: int) -> Iterator[None]:
-    """Tell what fails in the block as what follows the save of a step, which is whole."""
+    """Raise what fails in the block as a SaveError of a step that is saved: it only follows the save."""
     try:
         yield
     except Exception as error:
@@ -115,8 +110,8 @@ def examine(path: Path) -> Seal:
     The small ones describe the others, and a framework may look at every checkpoint's before it opens one.
 
     Raises:
-        UnsealedError: There is no seal: a foreign checkpoint.
-        CheckpointError: The seal is not valid or not of this step, or a file is missing, left over, or of another
+        UnsealedError: There is no seal.
+        CheckpointError: The seal is not valid or not of this step, or a file is missing, unexpected, or of another
             size.
     """
     seal = read_seal(path)
@@ -135,7 +130,7 @@ def examine(path: Path) -> Seal:
 
 
 def compare_listing(seal: Seal, listing: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Return the files that are missing, left over, or of another size, each with what is wrong."""
+    """Return the files that are missing, unexpected, or of another size, each with what is wrong."""
     faults = []
     for name in sorted({*seal.files, *listing} - {FILE}):
         size = listing.get(name)
@@ -183,7 +178,7 @@ def require_own(seal: Seal, spec_hash: str) -> None:
 def encode(seal: Seal) -> str:
     """Return the text of a seal: canonical JSON that ends with a digest of itself."""
     value: dict[str, Any] = {
-        "schema": SCHEMA,
+        "schema": f"parity.seal/{seal.schema}",
         "step": seal.step,
         "metric": plain(seal.metric),
         "saved_at": seal.saved_at,
@@ -200,18 +195,28 @@ def encode(seal: Seal) -> str:
 
 
 def _decode(value: Mapping[str, Any]) -> Seal:
-    if value["schema"] != SCHEMA or value["algorithm"] != ALGORITHM:
-        raise ValueError(f"written as {value['schema']!r} with {value['algorithm']!r}, this version reads {SCHEMA!r}")
+    schema = SCHEMAS.get(value["schema"])
+    if schema is None or value["algorithm"] != ALGORITHM:
+        known = " and ".join(SCHEMAS)
+        raise ValueError(f"written as {value['schema']!r} with {value['algorithm']!r}, this version reads {known}")
     files = {
         _inside(name): FileDigest(_size(size), _digest(digest)) for name, (size, digest) in value["files"].items()
     }
+    leaves = {_text(k): _leaf(v) for k, v in value["leaves"].items()}
     places = {
-        leaf: tuple(Place(_inside(f), _size(start), _size(size), _digest(d)) for f, start, size, d in at)
+        leaf: tuple(
+            ByteRange(_inside(f), _size(start), _size(size), None if d is None and schema == 2 else _digest(d))
+            for f, start, size, d in at
+        )
         for leaf, at in value["places"].items()
     }
     for leaf, at in places.items():
-        if leaf not in value["leaves"] or any(place.file not in files for place in at):
+        if leaf not in leaves or any(place.file not in files for place in at):
             raise ValueError(f"the place of {leaf!r} is none of its own")
+        array = read_text(leaves[leaf])
+        for place in at:
+            if place.digest is None and (array is None or array.schema == 1 or item_size(place, array.shape) is None):
+                raise ValueError(f"the place of {leaf!r} has no digest and does not hold {leaves[leaf][:80]!r}")
     _check_extent(places, files)
     metric = value["metric"]
     if metric is not None and type(metric) is not float and metric not in ("nan", "inf", "-inf"):
@@ -224,8 +229,9 @@ def _decode(value: Mapping[str, Any]) -> Seal:
         spec_hash=_text(value["spec_hash"]),
         versions={_text(k): _text(v) for k, v in value["versions"].items()},
         files=files,
-        leaves={_text(k): _leaf(v) for k, v in value["leaves"].items()},
+        leaves=leaves,
         places=places,
+        schema=schema,
     )
 
 
@@ -256,10 +262,14 @@ def _leaf(value: Any) -> str:
     return str(value)
 
 
-def _check_extent(places: Mapping[str, tuple[Place, ...]], files: Mapping[str, FileDigest]) -> None:
-    """Refuse places that cover a file more than once: reading them would take as long as somebody likes."""
+def _check_extent(places: Mapping[str, tuple[ByteRange, ...]], files: Mapping[str, FileDigest]) -> None:
+    """Refuse places that cover a file more than once: reading them could take any time.
+
+    Leaves may share a range that has a digest, which is read once; without one it is read for each leaf.
+    """
+    every = [place for at in places.values() for place in at]
     covered = dict.fromkeys(files, 0)
-    for place in {place for at in places.values() for place in at}:
+    for place in [place for place in every if place.digest is None] + list({p for p in every if p.digest}):
         covered[place.file] += place.size
     for name, size in covered.items():
         if size > files[name].size:

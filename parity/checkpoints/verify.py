@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from parity.checkpoints.seal import FILE, Place, Seal, compare_listing, read_seal
+from parity.checkpoints.ranges import ByteRange, is_intact
+from parity.checkpoints.seal import FILE, Seal, compare_listing, read_seal
 from parity.contract import TrainingState, compare_digests, leaf_digests, orders_of
 from parity.errors import CheckpointError, DamagedError, UnsealedError
-from parity.storage import FileDigest, digest_files, digest_range, list_files, read_json
+from parity.storage import FileDigest, digest_files, list_files, read_json
 
 __all__ = [
     "Fault",
@@ -45,11 +46,11 @@ class Verified:
     """None when there is none, or none that can be trusted."""
     faults: tuple[Fault, ...] = field(default=())
     foreign: bool = False
-    """There is no seal: nothing can be said."""
+    """There is no seal to compare with."""
 
     @property
     def whole(self) -> bool:
-        """Tell whether every byte is as it was sealed."""
+        """Return whether every byte is as it was sealed."""
         return self.seal is not None and not self.faults
 
 
@@ -86,13 +87,13 @@ def verify(path: Path, spec_hash: str | None = None) -> Verified:
         for name, digest in found.items()
         if isinstance(digest, FileDigest) and digest != seal.files[name]
     ]
-    held: dict[str, list[tuple[str, Place]]] = {name: [] for name, _ in wrong}
+    held: dict[str, list[tuple[str, ByteRange]]] = {name: [] for name, _ in wrong}
     for leaf, places in seal.places.items():
         for place in places:
             if place.file in held:
                 held[place.file].append((leaf, place))
     faults += [
-        Fault(file=name, problem=why, leaves=_wrong_leaves(path / name, held[name])) for name, why in sorted(wrong)
+        Fault(file=name, problem=why, leaves=_wrong_leaves(path, seal, held[name])) for name, why in sorted(wrong)
     ]
     return Verified(path=path, seal=seal, faults=tuple(faults))
 
@@ -152,7 +153,7 @@ def require_sealed(seal: Seal | None, loaded: TrainingState) -> None:
     """
     if seal is None:
         return
-    differences = compare_digests(seal.leaves, leaf_digests(loaded, orders_of(seal.leaves)))
+    differences = compare_digests(seal.leaves, leaf_digests(loaded, orders_of(seal.leaves), seal.schema))
     if differences:
         found = [(d.leaf, f"{d.kind}: {d.detail}") for d in differences]
         raise CheckpointError(f"what was loaded of step {seal.step} is not what was sealed:", found)
@@ -182,16 +183,16 @@ def _digest_each(path: Path, names: list[str]) -> dict[str, FileDigest | str]:
         return out
 
 
-def _wrong_leaves(file: Path, held: Iterable[tuple[str, Place]]) -> tuple[str, ...]:
+def _wrong_leaves(path: Path, seal: Seal, held: Iterable[tuple[str, ByteRange]]) -> tuple[str, ...]:
     """Return the leaves of a damaged file whose own bytes are damaged or gone."""
-    sound: dict[Place, bool] = {}
+    intact: dict[ByteRange, bool] = {}
     wrong = set()
     for leaf, place in held:
-        if place not in sound:  # leaves may share a range, and a damaged file is read once for it
+        if place.digest is None or place not in intact:  # leaves may share a range, which is read once for all
             try:
-                sound[place] = digest_range(file, place.start, place.size) == place.digest
+                intact[place] = is_intact(path, place, seal.leaves[leaf])
             except OSError:
-                sound[place] = False
-        if not sound[place]:
+                intact[place] = False
+        if not intact[place]:
             wrong.add(leaf)
     return tuple(sorted(wrong))

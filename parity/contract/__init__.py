@@ -4,14 +4,12 @@ Knows no framework, no directory, and nothing of what a field of the identity me
 """
 
 from parity.contract.identity import RunIdentity, flatten_tables, nest_fields, parse_toml
-from parity.contract.place import Place
-from parity.contract.plan import Pace, RunPlan
-from parity.contract.records import Divergence, encode, first_divergence, read_records, same, splice
-from parity.contract.side import Processes, Side, child_environment, drafts_of, prepare_process, processes_of
-from parity.contract.state import (
+from parity.contract.leaf_blocks import LeafDigest, Order
+from parity.contract.leaf_digests import (
+    SCHEMA,
+    ArrayText,
     Difference,
-    Order,
-    TrainingState,
+    DigestSchema,
     compare_digests,
     compare_states,
     component_of,
@@ -20,16 +18,25 @@ from parity.contract.state import (
     memory_orders,
     order_of,
     orders_of,
-    take_count,
-    take_scale,
+    read_text,
+    schema_of,
 )
+from parity.contract.place import Place
+from parity.contract.plan import Pace, RunPlan
+from parity.contract.records import Divergence, encode, first_divergence, read_records, same, splice
+from parity.contract.side import Processes, Side, child_environment, drafts_of, prepare_process, processes_of
+from parity.contract.state import TrainingState, take_count, take_scale
 from parity.contract.trainer import PRECISIONS, QUANTITIES, Precision, StepRecord, Trainer, Validation
 
 __all__ = [
     "PRECISIONS",
     "QUANTITIES",
+    "SCHEMA",
+    "ArrayText",
     "Difference",
+    "DigestSchema",
     "Divergence",
+    "LeafDigest",
     "Order",
     "Pace",
     "Place",
@@ -60,7 +67,9 @@ __all__ = [
     "prepare_process",
     "processes_of",
     "read_records",
+    "read_text",
     "same",
+    "schema_of",
     "splice",
     "take_count",
     "take_scale",

@@ -367,7 +367,7 @@ class _Loop:
 
     def _trace(self, event: str) -> None:
         if self.options.faults.trace and self.together.first:
-            leaves = leaf_digests(self.trainer.export_state(copy=False))
+            leaves = leaf_digests(self.trainer.export_state(copy=False), schema=1)  # as every check.json
             row = {"event": event, "attempt": self.start.attempt, "step": self.trainer.step, "leaves": leaves}
             append(self.run_directory.states, [json.dumps(row)])
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from parity.checkpoints import Place, read_seal, seal, verify
+from parity.checkpoints import ByteRange, read_seal, seal, verify
 from parity.spec import RunSpec
 from tests.parity.sealed import flip
 from tests.parity.small import small
@@ -51,7 +51,7 @@ def held(trainer: Any, method: str) -> Iterator[threading.Event]:
         go.set()
 
 
-def blamed(path: Path, place: Place) -> tuple[str, ...]:
+def blamed(path: Path, place: ByteRange) -> tuple[str, ...]:
     """Return the leaves that verifying names when a bit in the middle of a place is flipped."""
     middle = place.start + place.size // 2
     flip(path / place.file, middle)

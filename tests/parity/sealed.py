@@ -4,7 +4,7 @@ from pathlib import Path
 
 import xxhash
 
-from parity.checkpoints import DRAFT, Place, Seal, commit
+from parity.checkpoints import DRAFT, ByteRange, Seal, commit
 
 FILES = {"params/shard": b"weightbias" + b"\0" * 6, "optimizer/shard": b"moment", "meta.json": b"{}"}
 PLACES = {
@@ -22,7 +22,7 @@ def save(checkpoints: Path, step: int, metric: float | None = None, *, saved_at:
         (draft / name).write_bytes(data)
     places = {}
     for leaf, (file, start, size) in PLACES.items():
-        places[leaf] = (Place(file, start, size, xxhash.xxh3_128_hexdigest(FILES[file][start : start + size])),)
+        places[leaf] = (ByteRange(file, start, size, xxhash.xxh3_128_hexdigest(FILES[file][start : start + size])),)
     seal = Seal(
         step=step,
         metric=metric,

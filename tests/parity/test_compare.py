@@ -10,7 +10,7 @@ import pytest
 
 import jax_side
 import torch_side
-from parity.checkpoints import DRAFT, FILE, Place, Seal, commit, compare, encode, read_seal
+from parity.checkpoints import DRAFT, FILE, ByteRange, Seal, commit, compare, encode, read_seal
 from parity.contract import Order, component_of, digest_text
 from parity.errors import CheckpointError, DamagedError
 from parity.spec import PRECISIONS, Precision
@@ -55,7 +55,7 @@ def of_one_array(checkpoints: Path, step: int, value: Any, order: Order, **seal:
     draft = checkpoints / f"{DRAFT}{step}-test"
     draft.mkdir(parents=True)
     (draft / "weight").write_bytes(b"before" + data)
-    place = Place("weight", 6, len(data), text.rpartition(" ")[2])
+    place = ByteRange("weight", 6, len(data), text.rpartition(" ")[2])
     values = {"step": step, "metric": None, "saved_at": 1.0, "side": "torch", "spec_hash": "aa"}
     values |= {"leaves": {WEIGHT: text}, "places": {WEIGHT: (place,)}}
     commit(draft, checkpoints / str(step), Seal(**{**values, **seal}))

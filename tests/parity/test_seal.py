@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parity.checkpoints import FILE, Place, Seal, commit, encode, examine, read_seal, seal
+from parity.checkpoints import FILE, ByteRange, Seal, commit, encode, examine, read_seal, seal
 from parity.errors import CheckpointError, SaveError, UnsealedError
 from parity.storage import FileDigest, digest_files
 from tests.parity.recorded import record_calls
@@ -25,7 +25,9 @@ SEAL = Seal(
     spec_hash="aa" * 16,
     versions={"numpy": "2.4.0", "größe": "1"},
     leaves={"model.params.weight": f"float32[2,3] {DIGEST}", "counters.step": "int 10", "épöche": 'str "ü"'},
-    places={"model.params.weight": (Place("state.pt", 0, 4, DIGEST), Place("größe/übung 1.json", 1, 1, DIGEST))},
+    places={
+        "model.params.weight": (ByteRange("state.pt", 0, 4, DIGEST), ByteRange("größe/übung 1.json", 1, 1, DIGEST))
+    },
 )
 
 
@@ -143,7 +145,7 @@ def test_a_path_that_is_not_plainly_inside_is_refused(name: str, where: str, tmp
     files = {name: FileDigest(1, DIGEST)}
     bad = replace(SEAL, files=files, places={})
     if where == "places":
-        places = {"counters.step": (Place(name, 0, 1, DIGEST),)}
+        places = {"counters.step": (ByteRange(name, 0, 1, DIGEST),)}
         bad = replace(SEAL, files={"a": FileDigest(1, DIGEST)}, places=places)
     with pytest.raises(CheckpointError, match="is no path inside a checkpoint"):
         read_seal(written(tmp_path / "10", encode(bad)))
@@ -166,15 +168,15 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a digest too short": ({"files": {"state.pt": FileDigest(1, DIGEST[:31])}}, "is no digest"),
     "a digest with a line break": ({"files": {"state.pt": FileDigest(1, DIGEST + "\n")}}, "is no digest"),
     "a place of an unknown leaf": (
-        {"files": {"f": FileDigest(1, DIGEST)}, "places": {"nobody": (Place("f", 0, 1, DIGEST),)}},
+        {"files": {"f": FileDigest(1, DIGEST)}, "places": {"nobody": (ByteRange("f", 0, 1, DIGEST),)}},
         "the place of 'nobody' is none of its own",
     ),
     "a place in an unknown file": (
-        {"files": {}, "places": {"counters.step": (Place("f", 0, 1, DIGEST),)}},
+        {"files": {}, "places": {"counters.step": (ByteRange("f", 0, 1, DIGEST),)}},
         r"the place of 'counters\.step' is none of its own",
     ),
     "a place that begins below 0": (
-        {"files": {"f": FileDigest(1, DIGEST)}, "places": {"counters.step": (Place("f", -1, 1, DIGEST),)}},
+        {"files": {"f": FileDigest(1, DIGEST)}, "places": {"counters.step": (ByteRange("f", -1, 1, DIGEST),)}},
         "-1 is no size",
     ),
 }

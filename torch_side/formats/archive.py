@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from parity.checkpoints import Place
+from parity.checkpoints import ByteRange
 from parity.errors import CheckpointError
 from torch_side.formats.pickled import require_plain_pickle
 
@@ -78,26 +78,20 @@ def read_records(path: Path) -> dict[str, Record]:
     return records
 
 
-def places(
-    root: Path, file: str, numbers: Mapping[str, int], leaves: Mapping[str, str]
-) -> dict[str, tuple[Place, ...]]:
+def places(root: Path, file: str, numbers: Mapping[str, int]) -> dict[str, tuple[ByteRange, ...]]:
     """Return where the bytes of each leaf lie, for the seal.
 
     Storage n is the record `data/n`, in the order in which pickling meets them, and every tensor of a snapshot has a
-    storage of its own; PyTorch stores them as they are in memory, so a leaf's digest is its range's.
+    storage of its own; PyTorch stores them as they are in memory, so the leaf's digest decides on its range.
 
     Args:
         root: The checkpoint, or its draft.
         file: Name of the file below it.
         numbers: Neutral leaf to the number of its storage.
-        leaves: Neutral leaf to `type digest`.
     """
     records = read_records(root / file)
-    found: dict[str, tuple[Place, ...]] = {}
-    for leaf, number in numbers.items():
-        record = records[f"data/{number}"]
-        found[leaf] = (Place(file, record.start, record.size, leaves[leaf].rpartition(" ")[2]),)
-    return found
+    found = {leaf: records[f"data/{number}"] for leaf, number in numbers.items()}
+    return {leaf: (ByteRange(file, record.start, record.size),) for leaf, record in found.items()}
 
 
 def _check_end(path: Path, file: BinaryIO, length: int) -> None:
