@@ -43,8 +43,7 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
         """The save under way, by its step."""
         self._manager: ocp.CheckpointManager | None = None
 
-    @property
-    def manager(self) -> ocp.CheckpointManager:
+    def _opened(self) -> ocp.CheckpointManager:
         """Return the manager, opened on first use."""
         if self._manager is None:
             storage.make_directory(self.store.path)
@@ -56,7 +55,7 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
         super().wait()
         for save in self._saves.values():  # of several processes
             with self._failing(save):
-                self.manager.wait_until_finished()
+                self._opened().wait_until_finished()
         self._saves = {}
 
     def close(self) -> None:
@@ -81,15 +80,16 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
         """Let Orbax's threads write; they have the priority of this one, which opens the manager."""
         self._hand_over(save)
         save.leaves()  # while they write
-        self.manager.wait_until_finished()
+        self._opened().wait_until_finished()
         self._saves = {}
 
     def _hand_over(self, save: Save[Snapshot]) -> None:
         items = {item: tree for item, tree in _items(save.snapshot.content).items() if jax.tree.leaves(tree)}
         saves = {item: ocp.args.PyTreeSave(tree) for item, tree in items.items()}
         meta = ocp.args.JsonSave({**save.meta(), "items": sorted(items)})
-        if not self.manager.save(save.step, args=ocp.args.Composite(**saves, meta=meta), force=True):
-            raise CheckpointError(f"Orbax declined to save step {save.step}; it holds {self.manager.all_steps()}")
+        manager = self._opened()
+        if not manager.save(save.step, args=ocp.args.Composite(**saves, meta=meta), force=True):
+            raise CheckpointError(f"Orbax declined to save step {save.step}; it holds {manager.all_steps()}")
 
     def _seal(self, step: int, draft: Path) -> None:
         """Seal and commit a step that Orbax has finished writing; in its thread, of process 0."""

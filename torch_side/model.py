@@ -27,7 +27,7 @@ def build_model(spec: RunSpec) -> nn.Module:
     """Return the model of a spec; its values are placeholders until a state is put in."""
     types = dtypes(spec.precision)
     if isinstance(spec.model, MlpSpec):
-        model: nn.Module = Mlp(spec.model, spec.dropout, types)
+        model: nn.Module = Mlp(spec.model, spec.dropout)
     elif isinstance(spec.model, CnnSpec):
         model = Cnn(spec.model, spec.dropout, types)
     else:
@@ -48,9 +48,8 @@ def cross_entropy(logits: Tensor, targets: Tensor, types: Dtypes) -> Tensor:
 class Mlp(nn.Module):
     """Linear, ReLU, dropout for every hidden layer, then a linear head."""
 
-    def __init__(self, model: MlpSpec, dropout: DropoutSpec, types: Dtypes) -> None:
+    def __init__(self, model: MlpSpec, dropout: DropoutSpec) -> None:
         super().__init__()
-        del types  # autocast decides about its products
         widths = (model.inputs, *model.hidden, model.classes)
         pairs = list(itertools.pairwise(widths))
         self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in pairs])

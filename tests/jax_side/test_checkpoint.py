@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,12 @@ import pytest
 import jax_side
 from jax_side.formats.ocdbt import locate
 from jax_side.snapshot import BLOCK, Snapshot
-from parity.checkpoints import FILE, examine, is_intact, read_seal, require_verified, verify
+from parity.checkpoints import examine, is_intact, read_seal, require_verified
 from parity.contract import compare_states, leaf_digests, orders_of
-from parity.errors import CheckpointError, DamagedError, OtherRunError, SaveError
-from parity.runs import RunDirectory
+from parity.errors import CheckpointError
 from parity.spec import override, spec_hash
-from tests.parity.saving import SPECS, blamed, held, reseal, saved
-from tests.parity.sealed import flip
-from tests.parity.small import bits_of, small, state_of
+from tests.parity.saving import SPECS, assert_resumes, blamed, held, reseal, saved
+from tests.parity.small import bits_of, state_of
 
 ADAM = SPECS["adam"]
 
@@ -101,18 +98,6 @@ def test_damage_in_an_array_s_own_range_names_that_leaf_only_and_the_range_holds
     trainer.close()
 
 
-def assert_goes_on(trainer: Any, directory: Path) -> None:
-    """What was saved last comes back, and takes the same steps."""
-    state, step = trainer.export_state(), trainer.step
-    expected = bits_of(list(trainer.steps(step + 6)))
-    trainer.close()
-    other = jax_side.build(trainer.spec, directory)
-    assert other.restore("latest") == step
-    assert compare_states(state, other.export_state()) == []
-    assert bits_of(list(other.steps(step + 6))) == expected
-    other.close()
-
-
 def test_saves_in_a_row_share_no_values(tmp_path: Path) -> None:
     spec = override(ADAM, ["save.keep_latest=10"])
     trainer = jax_side.build(spec, tmp_path)
@@ -164,52 +149,7 @@ def test_before_the_first_step_the_moments_are_zeros_with_a_place(tmp_path: Path
     leaves = require_verified(path).leaves
     assert leaves == leaf_digests(state, orders_of(leaves))
     assert set(state.arrays) <= set(read_seal(path).places)
-    assert_goes_on(trainer, tmp_path)
-
-
-def test_a_first_step_that_overflowed_is_saved_with_no_update_applied(tmp_path: Path) -> None:
-    spec = small("mlp-digits", "float16", "scaler.overflow_steps=[1]", "steps=50", "execution.chunk=1")
-    trainer, path = saved(jax_side, spec, tmp_path, steps=1)
-    state = trainer.export_state()
-    assert state.scalars["counters.updates"] == state.scalars["optimizer.step"] == 0
-    leaves = require_verified(path).leaves
-    assert leaves == leaf_digests(state, orders_of(leaves))
-    assert_goes_on(trainer, tmp_path)
-
-
-@pytest.mark.parametrize("which", ["latest", "best"])
-def test_without_a_seal_it_is_restored_by_its_step_only(which: Any, tmp_path: Path) -> None:
-    trainer, path = saved(jax_side, ADAM, tmp_path)
-    state = trainer.export_state()
-    trainer.close()
-    (path / FILE).unlink()
-    other = jax_side.build(ADAM, tmp_path)
-    start = state_of(other)
-    with pytest.raises(
-        CheckpointError, match=r"3: has no seal: seal\.json is missing; --resume 3 takes it unverified"
-    ):
-        other.restore(which)
-    assert state_of(other) == start
-    assert other.restore(3) == 3
-    assert compare_states(state, other.export_state()) == []
-    assert [s.step for s in RunDirectory(tmp_path).store.scan().unsealed] == [3], "reported as what it is"
-
-
-def test_one_flipped_bit_is_refused_before_anything_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("parity.checkpoints.seal.SMALL", -1)  # as with files of gigabytes: only a restore reads them
-    trainer, path = saved(jax_side, ADAM, tmp_path)
-    trainer.close()
-    leaf = "optimizer.first_moment.layers.0.weight"
-    place = max(read_seal(path).places[leaf], key=lambda place: place.size)
-    flip(path / place.file, place.start)
-    other = jax_side.build(ADAM, tmp_path)
-    before = state_of(other)
-    for which in ("latest", 3):
-        with pytest.raises(DamagedError, match=rf"3 is not what was sealed:\n  optimizer/.*{leaf}"):
-            other.restore(which)
-    assert state_of(other) == before
+    assert_resumes(trainer, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -231,27 +171,6 @@ def test_a_state_of_another_shape_or_type_is_refused_by_name(
     before = state_of(other)
     with pytest.raises(CheckpointError, match=rf"checkpoint of step 3.*{message}"):
         other.restore("latest")
-    assert state_of(other) == before
-    other.close()
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [["seed=8"], ["optimizer.lr=0.5"], ["model.hidden=[17]"], ["precision=float64"], ["optimizer.kind=sgd"]],
-)
-def test_a_whole_checkpoint_of_another_run_is_refused_before_anything_of_it_is_read(
-    overrides: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainer, path = saved(jax_side, ADAM, tmp_path)
-    trainer.close()
-    assert verify(path).whole
-    other = jax_side.build(override(ADAM, overrides), tmp_path)
-    before = state_of(other)
-    monkeypatch.setattr("parity.checkpoints.saving.read_scalars", None)
-    hashes = rf"'{trainer.spec_hash[:12]}', this run has '{other.spec_hash[:12]}'"
-    for which in ("latest", 3):
-        with pytest.raises(OtherRunError, match=rf"step 3 is of another run .*{hashes}"):
-            other.restore(which)
     assert state_of(other) == before
     other.close()
 
@@ -312,51 +231,6 @@ def test_what_a_faulty_saver_sealed_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"3/params(/_METADATA cannot be read| holds no)"):
         other.restore(3)
     assert state_of(other) == before
-
-
-def test_a_step_is_saved_once(tmp_path: Path) -> None:
-    trainer, path = saved(jax_side, ADAM, tmp_path)
-    before = (path / FILE).read_bytes()
-    with pytest.raises(CheckpointError, match="3 exists already; it is not overwritten"):
-        trainer.save(0.9)
-    assert (path / FILE).read_bytes() == before
-    trainer.close()
-
-
-def test_a_failure_in_the_background_is_told_once_and_costs_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainer, path = saved(jax_side, ADAM, tmp_path)
-    list(trainer.steps(5))
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("parity.checkpoints.saving.commit", full)
-        trainer.save(None)
-        with pytest.raises(SaveError, match=r"step 5 could not be saved: .*No space left on device"):
-            trainer.wait()
-    trainer.wait()
-    assert [s.step for s in RunDirectory(tmp_path).store.scan().whole] == [3]
-    assert verify(path).whole
-    list(trainer.steps(7))
-    trainer.save(None)
-    trainer.close()
-    assert [s.step for s in RunDirectory(tmp_path).store.scan().whole] == [3, 7]
-
-
-def test_what_the_policy_does_not_keep_is_gone_and_what_has_no_seal_stays(tmp_path: Path) -> None:
-    spec = replace(ADAM, save=replace(ADAM.save, keep_latest=1, keep_best=1))
-    trainer = jax_side.build(spec, tmp_path)
-    for step, metric in ((1, 0.5), (2, 0.9), (3, 0.1), (4, 0.2), (5, None)):
-        list(trainer.steps(step))
-        trainer.save(metric)
-        trainer.wait()
-        if step == 1:
-            (tmp_path / "checkpoints" / "1" / FILE).unlink()
-    trainer.close()
-    assert sorted(entry.name for entry in (tmp_path / "checkpoints").iterdir()) == ["1", "2", "5"]
 
 
 def test_a_restored_state_owns_its_buffers(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from parity import sides
 from parity.checkpoints import ByteRange, read_seal, seal, verify
+from parity.contract import compare_states
 from parity.spec import RunSpec
 from tests.parity.sealed import flip
-from tests.parity.small import small
+from tests.parity.small import bits_of, small
 
 SPECS: dict[str, RunSpec] = {
     "adam": small("mlp-digits", "float32", "steps=500"),
@@ -31,6 +33,18 @@ def saved(side: Any, spec: RunSpec, directory: Path, steps: int = 3) -> tuple[An
     trainer.save(0.5)
     trainer.wait()
     return trainer, directory / "checkpoints" / str(steps)
+
+
+def assert_resumes(trainer: Any, directory: Path) -> None:
+    """What was saved last comes back, and takes the same steps."""
+    state, step = trainer.export_state(), trainer.step
+    expected = bits_of(list(trainer.steps(step + 6)))
+    trainer.close()
+    other = sides.load(trainer.side).build(trainer.spec, directory)
+    assert other.restore("latest") == step
+    assert compare_states(state, other.export_state()) == []
+    assert bits_of(list(other.steps(step + 6))) == expected
+    other.close()
 
 
 @contextmanager

@@ -1,13 +1,11 @@
-"""Who may import whom, how large a module may grow, and that twins look like twins."""
+"""Who may import whom, and how large a module may grow."""
 
 import ast
 import importlib
-import inspect
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -48,23 +46,6 @@ def imports(module: str, nodes: list[ast.AST]) -> set[str]:
 
 def all_imports(module: str) -> set[str]:
     return imports(module, list(ast.walk(TREES[module])))
-
-
-def early_imports(module: str) -> set[str]:
-    """Return what is imported when the module is: not in functions, not for type checkers only."""
-    early: list[ast.AST] = []
-
-    def visit(node: ast.AST) -> None:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                continue
-            if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
-                continue
-            early.append(child)
-            visit(child)
-
-    visit(TREES[module])
-    return imports(module, early)
 
 
 def tops(names: set[str]) -> set[str]:
@@ -161,7 +142,7 @@ def test_every_room_is_on_a_floor() -> None:
 def test_arrows_point_downward_only(module: str) -> None:
     """Also those for type checkers, and those in functions."""
     used = rooms_of(all_imports(module))
-    if module.split(".")[0] in SIDES and not module.endswith("__main__"):
+    if module.split(".")[0] in SIDES:
         assert used <= BELOW_THE_SIDES
     elif own := room(module):
         upward = {name for name in used - {own, "__main__"} if floor(name) >= floor(own)}
@@ -287,15 +268,27 @@ def test_a_load_that_may_run_code_is_found(source: str) -> None:
     assert [loads_weights_only(call) for call in torch_loads(ast.parse(source))] == [False]
 
 
-def test_no_module_needs_itself_to_be_imported() -> None:
-    graph = {name: {other for other in early_imports(name) if other in FILES} - {name} for name in FILES}
-    for name, others in graph.items():
-        graph[name] = others - {name.rpartition(".")[0]}  # a submodule is imported after its package began
+def circle(graph: dict[str, set[str]]) -> list[str]:
+    """Return the modules of an import circle, if there is one."""
     try:
-        order = list(TopologicalSorter(graph).static_order())
+        list(TopologicalSorter(graph).static_order())
     except CycleError as error:
-        raise AssertionError(f"import cycle: {' -> '.join(error.args[1])}") from error
-    assert set(order) >= set(FILES)
+        return list(error.args[1])
+    return []
+
+
+def test_no_module_needs_itself() -> None:
+    """Imports for type checkers and those in functions count too."""
+    graph = {name: {other for other in all_imports(name) if other in FILES} - {name} for name in FILES}
+    for name, others in graph.items():  # a submodule is imported after its packages began
+        graph[name] = {other for other in others if not name.startswith(f"{other}.")}
+    assert set(graph) == set(FILES)
+    assert circle(graph) == []
+
+
+def test_a_circle_is_found() -> None:
+    assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}})) == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize("imported", ["parity", "parity.cli", "parity, parity.cli, parity.checks, parity.report"])
@@ -325,119 +318,3 @@ def test_a_module_stays_readable(module: str) -> None:
     assert path.name != "utils.py"
     assert len(path.relative_to(ROOT).parts) <= 4, "at most two levels deep inside a package"
     assert ast.get_docstring(TREES[module]), "says what it is for"
-
-
-NOT_MIRRORED = {"adapters", "formats", "processes.py"}
-"""What needs that side's framework: trainers and files that people have, processes as its launchers start them."""
-
-
-def mirrored(side: str) -> set[str]:
-    paths = {path.relative_to(ROOT / side) for path in (ROOT / side).rglob("*.py")}
-    return {str(path) for path in paths if path.parts[0] not in NOT_MIRRORED}
-
-
-def test_the_sides_have_the_same_files() -> None:
-    assert mirrored("jax_side") == mirrored("torch_side")
-
-
-ONLY: dict[str, tuple[set[str], set[str], str]] = {
-    "__init__": (
-        {"drafts", "environment", "prepare_process", "processes"},
-        set(),
-        "the PyTorch twin trains in one process, which needs no preparation, and writes its drafts itself",
-    ),
-    "dropout": (
-        {"mask_key"},
-        {"mask_keys", "random_bits"},
-        "JAX derives a key inside the step; PyTorch is given the keys of a chunk, and draws the bits itself",
-    ),
-    "mesh": (
-        {"batch_sharding", "replicated"},
-        set(),
-        "a PyTorch process drives one device: there is nothing to shard",
-    ),
-    "model": ({"BatchNorm", "Conv3x3"}, set(), "PyTorch's own layers are the reference"),
-    "numerics": ({"x64"}, {"autocast"}, "float64 is a switch in JAX, low precision a context in PyTorch"),
-    "optimizer": (
-        {"scale_by_adam", "scale_by_lr"},
-        {"build_scheduler"},
-        "PyTorch has its optimizers and keeps the rate in a scheduler; JAX is handed the rate of each step",
-    ),
-    "scaler": (
-        {"ScalerState", "all_finite", "init_scaler", "unscale", "update_scaler"},
-        {"build_scaler"},
-        "PyTorch has GradScaler; JAX needs it as a pure function",
-    ),
-    "seal": (
-        {
-            *("DRAFTS", "DRAFT_SUFFIX", "DigestingHandler"),
-            *("gather", "readable_steps", "reason", "sealing_path", "wake_waiting_threads"),
-        },
-        set(),
-        "Orbax lists, writes and renames many files, from several processes and threads: the seal has to be put "
-        "between; PyTorch's one file is written by us",
-    ),
-    "state": (
-        {"initial_model_state", "stored_names"},
-        {"Layout", "adopt_model", "check_file_state", "file_state", "load_file_state", "neutral_arrays"},
-        "a JAX state is a value, saved as it is under Orbax's names; PyTorch's lives in objects, which are checked "
-        "before they are filled",
-    ),
-    "train": ({"DeviceState"}, set(), "the value that a JAX step maps to the next one"),
-}
-"""Module to the public names that one side alone has (jax, torch), and why. Everything else is the same."""
-
-CLASSES = {"JaxTrainer", "TorchTrainer"}
-
-
-def public(side: str, stem: str) -> set[str]:
-    module = importlib.import_module(f"{side}.{stem}" if stem != "__init__" else side)
-    return {"Trainer" if name in CLASSES else name for name in getattr(module, "__all__", ())}
-
-
-@pytest.mark.parametrize("stem", sorted(Path(name).stem for name in mirrored("jax_side") if "__main__" not in name))
-def test_twin_modules_have_the_same_public_names(stem: str) -> None:
-    ours, theirs = public("jax_side", stem), public("torch_side", stem)
-    only_jax, only_torch, reason = ONLY.get(stem, (set(), set(), "no exception"))
-    assert (ours - theirs, theirs - ours) == (only_jax, only_torch), reason
-
-
-def trainer(side: str) -> type:
-    found: ModuleType = importlib.import_module(f"{side}.train")
-    return getattr(found, "JaxTrainer" if side == "jax_side" else "TorchTrainer")
-
-
-ONLY_METHODS = {
-    "jax_side": {"_loss", "_scan_steps", "_evaluate"},  # what is traced is a function of its own
-    "torch_side": {"_plain_loss"},  # the function that torch.compile may wrap
-}
-
-
-def methods(side: str) -> list[str]:
-    return [name for name, value in vars(trainer(side)).items() if inspect.isfunction(value)]
-
-
-def test_twin_trainers_have_the_same_methods_in_the_same_order() -> None:
-    ours, theirs = ([m for m in methods(s) if m not in ONLY_METHODS[s]] for s in ("jax_side", "torch_side"))
-    assert ours == theirs
-    for side, names in ONLY_METHODS.items():
-        assert names <= set(methods(side)), "an exception that is no more"
-
-
-@pytest.mark.parametrize("name", ["build", *(m for m in methods("jax_side") if not m.startswith("_"))])
-def test_twins_take_the_same_arguments(name: str) -> None:
-    owners = [
-        importlib.import_module(f"{side}.train") if name == "build" else trainer(side)
-        for side in ("jax_side", "torch_side")
-    ]
-    ours, theirs = (list(inspect.signature(getattr(owner, name)).parameters.values()) for owner in owners)
-    assert [(p.name, p.kind, p.default) for p in ours] == [(p.name, p.kind, p.default) for p in theirs]
-
-
-@pytest.mark.parametrize("side", sorted(SIDES))
-def test_the_phases_of_a_step_come_in_the_same_order(side: str) -> None:
-    """Forward and backward, unscale, update: each begins with the comment that says why."""
-    source = inspect.getsource(trainer(side)._train_step)
-    comments = [line.strip()[2:] for line in source.splitlines() if line.strip().startswith("# ")]
-    assert [comment.split()[0].rstrip(",;") for comment in comments] == ["Forward", "Unscale", "Update"]
-    assert len(source.splitlines()) <= 60

@@ -1,6 +1,5 @@
 """What PyTorch saves in the background is the state of that step, and comes back bit for bit or not at all."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +7,12 @@ import pytest
 import torch
 
 import torch_side
-from parity.checkpoints import FILE, examine, is_intact, read_seal, require_verified, verify
+from parity.checkpoints import examine, is_intact, read_seal, require_verified
 from parity.contract import compare_states, leaf_digests
-from parity.errors import CheckpointError, DamagedError, OtherRunError, SaveError
-from parity.runs import RunDirectory
+from parity.errors import CheckpointError
 from parity.spec import override, spec_hash
-from tests.parity.saving import SPECS, blamed, held, reseal, saved
-from tests.parity.sealed import flip
-from tests.parity.small import bits_of, small, state_of
+from tests.parity.saving import SPECS, assert_resumes, blamed, held, reseal, saved
+from tests.parity.small import state_of
 from torch_side.checkpoint import STATE
 from torch_side.formats.archive import read_records
 from torch_side.snapshot import Snapshot
@@ -58,7 +55,7 @@ def test_damage_names_the_leaf_it_lies_in(spec: Any, tmp_path: Path) -> None:
 @each_spec
 def test_what_was_saved_comes_back_and_goes_on_bit_for_bit(spec: Any, tmp_path: Path) -> None:
     trainer, _ = saved(torch_side, spec, tmp_path)
-    assert_goes_on(trainer, tmp_path)
+    assert_resumes(trainer, tmp_path)
 
 
 @each_spec
@@ -165,59 +162,7 @@ def test_before_the_first_step_the_moments_are_zeros_without_a_place(tmp_path: P
     seal, state = require_verified(path), trainer.export_state()
     assert seal.leaves == leaf_digests(state)
     assert set(state.arrays) - set(seal.places) == {leaf for leaf in state.arrays if leaf.startswith("optimizer.")}
-    assert_goes_on(trainer, tmp_path)
-
-
-def test_a_first_step_that_overflowed_is_saved_with_no_update_applied(tmp_path: Path) -> None:
-    spec = small("mlp-digits", "float16", "scaler.overflow_steps=[1]", "steps=50", "execution.chunk=1")
-    trainer, path = saved(torch_side, spec, tmp_path, steps=1)
-    seal, state = require_verified(path), trainer.export_state()
-    assert state.scalars["counters.updates"] == state.scalars["optimizer.step"] == 0
-    assert seal.leaves == leaf_digests(state)
-    assert_goes_on(trainer, tmp_path)
-
-
-def assert_goes_on(trainer: Any, directory: Path) -> None:
-    """What was saved last comes back, and takes the same steps."""
-    state, step = trainer.export_state(), trainer.step
-    expected = bits_of(list(trainer.steps(step + 6)))
-    other = torch_side.build(trainer.spec, directory)
-    assert other.restore("latest") == step
-    assert compare_states(state, other.export_state()) == []
-    assert bits_of(list(other.steps(step + 6))) == expected
-
-
-@pytest.mark.parametrize("which", ["latest", "best"])
-def test_without_a_seal_it_is_restored_by_its_step_only(which: Any, tmp_path: Path) -> None:
-    trainer, path = saved(torch_side, ADAM, tmp_path)
-    state = trainer.export_state()
-    (path / FILE).unlink()
-    other = torch_side.build(ADAM, tmp_path)
-    start = state_of(other)
-    with pytest.raises(
-        CheckpointError, match=r"3: has no seal: seal\.json is missing; --resume 3 takes it unverified"
-    ):
-        other.restore(which)
-    assert state_of(other) == start
-    assert other.restore(3) == 3
-    assert compare_states(state, other.export_state()) == []
-    assert [s.step for s in RunDirectory(tmp_path).store.scan().unsealed] == [3], "reported as what it is"
-
-
-def test_one_flipped_bit_is_refused_before_anything_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("parity.checkpoints.seal.SMALL", -1)  # as with files of gigabytes: only a restore reads them
-    _, path = saved(torch_side, ADAM, tmp_path)
-    leaf = "optimizer.first_moment.layers.1.bias"
-    (place,) = read_seal(path).places[leaf]
-    flip(path / place.file, place.start)
-    other = torch_side.build(ADAM, tmp_path)
-    before = state_of(other)
-    for which in ("latest", 3):
-        with pytest.raises(DamagedError, match=rf"3 is not what was sealed:\n  state\.pt: .*{leaf}"):
-            other.restore(which)
-    assert state_of(other) == before
+    assert_resumes(trainer, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -239,27 +184,6 @@ def test_a_state_of_another_shape_or_type_is_refused_by_name(
     with pytest.raises(CheckpointError, match=rf"checkpoint of step 3 .*{message}"):
         other.restore("latest")
     assert state_of(other) == before
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [["seed=8"], ["optimizer.lr=0.5"], ["model.hidden=[17]"], ["precision=float64"], ["optimizer.kind=sgd"]],
-)
-def test_a_whole_checkpoint_of_another_run_is_refused_before_anything_of_it_is_read(
-    overrides: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainer, path = saved(torch_side, ADAM, tmp_path)
-    trainer.close()
-    assert verify(path).whole
-    other = torch_side.build(override(ADAM, overrides), tmp_path)
-    before = state_of(other)
-    monkeypatch.setattr("parity.checkpoints.saving.read_scalars", None)
-    hashes = rf"'{trainer.spec_hash[:12]}', this run has '{other.spec_hash[:12]}'"
-    for which in ("latest", 3):
-        with pytest.raises(OtherRunError, match=rf"step 3 is of another run .*{hashes}"):
-            other.restore(which)
-    assert state_of(other) == before
-    other.close()
 
 
 @pytest.mark.parametrize(
@@ -291,48 +215,3 @@ def test_what_a_faulty_saver_sealed_is_refused_by_name(spoil: Any, message: str,
     with pytest.raises(CheckpointError, match=rf"checkpoint of step 3 does not fit this run: .*{message}"):
         other.restore("latest")
     assert state_of(other) == before
-
-
-def test_a_step_is_saved_once(tmp_path: Path) -> None:
-    trainer, path = saved(torch_side, ADAM, tmp_path)
-    before = (path / FILE).read_bytes()
-    with pytest.raises(CheckpointError, match="3 exists already; it is not overwritten"):
-        trainer.save(0.9)
-    assert (path / FILE).read_bytes() == before
-    trainer.close()
-
-
-def test_a_failure_in_the_background_is_told_once_and_costs_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainer, path = saved(torch_side, ADAM, tmp_path)
-    list(trainer.steps(5))
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("parity.checkpoints.saving.commit", full)
-        trainer.save(None)
-        with pytest.raises(SaveError, match=r"step 5 could not be saved: .*No space left on device"):
-            trainer.wait()
-    trainer.wait()
-    assert [s.step for s in RunDirectory(tmp_path).store.scan().whole] == [3]
-    assert verify(path).whole
-    list(trainer.steps(7))
-    trainer.save(None)
-    trainer.close()
-    assert [s.step for s in RunDirectory(tmp_path).store.scan().whole] == [3, 7]
-
-
-def test_what_the_policy_does_not_keep_is_gone_and_what_has_no_seal_stays(tmp_path: Path) -> None:
-    spec = replace(ADAM, save=replace(ADAM.save, keep_latest=1, keep_best=1))
-    trainer = torch_side.build(spec, tmp_path)
-    for step, metric in ((1, 0.5), (2, 0.9), (3, 0.1), (4, 0.2), (5, None)):
-        list(trainer.steps(step))
-        trainer.save(metric)
-        trainer.wait()
-        if step == 1:
-            (tmp_path / "checkpoints" / "1" / FILE).unlink()
-    trainer.close()
-    assert sorted(entry.name for entry in (tmp_path / "checkpoints").iterdir()) == ["1", "2", "5"]
