@@ -173,7 +173,7 @@ class DigestWriter:
             raise
 
     def _send(self) -> None:
-        """Start the disk on what was written so far, where the system takes such advice: the fsync then waits less."""
+        """Start the disk on what was written so far, where the system takes such advice: the fsync waits less."""
         if hasattr(os, "posix_fadvise"):
             with suppress(OSError, UnsupportedOperation):  # advice only: a write reports what is wrong
                 handle, count = self._file.fileno(), self._size - self._sent
