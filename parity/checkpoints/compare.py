@@ -1,14 +1,13 @@
-"""Compare two sealed checkpoints without loading them; needs neither jax nor torch.
+"""The comparison of two sealed checkpoints without loading them; needs neither jax nor torch.
 
-Each side digests its leaves in the order in which they lie in its memory: two seals of one side and one schema say
-everything. JAX keeps matrices and convolution kernels with their axes in another order than PyTorch (see
+Each side digests its leaves in the order in which they lie in its memory: two seals of one side and one schema
+are enough. JAX keeps matrices and convolution kernels with their axes in another order than PyTorch (see
 `parity.twins.table`); across sides, and across schemas, their bytes are read and digested again as the other's were.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,13 +15,21 @@ import numpy as np
 
 from parity.checkpoints.ranges import ByteRange, item_size
 from parity.checkpoints.seal import Seal, read_seal
-from parity.contract import Difference, DigestSchema, Order, compare_digests, digest_text, order_of, schema_of
+from parity.contract import (
+    Difference,
+    DigestSchema,
+    Order,
+    compare_digests,
+    digest_text,
+    in_schema_2,
+    order_of,
+    read_text,
+    schema_of,
+)
 from parity.errors import CheckpointError, DamagedError
 from parity.storage import open_regular
 
 __all__ = ["compare"]
-
-_ARRAY = re.compile(r"([^\s@\[]+)\[([0-9]{1,15}(?:,[0-9]{1,15}){0,15}|)\](?:@\S*)? ")
 
 
 def compare(a: Path, b: Path) -> list[Difference]:
@@ -36,7 +43,7 @@ def compare(a: Path, b: Path) -> list[Difference]:
         CheckpointError: One has no valid seal, or holds other bytes than were sealed where they had to be read.
     """
     first, second = read_seal(a), read_seal(b)
-    left, right = dict(first.leaves), dict(second.leaves)
+    left, right = ({leaf: in_schema_2(text) for leaf, text in seal.leaves.items()} for seal in (first, second))
     for leaf in sorted(left.keys() & right.keys()):
         ours, theirs = (Way(order_of(text), schema_of(text)) for text in (left[leaf], right[leaf]))
         if ours == theirs:
@@ -63,18 +70,18 @@ def _own_bytes(seal: Seal, leaf: str) -> ByteRange | None:
 
 def _digest_again(path: Path, leaf: str, text: str, place: ByteRange, way: Way) -> str:
     """Read the bytes of an array, compare them with its text, and return the text that another way gives it."""
-    match = _ARRAY.match(text)
-    shape = [int(n) for n in match[2].split(",") if n] if match else []
-    axes, size = order_of(text) or tuple(range(len(shape))), item_size(place, shape)
-    if match is None or sorted(axes) != list(range(len(shape))) or size is None:
+    array = read_text(text)
+    size = item_size(place, array.shape) if array else None
+    if array is None or size is None:
         raise CheckpointError(f"{path}: {leaf} cannot be {text!r} and lie in {place.size} bytes")
     found = _read(path / place.file, place)
     if len(found) == place.size:
+        axes = array.order or tuple(range(len(array.shape)))
         value = np.frombuffer(found, f"V{size}")  # NumPy need not know the type to move its bytes
-        value = value.reshape([shape[axis] for axis in axes]).transpose(np.argsort(axes))
+        value = value.reshape([array.shape[axis] for axis in axes]).transpose(np.argsort(axes))
         as_it_was, again = (
-            match[1] + made[made.index("[") :]
-            for made in (digest_text(value, order_of(text), schema_of(text)), digest_text(value, *way))
+            array.dtype + made[made.index("[") :]
+            for made in (digest_text(value, array.order, array.schema), digest_text(value, *way))
         )
         if as_it_was == text:
             return again

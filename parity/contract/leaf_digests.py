@@ -18,7 +18,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from parity.contract.leaf_blocks import MARK, LeafDigest, Order, array_type
+from parity.contract.leaf_blocks import MARK, LeafDigest, Order, array_type, block_shape
 from parity.contract.state import TrainingState
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "compare_states",
     "component_of",
     "digest_text",
+    "in_schema_2",
     "leaf_digests",
     "memory_orders",
     "order_of",
@@ -167,6 +168,23 @@ def read_text(text: str) -> ArrayText | None:
     if order and sorted(order) != list(range(len(shape))):
         return None
     return ArrayText(match[1], shape, order, schema_of(text))
+
+
+def in_schema_2(text: str) -> str:
+    """Return the text of an array of one block in schema 2, from either schema; any other text as it is.
+
+    The digest of its only block is that of all of its bytes, which is the one of schema 1.
+
+    Example:
+        >>> value = np.arange(6, dtype=np.float32).reshape(2, 3)
+        >>> in_schema_2(digest_text(value, schema=1)) == digest_text(value)
+        True
+    """
+    array = read_text(text)
+    if array is None or array.schema == 2 or block_shape(array.shape) != array.shape:
+        return text
+    kind, _, digest = text.partition(" ")
+    return f"{kind} {MARK}{xxhash.xxh3_128_hexdigest(bytes.fromhex(digest) if math.prod(array.shape) else b'')}"
 
 
 def digest_text(value: NDArray[np.generic], order: Order = (), schema: DigestSchema = SCHEMA) -> str:

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from parity.results.document import SCHEMA as CHECK_SCHEMA
 
 from parity.checkpoints import Seal, encode
+from parity.checkpoints.seal import SCHEMAS as SEAL_SCHEMAS
 from parity.checks.across import FLOAT64_LIMIT
 from parity.cli.main import _parser
+from parity.contract import SCHEMA as DIGEST_SCHEMA
 from parity.results import EXIT_CODES
 from parity.runs import DEADLINE_SECONDS, RunDirectory
 from parity.spec import load, preset
@@ -162,6 +165,19 @@ def test_what_is_proved_is_tested_as_often_as_the_page_says():
         assert cell.startswith(words_of_it), claim
 
 
+# docs/versions.md
+
+
+def test_the_schemas_are_those_that_are_written_and_read():
+    shown = {
+        cell: (now, codes(read)) for cell, now, read in pages.table("docs/versions.md", "file", "schema now").rows
+    }
+    assert shown == {
+        "`checkpoints/<step>/seal.json`": (f"`parity.seal/{DIGEST_SCHEMA}`", list(SEAL_SCHEMAS)),
+        "`check.json`": (f"`{CHECK_SCHEMA}`", [CHECK_SCHEMA]),
+    }
+
+
 # docs/policy.md
 
 
@@ -236,6 +252,11 @@ PLANTS = {
         ("docs/checkpoints.md", "| 40; 500 in", "| 50; 500 in"),
         ("docs/checkpoints.md", "/test_random_kills", "/test_kills"),
         ("docs/checkpoints.md", "over 10,000 distinct", "over 20,000 distinct"),
+    ],
+    test_the_schemas_are_those_that_are_written_and_read: [
+        ("docs/versions.md", "| `parity.seal/2` |", "| `parity.seal/3` |"),
+        ("docs/versions.md", "| `parity.seal/1`, ", "| "),
+        ("docs/versions.md", "| `check.json` | `parity.check/1` |", "| `check.json` | `parity.check/2` |"),
     ],
     test_the_fields_of_the_policy_have_these_defaults: [
         ("docs/policy.md", "| `save.keep_latest` | 3 |", "| `save.keep_latest` | 2 |"),

@@ -7,7 +7,7 @@ import pytest
 from tests.docs.pages import PAGES, ROOT, Table, read, tables
 
 BENCHMARKS, CHECKPOINTS, METHOD = "docs/benchmarks.md", "docs/checkpoints.md", "docs/method.md"
-POLICY, RESULTS = "docs/policy.md", "docs/results.md"
+POLICY, RESULTS, VERSIONS = "docs/policy.md", "docs/results.md", "docs/versions.md"
 
 GENERATED = {
     ("README.md", "check", "spec"): "docs/test_results_page::test_the_readme_shows_the_checks_of_the_page",
@@ -45,6 +45,7 @@ COMPARED = {
         "docs/test_facts::test_the_names_of_a_run_directory_are_those_in_use"
     ),
     (POLICY, "command", "what it does"): "docs/test_facts::test_the_commands_of_the_policy_exist",
+    (VERSIONS, "file", "schema now"): "docs/test_facts::test_the_schemas_are_those_that_are_written_and_read",
 }
 """Page and first two columns to the test that compares it with the code, with edited pages that must turn it red."""
 

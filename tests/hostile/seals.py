@@ -2,16 +2,19 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from parity.checkpoints import FILE
 from parity.spec import override
-from tests.hostile.entry import Spoil, both
+from tests.hostile.entry import Entry, Spoil, both
 from tests.hostile.runs import NEWEST, SPEC, Sandbox, edit_seal, make_run
 
 Make = Callable[[str], Spoil]
 
 SEAL = r"seal\.json"
+BEFORE = Path(__file__).resolve().parents[1] / "fixtures" / "before_2026_11"
 
 
 def _edit(change: Callable[[dict[str, Any]], Any]) -> Make:
@@ -202,6 +205,8 @@ INVALID: dict[str, Make] = {
     "place-true": _place(lambda p: [p[0], p[1], True, p[3]]),
     "place-null": _place(lambda p: None),
     "place-too-short": _place(lambda p: p[:3]),
+    "place-without-digest-of-a-part": _place(lambda p: [p[0], p[1], p[2] - 1, None]),
+    "place-without-digest-beyond-the-file": _place(lambda p: [p[0], p[1], p[2] << 40, None]),
 }
 """Name to a seal that is none, or not this checkpoint's; the seal is blamed, or the file that it misnames."""
 
@@ -226,7 +231,18 @@ def _blamed(names: str) -> str:
     return rf"{SEAL}|seal is of|{names}"
 
 
-ENTRIES = [
+def _in_schema_1(entry: Entry) -> Entry:
+    """Return the entry for a run whose seals have schema 1: of the same spec, written by an earlier version."""
+
+    def spoil(box: Sandbox) -> None:
+        shutil.rmtree(box.run / "checkpoints")
+        shutil.copytree(BEFORE / f"{entry.side}-float16" / "checkpoints", box.run / "checkpoints")
+        entry.spoil(box)
+
+    return replace(entry, id=f"{entry.id}-schema-1", spoil=spoil)
+
+
+_BOTH = [
     *(
         entry
         for name, make in INVALID.items()
@@ -239,3 +255,5 @@ ENTRIES = [
     *both("seal-with-a-leaf-of-no-type", "seal", _blamed(WEIGHT), WITHOUT_SPACE),
     *(entry for name, (names, make) in VALID.items() for entry in both(f"seal-{name}", "valid", names, make)),
 ]
+
+ENTRIES = [*_BOTH, *map(_in_schema_1, _BOTH)]

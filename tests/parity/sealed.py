@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import xxhash
 
 from parity.checkpoints import DRAFT, ByteRange, Seal, commit
+from parity.contract import DigestSchema, digest_text
 
 FILES = {"params/shard": b"weightbias" + b"\0" * 6, "optimizer/shard": b"moment", "meta.json": b"{}"}
 PLACES = {
@@ -14,26 +16,34 @@ PLACES = {
 }
 
 
-def save(checkpoints: Path, step: int, metric: float | None = None, *, saved_at: float | None = None) -> Path:
+def save(
+    checkpoints: Path,
+    step: int,
+    metric: float | None = None,
+    *,
+    saved_at: float | None = None,
+    schema: DigestSchema = 2,
+) -> Path:
     """Make a whole checkpoint; its last six bytes of `params/shard` belong to no leaf."""
     draft = checkpoints / f"{DRAFT}{step}-test"
     for name, data in FILES.items():
         (draft / name).parent.mkdir(parents=True, exist_ok=True)
         (draft / name).write_bytes(data)
-    places = {}
+    places, leaves = {}, {"best": "NoneType null"}
     for leaf, (file, start, size) in PLACES.items():
-        places[leaf] = (ByteRange(file, start, size, xxhash.xxh3_128_hexdigest(FILES[file][start : start + size])),)
+        data = FILES[file][start : start + size]
+        leaves[leaf] = digest_text(np.frombuffer(data, np.uint8), schema=schema)
+        digest = xxhash.xxh3_128_hexdigest(data) if schema == 1 else None
+        places[leaf] = (ByteRange(file, start, size, digest),)
     seal = Seal(
         step=step,
         metric=metric,
         saved_at=float(step) if saved_at is None else saved_at,
         side="torch",
         spec_hash="aa" * 16,
-        leaves={
-            **{leaf: f"uint8[{at[0].size}] {at[0].digest}" for leaf, at in places.items()},
-            "best": "NoneType null",
-        },
+        leaves=leaves,
         places=places,
+        schema=schema,
     )
     commit(draft, checkpoints / str(step), seal)
     return checkpoints / str(step)

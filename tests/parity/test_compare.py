@@ -11,7 +11,7 @@ import pytest
 import jax_side
 import torch_side
 from parity.checkpoints import DRAFT, FILE, ByteRange, Seal, commit, compare, encode, read_seal
-from parity.contract import Order, component_of, digest_text
+from parity.contract import DigestSchema, Order, component_of, digest_text
 from parity.errors import CheckpointError, DamagedError
 from parity.spec import PRECISIONS, Precision
 from tests.parity.sealed import flip, save
@@ -29,10 +29,11 @@ def test_two_checkpoints_are_compared_by_their_seals_alone(path: Path, tmp_path:
     other = save(tmp_path, 20)
     assert compare(path, other) == []
     seal = read_seal(other)
-    leaves = {**seal.leaves, "model.params.bias": "uint8[4] " + "0" * 32}
+    leaves = {**seal.leaves, "model.params.bias": "uint8[4] blocks " + "0" * 32}
     (other / FILE).write_text(encode(replace(seal, leaves=leaves)))
     (difference,) = compare(path, other)
     assert (difference.leaf, difference.kind) == ("model.params.bias", "value")
+    assert compare(path, save(path.parent / "older", 20, schema=1)) == []
     (other / FILE).unlink()
     with pytest.raises(CheckpointError, match="20 has no seal"):
         compare(path, other)
@@ -48,42 +49,60 @@ VALUES = {
 }
 
 
-def of_one_array(checkpoints: Path, step: int, value: Any, order: Order, **seal: Any) -> Path:
+def of_one_array(
+    checkpoints: Path, step: int, value: Any, order: Order, schema: DigestSchema = 2, **seal: Any
+) -> Path:
     """Make a checkpoint of one array, its bytes written and digested in an order."""
-    text = digest_text(value, order)
+    text = digest_text(value, order, schema)
     data = (value.transpose(order) if order else value).tobytes()
     draft = checkpoints / f"{DRAFT}{step}-test"
     draft.mkdir(parents=True)
     (draft / "weight").write_bytes(b"before" + data)
-    place = ByteRange("weight", 6, len(data), text.rpartition(" ")[2])
-    values = {"step": step, "metric": None, "saved_at": 1.0, "side": "torch", "spec_hash": "aa"}
+    place = ByteRange("weight", 6, len(data), text.rpartition(" ")[2] if schema == 1 else None)
+    values = {"step": step, "metric": None, "saved_at": 1.0, "side": "torch", "spec_hash": "aa", "schema": schema}
     values |= {"leaves": {WEIGHT: text}, "places": {WEIGHT: (place,)}}
     commit(draft, checkpoints / str(step), Seal(**{**values, **seal}))
     return checkpoints / str(step)
 
 
+@pytest.mark.parametrize("schemas", [(2, 2), (1, 2), (2, 1), (1, 1)])
+@pytest.mark.parametrize("orders", ["different orders", "one order"])
 @pytest.mark.parametrize("known", ["first", "second", "both"])
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
-def test_arrays_in_different_orders_are_equal_exactly_when_every_bit_is(
-    value: Any, known: str, tmp_path: Path
+def test_arrays_in_different_orders_or_schemas_are_equal_exactly_when_every_bit_is(
+    value: Any, known: str, orders: str, schemas: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever a file holds the bytes as they are in memory."""
+    monkeypatch.setattr("parity.contract.leaf_blocks.BLOCK", 4)
     axes = (2, 3, 1, 0) if value.ndim == 4 else (1, 0)  # the former, JAX's of a convolution, is not its own inverse
+    axes = axes if orders == "different orders" else ()
     nowhere: dict[str, Any] = {"places": {}}
-    first = of_one_array(tmp_path, 1, value, (), **({} if known != "second" else nowhere))
-    second = of_one_array(tmp_path, 2, value, axes, **({} if known != "first" else nowhere))
+    ours, theirs = schemas
+    first = of_one_array(tmp_path, 1, value, (), ours, **({} if known != "second" else nowhere))
+    second = of_one_array(tmp_path, 2, value, axes, theirs, **({} if known != "first" else nowhere))
     other = value.copy()
     other.reshape(-1)[-1] += 1
-    third = of_one_array(tmp_path, 3, other, axes, **({} if known != "first" else nowhere))
+    third = of_one_array(tmp_path, 3, other, axes, theirs, **({} if known != "first" else nowhere))
     assert compare(first, second) == compare(second, first) == []
     assert [(d.leaf, d.kind) for d in compare(first, third)] == [(WEIGHT, "value")]
     assert [(d.leaf, d.kind) for d in compare(third, first)] == [(WEIGHT, "value")]
 
 
-def test_without_the_bytes_anywhere_nothing_is_called_equal(tmp_path: Path) -> None:
+def test_without_the_bytes_anywhere_nothing_is_called_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     value = VALUES["matrix"]
     first, second = (of_one_array(tmp_path, n, value, axes, places={}) for n, axes in ((1, ()), (2, (1, 0))))
     assert [(d.leaf, d.kind) for d in compare(first, second)] == [(WEIGHT, "order")]
+    third = of_one_array(tmp_path, 3, value, (), 1, places={})
+    assert compare(first, third) == [], "the digest of one block follows from that of all bytes"
+    monkeypatch.setattr("parity.contract.leaf_blocks.BLOCK", 4)
+    first = of_one_array(tmp_path, 4, value, (), places={})
+    assert [(d.leaf, d.kind) for d in compare(first, third)] == [(WEIGHT, "schema")]
+
+
+def test_an_array_without_elements_is_compared_across_schemas(tmp_path: Path) -> None:
+    value = np.zeros((3, 0), np.float32)
+    first, second = (of_one_array(tmp_path, schema, value, (), schema) for schema in (1, 2))
+    assert compare(first, second) == []
 
 
 def test_bytes_that_are_not_what_was_sealed_are_not_compared(tmp_path: Path) -> None:
@@ -113,10 +132,11 @@ LIES = [
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_seal_that_lies_about_the_shape_is_refused(lie: str, tmp_path: Path) -> None:
+    """In schema 1; in schema 2 the seal itself is refused."""
     value = VALUES["matrix"]
     first = of_one_array(tmp_path, 1, value, (), places={})
-    digest = digest_text(value, (1, 0)).rpartition(" ")[2]
-    second = of_one_array(tmp_path, 2, value, (1, 0), leaves={WEIGHT: f"{lie} {digest}"})
+    digest = digest_text(value, (1, 0), 1).rpartition(" ")[2]
+    second = of_one_array(tmp_path, 2, value, (1, 0), 1, leaves={WEIGHT: f"{lie} {digest}"})
     with pytest.raises(CheckpointError, match=rf"2: {WEIGHT} cannot be '.*' and lie in 24 bytes"):
         compare(first, second)
 

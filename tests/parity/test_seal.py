@@ -24,11 +24,24 @@ SEAL = Seal(
     side="torch",
     spec_hash="aa" * 16,
     versions={"numpy": "2.4.0", "größe": "1"},
-    leaves={"model.params.weight": f"float32[2,3] {DIGEST}", "counters.step": "int 10", "épöche": 'str "ü"'},
+    leaves={
+        "model.params.weight": f"float32[2,3] blocks {DIGEST}",
+        "model.params.bias": f"uint8[3] blocks {DIGEST}",
+        "counters.step": "int 10",
+        "épöche": 'str "ü"',
+    },
     places={
-        "model.params.weight": (ByteRange("state.pt", 0, 4, DIGEST), ByteRange("größe/übung 1.json", 1, 1, DIGEST))
+        "model.params.weight": (ByteRange("state.pt", 0, 4, DIGEST), ByteRange("größe/übung 1.json", 1, 1, DIGEST)),
+        "model.params.bias": (ByteRange("größe/übung 1.json", 0, 0, DIGEST), ByteRange("state.pt", 4, 3)),
     },
 )
+SEAL_1 = replace(
+    SEAL,
+    leaves={leaf: text.replace("blocks ", "") for leaf, text in SEAL.leaves.items()},
+    places={"model.params.weight": SEAL.places["model.params.weight"]},
+    schema=1,
+)
+each_schema = pytest.mark.parametrize("known", [SEAL_1, SEAL], ids=["schema 1", "schema 2"])
 
 
 def draft(root: Path) -> Path:
@@ -39,9 +52,9 @@ def draft(root: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def sealed(tmp_path: Path) -> Path:
-    commit(draft(tmp_path), tmp_path / "10", SEAL)
+@pytest.fixture(params=[SEAL_1, SEAL], ids=["schema 1", "schema 2"])
+def sealed(tmp_path: Path, request: Any) -> Path:
+    commit(draft(tmp_path), tmp_path / "10", request.param)
     return tmp_path / "10"
 
 
@@ -52,9 +65,10 @@ def written(path: Path, text: str | bytes) -> Path:
     return path
 
 
+@each_schema
 @pytest.mark.parametrize("metric", [None, 0.5, -0.0, 5e-324, 0.1 + 0.2, math.inf, -math.inf, math.nan])
-def test_a_seal_is_read_back_as_it_was_written(metric: float | None, tmp_path: Path) -> None:
-    said = commit(draft(tmp_path), tmp_path / "10", replace(SEAL, metric=metric))
+def test_a_seal_is_read_back_as_it_was_written(metric: float | None, known: Seal, tmp_path: Path) -> None:
+    said = commit(draft(tmp_path), tmp_path / "10", replace(known, metric=metric))
     found = read_seal(tmp_path / "10")
     assert set(found.files) == set(FILES)
     assert found.files == said.files == digest_files(tmp_path / "10", FILES)
@@ -62,7 +76,7 @@ def test_a_seal_is_read_back_as_it_was_written(metric: float | None, tmp_path: P
     assert (found.metric is None) == (metric is None)
     if metric is not None and found.metric is not None:
         assert (math.isnan(metric), str(metric)) == (math.isnan(found.metric), str(found.metric))
-    assert replace(found, metric=None, files={}) == replace(SEAL, metric=None)
+    assert replace(found, metric=None, files={}) == replace(known, metric=None)
 
 
 def test_a_seal_is_valid_json_for_any_reader(sealed: Path) -> None:
@@ -182,16 +196,72 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@each_schema
 @pytest.mark.parametrize("case", BAD)
-def test_a_value_of_the_wrong_kind_is_refused_and_named(case: str, tmp_path: Path) -> None:
+def test_a_value_of_the_wrong_kind_is_refused_and_named(case: str, known: Seal, tmp_path: Path) -> None:
     change, message = BAD[case]
     with pytest.raises(CheckpointError, match=rf"seal\.json is not a seal: .*{message}"):
-        read_seal(written(tmp_path / "10", encode(replace(SEAL, **{"places": {}, **change}))))
+        read_seal(written(tmp_path / "10", encode(replace(known, **{"places": {}, **change}))))
+
+
+NO_DIGEST: dict[str, tuple[str, int]] = {
+    "a leaf that is no array": ("int 10", 8),
+    "a text of schema 1": (f"uint8[6] {DIGEST}", 6),
+    "a text that is none": ("uint8[6] blocks", 6),
+    "an order that is none of its axes": (f"uint8[2,3]@1,1 blocks {DIGEST}", 6),
+    "too few bytes": (f"uint8[7] blocks {DIGEST}", 6),
+    "bytes that are no elements": (f"float32[4] blocks {DIGEST}", 6),
+    "elements larger than any": (f"uint8[] blocks {DIGEST}", 65),
+    "bytes of an array without elements": (f"uint8[3,0] blocks {DIGEST}", 1),
+}
+
+
+@pytest.mark.parametrize("case", NO_DIGEST)
+def test_a_place_without_a_digest_must_hold_all_of_an_array(case: str, tmp_path: Path) -> None:
+    text, size = NO_DIGEST[case]
+    bad = replace(
+        SEAL, files={"f": FileDigest(100, DIGEST)}, leaves={"w": text}, places={"w": (ByteRange("f", 0, size),)}
+    )
+    with pytest.raises(CheckpointError, match="the place of 'w' has no digest and does not hold"):
+        read_seal(written(tmp_path / "10", encode(bad)))
+
+
+def test_in_schema_1_every_place_has_a_digest(tmp_path: Path) -> None:
+    leaves, places = {"w": f"uint8[6] blocks {DIGEST}"}, {"w": (ByteRange("f", 0, 6),)}
+    bad = replace(SEAL_1, files={"f": FileDigest(6, DIGEST)}, leaves=leaves, places=places)
+    with pytest.raises(CheckpointError, match="None is no digest"):
+        read_seal(written(tmp_path / "10", encode(bad)))
+    assert read_seal(written(tmp_path / "10", encode(replace(bad, schema=2)))).places == places
+
+
+@pytest.mark.parametrize(("digest", "refused"), [(None, True), (DIGEST, False)])
+def test_leaves_share_a_range_only_if_it_is_read_once_for_all(digest: Any, refused: bool, tmp_path: Path) -> None:
+    leaves = dict.fromkeys(("a", "b"), f"uint8[6] blocks {DIGEST}")
+    shared = replace(
+        SEAL,
+        files={"f": FileDigest(6, DIGEST)},
+        leaves=leaves,
+        places={name: (ByteRange("f", 0, 6, digest),) for name in leaves},
+    )
+    path = written(tmp_path / "10", encode(shared))
+    if refused:
+        with pytest.raises(CheckpointError, match="its places cover 12 bytes of 'f', which has 6"):
+            read_seal(path)
+    else:
+        assert read_seal(path).places == shared.places
+
+
+def test_a_seal_of_an_unknown_schema_is_refused_and_names_those_that_are_read(tmp_path: Path) -> None:
+    text = encode(replace(SEAL, schema=3))  # type: ignore[arg-type]
+    with pytest.raises(
+        CheckpointError, match=r"'parity\.seal/3'.* this version reads parity\.seal/1 and parity\.seal/2"
+    ):
+        read_seal(written(tmp_path / "10", text))
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "directory"])
 def test_a_seal_that_is_no_plain_file_is_refused_and_not_taken_for_none(kind: str, sealed: Path) -> None:
-    """Taken for none, the checkpoint would be foreign: readable unverified."""
+    """Taken for none, the checkpoint would count as unsealed: readable unverified."""
     (sealed / FILE).unlink()
     if kind == "directory":
         (sealed / FILE).mkdir()
@@ -202,7 +272,7 @@ def test_a_seal_that_is_no_plain_file_is_refused_and_not_taken_for_none(kind: st
     assert not isinstance(caught.value, UnsealedError)
 
 
-def test_a_checkpoint_without_a_seal_is_foreign(sealed: Path) -> None:
+def test_a_checkpoint_without_a_seal_is_reported_as_such(sealed: Path) -> None:
     (sealed / FILE).unlink()
     with pytest.raises(UnsealedError, match=r"10 has no seal: seal\.json is missing, and nothing"):
         examine(sealed)

@@ -14,10 +14,13 @@ from parity.contract import (
     compare_digests,
     compare_states,
     component_of,
+    digest_text,
     leaf_digests,
     memory_orders,
     order_of,
     orders_of,
+    read_text,
+    schema_of,
 )
 from tests.parity.small import quick
 
@@ -199,3 +202,38 @@ def test_an_order_that_is_none_of_the_axes_is_ignored(order: tuple[int, ...]) ->
 
 def test_text_that_only_looks_like_an_order_is_none() -> None:
     assert [order_of(text) for text in ("str a@1,0 b", "list@1 x", "float32[2,3] @1,0", "")] == [()] * 4
+
+
+@pytest.mark.parametrize("order", [(), (1, 0)])
+@pytest.mark.parametrize("value", [np.arange(6, dtype=np.float32).reshape(2, 3), np.zeros((0, 2), np.float32)])
+def test_texts_of_different_schemas_are_neither_equal_nor_of_different_values(value: Any, order: Any) -> None:
+    first, second = (leaf_digests(one(value), {"model.params.w": order}, schema) for schema in (1, 2))
+    assert [schema_of(texts["model.params.w"]) for texts in (first, second)] == [1, 2]
+    assert first["model.params.w"] != second["model.params.w"]
+    for a, b in ((first, second), (second, first), (first, leaf_digests(one(value + 1)))):
+        assert [d.kind for d in compare_digests(a, b)] == ["schema"]
+    other = leaf_digests(one(value.astype(np.float64)))
+    assert [d.kind for d in compare_digests(first, other)] == ["type"]
+
+
+def test_the_digests_of_schema_1_are_pinned() -> None:
+    """Seals of schema 1 are read for ever."""
+    value = np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert digest_text(value, schema=1) == "float32[3,4] bdb3f41b7b694e4bb6d47b1326c96fde"
+    assert digest_text(value, (1, 0), 1) == "float32[3,4]@1,0 1d1ead76c44e65090ffabc6a0ea9a780"
+
+
+TEXTS = {
+    "float32[2,3]@1,0 blocks " + "0" * 32: ("float32", (2, 3), (1, 0), 2),
+    ">i4[] " + "0" * 32: (">i4", (), (), 1),
+    "int 3": None,
+    "float32[2,3]@1,1 " + "0" * 32: None,
+    "float32[2,3] blocks " + "0" * 31: None,
+    "float32[2,3]  blocks " + "0" * 32: None,
+    'str "float32[2,3] blocks"': None,
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_text_of_an_array_is_read_and_of_nothing_else(text: str) -> None:
+    assert read_text(text) == TEXTS[text]
