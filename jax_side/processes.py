@@ -24,7 +24,7 @@ ADDRESS, COUNT, INDEX = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PRO
 them as arguments)."""
 
 ENVIRONMENT = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", ADDRESS: None, COUNT: None, INDEX: None}
-"""Variables of a process that a check starts: name to value, None for one that is removed. It trains alone, even where
+"""Variables of a process that a check starts: name to value, None for one that is removed. It trains alone, even if
 a launcher gave this one a place; and two run at once, of which none may take most of a GPU's memory at its start."""
 
 START_SECONDS = 60
