@@ -21,7 +21,7 @@ from jax_side.mesh import replicated
 from jax_side.processes import barrier
 from jax_side.seal import (
     DRAFT_SUFFIX,
-    DRAFTS,
+    drafts,
     gather,
     places,
     readable_steps,
@@ -88,7 +88,7 @@ class Checkpoints:
 
     def __init__(self, spec: RunSpec, directory: Path, spec_hash: str, mesh: Mesh) -> None:
         self.spec, self.spec_hash, self.mesh = spec, spec_hash, mesh
-        self.store = RunDirectory(directory, drafts=DRAFTS).store
+        self.store = RunDirectory(directory, drafts=drafts).store
         self._policy = _Policy(spec)
         self._pending: dict[int, _Pending] = {}
         """The save under way, by its step."""

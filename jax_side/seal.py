@@ -22,9 +22,9 @@ from parity.errors import CheckpointError
 from parity.storage import FileDigest, digest_files, digest_range, list_files, read_json
 
 __all__ = [
-    "DRAFTS",
     "DRAFT_SUFFIX",
     "DigestingHandler",
+    "drafts",
     "gather",
     "places",
     "readable_steps",
@@ -35,7 +35,7 @@ __all__ = [
 
 DRAFT_SUFFIX = ".orbax-checkpoint-tmp"
 """What Orbax appends to the name of a directory that it is still writing."""
-DRAFTS = (f"*{DRAFT_SUFFIX}*",)
+drafts = (f"*{DRAFT_SUFFIX}*",)
 """Patterns of the names that a save by Orbax leaves when it is cut short."""
 
 READ_AGAIN = 64 << 10
