@@ -17,15 +17,15 @@ from parity.contract import Place
 from parity.errors import SpecError
 from parity.spec import RunSpec
 
-__all__ = ["ENVIRONMENT", "barrier", "place", "start", "stop"]
+__all__ = ["barrier", "environment", "place", "start", "stop"]
 
 ADDRESS, COUNT, INDEX = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 """`jax.distributed.initialize` reads the first itself; the others are what launchers of JAX jobs set (jax 0.10 takes
 them as arguments)."""
 
-ENVIRONMENT = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", ADDRESS: None, COUNT: None, INDEX: None}
-"""Variables of a process that a check starts: name to value, None for one that is removed. It trains alone, even
-where a launcher gave this one a place; and two run at once, of which none may take most of a GPU's memory."""
+environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", ADDRESS: None, COUNT: None, INDEX: None}
+"""Variables of a process that a check starts: name to value, None for one that is removed. It trains alone, even if
+a launcher gave this one a place; and two run at once, of which none may take most of a GPU's memory at its start."""
 
 START_SECONDS = 60
 """Longest JAX may take to connect processes that are all there."""

@@ -68,7 +68,7 @@ def _load_installed(name: str) -> Side:
     origin = f"entry point {first.value!r} of the group {GROUP}"
     try:
         side = first.load()
-    except Exception as error:  # whatever the package does when it is imported
+    except Exception as error:  # anything that the package does when it is imported
         why = " ".join(f"{type(error).__name__}: {error}".split())
         raise SideError(name, f"{origin} cannot be imported: {why}; repair or uninstall its package") from error
     lacking = [word for word in ("build", "topology") if not callable(getattr(side, word, None))]
@@ -86,7 +86,7 @@ def _entries() -> dict[str, list[EntryPoint]]:
 
 
 def is_builtin(side: Side) -> bool:
-    """Tell whether a side, by whatever name, is one of the suite's packages, whose sources `source_digest` covers."""
+    """Return whether a side, by any name, is one of the suite's packages, whose sources `source_digest` covers."""
     return any(side is sys.modules.get(f"{name}_side") for name in SIDES)
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["quiet_orbax"]
+__all__ = ["prepare_process"]
 
 
-def quiet_orbax() -> None:
+def prepare_process() -> None:
     """Keep Orbax from writing tracebacks of failures that are reported in one line anyway.
 
     Orbax makes its directories concurrently. When one cannot be made, it closes its event loop under the others, and

@@ -109,7 +109,7 @@ def _facts(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _observers(progress: Progress, tracked: Trackers | None) -> Observers:
-    """Return who is told of records; without a tracker nothing stands between the loop and the progress bar."""
+    """Return what the loop calls; without a tracker, it calls the progress bar directly."""
     if tracked is None:
         return Observers(log=progress.say, on_step=progress.watch)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from parity import policy
 
@@ -18,21 +18,21 @@ class RunPlan:
     """Where to stop."""
     save_every: int
     """Steps between saves; the last step is always saved."""
-    saves_new_best: bool
+    saves_new_best: bool = False
     """Whether a validation that is a new best is saved at once, also where no save is due."""
-    validate_every: int
+    validate_every: int = 0
     """Steps between validations; 0 turns them off."""
-    metric: str
+    metric: str = "loss"
     """What the best checkpoint is judged by; the name that validations carry."""
-    keep: policy.Rules
-    """Which checkpoints stay."""
-    scaled: bool
+    keep: policy.Rules = field(default_factory=lambda: policy.Rules(mode="min"))
+    """Which checkpoints stay, and whether a larger or a smaller metric is better."""
+    scaled: bool = False
     """Whether a loss scaler skips steps that overflow."""
-    max_skips: int
+    max_skips: int = 20
     """A run stops after this many skipped steps in a row."""
-    chunk: int
+    chunk: int = 1
     """Most steps in one chunk."""
-    chunk_seconds: float
+    chunk_seconds: float = math.inf
     """Longest a chunk should take."""
 
     @property
@@ -52,8 +52,7 @@ class RunPlan:
         """Return the first step after `step` at which the loop saves, validates or stops.
 
         Example:
-            >>> from parity.spec import preset
-            >>> preset("mlp-digits").plan.next_stop(250, 1000)
+            >>> RunPlan(steps=1000, save_every=100).next_stop(250, 1000)
             300
         """
         intervals = [self.save_every] + ([self.validate_every] if self.validate_every else [])

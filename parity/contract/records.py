@@ -1,4 +1,4 @@
-"""Step and validation records: their JSON, spliced over process starts, and where two curves part."""
+"""Step and validation records: their JSON, their curve over all process starts, and where two curves differ."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def splice(records: Iterable[Record]) -> dict[int, Record]:
 
 @dataclass(frozen=True, kw_only=True)
 class Divergence:
-    """The first place where two curves part."""
+    """The first place where two curves differ."""
 
     step: int
     quantity: str
@@ -99,7 +99,7 @@ def first_divergence(
 
 
 def same(a: Any, b: Any) -> bool:
-    """Tell whether two values are equal bit for bit: NaN equals NaN, and 0.0 differs from -0.0."""
+    """Return whether two values are equal bit for bit: NaN equals NaN, and 0.0 differs from -0.0."""
     if isinstance(a, float) and isinstance(b, float):
         return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
     return bool(a == b)

@@ -24,7 +24,7 @@ __all__ = ["Processes", "Side", "child_environment", "drafts_of", "prepare_proce
 
 
 class Side(Protocol):
-    """What the harness is given of a side; `described` is whatever the side understands, a RunSpec for the twins."""
+    """What the harness is given of a side; `described` is a run as the side understands it."""
 
     def build(self, described: Any, /, directory: Path | None = None, *, attempt: int = 0) -> Trainer:
         """Build a trainer at step 0.

@@ -1,7 +1,7 @@
 """Connections between the processes of one run: JSON lines over TCP, from process 0 to each of the others.
 
 Process 0 listens at the address that every process was given, until all are there. The connection of a process that
-is killed is closed by the system, so the others learn of it in milliseconds; TCP's keepalive tells of a lost host.
+is killed is closed by the system, so the others learn of it in milliseconds; TCP's keepalive detects a lost host.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from parity.errors import ProcessesError
 __all__ = ["Connection", "connect", "gather"]
 
 JOIN_SECONDS = 300.0
-"""Longest the processes of a run wait for each other at the start; as long as JAX does."""
+"""Longest the processes of a run wait for each other at the start; what frameworks wait, too."""
 
 HELLO_SECONDS = 2.0
-"""Longest a connection may take to say whose it is."""
+"""Longest a connection may take to identify its process."""
 
 MOST_BYTES = 4 << 20
 """Longest message; a specification takes a few thousand."""
@@ -99,11 +99,11 @@ def gather(place: Place, hello: Message, stopped: Stopped) -> tuple[list[Message
 
     Args:
         place: That of process 0.
-        hello: What each process is told of this one.
+        hello: What this process reports of itself.
         stopped: Called while waiting.
 
     Returns:
-        What each process said of itself, by index; and the connections to the others.
+        What each process reported of itself, by index; and the connections to the others.
 
     Raises:
         ProcessesError: The address cannot be used, or not all came.
@@ -121,15 +121,15 @@ def gather(place: Place, hello: Message, stopped: Stopped) -> tuple[list[Message
                 _accept(place, server, hellos, found)
             server.settimeout(0)
             while _accept(place, server, hellos, found):
-                pass  # who came twice is told so
-        said = [hellos[index] for index in range(place.count)]
+                pass  # a process that came twice is refused
+        welcome = [hellos[index] for index in range(place.count)]
         for connection in found.values():
-            connection.send({"welcome": said})
+            connection.send({"welcome": welcome})
     except BaseException as error:
         for connection in found.values():
             _refuse(connection, f"process 0 of {place.count} gave up: {error}")
         raise
-    return said, found
+    return welcome, found
 
 
 def connect(place: Place, hello: Message, stopped: Stopped) -> tuple[list[Message], Connection]:

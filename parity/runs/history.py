@@ -1,7 +1,7 @@
-"""What must be there of a run before it is continued: the records up to its checkpoint, and a checkpoint at all.
+"""Checks before a run is continued: its records up to the checkpoint must be there, and a checkpoint at all.
 
 A checkpoint never outlives the records of the steps before it, and a run that once saved has a checkpoint. Where
-either does not hold, a disk was not mounted or somebody removed files: continuing would hide the loss.
+either does not hold, a disk was not mounted or files were removed: continuing would hide the loss.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from parity.storage import make_directory, move, read_lines
 
 __all__ = ["next_attempt", "require_history", "start_over"]
 
-_MEND = "restore the file or remove this line"
+_REPAIR = "restore the file or remove this line"
 START_OVER = "--resume never starts over on purpose and moves what is left to abandoned/"
 
 
 def require_history(run: RunDirectory, resume: Resume) -> int | None:
-    """Check that nothing is missing that a run must have to be continued as asked.
+    """Check that everything is there that a run must have to be continued as asked.
 
     Args:
         run: A run that was started before; its lock is held.
-        resume: What was asked for. A step that is named is taken without its records.
+        resume: What was asked for. A step that is named is accepted without its records.
 
     Returns:
         The step up to which records may be incomplete from now on, if a step was named and they are; else None.
@@ -110,7 +110,7 @@ def _require_sense(file: Path, records: Iterable[tuple[int, int]]) -> None:
     """Raise RunDirectoryError for the first record, given as (attempt, step), that no run writes."""
     for attempt, step in records:
         if not (1 <= step <= INT32 and 0 <= attempt <= INT32):
-            raise RunDirectoryError(f"{file}: step {step} of attempt {attempt} makes no sense; {_MEND}")
+            raise RunDirectoryError(f"{file}: step {step} of attempt {attempt} makes no sense; {_REPAIR}")
 
 
 def _starts(run: RunDirectory) -> dict[int, int | None]:
@@ -120,16 +120,16 @@ def _starts(run: RunDirectory) -> dict[int, int | None]:
         attempt, start = row.get("attempt"), row.get("resumed_from")
         sensible = type(attempt) is int and attempt >= 0 and attempt not in starts
         if not sensible or not (start is None or (type(start) is int and start >= 0)):
-            raise RunDirectoryError(f"{run.attempts} row {number} makes no sense: {row!r:.200}; {_MEND}")
+            raise RunDirectoryError(f"{run.attempts} row {number} makes no sense: {row!r:.200}; {_REPAIR}")
         starts[attempt] = start  # type: ignore[index]
     for before, after in pairwise(starts):
         if after < before:
-            raise RunDirectoryError(f"{run.attempts}: attempt {after} comes after {before}; {_MEND}")
+            raise RunDirectoryError(f"{run.attempts}: attempt {after} comes after {before}; {_REPAIR}")
     return starts
 
 
 def _accepted(run: RunDirectory) -> int:
-    """Return the step up to which somebody continued this training without its records, by naming a checkpoint."""
+    """Return the step up to which this run was continued without its records, because a checkpoint was named."""
     step = 0
     for row in read_lines(run.attempts):
         step = 0 if row["resumed_from"] is None else max(step, row.get("records_after") or 0)

@@ -65,7 +65,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Observers:
-    """Who is told of progress; an error in one ends the run."""
+    """Functions that are called as a run proceeds; an error in one ends the run."""
 
     log: Log = print
     """Takes one line for people."""
@@ -76,7 +76,7 @@ class Observers:
 
 
 QUIET = Observers(log=_ignore)
-"""Nobody is told anything."""
+"""Observers that do nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ def train(
         described: The run, as the side understands it: what its `build` takes.
         directory: Run directory; created, or continued.
         options: What to start from, and what happens when a save fails or a signal comes.
-        observers: Who is told of progress.
+        observers: What is called as the run proceeds.
         together: The processes that train this run, entered; None for one.
 
     Raises:
@@ -283,7 +283,7 @@ class _Loop:
         return None
 
     def _stop_point(self) -> None:
-        """Validate and save, where the plan says so; the last step is always saved."""
+        """Validate and save, where the plan does; the last step is always saved."""
         trainer, plan = self.trainer, self.trainer.plan
         metric = None
         if plan.validates_at(trainer.step):

@@ -1,7 +1,7 @@
-"""The other processes of a run, from the start on: values exchanged between all, and one end for all.
+"""The other processes of a run: values exchanged between all, and one end for all.
 
-A process that fails tells the others, which end at once; so they do when one is gone. They end from a thread, because
-the main one may wait in C code for a process that will not come.
+When a process fails or is gone, the others end at once. They end from a thread, because the main one may wait in C
+code for a process that will not come.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from parity.runs.channel import Connection, Message
 __all__ = ["Peers", "leave"]
 
 CRASHED = 3
-"""What the command exits with when a process is gone without a word."""
+"""Exit code of the command when another process is gone without reporting why."""
 
 REASON_SECONDS = 1.0
-"""How long a process that fails waits for the news that another one did: then that is the reason."""
+"""How long a process that fails waits for the report of another failure, which would be the reason for its own."""
 
 PART_SECONDS = 3.0
-"""Longest the others are waited for, once all is said."""
+"""Longest wait for the others to close their connections."""
 
 RELAY_SECONDS = 0.2
-"""How long process 0 stays so that the others can read whose failure ends them."""
+"""How long process 0 stays, so that the others can read which failure ends them."""
 
 _failed = threading.Event()
-"""Set when this process has told others that it failed."""
+"""Set when this process has reported its failure to the others."""
 
 
 class Peers:
-    """The other processes: of process 0 all, of another one process 0, which passes on what they say."""
+    """The other processes: for process 0 all of them; for the others process 0, which relays their messages."""
 
     def __init__(self, place: Place, hellos: Sequence[Message], connections: Mapping[int, Connection]) -> None:
         """Start to read what they send.
 
         Args:
             place: That of this process.
-            hellos: What each process said of itself, `pid` and `host` among it.
+            hellos: What each process reported of itself, `pid` and `host` among it.
             connections: To the others, by index.
         """
         self._place, self._connections = place, connections
@@ -75,7 +75,7 @@ class Peers:
             raise
 
     def part(self) -> None:
-        """Leave the others, which leave too: nothing failed."""
+        """Close the connections to the others, which do the same: nothing failed."""
         for connection in self._connections.values():
             with suppress(OSError):  # it has left already
                 connection.send({"bye": True})
@@ -86,7 +86,7 @@ class Peers:
             connection.close()
 
     def fail(self, error: BaseException) -> None:
-        """Tell the others once that this process failed, unless one of them did and that is why."""
+        """Report once to the others that this process failed, unless the reason is that one of them did."""
         if _failed.is_set():
             return
         time.sleep(REASON_SECONDS)
@@ -102,13 +102,13 @@ class Peers:
         self._wait()
 
     def _wait(self) -> None:
-        """Wait until the others have closed their connections, for they have read everything then."""
+        """Wait until the others have closed their connections: then they have read everything."""
         until = time.monotonic() + PART_SECONDS
         for reader in self._readers:
             reader.join(max(0.0, until - time.monotonic()))
 
     def _read(self, index: int) -> None:
-        """Take what another process sends, until it leaves, fails or is gone."""
+        """Receive what another process sends, until it leaves, fails or is gone."""
         try:
             while (message := self._connections[index].receive()) is not None:
                 if "give" in message:

@@ -1,4 +1,4 @@
-"""What a running process hears: SIGTERM, SIGINT, SIGHUP finish the chunk, save and stop; SIGUSR1 only saves."""
+"""Signal handling: SIGTERM, SIGINT and SIGHUP finish the chunk, save and exit; SIGUSR1 only saves."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from types import FrameType, TracebackType
 __all__ = ["DEADLINE_SECONDS", "Signals"]
 
 DEADLINE_SECONDS = 60.0
-"""Longest a process takes to save once it is told to stop; preemption notices give 60 to 300 s."""
+"""Longest a process takes to save after a signal to stop; preemption notices give 60 to 300 s."""
 
 
 class Signals:
-    """Hears signals while training runs; a context manager.
+    """Handles signals while it is entered; a context manager.
 
-    The first SIGTERM, SIGINT or SIGHUP sets `stop`. A second SIGTERM or SIGINT ends the process as if nobody had
-    listened, and so does the deadline: the run then resumes from its newest whole checkpoint. Further SIGHUPs do not
+    The first SIGTERM, SIGINT or SIGHUP sets `stop`. A second SIGTERM or SIGINT ends the process as if there were no
+    handler, and so does the deadline: the run then resumes from its newest whole checkpoint. Further SIGHUPs do not
     count: when a terminal closes, its shell and the system send one each, and systemd sends one beside a SIGTERM. A
-    SIGHUP that was ignored when the process started (nohup) stays ignored. Outside of the main thread nothing is
-    heard.
+    SIGHUP that was ignored when the process started (nohup) stays ignored. Outside of the main thread no signal is
+    handled.
     """
 
     def __init__(self, deadline: float = DEADLINE_SECONDS) -> None:
         self.stop: int | None = None
         """The signal that asks to stop, if one came."""
         self.save = False
-        """Whether a save is asked for; set back by who saves."""
+        """Whether a save is asked for; reset by the code that saves."""
         self._told = False
         """Whether a SIGTERM or SIGINT came."""
         self._deadline = deadline
@@ -78,9 +78,9 @@ class Signals:
         try:
             print(
                 f"parity: {signal.Signals(number).name}: not saved within {self._deadline:g} s, giving up; "
-                "the run goes on from its newest whole checkpoint",
+                "the run resumes from its newest whole checkpoint",
                 file=sys.stderr,
                 flush=True,
             )
-        finally:  # also where nobody reads that any more
+        finally:  # also where stderr is closed
             os._exit(128 + number)

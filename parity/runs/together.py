@@ -41,7 +41,7 @@ class Alone:
     """A run of one process; a context manager."""
 
     first = True
-    """Whether this process takes the lock, writes records and says what happens."""
+    """Whether this process takes the lock, writes records and reports progress."""
 
     def __enter__(self) -> Alone:
         return self

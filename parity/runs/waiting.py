@@ -1,4 +1,4 @@
-"""Signals that are heard while the main thread waits in C code, as it does for other processes in a collective."""
+"""Signal handling while the main thread waits in C code, as it does for other processes in a collective."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from parity.runs.signals import Signals
 __all__ = ["WatchedSignals"]
 
 SECOND_SECONDS = 0.5
-"""How long the main thread has to end the process at a second signal, before this thread does."""
+"""How long the main thread has to end the process after a second signal, before this thread does."""
 
 
 class WatchedSignals(Signals):

@@ -12,7 +12,7 @@ import pytest
 from etils import epath
 from orbax.checkpoint._src.path import async_path
 
-from jax_side.formats.quiet import quiet_orbax
+from jax_side.formats.quiet import prepare_process
 
 
 @pytest.fixture(autouse=True)
@@ -69,13 +69,13 @@ def test_a_second_failure_of_one_save_is_not_told_by_asyncio(tmp_path, caplog):
     assert "never retrieved" in caplog.text  # what is kept quiet below
     caplog.clear()
 
-    quiet_orbax()
+    prepare_process()
     give_up_on(tmp_path, async_path.mkdir)
     assert not caplog.records
 
 
 def test_what_others_leave_behind_is_told(tmp_path, caplog):
-    quiet_orbax()
+    prepare_process()
     give_up_on(tmp_path, plain_mkdir)
     logging.getLogger("absl").warning("of something else")
     assert "never retrieved" in caplog.text
@@ -96,7 +96,7 @@ def test_a_report_from_below_python_to_a_closed_event_loop_is_not_told(monkeypat
     assert [str(error) for error in told] == ["Event loop is closed"]  # what is kept quiet below
     told.clear()
 
-    quiet_orbax()
+    prepare_process()
     from_below_python(partial(loop.call_soon_threadsafe, print))
     assert not told
 
@@ -106,15 +106,15 @@ def test_what_else_nobody_can_take_is_told(monkeypatch):
     monkeypatch.setattr(sys, "unraisablehook", lambda raised: told.append(raised.exc_value))
     loop = asyncio.new_event_loop()
     loop.close()
-    quiet_orbax()
+    prepare_process()
     from_below_python(lambda: loop.call_soon_threadsafe(print))  # of our own Python: a fault
     from_below_python(partial(int, "x"))
     assert [type(error) for error in told] == [RuntimeError, ValueError]
 
 
 def test_asked_twice_it_filters_once():
-    quiet_orbax()
+    prepare_process()
     hook = sys.unraisablehook
-    quiet_orbax()
+    prepare_process()
     assert sys.unraisablehook is hook
     assert [len(logging.getLogger(name).filters) for name in ("absl", "asyncio")] == [1, 1]

@@ -212,6 +212,17 @@ def test_the_report_renders_and_never_trains(module: str) -> None:
         )
 
 
+ANY_TRAINER = ("contract", "policy", "storage", "checkpoints", "results", "runs", "report", "trackers", "sides")
+"""Rooms that take any trainer: they know a run by its plan and identity. So do two of the checks."""
+
+
+@each_module
+def test_what_takes_any_trainer_knows_no_spec_and_no_twin(module: str) -> None:
+    if room(module) in ANY_TRAINER or module.startswith(("parity.checks.resume", "parity.checks.policy")):
+        assert rooms_of(all_imports(module)) & {"spec", "twins"} == set()
+        assert "RunSpec" not in FILES[module].read_text(encoding="utf-8")
+
+
 PICKLERS = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 """Modules that run what a file tells them to."""
 

@@ -67,6 +67,20 @@ def test_a_run_is_opened_again_and_takes_over_the_free_fields(run: RunDirectory)
     assert from_toml(run.identity_text()) == longer
 
 
+def test_a_run_that_an_earlier_version_wrote_lacks_fields_and_is_the_same_run(run: RunDirectory) -> None:
+    """What was added since has its default: a field that may not change (clip_norm), and one that may."""
+    file = run.path / "spec.toml"
+    lines = file.read_text().splitlines(keepends=True)
+    old = [line for line in lines if not line.startswith(("clip_norm", "save_priority"))]
+    assert len(old) == len(lines) - 2
+    file.write_text("".join(old))
+    with pytest.raises(SpecMismatchError) as caught:
+        run.open(identity_of(replace(SPEC, clip_norm=2.0)), "torch")
+    assert caught.value.differences == {"clip_norm": (1.0, 2.0)}
+    run.open(identity_of(SPEC), "torch")
+    assert run.identity_text() == to_toml(SPEC)
+
+
 def test_a_run_of_another_meaning_is_refused_and_stays_as_it_was(run: RunDirectory) -> None:
     other = replace(SPEC, seed=1, steps=5, optimizer=replace(SPEC.optimizer, lr=0.5))
     with pytest.raises(SpecMismatchError, match="seed: run has 0, asked for 1") as caught:

@@ -107,7 +107,7 @@ def test_a_process_that_does_not_save_in_time_ends_and_says_what_is_left(name: s
     assert done.returncode == 128 + getattr(signal, name)
     assert done.stdout == f"heard {name}\n"
     assert done.stderr == (
-        f"parity: {name}: not saved within 0.2 s, giving up; the run goes on from its newest whole checkpoint\n"
+        f"parity: {name}: not saved within 0.2 s, giving up; the run resumes from its newest whole checkpoint\n"
     )
 
 

@@ -34,7 +34,7 @@ def test_the_deadline_ends_a_process_that_waits_in_c_code_and_says_so_once(name)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.Signals[name]
     assert err.splitlines() == [
-        f"parity: {name}: not saved within 0.3 s, giving up; the run goes on from its newest whole checkpoint"
+        f"parity: {name}: not saved within 0.3 s, giving up; the run resumes from its newest whole checkpoint"
     ]
 
 

@@ -121,7 +121,7 @@ def test_a_save_that_hangs_is_given_up_at_the_deadline(side, where, tmp_path):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM, (out, err)
     assert err.splitlines() == [
-        "parity: SIGTERM: not saved within 0.5 s, giving up; the run goes on from its newest whole checkpoint"
+        "parity: SIGTERM: not saved within 0.5 s, giving up; the run resumes from its newest whole checkpoint"
     ]
     scan = run.store.scan()
     assert not scan.whole

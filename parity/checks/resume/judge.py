@@ -1,4 +1,4 @@
-"""The judge of the resume check: from the evidence of two runs to a verdict that names what was lost."""
+"""The judge of the resume check: from the evidence of two runs, alone, to findings that name what was lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parity.contract import QUANTITIES, Difference, Divergence, compare_digests,
 __all__ = ["Findings", "judge"]
 
 Cause = list[tuple[tuple[str, ...], str]]
-"""Pairs of components and the sentence that says why."""
+"""Pairs of suspected components and the sentence that gives the reason."""
 
 
 @dataclass(kw_only=True)
@@ -29,7 +29,7 @@ class Findings:
 
     @property
     def broken(self) -> bool:
-        """Tell whether anything was found."""
+        """Whether anything was found."""
         return bool(self.notes) or self.first is not None
 
     def blame(self, components: Iterable[str], note: str) -> None:
@@ -85,18 +85,18 @@ def _restored_against_saved(resumed: Evidence) -> Cause:
 
 
 def _starts(resumed: Evidence, expected: Sequence[int | None]) -> Cause:
-    """A resumed process starts behind its checkpoint and repeats nothing that was saved."""
+    """A resumed process starts after its checkpoint and repeats nothing that was saved."""
     out: Cause = []
     if len(resumed.resumed_from) != len(expected):
         out.append(
             (
                 ("counters.step",),
-                f"{len(expected)} processes were started, {len(resumed.resumed_from)} wrote it down",
+                f"{len(expected)} processes were started, {len(resumed.resumed_from)} recorded their start",
             )
         )
-    for attempt, (said, start) in enumerate(zip(resumed.resumed_from, expected, strict=False)):
-        if said != start:
-            text = f"attempt {attempt} resumed from {said}, the newest whole checkpoint was {start}"
+    for attempt, (recorded, start) in enumerate(zip(resumed.resumed_from, expected, strict=False)):
+        if recorded != start:
+            text = f"attempt {attempt} resumed from {recorded}, the newest whole checkpoint was {start}"
             out.append((("counters.step",), text))
         saved = sorted({e.step for e in resumed.events if e.event == "saved" and e.attempt < attempt})
         if len(saved) > 1 and (start or 0) < saved[-2]:  # only the newest may be lost, to a save under way
@@ -107,7 +107,7 @@ def _starts(resumed: Evidence, expected: Sequence[int | None]) -> Cause:
         if steps and steps[0] != first:
             out.append((("counters.step",), f"attempt {attempt} began with step {steps[0]}, expected {first}"))
         elif steps != list(range(first, first + len(steps))):
-            out.append((("counters.step",), f"attempt {attempt} did not go step by step"))
+            out.append((("counters.step",), f"attempt {attempt} skipped or repeated a step"))
     return out
 
 
@@ -138,22 +138,22 @@ def _against_reference(reference: Evidence, resumed: Evidence, kinds: tuple[str,
         ):
             return event.step, found
     if "final" in kinds and not any(e.event == "final" for e in resumed.events):
-        return None, [(("counters.step",), "never came to its end")]
+        return None, [(("counters.step",), "never finished")]
     return None, []
 
 
 def _curve_and_states(findings: Findings, reference: Evidence, resumed: Evidence) -> list[Cause]:
     """The curve, and the states along it: what differs at the earlier step first.
 
-    The record of step s comes before the state at step s, which that step made; a validation comes behind it.
+    The record of step s comes before the state at step s, which that step made; a validation comes after it.
     """
     curve = _from_curve(findings, reference, resumed)
     step, states = _against_reference(reference, resumed, ("restored", "saving"))
     first = findings.first
     if first is None or step is None:
         return [curve, states]
-    behind = first.quantity == "validation"
-    return [states, curve] if step < first.step + behind else [curve, states]
+    after = first.quantity == "validation"
+    return [states, curve] if step < first.step + after else [curve, states]
 
 
 def _judge_curves(findings: Findings, reference: Evidence, resumed: Evidence) -> None:
@@ -177,7 +177,7 @@ def _judge_curves(findings: Findings, reference: Evidence, resumed: Evidence) ->
 
 
 def _from_curve(findings: Findings, reference: Evidence, resumed: Evidence) -> Cause:
-    """Blame by the first quantity that differs; called when the states that were compared do not tell."""
+    """Blame by the first quantity that differs; called when the states that were compared do not explain it."""
     first = findings.first
     if first is None:
         return []
@@ -195,7 +195,7 @@ def _from_curve(findings: Findings, reference: Evidence, resumed: Evidence) -> C
 
 
 def _only_logged(reference: Evidence, resumed: Evidence) -> bool:
-    """Tell whether the losses alone differ: every other quantity of every record, and the states, are equal."""
+    """Return whether the losses alone differ: every other quantity of every record, and the states, are equal."""
     others = [q for q in QUANTITIES if q != "loss"]
     a, b = reference.curve, resumed.curve
     quiet = first_divergence(a, b, others) is None
