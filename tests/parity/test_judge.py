@@ -124,6 +124,7 @@ def test_a_save_that_changes_the_live_run_is_found() -> None:
         ({"resumed_from": [None]}, "counters.step"),
         ({"records": [r for r in RESUMED.records if (r.attempt, r.step) != (1, 5)]}, "counters.step"),
         ({"records": [r for r in RESUMED.records if (r.attempt, r.step) != (1, 7)]}, "counters.step"),
+        ({"records": [r for r in RESUMED.records if (r.attempt, r.step) != (1, 8)]}, "counters.step"),
         ({"events": [e for e in RESUMED.events if e.event != "final"]}, "counters.step"),
         ({"validations": RESUMED.validations[:1]}, "model.buffers"),
         ({"validations": [validation(0, 4), validation(1, 8)._replace(loss=9.0)]}, "model.buffers"),

@@ -117,3 +117,14 @@ def test_an_envelope_is_kept_for_the_same_sources_and_topology_only(
     assert trained(first) == [40, 40]
     assert second.envelope.width.tolist() == width.tolist()
     assert trained(second) == [10 + again] * 2
+
+
+def test_an_envelope_of_a_side_whose_sources_nobody_knows_is_never_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PARITY_CACHE", str(tmp_path))
+    for _ in range(2):
+        twins = pair(Lines(), Lines(), seeds=2, cache=True, sources={"a": "1"})
+        assert twins.envelope.seeds == 2
+        assert trained(twins) == [40, 40]
+    assert list(tmp_path.iterdir()) == []
