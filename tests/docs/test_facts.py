@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parity.results.document import SCHEMA as CHECK_SCHEMA
 
 from parity.checkpoints import Seal, encode
 from parity.checkpoints.seal import SCHEMAS as SEAL_SCHEMAS
@@ -15,6 +14,7 @@ from parity.checks.across import FLOAT64_LIMIT
 from parity.cli.main import _parser
 from parity.contract import SCHEMA as DIGEST_SCHEMA
 from parity.results import EXIT_CODES
+from parity.results.documents import SCHEMA as CHECK_SCHEMA
 from parity.runs import DEADLINE_SECONDS, RunDirectory
 from parity.spec import load, preset
 from parity.storage import digests as digest
