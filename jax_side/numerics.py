@@ -15,7 +15,7 @@ from parity.spec import Precision, RunSpec
 __all__ = ["Dtypes", "configure", "dtypes", "x64"]
 
 MOST_CPU_DEVICES = 256
-"""Most CPU devices that one process is given: the threads of 512 are more than Linux allowed, where tried, and XLA then exits."""
+"""Most CPU devices of one process: where tried, Linux allowed fewer threads than 512 take, and XLA then exits."""
 
 
 @dataclass(frozen=True, kw_only=True)
