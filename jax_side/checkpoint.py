@@ -69,7 +69,6 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
         return Snapshot(self._layout, state, spare)
 
     def _start(self, save: Save[Snapshot]) -> None:
-        self._saves = {save.step: save}
         if jax.process_count() == 1:
             super()._start(save)
             return
@@ -84,6 +83,7 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
         self._saves = {}
 
     def _hand_over(self, save: Save[Snapshot]) -> None:
+        self._saves = {save.step: save}
         items = {item: tree for item, tree in _items(save.snapshot.content).items() if jax.tree.leaves(tree)}
         saves = {item: ocp.args.PyTreeSave(tree) for item, tree in items.items()}
         meta = ocp.args.JsonSave({**save.meta(), "items": sorted(items)})

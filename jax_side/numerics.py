@@ -1,4 +1,4 @@
-"""Which dtype is used where, and the switches of JAX that decide it."""
+"""The dtypes of a run, and the switches of JAX that its results depend on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from parity.spec import Precision, RunSpec
 __all__ = ["Dtypes", "configure", "dtypes", "x64"]
 
 MOST_CPU_DEVICES = 256
-"""That one process is given: the threads of 512 are more than Linux allowed, where tried, and XLA then exits."""
+"""Most CPU devices of one process: where tried, Linux allowed fewer threads than 512 take, and XLA then exits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +54,6 @@ def configure(spec: RunSpec) -> None:
     jax.config.update("jax_threefry_partitionable", True)
     if spec.mesh.data > 1 and not jax.distributed.is_initialized():  # several processes bring their own devices
         if spec.mesh.data <= MOST_CPU_DEVICES:
-            with suppress(RuntimeError):  # a device is in use already: build_mesh says if there are too few
+            with suppress(RuntimeError):  # a device is in use already: build_placement reports if there are too few
                 jax.config.update("jax_num_cpu_devices", spec.mesh.data)
         jax.config.update("jax_cpu_enable_async_dispatch", False)

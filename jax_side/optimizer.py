@@ -110,7 +110,7 @@ def _lerp(start: jax.Array, end: jax.Array, weight: float) -> jax.Array:
 
 
 def _rounded(x: jax.Array) -> jax.Array:
-    """Round to the type of x here and now: XLA would contract the product into the addition behind it.
+    """Round to the type of x at once: XLA would contract the product into the addition that follows.
 
     It does so in a scan of two steps and more but not in a single step, and the last bits then differ (CNN, CPU).
     """

@@ -38,30 +38,30 @@ def place() -> Place | None:
     """Return the place of this process among several, or None if the environment names none.
 
     Raises:
-        SpecError: The environment says it only in part.
+        SpecError: The environment names only a part of it.
     """
-    said = {name: os.environ.get(name, "") for name in (ADDRESS, COUNT, INDEX)}
-    if not any(said.values()):
+    found = {name: os.environ.get(name, "") for name in (ADDRESS, COUNT, INDEX)}
+    if not any(found.values()):
         return None
-    for name, value in said.items():
+    for name, value in found.items():
         if not value:
-            given = ", ".join(f"{k}={v}" for k, v in said.items() if v)
+            given = ", ".join(f"{k}={v}" for k, v in found.items() if v)
             raise SpecError(name, f"is not set, but {given} is; several processes need all three, one needs none")
-    count = _number(COUNT, said[COUNT], 1)
-    index = _number(INDEX, said[INDEX], 0)
-    host, _, port = said[ADDRESS].rpartition(":")
+    count = _number(COUNT, found[COUNT], 1)
+    index = _number(INDEX, found[INDEX], 0)
+    host, _, port = found[ADDRESS].rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        raise SpecError(ADDRESS, f"expected host:port of process 0, got {said[ADDRESS]!r}")
+        raise SpecError(ADDRESS, f"expected host:port of process 0, got {found[ADDRESS]!r}")
     if index >= count:
         raise SpecError(INDEX, f"expected 0 to {count - 1} (of {COUNT}={count}), got {index}")
-    return Place(address=said[ADDRESS], index=index, count=count) if count > 1 else None
+    return Place(address=found[ADDRESS], index=index, count=count) if count > 1 else None
 
 
 def start(place: Place, spec: RunSpec) -> None:
     """Connect JAX's processes, which are all there; call before the first use of a device.
 
     On CPU, every process forces its share of the devices. JAX's own handler of SIGTERM is left out: it would take the
-    signal and tell only whoever asks it.
+    signal, and report it only to code that asks.
 
     Raises:
         SpecError: The devices of the mesh cannot be shared evenly.
@@ -91,7 +91,7 @@ def barrier() -> Callable[..., None]:
     """Return the barrier of a save's threads: a process whose part has failed does not wait in it.
 
     Orbax 0.12 waits for the other processes while the error passes through its `finally`, for twenty minutes, and
-    nobody hears of the error before.
+    the error is not reported before.
     """
     wait = ocp.multihost.get_barrier_sync_fn()
 

@@ -64,7 +64,7 @@ class Mlp(nn.Module):
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """PyTorch's own batch normalisation, told at each call whether it trains, as on the JAX side."""
+    """PyTorch's own batch normalisation, whose mode is an argument of each call, as on the JAX side."""
 
     def __init__(self, channels: int) -> None:
         super().__init__(channels, eps=NORM_EPS, momentum=BATCH_NORM_MOMENTUM)

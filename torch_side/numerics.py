@@ -1,4 +1,4 @@
-"""Which dtype is used where, and the switches of PyTorch that decide it."""
+"""The dtypes of a run, and the switches of PyTorch that its results depend on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Orbax says of an item beside its arrays: JSON documents and types, looked at before Orbax restores it."""
+"""Descriptions of an item: its JSON documents and the types of its leaves, checked before Orbax restores it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_documents(item: Path) -> None:
 
 
 def check_types(item: Path, expected: Any) -> None:
-    """Refuse a leaf of another dtype or shape: Orbax would cast it without a word (int32 to float32, say).
+    """Refuse a leaf of another dtype or shape: Orbax would cast it silently (int32 to float32, for example).
 
     Args:
         item: Directory of the item.
@@ -58,7 +58,7 @@ def leaf_name(path: Iterable[Any]) -> str:
 
 
 def _named_types(tree: Any) -> dict[str, str]:
-    """Return leaf name to `dtype[shape]`, whatever container holds it (Orbax describes NNX states as dicts)."""
+    """Return leaf name to `dtype[shape]`, the same for every container (Orbax describes NNX states as dicts)."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     out = {}
     for path, leaf in leaves:

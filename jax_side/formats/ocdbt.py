@@ -51,7 +51,7 @@ class Range:
 
 
 def locate(store: Path) -> dict[str, list[Range]]:
-    """Return, for every array of a store, what must be read to restore it, and check that it is as large as it says.
+    """Return, for every array of a store, what must be read to restore it, and check its size.
 
     Args:
         store: Directory of an item, with `manifest.ocdbt`.

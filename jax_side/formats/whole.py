@@ -36,7 +36,7 @@ def read_whole(store: Path, tree: Any, stored: Mapping[str, Sequence[Range]]) ->
 
     Args:
         store: Directory of an item.
-        tree: What it holds: shapes, dtypes and shardings, which were compared with what the store says of itself.
+        tree: What it holds: shapes, dtypes and shardings, which were compared with the store's own description.
         stored: Array name to the ranges of its values, as `locate` returns them.
 
     Returns:

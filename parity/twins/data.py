@@ -1,4 +1,4 @@
-"""BatchStream: whole chunks of NumPy batches, and a JSON position that reproduces the next one exactly."""
+"""Streams of batches: whole chunks as NumPy arrays, and a JSON position that reproduces the next batch exactly."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Chunk:
     samples: list[int]
     """Samples consumed after each batch."""
     after: Position
-    """Position behind the last batch of the chunk."""
+    """Position after the last batch of the chunk."""
 
 
 class BatchStream(Protocol):
@@ -51,7 +51,7 @@ class BatchStream(Protocol):
         """Return the position of the next batch."""
 
     def seek(self, position: Mapping[str, Any]) -> None:
-        """Go to a position; the next batch is the one it names.
+        """Move to a position; the next batch is the one it names.
 
         Raises:
             StateError: The position does not belong to this stream.
@@ -125,7 +125,7 @@ class ArrayStream:
         }
 
     def seek(self, position: Mapping[str, Any]) -> None:
-        """Go to a position; the counters in it must agree with each other and with this stream."""
+        """Move to a position; the counters in it must agree with each other and with this stream."""
         try:
             number = position["epoch"] * self.batches_per_epoch + position["batch"]
             consistent = (

@@ -21,7 +21,7 @@ from parity.twins.sizes import host_needs, physical_memory, require_memory
 __all__ = ["Dataset", "describe_data", "load_dataset"]
 
 SPLIT_SEED = 1797
-"""Seed of the split into training and validation samples; the same for every run, whatever its own seed."""
+"""Seed of the split into training and validation samples; the same for every run and every seed."""
 
 TEXT_BYTES = 17
 """Memory that cutting samples takes for a byte of text: itself, as int32, its place as int64, its copy as int32."""

@@ -1,7 +1,7 @@
-"""What a spec takes of memory at least, so that one that cannot fit is refused before anything is built.
+"""Lower bounds on the memory of a run, so that a spec that cannot fit is refused before anything is built.
 
-Everything here is a lower bound: what fits is never refused, and what is not refused may still not fit. A framework
-says so in a traceback, after minutes perhaps, or the system ends the process without a word.
+What fits is never refused, and what is not refused may still not fit. Without this, a framework reports it in a
+traceback, perhaps after minutes, or the system ends the process without a message.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Need:
 
 
 def physical_memory() -> int | None:
-    """Return the bytes of memory of this machine, or None where the system does not say."""
+    """Return the bytes of memory of this machine, or None where the system does not report it."""
     try:
         size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -57,7 +57,7 @@ def require_memory(needs: Sequence[Need]) -> None:
 
 
 def host_needs(spec: RunSpec) -> list[Need]:
-    """Return what a run takes of the host's memory, whatever device it trains on.
+    """Return what a run takes of the host's memory, on any device.
 
     That is the copy of the state that a save writes, and the longest chunk.
     """

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from parity.checkpoints import seal
+from parity.checkpoints import Restored, read_scalars, seal
 from tests.faults.fault import Fault, Plant
 from tests.faults.plants import Leaves, leaves_under, rewritten
 from torch_side.state import file_state
@@ -91,7 +91,7 @@ def _without_rng(finish: Finish) -> Plant:
         def tolerant(which: Any, state: Any) -> Any:
             path = store.path / str(store.choose(store.scan(), which, trainer.plan))
             content = {**file_state(state), **torch.load(path / "state.pt", weights_only=True)}
-            return seal.Restored(int(path.name), content, seal.read_scalars(path / "meta.json"), None)
+            return Restored(int(path.name), content, read_scalars(path / "meta.json"), None)
 
         trainer.checkpoints.restore = tolerant
 

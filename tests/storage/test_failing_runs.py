@@ -95,7 +95,7 @@ def test_records_that_cannot_be_written_exit_with_3_and_one_line(side, tmp_path)
 
 
 AFTER = [("torch", "latest.json", 3, 2), ("torch", ".removed-2-", 2, 6)]
-AFTER += [("jax", "latest.json", 3, 2), ("jax", ".removed-orbax", 2, 6)]
+AFTER += [("jax", "latest.json", 3, 2), ("jax", ".removed-2-", 2, 6)]
 """Side, what is done after a save, which operation on it fails, and the step that was saved before."""
 
 

@@ -87,6 +87,6 @@ def test_the_file_form_is_read_without_running_code_and_keeps_every_stream() -> 
     assert scalars.arrays == {}
     load_file_state(trainer.state, saved)
     assert (random.random(), float(np.random.rand()), float(torch.rand(()))) == expected  # noqa: NPY002
-    host = {"data.position", "counters.step", "counters.updates", "counters.epoch"}
+    host = {"schedule.step", "data.position", "counters.step", "counters.updates", "counters.epoch"}
     after = state_of(trainer)
     assert {leaf for leaf in before if before[leaf] != after[leaf]} <= host | {STREAM}
