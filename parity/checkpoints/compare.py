@@ -1,7 +1,7 @@
-"""Compare two sealed checkpoints without loading them; needs neither jax nor torch.
+"""The comparison of two sealed checkpoints without loading them; needs neither jax nor torch.
 
-Each side digests its leaves in the order in which they lie in its memory: two seals of one side and one schema say
-everything. JAX keeps matrices and convolution kernels with their axes in another order than PyTorch (see
+Each side digests its leaves in the order in which they lie in its memory: two seals of one side and one schema
+are enough. JAX keeps matrices and convolution kernels with their axes in another order than PyTorch (see
 `parity.twins.table`); across sides, and across schemas, their bytes are read and digested again as the other's were.
 """
 

@@ -1,7 +1,7 @@
 """`latest.json` and `best.json` of a run: small files that name a checkpoint, for people and scripts.
 
 The suite itself believes only a scan of `checkpoints/`. A pointer is replaced atomically, and before anything
-is removed, so it names a checkpoint that is there; one that names what is gone says that something was lost.
+is removed, so it names a checkpoint that is there; one that names a missing one shows that something was lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["read_pointer", "write_pointers"]
 
 
 def read_pointer(file: Path) -> policy.Saved | None:
-    """Return what a pointer says; None where there is none, or none that makes sense."""
+    """Return what a pointer names; None where there is none, or none that can be read."""
     try:
         value = read_json(file)
         metric = None if value["metric"] is None else float(value["metric"])
@@ -28,7 +28,7 @@ def read_pointer(file: Path) -> policy.Saved | None:
 
 
 def write_pointers(home: Path, saved: Iterable[policy.Saved], mode: policy.Mode) -> None:
-    """Have the pointers in a directory name the latest and the best of some checkpoints; without one, remove it.
+    """Make the pointers in a directory name the latest and the best of some checkpoints; remove one that has none.
 
     Raises:
         RunDirectoryError: Something else has the name of a pointer.

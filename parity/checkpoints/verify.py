@@ -1,4 +1,4 @@
-"""Verify checkpoints against their seals; needs neither jax nor torch."""
+"""The verification of checkpoints against their seals; needs neither jax nor torch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Verified:
     seal: Seal | None = None
     """None when there is none, or none that can be trusted."""
     faults: tuple[Fault, ...] = field(default=())
-    foreign: bool = False
+    unsealed: bool = False
     """There is no seal to compare with."""
 
     @property
@@ -57,7 +57,7 @@ class Verified:
 def verify(path: Path, spec_hash: str | None = None) -> Verified:
     """Compare every file of a checkpoint with its seal, and name the leaves that are wrong.
 
-    Reads each byte once; a second time only what is damaged. Never raises for what it finds, whatever that is.
+    Reads each byte once; a second time only what is damaged. Damage of any kind is returned, never raised.
 
     Args:
         path: The checkpoint.
@@ -66,7 +66,7 @@ def verify(path: Path, spec_hash: str | None = None) -> Verified:
     try:
         seal = read_seal(path)
     except UnsealedError as error:
-        return Verified(path=path, faults=(Fault(file=FILE, problem=str(error)),), foreign=True)
+        return Verified(path=path, faults=(Fault(file=FILE, problem=str(error)),), unsealed=True)
     except CheckpointError as error:
         return Verified(path=path, faults=(Fault(file=FILE, problem=str(error)),))
     faults = []
@@ -112,7 +112,7 @@ def require_verified(path: Path) -> Seal:
         DamagedError: Something differs from the seal; names every file and leaf.
     """
     result = verify(path)
-    if result.foreign:
+    if result.unsealed:
         raise UnsealedError(result.faults[0].problem)
     if result.seal is None or result.faults:
         raise DamagedError(f"{path} is not what was sealed:", describe(result.faults))
@@ -124,7 +124,7 @@ class Restored(NamedTuple, Generic[State]):
 
     step: int
     state: State
-    """In the framework's own terms; nothing has adopted it yet."""
+    """In the framework's own terms; no trainer has taken it yet."""
     scalars: dict[str, Any]
     """The host's half of the neutral state."""
     seal: Seal | None
@@ -160,7 +160,7 @@ def require_sealed(seal: Seal | None, loaded: TrainingState) -> None:
 
 
 def describe(faults: Iterable[Fault], most: int | None = 5) -> list[tuple[str, str]]:
-    """Return faults as pairs for people: file, and what is wrong with it and its leaves (at most so many named)."""
+    """Return faults as pairs of text: file, and what is wrong with it and its leaves (at most so many are named)."""
     out = []
     for fault in faults:
         rest = len(fault.leaves) - (len(fault.leaves) if most is None else most)

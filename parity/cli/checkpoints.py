@@ -147,7 +147,7 @@ def _print_verified(console: Console, result: Verified) -> None:
         what = f"step {seal.step}{metric}, {len(seal.files)} files, {size:,} bytes, {len(seal.leaves)} leaves"
         console.print(f"[green]whole[/]      {result.path}: {what}")
         return
-    word = "[yellow]unverified[/]" if result.foreign else "[bold red]damaged[/]   "
+    word = "[yellow]unverified[/]" if result.unsealed else "[bold red]damaged[/]   "
     console.print(f"{word} {result.path}")
     for name, problem in describe(result.faults, most=None):
         console.print(f"  {name}: {problem}", markup=False)
@@ -156,9 +156,9 @@ def _print_verified(console: Console, result: Verified) -> None:
 def _code(results: list[Verified]) -> int:
     if not results:
         return EXIT_CODES["empty"]
-    if any(not r.whole and not r.foreign for r in results):
+    if any(not r.whole and not r.unsealed for r in results):
         return EXIT_CODES["broken"]
-    return EXIT_CODES["inconclusive"] if any(r.foreign for r in results) else EXIT_CODES["holds"]
+    return EXIT_CODES["inconclusive"] if any(r.unsealed for r in results) else EXIT_CODES["holds"]
 
 
 def _path(options: argparse.Namespace) -> int:

@@ -40,11 +40,11 @@ _PIECE = 1 << 20
 """Bytes read at once: stays in the second-level cache between reading and digesting."""
 
 SENT_BYTES = 32 << 20
-"""Bytes after which the disk is set to work while more are written and digested."""
+"""Bytes after which the disk starts to write while more are digested."""
 
 MAX_DEPTH = 16
 MAX_FILES = 1_000_000
-"""Caps on a directory: far above any real checkpoint, low enough that a hostile one ends."""
+"""Limits of a directory: far above any real checkpoint, low enough that listing a hostile one ends."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class DigestWriter:
         self._blocks: list[bytes] = []
         self._block = xxhash.xxh3_128()
         self.failure: OSError | None = None
-        """What stopped a write; PyTorch's own error for it says `unexpected pos` and hides this one."""
+        """What stopped a write; PyTorch's own error for it is `unexpected pos` and hides this one."""
 
     def write(self, data: bytes | memoryview) -> int:
         """Write all of the data and digest it, piece by piece: what was just written is still in the cache."""
@@ -173,15 +173,15 @@ class DigestWriter:
             raise
 
     def _send(self) -> None:
-        """Let the disk begin with what was written, where the system takes such advice: the fsync then waits less."""
+        """Start the disk on what was written so far, where the system takes such advice: the fsync waits less."""
         if hasattr(os, "posix_fadvise"):
-            with suppress(OSError, UnsupportedOperation):  # advice: a write will say what is wrong
+            with suppress(OSError, UnsupportedOperation):  # advice only: a write reports what is wrong
                 handle, count = self._file.fileno(), self._size - self._sent
                 os.posix_fadvise(handle, self._sent, count, os.POSIX_FADV_DONTNEED)  # Linux: dirty pages are written
         self._sent = self._size
 
     def flush(self) -> None:
-        """Hand everything to the system."""
+        """Pass everything on to the system."""
         self._file.flush()
 
     def result(self) -> FileDigest:
@@ -196,7 +196,7 @@ def _digest(handle: int, start: int, size: int, piece: memoryview) -> bytes:
     while start < end:
         count = os.preadv(handle, [piece[: min(_PIECE, end - start)]], start)
         if count == 0:
-            break  # shorter than it was: the size tells
+            break  # shorter than it was: its size differs too
         state.update(piece[:count])
         start += count
     return bytes(state.digest())

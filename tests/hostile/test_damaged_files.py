@@ -68,7 +68,7 @@ def test_a_deleted_file_is_named_with_every_leaf_of_it(checkpoint):
         data = (checkpoint / name).read_bytes()
         (checkpoint / name).unlink()
         assert faults(checkpoint) == [(name, () if name == FILE else owners(sealed, name, 0, len(data)))]
-        assert verify(checkpoint).foreign == (name == FILE)
+        assert verify(checkpoint).unsealed == (name == FILE)
         everything_put_back(checkpoint, name, data)
 
 

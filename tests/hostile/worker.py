@@ -137,7 +137,7 @@ def meet(entry: Entry, box: Sandbox, watch: Watch, known: dict[int, dict[str, st
             train(watched, entry.side, spec, box.run, say=_say, resume=resume)
         else:
             found = verify(box.newest)
-            result |= {"whole": found.whole, "foreign": found.foreign, "faults": describe(found.faults)}
+            result |= {"whole": found.whole, "foreign": found.unsealed, "faults": describe(found.faults)}
             made[0].restore(NEWEST)
     except BaseException as error:
         result |= _told(error)

@@ -261,7 +261,7 @@ def test_a_seal_of_an_unknown_schema_is_refused_and_names_those_that_are_read(tm
 
 @pytest.mark.parametrize("kind", [*KINDS, "directory"])
 def test_a_seal_that_is_no_plain_file_is_refused_and_not_taken_for_none(kind: str, sealed: Path) -> None:
-    """Taken for none, the checkpoint would be foreign: readable unverified."""
+    """Taken for none, the checkpoint would count as unsealed: readable unverified."""
     (sealed / FILE).unlink()
     if kind == "directory":
         (sealed / FILE).mkdir()
@@ -272,7 +272,7 @@ def test_a_seal_that_is_no_plain_file_is_refused_and_not_taken_for_none(kind: st
     assert not isinstance(caught.value, UnsealedError)
 
 
-def test_a_checkpoint_without_a_seal_is_foreign(sealed: Path) -> None:
+def test_a_checkpoint_without_a_seal_is_reported_as_such(sealed: Path) -> None:
     (sealed / FILE).unlink()
     with pytest.raises(UnsealedError, match=r"10 has no seal: seal\.json is missing, and nothing"):
         examine(sealed)

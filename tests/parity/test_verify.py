@@ -42,7 +42,7 @@ def test_what_was_sealed_is_whole(path: Path) -> None:
     result = verify(path)
     assert result.whole
     assert result.seal == read_seal(path) == require_verified(path)
-    assert not result.foreign
+    assert not result.unsealed
 
 
 def test_every_flipped_bit_names_its_file_and_its_leaf(path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_checkpoint_of_another_step_is_named_but_a_copy_elsewhere_is_whole(pat
 def test_without_a_seal_nothing_can_be_said(path: Path) -> None:
     (path / FILE).unlink()
     result = verify(path)
-    assert result.foreign
+    assert result.unsealed
     assert not result.whole
     with pytest.raises(UnsealedError, match=r"has no seal: seal\.json is missing, and nothing"):
         require_verified(path)
@@ -108,7 +108,7 @@ def test_without_a_seal_nothing_can_be_said(path: Path) -> None:
 def test_a_damaged_seal_is_damage_and_not_the_want_of_one(path: Path) -> None:
     flip(path / FILE, 40)
     result = verify(path)
-    assert not result.foreign
+    assert not result.unsealed
     assert [fault.file for fault in result.faults] == [FILE]
     with pytest.raises(DamagedError, match=r"10 is not what was sealed:\n  seal\.json: "):
         require_verified(path)
@@ -122,11 +122,11 @@ def test_whatever_lies_there_is_reported_and_nothing_is_raised(kind: str, where:
     result = verify(path)
     assert result.faults
     assert not result.whole
-    assert not result.foreign
+    assert not result.unsealed
 
 
 def test_a_checkpoint_that_is_not_there_is_reported(tmp_path: Path) -> None:
-    assert verify(tmp_path / "10").foreign
+    assert verify(tmp_path / "10").unsealed
 
 
 def test_a_file_that_vanishes_while_it_is_read_does_not_hide_the_damage_in_another(
