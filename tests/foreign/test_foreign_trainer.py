@@ -17,6 +17,8 @@ from tests.foreign.alone import REFUSED
 from tests.foreign.trainer import FAULTS, Config, NumpySide
 from tests.trackers.reading import config_of, events_of, history_of, newest_offline
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
