@@ -47,7 +47,7 @@ def arms(side: str, parameters: int, home: str, count: int = 3, every: int = 0) 
 
     def reset() -> None:
         settle(trainer, path)
-        steps(trainer, 1)  # whatever ran before, the caches hold what a step leaves there
+        steps(trainer, 1)  # after any other arm, the caches hold what a step leaves there
 
     timed = [Arm(name=name, run=run, reset=reset) for name, run in runs.items()]
     return [*timed, Arm(name="bytes", run=lambda: state_bytes(trainer))]

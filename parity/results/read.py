@@ -73,7 +73,7 @@ def _checks(path: Path, data: Mapping[str, Any]) -> CheckResult:
     result = CheckResult(records=records, environment=environment)
     if data["verdict"] != result.verdict:
         raise ResultError(
-            f"{path}: verdict is {shown(data['verdict'])}, its checks come to {result.verdict!r}; "
+            f"{path}: verdict is {shown(data['verdict'])}, the verdict of its checks is {result.verdict!r}; "
             "the file is not as it was written"
         )
     return result

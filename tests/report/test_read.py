@@ -92,7 +92,7 @@ def put(*where, value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("verdict", value="holds"), r"verdict is 'holds', its checks come to 'broken'"),
+        (put("verdict", value="holds"), r"verdict is 'holds', the verdict of its checks is 'broken'"),
         (put("checks", 0, "verdict", value="great"), r"checks\[0\]\.verdict: expected one of holds, broken"),
         (put("checks", 0, "verdict", value=[]), r"checks\[0\]\.verdict"),
         (put("checks", 1, "steps_compared", value="12"), r"checks\[1\]\.steps_compared: expected an integer"),
