@@ -66,7 +66,7 @@ class Pair:
 
     def start(self, index, words=()):
         env = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("JAX_")},
+            **{name: value for name, value in os.environ.items() if not name.startswith("JAX_") or "_CACHE" in name},
             **{"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_NUM_PROCESSES": "2"},
             **{"JAX_COORDINATOR_ADDRESS": f"localhost:{self.port}", "JAX_PROCESS_ID": str(index)},
         }
