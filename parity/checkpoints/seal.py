@@ -44,8 +44,6 @@ _HEX = re.compile(r"[0-9a-f]{32}")
 _LEAF = re.compile(r"\S+ .+", re.DOTALL)
 
 
-
-
 @dataclass(frozen=True, kw_only=True)
 class Seal:
     """What a checkpoint is made of."""
