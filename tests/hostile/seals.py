@@ -127,6 +127,18 @@ def _leaves(change: Callable[[dict[str, str]], Any]) -> Make:
 
 WEIGHT = "model.params.layers.0.weight"
 
+
+def _weight_said_to_be(kind: str) -> Make:
+    """Give a leaf another type and digest, in the schema of the seal, and no place that would contradict it."""
+
+    def edit(seal: dict[str, Any]) -> None:
+        blocks = "" if seal["schema"] == "parity.seal/1" else "blocks "
+        seal["leaves"][WEIGHT] = f"{kind} {blocks}{'0' * 32}"
+        seal["places"].pop(WEIGHT)
+
+    return _edit(edit)
+
+
 INVALID: dict[str, Make] = {
     "empty": _text(b""),
     "list": _text(b"[]"),
@@ -216,11 +228,8 @@ VALID: dict[str, tuple[str, Make]] = {
     "without-leaves": ("model", _edit(lambda seal: seal.update(leaves={}, places={}))),
     "with-a-leaf-left-over": ("no.such.leaf", _leaves(lambda leaves: leaves.update({"no.such.leaf": "int 1"}))),
     "with-a-leaf-missing": ("best", _leaves(lambda leaves: leaves.pop("best") and None)),
-    "with-a-leaf-of-another-digest": (
-        WEIGHT,
-        _leaves(lambda leaves: leaves.update({WEIGHT: "float32[4,64] " + "0" * 32})),
-    ),
-    "with-a-leaf-of-another-type": (WEIGHT, _leaves(lambda leaves: leaves.update({WEIGHT: "int8[1] " + "0" * 32}))),
+    "with-a-leaf-of-another-digest": (WEIGHT, _weight_said_to_be("float32[4,64]")),
+    "with-a-leaf-of-another-type": (WEIGHT, _weight_said_to_be("int8[1]")),
 }
 """Name to what must be named, of seals that are valid for files that are not what they say."""
 
