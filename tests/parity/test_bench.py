@@ -155,6 +155,7 @@ GROWTH = ("benchmarks", 0, "extra_info", "growth", "g")
             "1",
             r"benchmark 'test_it twin'\.stats\.q1: expected a finite number, got '1'",
         ),
+        (("benchmarks", 0, "stats", "q3"), "inf", r"stats\.q3: expected a finite number, got 'inf'"),
         (("benchmarks", 0, "stats", "rounds"), True, r"stats\.rounds: expected a finite number, got True"),
         (("benchmarks", 0, "extra_info"), None, "expected a field extra_info"),
         (
