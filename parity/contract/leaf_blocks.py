@@ -6,13 +6,10 @@ So chunks and shards of an array are digested in any order and by several proces
 from __future__ import annotations
 
 import math
-import os
-import threading
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import product, takewhile
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,16 +19,11 @@ from numpy.typing import DTypeLike, NDArray
 __all__ = ["MARK", "LeafDigest", "Order", "array_type", "block_shape"]
 
 BLOCK = 1 << 18
-"""Most elements of a block: 1 MiB of float32, which the second-level cache holds between gathering and digesting."""
+"""Most elements of a block: 1 MiB of float32."""
 
-SHORT = 16
-"""Most elements of a trailing axis that no block divides: those of a convolution's window."""
-
-THREADS = 4
-"""Most threads that digest the blocks of one array."""
-
-THREADED = 8 << 20
-"""Bytes from which on they do: below, starting them costs more than they save."""
+RUN = 1 << 14
+"""Most elements of a block along one axis, unless it would be small: so a block of a matrix of at most so many columns
+is one run of memory, which is digested without a copy."""
 
 Shape = tuple[int, ...]
 
@@ -40,33 +32,32 @@ Order = tuple[int, ...]
 
 Array = NDArray[Any]
 
-_scratch = threading.local()
-
 MARK = "blocks "
 """What stands before a digest that is made of those of blocks."""
 
 
-def block_shape(shape: Sequence[int]) -> Shape:
-    """Return the extents of the blocks that an array is divided into; they depend on its shape alone.
+def block_shape(shape: Sequence[int], order: Order = ()) -> Shape:
+    """Return the extents of the blocks that an array is divided into.
 
-    An array of at most 2**18 elements is one block. Of a larger one, a block has at most 512 elements along each
-    axis, taken from the last axis to the first, so that a stack of matrices is divided along the stack; fewer where
-    short axes come last, so that it is as wide along the two before. A block that is still small (of a long, narrow
-    array) grows to 2**18 elements. Extents are powers of two or the whole axis.
+    An array of at most 2**18 elements is one block. Of a larger one, a block has at most 2**14 elements along each
+    axis, and 2**18 in all, taken from the axis that is fastest in the order to the slowest; one that is still small
+    (of a long, narrow array) grows to 2**18. Extents are powers of two or the whole axis.
+
+    Args:
+        shape: Shape of the array.
+        order: Its axes, slowest first; empty for C order.
 
     Example:
-        >>> block_shape((4096, 4096)), block_shape((48, 1024, 1024)), block_shape((512, 256, 3, 3))
-        ((512, 512), (1, 512, 512), (128, 128, 3, 3))
-        >>> block_shape((50000, 10)), block_shape((10**6,))
-        ((16384, 10), (262144,))
+        >>> block_shape((4096, 4096)), block_shape((4096, 4096), (1, 0)), block_shape((512, 256, 3, 3))
+        ((64, 4096), (4096, 64), (64, 256, 3, 3))
+        >>> block_shape((128, 50000)), block_shape((48, 1024, 1024)), block_shape((10**6,))
+        ((16, 16384), (1, 256, 1024), (262144,))
     """
     if math.prod(shape) <= BLOCK:
         return tuple(shape)
-    window = math.prod(takewhile(lambda n: n <= SHORT, reversed(shape)))
-    side = max(1, math.isqrt(BLOCK // window))
     block = [1] * len(shape)
-    for most in (side, BLOCK):
-        for axis in reversed(range(len(shape))):
+    for most in (RUN, BLOCK):
+        for axis in reversed(order or range(len(shape))):
             room = min(most, BLOCK * block[axis] // math.prod(block))
             block[axis] = max(block[axis], min(shape[axis], 1 << room.bit_length() - 1))
     return tuple(block)
@@ -123,10 +114,11 @@ class LeafDigest:
         self._axes = order or tuple(range(len(self.shape)))
         if sorted(self._axes) != list(range(len(self.shape))):
             raise ValueError(f"{order} are not the axes of an array of shape {self.shape}")
-        self._block = block_shape(self.shape)
+        self._block = block_shape(self.shape, order)
         self._grid = tuple(-(-n // b) if b else 0 for n, b in zip(self.shape, self._block, strict=True))
         self._digests: dict[int, bytes] = {}
         self._parts: dict[int, _Part] = {}
+        self._scratch = np.empty(0, np.uint8)
 
     def add(self, start: Sequence[int], piece: Array) -> None:
         """Add a box of the array.
@@ -196,14 +188,26 @@ class LeafDigest:
         """Return the type of the array as its text names it."""
         return array_type(self.dtype, self.shape, self.order)
 
-    def packed(self) -> dict[str, Any]:
-        """Return all that was added as plain data that JSON holds, to be sent to another process."""
+    def packed(self, owner: int = 0, owners: int = 1) -> dict[str, Any]:
+        """Return what was added as plain data that JSON holds, to be sent to another process.
+
+        An array that is sharded along an axis that its blocks do not divide has incomplete blocks in every process.
+        If process k merges what all others packed for owner k, each holds a share of them, and one merges the rest.
+
+        Args:
+            owner: The process that it is for: it gets the blocks of which the number modulo `owners` is this.
+            owners: Number of processes that complete blocks.
+        """
+
+        def own(blocks: dict[int, Any]) -> dict[int, Any]:
+            return {number: blocks[number] for number in blocks if number % owners == owner}
+
         return {
             "array": [self.shape, self.dtype, self.order],
-            "digests": {str(number): digest.hex() for number, digest in self._digests.items()},
+            "digests": {str(number): digest.hex() for number, digest in own(self._digests).items()},
             "parts": {
                 str(number): [_encoded(np.packbits(part.given)), _encoded(part.values[part.given])]
-                for number, part in self._parts.items()
+                for number, part in own(self._parts).items()
             },
         }
 
@@ -243,23 +247,19 @@ class LeafDigest:
             self._complete([(number, self._parts.pop(number).values)])
 
     def _complete(self, blocks: Sequence[tuple[int, Array]]) -> None:
-        """Digest complete blocks, many of them by several threads."""
-        threads = min(THREADS, os.cpu_count() or 1, len(blocks))
-        if threads > 1 and sum(values.nbytes for _, values in blocks) >= THREADED:
-            with ThreadPoolExecutor(threads) as pool:
-                for found in pool.map(self._digest_each, (blocks[i::threads] for i in range(threads))):
-                    self._digests |= found
-        else:
-            self._digests |= self._digest_each(blocks)
-
-    def _digest_each(self, blocks: Sequence[tuple[int, Array]]) -> dict[int, bytes]:
-        found = {}
         for number, block in blocks:
             values = block.transpose(self._axes)
             if not values.flags.c_contiguous:
-                values = _gathered(values)
-            found[number] = xxhash.xxh3_128(values.reshape(-1).view(np.uint8).data).digest()
-        return found
+                values = self._gathered(values)
+            self._digests[number] = xxhash.xxh3_128(values.reshape(-1).view(np.uint8).data).digest()
+
+    def _gathered(self, values: Array) -> Array:
+        """Return a copy in C order, in memory that the next call uses again."""
+        if self._scratch.nbytes < values.nbytes:
+            self._scratch = np.empty(values.nbytes, np.uint8)
+        copy = self._scratch[: values.nbytes].view(values.dtype).reshape(values.shape)
+        np.copyto(copy, values)
+        return copy
 
 
 def _touched(low: int, n: int, side: int) -> range:
@@ -270,15 +270,6 @@ def _touched(low: int, n: int, side: int) -> range:
 def _words(size: int) -> np.dtype[Any]:
     """Return a type that moves elements of a size without looking at them."""
     return np.dtype(f"u{size}" if size in (1, 2, 4, 8) else f"V{size}")
-
-
-def _gathered(values: Array) -> Array:
-    """Return a copy in C order, in memory that the next call of this thread uses again."""
-    if getattr(_scratch, "memory", None) is None or _scratch.memory.nbytes < values.nbytes:
-        _scratch.memory = np.empty(values.nbytes, np.uint8)
-    copy = _scratch.memory[: values.nbytes].view(values.dtype).reshape(values.shape)
-    np.copyto(copy, values)
-    return copy
 
 
 def _encoded(values: Array) -> str:

@@ -181,7 +181,7 @@ def in_schema_2(text: str) -> str:
         True
     """
     array = read_text(text)
-    if array is None or array.schema == 2 or block_shape(array.shape) != array.shape:
+    if array is None or array.schema == 2 or block_shape(array.shape, array.order) != array.shape:
         return text
     kind, _, digest = text.partition(" ")
     return f"{kind} {MARK}{xxhash.xxh3_128_hexdigest(bytes.fromhex(digest) if math.prod(array.shape) else b'')}"

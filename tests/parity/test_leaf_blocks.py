@@ -31,7 +31,7 @@ def values(shape: tuple[int, ...], dtype: Any) -> Any:
 
 def reference(value: Any, order: tuple[int, ...] = ()) -> str:
     """Return the digest as docs/versions.md describes it, written down once more without the accumulator."""
-    sides = block_shape(value.shape)
+    sides = block_shape(value.shape, order)
     digests = b""
     for index in np.ndindex(*(-(-n // side) if side else 0 for n, side in zip(value.shape, sides, strict=True))):
         block = value[tuple(slice(i * side, (i + 1) * side) for i, side in zip(index, sides, strict=True))]
@@ -68,24 +68,27 @@ def small_blocks() -> Iterator[None]:
         ((1, 1 << 20, 1), (1, 1 << 18, 1)),
         ((512, 512), (512, 512)),
         ((513, 512), (512, 512)),
-        ((4096, 600), (512, 512)),
+        ((4096, 600), (256, 600)),
         ((1 << 20, 2), (1 << 17, 2)),
         ((2, 1 << 20), (2, 1 << 17)),
+        ((100, 1 << 20), (16, 1 << 14)),
         ((1000, 9, 100), (256, 9, 100)),
-        ((48, 1024, 1024), (1, 512, 512)),
-        ((512, 256, 3, 3), (128, 128, 3, 3)),
+        ((48, 1024, 1024), (1, 256, 1024)),
+        ((512, 256, 3, 3), (64, 256, 3, 3)),
         ((16, 16, 16, 16, 16), (4, 16, 16, 16, 16)),
-        ((10**9, 10**9), (512, 512)),
+        ((10**9, 10**9), (16, 1 << 14)),
     ],
 )
 def test_the_grid_follows_from_the_shape(shape: tuple[int, ...], block: tuple[int, ...]) -> None:
     assert block_shape(shape) == block
 
 
-@given(shape=st.lists(st.integers(1, 3000), max_size=5))
+@given(shape=st.lists(st.integers(1, 30_000), max_size=5), data=st.data())
 @quick(100)
-def test_a_block_is_never_too_large_and_never_needlessly_small(shape: list[int]) -> None:
-    block = block_shape(shape)
+def test_a_block_is_never_too_large_and_never_needlessly_small(shape: list[int], data: Any) -> None:
+    order = tuple(data.draw(st.permutations(range(len(shape)))))
+    block = block_shape(shape, order)
+    assert block_shape([shape[axis] for axis in order]) == tuple(block[axis] for axis in order)
     assert math.prod(block) <= leaf_blocks.BLOCK
     assert all(1 <= side <= n for side, n in zip(block, shape, strict=True))
     assert all(side == n or side & (side - 1) == 0 for side, n in zip(block, shape, strict=True)) or block == (
@@ -95,16 +98,24 @@ def test_a_block_is_never_too_large_and_never_needlessly_small(shape: list[int])
 
 
 @pytest.mark.parametrize("order", [(), (1, 0)])
-@pytest.mark.parametrize("shape", [(700, 1100), (3000, 1500), (300_000, 3)])
-def test_blocks_of_full_size_are_digested_by_one_thread_as_by_several(
-    shape: tuple[int, ...], order: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("shape", [(700, 1100), (3000, 1500), (300_000, 3), (20, 20_000)])
+def test_blocks_of_full_size_are_digested_as_the_guide_describes(
+    shape: tuple[int, ...], order: tuple[int, ...]
 ) -> None:
     value = values(shape, np.float32)
-    expected = reference(value, order)
-    monkeypatch.setattr("os.cpu_count", lambda: 4)
-    for least in (1, 1 << 60):
-        monkeypatch.setattr(leaf_blocks, "THREADED", least)
-        assert digest_text(value, order) == digest_text(np.asfortranarray(value), order) == expected
+    assert digest_text(value, order) == digest_text(np.asfortranarray(value), order) == reference(value, order)
+
+
+@pytest.mark.parametrize("order", [(), (1, 0)])
+def test_a_matrix_is_digested_where_it_lies(order: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its own order no byte of it is copied; in the other one every block is."""
+    value = values((3000, 1500), np.float32)
+    copied: list[int] = []
+    monkeypatch.setattr(LeafDigest, "_gathered", lambda self, part: copied.append(part.size) or part.copy())
+    digest_text(value if not order else np.asfortranarray(value), order)
+    assert copied == []
+    digest_text(np.asfortranarray(value) if not order else value, order)
+    assert sum(copied) == value.size
 
 
 def test_the_digest_is_pinned() -> None:
@@ -121,9 +132,9 @@ def test_the_digest_is_pinned() -> None:
 
 PINNED = {
     "transposed": "float32[3,4]@1,0 blocks bd9e475a76678dc1e864f93d4dc2e88f",
-    "matrix": "float64[900,1000] blocks 9add646253ebd9e523e541cb75071b06",
+    "matrix": "float64[900,1000] blocks 117625744274582440ed371a04c9f989",
     "vector": "float64[900000] blocks b8635fb8e1ce6e1c83475521fe30512c",
-    "four axes": "float64[2,450,10,100]@2,3,1,0 blocks 6d22e38dde425159567a902872a3b359",
+    "four axes": "float64[2,450,10,100]@2,3,1,0 blocks 9a9978787c8002b31dd1f65fb4dd98b1",
     "no axes": "int64[] blocks 5ebcbe69ee866b6a66266813a586ddc8",
     "no elements": "float32[3,0] blocks 99aa06d3014798d86001c324468d497f",
 }
@@ -207,6 +218,28 @@ def test_a_piece_that_is_missing_comes_twice_lies_elsewhere_or_is_damaged_is_not
         return
     with pytest.raises(ValueError, match=r"missing|twice|inside|by chance"):
         run()
+
+
+@small_blocks()
+def test_shards_along_the_fast_axis_are_completed_by_owners_none_of_whom_holds_the_array() -> None:
+    value, count = values((64, 64), np.float32), 4
+    shards = [LeafDigest(value.shape, value.dtype) for _ in range(count)]
+    for number, shard in enumerate(shards):
+        columns = slice(number * 2, number * 2 + 2)
+        for low in range(0, 64, 8):
+            shard.add((0, low + columns.start), value[:, low + columns.start : low + columns.stop])
+    owners = [LeafDigest(value.shape, value.dtype) for _ in range(count)]
+    most = 0
+    for number, owner in enumerate(owners):
+        for shard in shards:
+            owner.merge(LeafDigest.unpacked(shard.packed(number, count)))
+            most = max(most, sum(part.values.size for part in owner._parts.values()))
+        assert owner._parts == {}
+    assert 0 < most <= value.size // count
+    first, *others = owners
+    for other in others:
+        first.merge(other)
+    assert first.text() == digest_text(value)
 
 
 # What is refused.
