@@ -2,7 +2,7 @@
 
 from jax_side import processes
 from jax_side.checkpoint import Checkpoints
-from jax_side.formats.orbax_manager import DRAFTS as drafts
+from jax_side.formats.orbax_manager import drafts
 from jax_side.formats.quiet import prepare_process
 from jax_side.placement import topology
 from jax_side.processes import environment

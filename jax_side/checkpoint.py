@@ -13,7 +13,7 @@ import orbax.checkpoint as ocp
 from jax_side.formats.items import ITEMS, read_items
 from jax_side.formats.ocdbt import places
 from jax_side.formats.orbax_handler import gather
-from jax_side.formats.orbax_manager import DRAFT_SUFFIX, DRAFTS, open_manager, reason, wake_waiting_threads
+from jax_side.formats.orbax_manager import DRAFT_SUFFIX, drafts, open_manager, reason, wake_waiting_threads
 from jax_side.placement import Placement
 from jax_side.snapshot import Snapshot
 from jax_side.state import DeviceState, export_arrays, stored_names
@@ -36,7 +36,7 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
 
     def __init__(self, layout: Layout, directory: Path, spec_hash: str, placement: Placement) -> None:
         spec = layout.spec
-        store = RunDirectory(directory, drafts=DRAFTS).store
+        store = RunDirectory(directory, drafts=drafts).store
         super().__init__(store, spec.plan, spec_hash, spec.execution.save_priority)
         self._layout, self._placement = layout, placement
         self._saves: dict[int, Save[Snapshot]] = {}

@@ -21,12 +21,12 @@ from parity.checkpoints import DRAFT
 from parity.errors import CheckpointError
 from parity.storage import read_json
 
-__all__ = ["DRAFTS", "DRAFT_SUFFIX", "open_manager", "reason", "wake_waiting_threads"]
+__all__ = ["DRAFT_SUFFIX", "drafts", "open_manager", "reason", "wake_waiting_threads"]
 
 DRAFT_SUFFIX = ".orbax-checkpoint-tmp"
 """What Orbax appends to the name of a directory that it is still writing."""
 
-DRAFTS = (f"*{DRAFT_SUFFIX}*",)
+drafts = (f"*{DRAFT_SUFFIX}*",)
 """Patterns of the names that a save by Orbax leaves when it is cut short."""
 
 

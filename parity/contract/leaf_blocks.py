@@ -22,7 +22,7 @@ BLOCK = 1 << 18
 """Most elements of a block: 1 MiB of float32."""
 
 RUN = 1 << 14
-"""Most elements of a block along one axis, unless it would be small: so a block of a matrix of at most so many columns
+"""Most elements of a block along one axis, unless it would be small: a block of a matrix of at most so many columns
 is one run of memory, which is digested without a copy."""
 
 Shape = tuple[int, ...]

@@ -34,11 +34,11 @@ def sharing(uninterrupted, monkeypatch):
     home, known = uninterrupted
 
     def share(*key):
-        def train_or_copy(side, name, spec, path, **options):
+        def train_or_copy(side, name, spec, path, *options):
             if path.name != "reference":
-                return train(side, name, spec, path, **options)
+                return train(side, name, spec, path, *options)
             if key not in known:
-                train(side, name, spec, home / str(len(known)), **options)
+                train(side, name, spec, home / str(len(known)), *options)
                 known[key] = home / str(len(known)), contents(home / str(len(known)))
             return shutil.copytree(known[key][0], path)
 

@@ -104,7 +104,7 @@ def test_what_writes_a_large_checkpoint_leaves_processors_to_the_steps(side, lar
     """The thread that seals a save is on both sides started by the one that writes it, or is that one."""
     monkeypatch.setattr("parity.storage.background.SMALL", 1000 if large else 1_000_000)
     seen = []
-    target = f"{side}_side.checkpoint.commit"
+    target = "parity.checkpoints.saving.commit"
     monkeypatch.setattr(target, lambda *args: (seen.append(os.sched_getscheduler(0)), commit(*args))[1])
     trainer = sides.load(side).build(small("mlp-digits"), tmp_path)
     trainer.save(None)

@@ -14,7 +14,8 @@ from parity.cli.main import main
 from parity.contract import StepRecord, compare_digests, read_records, schema_of
 from parity.policy import best
 from parity.results import EXIT_CODES
-from parity.runs import RunDirectory, train
+from parity.runs import QUIET, Observers, Options, RunDirectory, train
+from parity.spec import from_toml
 from tests.parity.sealed import flip
 from tests.parity.small import bits_of
 
@@ -83,12 +84,12 @@ def test_a_flipped_bit_in_any_file_is_found_and_named(name: str, tmp_path: Path)
 def test_a_run_continues_as_if_it_had_never_stopped(name: str, tmp_path: Path, capsys: Any) -> None:
     """Bit for bit, if this machine computes the steps that were recorded then with the same bits."""
     run, side = copied(name, tmp_path), name.partition("-")[0]
-    recorded, step = curve(run), max(s.step for s in RunDirectory(run).scan().whole)
-    spec = replace(RunDirectory(run).spec(), steps=STEPS)
+    recorded, step = curve(run), max(s.step for s in RunDirectory(run).store.scan().whole)
+    spec = replace(from_toml(RunDirectory(run).identity_text()), steps=STEPS)
     said: list[str] = []
-    train(sides.load(side), side, spec, run, say=said.append)
+    train(sides.load(side), side, spec, run, Options(), Observers(log=said.append))
     assert f"resumed from step {step} (latest)" in said
-    train(sides.load(side), side, spec, tmp_path / "anew", say=lambda line: None)
+    train(sides.load(side), side, spec, tmp_path / "anew", Options(), QUIET)
     continued, anew = curve(run), curve(tmp_path / "anew")
     assert len(continued) == len(anew) == STEPS
     seals = [read_seal(path / "checkpoints" / str(STEPS)) for path in (run, tmp_path / "anew")]
@@ -104,7 +105,7 @@ def test_a_run_continues_as_if_it_had_never_stopped(name: str, tmp_path: Path, c
 @each_run
 def test_a_checkpoint_restored_and_saved_again_has_equal_leaves(name: str, tmp_path: Path) -> None:
     run, side = copied(name, tmp_path), name.partition("-")[0]
-    trainer = sides.load(side).build(RunDirectory(run).spec(), run)
+    trainer = sides.load(side).build(from_toml(RunDirectory(run).identity_text()), run)
     step = trainer.restore("latest")
     old = (run / "checkpoints" / str(step)).rename(tmp_path / "old")
     trainer.save(None)
@@ -117,7 +118,7 @@ def test_a_checkpoint_restored_and_saved_again_has_equal_leaves(name: str, tmp_p
 
 @each_run
 def test_the_newest_checkpoint_is_named_and_exported(name: str, tmp_path: Path, capsys: Any) -> None:
-    step = max(s.step for s in RunDirectory(BEFORE / name).scan().whole)
+    step = max(s.step for s in RunDirectory(BEFORE / name).store.scan().whole)
     assert main(["path", str(BEFORE / name), "latest"]) == 0
     assert capsys.readouterr().out.strip().endswith(f"{name}/checkpoints/{step}")
     assert main(["export", str(BEFORE / name), "latest", str(tmp_path / "shipped")]) == 0
@@ -126,7 +127,7 @@ def test_the_newest_checkpoint_is_named_and_exported(name: str, tmp_path: Path, 
 
 def test_a_metric_that_came_later_still_makes_the_best() -> None:
     run = RunDirectory(BEFORE / "torch-float32")
-    found = best(run.scan().whole, "max")
+    found = best(run.store.scan().whole, "max")
     assert (found.step, found.metric) == (4, 0.9)  # type: ignore[union-attr]
 
 
