@@ -59,8 +59,8 @@ def list_files(root: Path) -> dict[str, int]:
     """Return the regular files below a directory, relative POSIX path to size in bytes.
 
     Raises:
-        CheckpointError: Something there is neither a regular file nor a directory (links are not followed, whatever
-            they point to), or the tree is deeper or larger than any checkpoint.
+        CheckpointError: Something there is neither a regular file nor a directory (no link is followed), or
+            the tree is deeper or larger than any checkpoint.
     """
     found: dict[str, int] = {}
     waiting = [("", 0)]
