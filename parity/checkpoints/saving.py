@@ -226,12 +226,16 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
         commit(draft, self.store.path / str(save.step), seal)
         self._committed = True
         with after_save(save.step):
-            scan = self.scan()
-            keep = policy.kept(scan.whole, self.plan.keep)
-            self.store.point(scan, self.plan, keep)
-            for saved in scan.whole:
-                if saved.step not in keep:
-                    self.store.evict(saved.step)
+            self._retain()
+
+    def _retain(self) -> None:
+        """Point to the latest and the best of what stays, and evict what the policy no longer keeps."""
+        scan = self.scan()
+        keep = policy.kept(scan.whole, self.plan.keep)
+        self.store.point(scan, self.plan, keep)
+        for saved in scan.whole:
+            if saved.step not in keep:
+                self.store.evict(saved.step)
 
     def _reason(self, error: Exception, step: int) -> str:
         """Return in one line why a save of a step failed: operation, file and the system's reason."""

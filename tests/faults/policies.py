@@ -38,16 +38,6 @@ def _keeping(choose: Choose) -> Any:
 
     def plant(trainer: Any) -> None:
         checkpoints, spec = trainer.checkpoints, trainer.spec
-        if trainer.side == "jax":
-            rule = checkpoints._policy
-
-            def should_preserve(found: Any, *, context: Any) -> list[bool]:
-                here = {c.step for c in found}
-                keep = choose([saved for saved in rule.known if saved.step in here], spec)
-                return [c.step in keep for c in found]
-
-            rule.should_preserve = should_preserve
-            return
 
         def retain() -> None:
             whole = checkpoints.scan().whole
