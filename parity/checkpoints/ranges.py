@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from parity.contract import LeafDigest, read_text
+from parity.contract import LeafDigest, block_shape, in_schema_2, read_text
 from parity.storage import digest_range, open_regular
 
 __all__ = ["ByteRange", "is_intact", "item_size"]
@@ -66,6 +66,9 @@ def is_intact(root: Path, found: ByteRange, text: str) -> bool:
     item = item_size(found, array.shape) if array else None
     if array is None or item is None:
         return False
+    if block_shape(array.shape, array.order) == array.shape:
+        read = digest_range(root / found.file, found.start, found.size)
+        return in_schema_2(f"{text.partition(' ')[0]} {read}") == text
     axes = array.order or tuple(range(len(array.shape)))
     leaf = LeafDigest(array.shape, array.dtype, array.order)
     with os.fdopen(open_regular(root / found.file), "rb") as file:

@@ -265,4 +265,10 @@ _BOTH = [
     *(entry for name, (names, make) in VALID.items() for entry in both(f"seal-{name}", "valid", names, make)),
 ]
 
-ENTRIES = [*_BOTH, *map(_in_schema_1, _BOTH)]
+OF_A_SCHEMA = ("seal-place", "seal-with-a-leaf", "seal-empty")
+"""Beginnings of the names of entries on what the schemas do not share, and of one that no reader gets into."""
+
+ENTRIES = [
+    *_BOTH,
+    *(_in_schema_1(entry) for entry in _BOTH if entry.id.startswith(OF_A_SCHEMA) or entry.outcome == "valid"),
+]

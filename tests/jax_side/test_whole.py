@@ -11,6 +11,7 @@ from jax.sharding import SingleDeviceSharding
 import jax_side
 from jax_side.formats import items, whole
 from jax_side.formats.ocdbt import Range
+from jax_side.numerics import x64
 from parity.checkpoints import FILE
 from parity.errors import CheckpointError
 from parity.storage import parallel_read as reading
@@ -49,11 +50,13 @@ def test_it_is_bit_for_bit_what_orbax_reads(
     trainer, _ = one
     monkeypatch.setattr(reading, "BLOCK", block)
     monkeypatch.setattr(whole, "LEAST", 1)
-    direct = trainer.checkpoints.restore("latest", trainer.state).state
+    with x64(trainer.spec.precision):
+        direct = trainer.checkpoints.restore("latest", trainer.state).state
     assert taken["params"]
     assert jax.tree.structure(direct) == jax.tree.structure(trainer.state)
     monkeypatch.setattr(whole, "LEAST", 1 << 60)
-    by_orbax = trainer.checkpoints.restore("latest", trainer.state).state
+    with x64(trainer.spec.precision):
+        by_orbax = trainer.checkpoints.restore("latest", trainer.state).state
     assert not any(taken.values())
     assert words(jax.tree.leaves(direct)) == words(jax.tree.leaves(by_orbax))
     shardings = [[a.sharding for a in jax.tree.leaves(state)] for state in (direct, by_orbax)]

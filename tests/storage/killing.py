@@ -138,9 +138,10 @@ class Chain:
         end = max(row["step"] for row in read_lines(self.run.steps)) + 2 * EVERY
         end += -end % EVERY
         reference = RunDirectory(self.home / "reference")
+        seldom = ("--set", f"save.every={10 * end}", "--set", "save.on_best=always")  # its best is to be the same
         both = [
             self.start(self.run.path, "--steps", str(end)),
-            self.start(reference.path, "--steps", str(end), "--set", f"save.every={10 * end}", cached=False),
+            self.start(reference.path, "--steps", str(end), *seldom, cached=False),
         ]
         for process in both:
             assert process.wait(600) == 0, self.tail()

@@ -140,7 +140,7 @@ def test_a_run_that_diverges_beside_a_failing_save_names_the_last_checkpoint_tha
             raise OSError(errno.ENOSPC, "No space left on device", str(draft))
         return commit(draft, final, known)
 
-    monkeypatch.setattr(f"{side}_side.checkpoint.commit", failing)
+    monkeypatch.setattr("parity.checkpoints.saving.commit", failing)
     monkeypatch.setattr(
         "parity.runs.loop._Loop._fault", lambda self, record: "loss is nan" if record.step == 6 else None
     )
