@@ -24,6 +24,19 @@ _SMALL = {
 }
 
 
+CHANGED: dict[str, Any] = {
+    "batch": "ff",
+    "epoch": 1,
+    "samples": 1,
+    "lr": 2e-3,
+    "loss_scale": 2.0,
+    "loss": 2.25,
+    "grad_norm": 0.25,
+    "skipped": True,
+}
+"""Quantity to a value that `record` does not give it."""
+
+
 def quick(examples: int = 50) -> settings:
     """Return Hypothesis settings: the same examples every time, and no deadline on a shared machine."""
     return settings(max_examples=examples, deadline=None, derandomize=True, database=None)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from parity.contract import QUANTITIES, StepRecord, Validation, encode, first_divergence, read_records, same, splice
 from parity.errors import RunDirectoryError
 from parity.storage import append, read_lines, repair
-from tests.parity.small import quick, record
+from tests.parity.small import CHANGED, quick, record
 
 doubles = st.floats() | st.sampled_from([math.inf, -math.inf, math.nan, -0.0, 5e-324, -5e-324, 2.0**-1040])
 counts = st.integers(0, 2**53)
@@ -158,28 +158,16 @@ def test_of_two_records_of_one_attempt_the_later_one_counts() -> None:
     assert splice(rows)[1].loss == 2.0
 
 
-OTHER: dict[str, Any] = {
-    "batch": "ff",
-    "epoch": 1,
-    "samples": 1,
-    "lr": 2e-3,
-    "loss_scale": 2.0,
-    "loss": 2.25,
-    "grad_norm": 0.25,
-    "skipped": True,
-}
-
-
 def test_every_quantity_is_judged_in_the_order_in_which_a_step_decides_it() -> None:
     reference = {s: record(s) for s in (1, 2, 3)}
-    assert set(OTHER) == set(QUANTITIES)
+    assert set(CHANGED) == set(QUANTITIES)
     for place, name in enumerate(QUANTITIES):
-        later = {q: OTHER[q] for q in QUANTITIES[place:]}
-        other = {**reference, 2: reference[2]._replace(**later), 3: reference[3]._replace(**OTHER)}
+        later = {q: CHANGED[q] for q in QUANTITIES[place:]}
+        other = {**reference, 2: reference[2]._replace(**later), 3: reference[3]._replace(**CHANGED)}
         found = first_divergence(reference, other)
         assert found is not None
         assert (found.step, found.quantity) == (2, name)
-        assert (found.expected, found.got) == (getattr(reference[2], name), OTHER[name])
+        assert (found.expected, found.got) == (getattr(reference[2], name), CHANGED[name])
 
 
 def test_attempt_and_seconds_are_not_judged() -> None:
@@ -199,7 +187,7 @@ def test_a_step_that_only_one_curve_has_is_missing(where: int) -> None:
 
 
 def test_only_the_named_quantities_are_looked_at() -> None:
-    other = {1: record(1, **OTHER)}
+    other = {1: record(1, **CHANGED)}
     assert first_divergence({1: record(1)}, other, ()) is None
     found = first_divergence({1: record(1)}, other, ("loss",))
     assert found is not None

@@ -8,7 +8,7 @@ import pytest
 from parity import sides
 from parity.checks.resume import Evidence, LeafEvent, judge
 from parity.contract import QUANTITIES, StepRecord, Validation, first_divergence
-from tests.parity.small import record, small, with_leaf
+from tests.parity.small import CHANGED, record, small, with_leaf
 
 EXPECTED = [None, 4]
 """Where each process of the killed run starts: from nothing, then from the checkpoint of step 4."""
@@ -43,16 +43,6 @@ RESUMED = Evidence(
         *(event(kind, 1, 8) for kind in ("saving", "saved", "final")),
     ],
 )
-LATER: dict[str, Any] = {
-    "batch": "ff",
-    "epoch": 1,
-    "samples": 1,
-    "lr": 2e-3,
-    "loss_scale": 2.0,
-    "loss": 2.25,
-    "grad_norm": 0.25,
-    "skipped": True,
-}
 
 
 def with_record(step: int, **changes: Any) -> Evidence:
@@ -75,10 +65,10 @@ def test_a_run_that_resumed_exactly_has_no_findings() -> None:
 
 @pytest.mark.parametrize("quantity", QUANTITIES)
 def test_every_quantity_of_a_record_is_judged(quantity: str) -> None:
-    found = judge(REFERENCE, with_record(7, **{quantity: LATER[quantity]}), EXPECTED)
+    found = judge(REFERENCE, with_record(7, **{quantity: CHANGED[quantity]}), EXPECTED)
     assert found.broken
     assert found.first is not None
-    assert (found.first.step, found.first.quantity, found.first.got) == (7, quantity, LATER[quantity])
+    assert (found.first.step, found.first.quantity, found.first.got) == (7, quantity, CHANGED[quantity])
     assert found.suspects
 
 
