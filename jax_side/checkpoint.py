@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
+from jax_side.formats.described import DESCRIPTION, read_label
 from jax_side.formats.items import ITEMS, read_items
 from jax_side.formats.ocdbt import places
 from jax_side.formats.orbax_handler import gather
@@ -85,7 +86,8 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
     def _hand_over(self, save: Save[Snapshot]) -> None:
         self._saves = {save.step: save}
         items = {item: tree for item, tree in _items(save.snapshot.content).items() if jax.tree.leaves(tree)}
-        saves = {item: ocp.args.PyTreeSave(tree) for item, tree in items.items()}
+        label = save.label()
+        saves = {item: ocp.args.PyTreeSave(tree, custom_metadata=label) for item, tree in items.items()}
         meta = ocp.args.JsonSave({**save.meta(), "items": sorted(items)})
         manager = self._opened()
         if not manager.save(save.step, args=ocp.args.Composite(**saves, meta=meta), force=True):
@@ -98,7 +100,9 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
         names = stored_names(self._layout, leaves)
         self._commit(save, draft, gather(draft, ITEMS), places(draft, ITEMS, names, leaves))
 
-    def _read(self, path: Path, state: DeviceState, *, sealed: bool) -> tuple[DeviceState, checkpoints.Neutral]:
+    def _read(
+        self, path: Path, state: DeviceState, *, sealed: bool
+    ) -> tuple[DeviceState, checkpoints.Neutral, checkpoints.Labels]:
         self.close()  # newer steps may now be moved away: the next manager lists anew
         sharding = self._placement.replicated
         items = {item: tree for item, tree in _items(state).items() if jax.tree.leaves(tree)}
@@ -110,7 +114,8 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
         except Exception as error:  # Orbax and TensorStore have no common error for a damaged file
             raise CheckpointError(f"checkpoint of step {path.name} cannot be restored: {error}") from error
         content = state._replace(**{ITEMS[item]: found[item] for item in items})
-        return content, export_arrays(self._layout, content, copy=False)
+        labels: checkpoints.Labels = {f"{item}/{DESCRIPTION}": read_label(path / item) for item in items}
+        return content, export_arrays(self._layout, content, copy=False), labels
 
     def _reason(self, error: Exception, step: int) -> str:
         return reason(error, "write", self.store.path / f"{step}{DRAFT_SUFFIX}")

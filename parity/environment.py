@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -48,7 +49,7 @@ def usable_cpus() -> int:
 
 
 def describe_environment() -> dict[str, Any]:
-    """Return versions, machine and commit: what a result depends on besides its spec."""
+    """Return versions, machine, commit and time: what a result depends on besides its spec, and when it was made."""
     commit = _git("rev-parse", "HEAD") or None
     return {
         "python": platform.python_version(),
@@ -56,6 +57,8 @@ def describe_environment() -> dict[str, Any]:
         "machine": platform.machine(),
         "cpus": usable_cpus(),
         "versions": dict(versions()),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "version": versions(("parity-suite",)).get("parity-suite", ""),
         "commit": commit,
         "dirty": bool(commit and _git("status", "--porcelain", "--untracked-files=no")),
     }

@@ -6,6 +6,7 @@ too. All are subclasses of `ParityError`, whose `exit_code` is what the command 
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "InconsistentStateError",
     "LockedError",
     "MissingFrameworkError",
+    "NoCounterpartError",
     "OtherRunError",
     "ParityError",
     "ProcessesError",
@@ -27,8 +29,12 @@ __all__ = [
     "StateError",
     "UnknownNameError",
     "UnsealedError",
+    "explain",
 ]
 
+
+MOST_NAMES = 8
+"""Most names that a message lists where a similar one was found."""
 
 MOST_ROWS = 20
 """Largest number of findings in a message; a hostile file may cause a hundred thousand."""
@@ -36,6 +42,22 @@ MOST_ROWS = 20
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def _close(name: str, known: list[str]) -> list[str]:
+    """Return up to three names like the one that was given: those that end with it first, such as `optimizer.lr`."""
+    ends = [one for one in known if one.rpartition(".")[2] == name]
+    return (ends or difflib.get_close_matches(name, known, 3))[:3]
+
+
+def explain(error: Exception) -> str:
+    """Return why a value that was read cannot be used, as a phrase for people.
+
+    Example:
+        >>> explain(KeyError("schema")), explain(ValueError("0 is no step"))
+        ("it has no 'schema'", '0 is no step')
+    """
+    return f"it has no {error.args[0]!r}" if type(error) is KeyError and error.args else str(error)
 
 
 class ParityError(Exception):
@@ -66,7 +88,7 @@ class SpecError(ParityError, ValueError):
 
 
 class UnknownNameError(ParityError, ValueError):
-    """A name that does not exist; the message lists those that do.
+    """A name that does not exist; the message names similar ones, or lists all that do.
 
     Args:
         kind: What was looked up: `preset`, `field`, `side` or `check`.
@@ -81,11 +103,19 @@ class UnknownNameError(ParityError, ValueError):
     Example:
         >>> print(UnknownNameError("side", "tensorflow", ["torch", "jax"]))
         unknown side 'tensorflow'; known: jax, torch
+        >>> print(UnknownNameError("field", "optimizer.rl", ["optimizer.lr", *"abcdefgh"]))
+        unknown field 'optimizer.rl'; did you mean optimizer.lr?
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)
-        super().__init__(f"unknown {kind} {name!r}; known: {', '.join(self.known)}")
+        close = _close(name, self.known) if len(self.known) > MOST_NAMES else []
+        if close:
+            hint = f"did you mean {' or '.join(close)}?"
+        else:
+            hint = f"known: {', '.join(self.known)}"
+            hint += "; `parity spec PRESET` prints them with their values" if kind == "field" else ""
+        super().__init__(f"unknown {kind} {name!r}; {hint}")
 
 
 class SpecMismatchError(ParityError, ValueError):
@@ -138,6 +168,10 @@ class StateError(ParityError, ValueError):
     def __init__(self, leaf: str, problem: str) -> None:
         self.leaf = leaf
         super().__init__(f"{leaf}: {problem}")
+
+
+class NoCounterpartError(StateError):
+    """A state that has no meaning on another side: nothing was lost, and nothing can be compared."""
 
 
 class InconsistentStateError(ParityError, RuntimeError):

@@ -12,19 +12,17 @@ from typing import Any
 import torch
 
 from parity import checkpoints, storage
-from parity.checkpoints import DRAFT, Save
-from parity.errors import CheckpointError
+from parity.checkpoints import DRAFT, LABEL, Save
 from parity.runs import RunDirectory
-from parity.storage import DigestWriter, ParallelReader
+from parity.storage import DigestWriter
 from parity.twins import Layout
-from torch_side.formats.archive import places, read_records
+from torch_side.formats.archive import places
+from torch_side.formats.content import STATE, read_content
 from torch_side.placement import Placement
 from torch_side.snapshot import Snapshot
 from torch_side.state import LiveState, check_file_state, neutral_arrays
 
 __all__ = ["Checkpoints"]
-
-STATE = "state.pt"
 
 
 class Checkpoints(checkpoints.Checkpoints[LiveState, dict[str, Any], Snapshot]):
@@ -49,24 +47,20 @@ class Checkpoints(checkpoints.Checkpoints[LiveState, dict[str, Any], Snapshot]):
         with storage.named(draft / STATE), (draft / STATE).open("wb") as file, _no_checksums():
             writer = DigestWriter(file)
             try:
-                torch.save(save.snapshot.content, writer)
+                torch.save({**save.snapshot.content, **save.label()}, writer)
             except Exception as error:
                 raise writer.failure or error from error
         storage.write_file(draft / self.meta, json.dumps(save.meta()))
         found = places(draft, STATE, save.snapshot.records())
         self._commit(save, draft, {STATE: writer.result()}, found)
 
-    def _read(self, path: Path, state: LiveState, *, sealed: bool) -> tuple[dict[str, Any], checkpoints.Neutral]:
-        try:
-            read_records(path / STATE)  # what is no archive of torch.save never reaches torch.load
-            with ParallelReader(path / STATE) as file:
-                content = torch.load(file, map_location=self._placement.device, weights_only=True)
-        except CheckpointError:
-            raise
-        except Exception as error:  # torch.load leaks a dozen kinds of error for malformed files (pytorch#127525)
-            raise CheckpointError(f"{path / STATE} cannot be loaded: {error}") from error
+    def _read(
+        self, path: Path, state: LiveState, *, sealed: bool
+    ) -> tuple[dict[str, Any], checkpoints.Neutral, checkpoints.Labels]:
+        content = read_content(path / STATE, self._placement.device)
+        label = {name: content.pop(name) for name in LABEL if name in content}
         check_file_state(self._layout, state, content)
-        return content, neutral_arrays(self._layout, state.names, content)
+        return content, neutral_arrays(self._layout, state.names, content), {STATE: label}
 
 
 @contextmanager

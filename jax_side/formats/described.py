@@ -14,7 +14,10 @@ import orbax.checkpoint as ocp
 from parity.errors import CheckpointError
 from parity.storage import read_json
 
-__all__ = ["check_documents", "check_types", "leaf_name"]
+__all__ = ["DESCRIPTION", "check_documents", "check_types", "leaf_name", "read_label"]
+
+DESCRIPTION = "_METADATA"
+"""The file of an item that describes its tree, and carries the custom metadata of a save."""
 
 
 def check_documents(item: Path) -> None:
@@ -23,10 +26,20 @@ def check_documents(item: Path) -> None:
     Raises:
         CheckpointError: A document is missing, too large, or no JSON object.
     """
-    read_json(item / "_METADATA")
+    read_json(item / DESCRIPTION)
     for path in (item / "_sharding", *sorted(item.glob("array_metadatas/*"))):
         if os.path.lexists(path):
             read_json(path)
+
+
+def read_label(item: Path) -> dict[str, Any]:
+    """Return the label of an item: the custom metadata that Orbax keeps in its description; empty without one.
+
+    Raises:
+        CheckpointError: The description is missing, too large, or no JSON object.
+    """
+    found = read_json(item / DESCRIPTION).get("custom_metadata")
+    return found if isinstance(found, dict) else {}
 
 
 def check_types(item: Path, expected: Any) -> None:
@@ -42,7 +55,7 @@ def check_types(item: Path, expected: Any) -> None:
     try:
         found = _named_types(ocp.PyTreeCheckpointHandler().metadata(item.resolve()).tree)
     except Exception as error:  # Orbax and TensorStore have no common error for a damaged file
-        raise CheckpointError(f"{item / '_METADATA'} cannot be read: {error}") from error
+        raise CheckpointError(f"{item / DESCRIPTION} cannot be read: {error}") from error
     types = _named_types(expected)
     for name in sorted({*types, *found}):
         if types.get(name) != found.get(name):

@@ -4,18 +4,19 @@ Knows no framework: what is in a checkpoint is files and digests of leaves.
 """
 
 from parity.checkpoints.compare import compare
+from parity.checkpoints.label import LABEL, label_of
 from parity.checkpoints.pointers import read_pointer, write_pointers
 from parity.checkpoints.ranges import ByteRange, is_intact
-from parity.checkpoints.saving import Checkpoints, Neutral, Save, fitting
+from parity.checkpoints.saving import Checkpoints, Labels, Neutral, Save, fitting
 from parity.checkpoints.seal import (
     FILE,
     Seal,
     after_save,
     commit,
-    encode,
     examine,
     read_seal,
     require_own,
+    seal_text,
 )
 from parity.checkpoints.store import DRAFT, CheckpointStore, Scan
 from parity.checkpoints.verify import (
@@ -23,7 +24,7 @@ from parity.checkpoints.verify import (
     Restored,
     Verified,
     describe,
-    read_scalars,
+    read_meta,
     require_sealed,
     require_verified,
     verify,
@@ -32,10 +33,12 @@ from parity.checkpoints.verify import (
 __all__ = [
     "DRAFT",
     "FILE",
+    "LABEL",
     "ByteRange",
     "CheckpointStore",
     "Checkpoints",
     "Fault",
+    "Labels",
     "Neutral",
     "Restored",
     "Save",
@@ -46,16 +49,17 @@ __all__ = [
     "commit",
     "compare",
     "describe",
-    "encode",
     "examine",
     "fitting",
     "is_intact",
+    "label_of",
+    "read_meta",
     "read_pointer",
-    "read_scalars",
     "read_seal",
     "require_own",
     "require_sealed",
     "require_verified",
+    "seal_text",
     "verify",
     "write_pointers",
 ]

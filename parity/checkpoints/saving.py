@@ -20,20 +20,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity import policy, storage
+from parity.checkpoints.label import label_of, require_labels
 from parity.checkpoints.ranges import ByteRange
 from parity.checkpoints.seal import Seal, after_save, commit, require_own
 from parity.checkpoints.store import CheckpointStore, Scan
-from parity.checkpoints.verify import Restored, read_scalars, require_sealed, require_verified
+from parity.checkpoints.verify import Restored, read_meta, require_sealed, require_verified
 from parity.contract import RunPlan, TrainingState, leaf_digests, memory_orders
 from parity.environment import versions
 from parity.errors import CheckpointError, SaveError, StateError
 from parity.policy import Which
 from parity.storage import Background, FileDigest, Priority, list_files, plain
 
-__all__ = ["Checkpoints", "Neutral", "Save", "fitting"]
+__all__ = ["Checkpoints", "Labels", "Neutral", "Save", "fitting"]
 
 Neutral = tuple[dict[str, NDArray[np.generic]], dict[str, Any]]
 """Neutral leaf to array, and neutral leaf to scalar."""
+
+Labels = dict[str, Mapping[str, Any]]
+"""File of a checkpoint to the mapping in it that has the fields of its label."""
 
 
 class Snapshot(Protocol):
@@ -68,7 +72,11 @@ class Save(Generic[Copy]):
 
     def meta(self) -> dict[str, Any]:
         """Return what the JSON file of the checkpoint holds."""
-        return {"step": self.step, "metric": plain(self.metric), "scalars": self.scalars}
+        return {**self.label(), "metric": plain(self.metric), "scalars": self.scalars}
+
+    def label(self) -> dict[str, Any]:
+        """Return the label of each file of the checkpoint: step, epoch, best metric and resolved config."""
+        return label_of(self.scalars)
 
     def leaves(self) -> dict[str, str]:
         """Return the digest of every leaf; made once, by whichever thread asks first."""
@@ -153,11 +161,15 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
         seal = None if step in {saved.step for saved in scan.unsealed} else require_verified(path)
         if seal is not None:
             require_own(seal, self.spec_hash)
-        scalars = read_scalars(path / self.meta)
+            if seal.side != self.side:
+                raise CheckpointError(f"{path} was saved by the side {seal.side!r}; {self.side!r} cannot read it")
+        meta = read_meta(path / self.meta)
+        scalars: dict[str, Any] = meta["scalars"]
         list_files(path)  # refuses links, where there is no seal to do so
         with fitting(step):
-            content, (arrays, counts) = self._read(path, state, sealed=seal is not None)
+            content, (arrays, counts), labels = self._read(path, state, sealed=seal is not None)
             require_sealed(seal, TrainingState(arrays=arrays, scalars={**scalars, **counts}))
+        require_labels(path, self.meta, {self.meta: meta, **labels}, scalars)
         return Restored(step, content, scalars, seal)
 
     def wait(self) -> None:
@@ -251,7 +263,7 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
         """Write a draft and have it committed; returns when both are done."""
 
     @abstractmethod
-    def _read(self, path: Path, state: State, *, sealed: bool) -> tuple[Content, Neutral]:
+    def _read(self, path: Path, state: State, *, sealed: bool) -> tuple[Content, Neutral, Labels]:
         """Read a checkpoint whose bytes were verified, if it is sealed, and check that it fits a state.
 
         Args:
@@ -260,7 +272,7 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
             sealed: Whether every leaf that is returned is compared with a seal.
 
         Returns:
-            Its content, and the same as neutral arrays and scalars; these may be views.
+            Its content, the same as neutral arrays and scalars, which may be views, and the labels of its files.
 
         Raises:
             CheckpointError: It cannot be read.

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import xxhash
@@ -22,8 +22,8 @@ import xxhash
 from parity import storage
 from parity.checkpoints.ranges import ByteRange, item_size
 from parity.contract import SCHEMA, DigestSchema, read_text
-from parity.errors import CheckpointError, OtherRunError, SaveError, UnsealedError
-from parity.storage import ALGORITHM, FileDigest, digest_files, list_files, plain, read_bytes, read_json
+from parity.errors import CheckpointError, OtherRunError, SaveError, UnsealedError, explain
+from parity.storage import ALGORITHM, FileDigest, digest_files, list_files, parse_json, plain, read_bytes
 
 __all__ = [
     "FILE",
@@ -33,6 +33,7 @@ __all__ = [
     "examine",
     "read_seal",
     "require_own",
+    "seal_text",
 ]
 
 FILE = "seal.json"
@@ -84,7 +85,7 @@ def commit(draft: Path, final: Path, seal: Seal) -> Seal:
     known = dict(seal.files)
     files = {**known, **digest_files(draft, [name for name in list_files(draft) if name not in known])}
     seal = Seal(**{**vars(seal), "files": dict(sorted(files.items()))})
-    storage.write_file(draft / FILE, encode(seal))
+    storage.write_file(draft / FILE, seal_text(seal))
     storage.fsync_tree(draft)
     with storage.named(draft, "rename"):
         draft.rename(final)
@@ -114,7 +115,7 @@ def examine(path: Path) -> Seal:
     """
     seal = read_seal(path)
     if str(seal.step) != path.name:
-        raise CheckpointError(f"its seal is of step {seal.step}")
+        raise CheckpointError(f"its seal is of step {seal.step}; the directory was renamed")
     faults = compare_listing(seal, list_files(path))
     if not faults:
         small = [name for name, digest in seal.files.items() if digest.size <= SMALL]
@@ -153,12 +154,13 @@ def read_seal(path: Path) -> Seal:
         raise CheckpointError(f"{path} is a link; a checkpoint lies in the run itself")
     if not os.path.lexists(path / FILE):
         raise UnsealedError(f"{path} has no seal: {FILE} is missing, and nothing else proves that it is whole")
-    value = read_json(path / FILE)
+    data = read_bytes(path / FILE)
+    value = parse_json(data, path / FILE)
     try:
         seal = _decode(value)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise CheckpointError(f"{path / FILE} is not a seal: {error!r}") from error
-    if encode(seal).encode() != read_bytes(path / FILE):
+        raise CheckpointError(f"{path / FILE} is not a seal: {explain(error)}") from error
+    if seal_text(seal).encode() != data:
         raise CheckpointError(f"{path / FILE} was changed: its own digest does not fit")
     return seal
 
@@ -173,7 +175,7 @@ def require_own(seal: Seal, spec_hash: str) -> None:
         raise OtherRunError(seal.step, seal.spec_hash, spec_hash)
 
 
-def encode(seal: Seal) -> str:
+def seal_text(seal: Seal) -> str:
     """Return the text of a seal: canonical JSON that ends with a digest of itself."""
     value: dict[str, Any] = {
         "schema": f"parity.seal/{seal.schema}",
@@ -189,11 +191,11 @@ def encode(seal: Seal) -> str:
         "places": {leaf: [[p.file, p.start, p.size, p.digest] for p in at] for leaf, at in seal.places.items()},
     }
     text = json.dumps(value, indent=1, allow_nan=False)
-    return json.dumps(value | {"self": xxhash.xxh3_128_hexdigest(text.encode())}, indent=1, allow_nan=False) + "\n"
+    return f'{text[:-2]},\n "self": "{xxhash.xxh3_128_hexdigest(text.encode())}"\n}}\n'
 
 
 def _decode(value: Mapping[str, Any]) -> Seal:
-    schema = SCHEMAS.get(value["schema"])
+    schema = SCHEMAS.get(str(value["schema"]))
     if schema is None or value["algorithm"] != ALGORITHM:
         known = " and ".join(SCHEMAS)
         raise ValueError(f"written as {value['schema']!r} with {value['algorithm']!r}, this version reads {known}")
@@ -235,9 +237,8 @@ def _decode(value: Mapping[str, Any]) -> Seal:
 
 def _inside(name: Any) -> str:
     """Return a relative path that stays inside; as text it must be what it is as a path."""
-    path = PurePosixPath(_text(name))
-    name.encode("utf-8")  # a lone surrogate names no file
-    if path.is_absolute() or ".." in path.parts or str(path) != name or "\0" in name or name in (FILE, "."):
+    _text(name).encode("utf-8")  # a lone surrogate names no file
+    if {"", ".", ".."} & set(name.split("/")) or "\0" in name or name == FILE:  # "/a" and "a//b" have an empty part
         raise ValueError(f"{name!r} is no path inside a checkpoint")
     return str(name)
 

@@ -19,7 +19,7 @@ from parity import policy
 from parity.checkpoints.pointers import read_pointer, write_pointers
 from parity.checkpoints.seal import FILE, Seal, examine, read_seal
 from parity.contract import RunPlan
-from parity.errors import CheckpointError, RunDirectoryError, UnsealedError
+from parity.errors import CheckpointError, RunDirectoryError, UnsealedError, explain
 from parity.policy import Saved, Which
 from parity.storage import (
     REMOVED,
@@ -181,7 +181,7 @@ class CheckpointStore:
             return {(row["step"], row["saved_at"]): float(row["metric"]) for row in read_lines(self.metrics)}
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise RunDirectoryError(
-                f"{self.metrics}: a row is no metric ({error!r}); restore or remove it"
+                f"{self.metrics}: a row is no metric ({explain(error)}); restore or remove it"
             ) from error
 
     def sync(self) -> None:

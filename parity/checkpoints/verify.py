@@ -18,7 +18,7 @@ __all__ = [
     "Restored",
     "Verified",
     "describe",
-    "read_scalars",
+    "read_meta",
     "require_sealed",
     "require_verified",
     "verify",
@@ -131,16 +131,16 @@ class Restored(NamedTuple, Generic[State]):
     """None for a checkpoint without one."""
 
 
-def read_scalars(path: Path) -> dict[str, Any]:
-    """Return the scalars of a checkpoint's untrusted JSON file.
+def read_meta(path: Path) -> dict[str, Any]:
+    """Return what a checkpoint's untrusted JSON file holds, an object `scalars` among it.
 
     Raises:
-        CheckpointError: It cannot be read, or holds none.
+        CheckpointError: It cannot be read, or holds no scalars.
     """
-    scalars = read_json(path).get("scalars")
-    if not isinstance(scalars, dict):
+    value = read_json(path)
+    if not isinstance(value.get("scalars"), dict):
         raise CheckpointError(f"{path} holds no object `scalars`")
-    return scalars
+    return value
 
 
 def require_sealed(seal: Seal | None, loaded: TrainingState) -> None:

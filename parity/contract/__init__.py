@@ -22,22 +22,41 @@ from parity.contract.leaf_digests import (
     read_text,
     schema_of,
 )
+from parity.contract.leaf_values import VALUES, LeafSize, keep_values, measure_arrays, measure_kept
 from parity.contract.place import Place
 from parity.contract.plan import Pace, RunPlan
-from parity.contract.records import Divergence, encode, first_divergence, read_records, same, splice
-from parity.contract.side import Processes, Side, child_environment, drafts_of, prepare_process, processes_of
+from parity.contract.records import Divergence, first_divergence, read_records, record_line, same, splice
+from parity.contract.side import (
+    Processes,
+    Side,
+    child_environment,
+    drafts_of,
+    prepare_process,
+    processes_of,
+    shared_programs,
+)
 from parity.contract.state import TrainingState, take_count, take_scale
-from parity.contract.trainer import PRECISIONS, QUANTITIES, Precision, StepRecord, Trainer, Validation
+from parity.contract.trainer import (
+    PRECISIONS,
+    QUANTITIES,
+    Precision,
+    StepRecord,
+    Trainer,
+    Validation,
+    require_trainer,
+)
 
 __all__ = [
     "PRECISIONS",
     "QUANTITIES",
     "SCHEMA",
+    "VALUES",
     "ArrayText",
     "Difference",
     "DigestSchema",
     "Divergence",
     "LeafDigest",
+    "LeafSize",
     "Order",
     "Pace",
     "Place",
@@ -57,11 +76,13 @@ __all__ = [
     "component_of",
     "digest_text",
     "drafts_of",
-    "encode",
     "first_divergence",
     "flatten_tables",
     "in_schema_2",
+    "keep_values",
     "leaf_digests",
+    "measure_arrays",
+    "measure_kept",
     "memory_orders",
     "nest_fields",
     "order_of",
@@ -71,8 +92,11 @@ __all__ = [
     "processes_of",
     "read_records",
     "read_text",
+    "record_line",
+    "require_trainer",
     "same",
     "schema_of",
+    "shared_programs",
     "splice",
     "take_count",
     "take_scale",

@@ -19,6 +19,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from parity.contract.leaf_blocks import MARK, LeafDigest, Order, array_type, block_shape
+from parity.contract.leaf_values import LeafSize, measure_arrays
 from parity.contract.state import TrainingState
 
 __all__ = [
@@ -66,6 +67,8 @@ class Difference:
     detail: str
     max_abs: float | None = None
     """Largest absolute difference of numeric leaves of equal type."""
+    size: LeafSize | None = None
+    """By how much the values differ; None where they are not known."""
 
 
 def component_of(leaf: str) -> str:
@@ -247,6 +250,7 @@ def compare_states(a: TrainingState, b: TrainingState) -> list[Difference]:
                 kind="value",
                 detail=f"differs by up to {worst:.3g}",
                 max_abs=worst,
+                size=measure_arrays(left, right),
             )
         out.append(difference)
     return out

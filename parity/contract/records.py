@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from parity.contract.trainer import QUANTITIES, StepRecord, Validation
-from parity.errors import RunDirectoryError
+from parity.errors import RunDirectoryError, explain
 from parity.storage import plain, read_lines
 
 __all__ = [
     "Divergence",
-    "encode",
     "first_divergence",
     "read_records",
+    "record_line",
     "same",
     "splice",
 ]
@@ -27,7 +27,7 @@ Record = TypeVar("Record", StepRecord, Validation)
 _encode = json.JSONEncoder(allow_nan=False).encode
 
 
-def encode(record: StepRecord | Validation) -> str:
+def record_line(record: StepRecord | Validation) -> str:
     """Return a record as one line of valid JSON; floats read back bit for bit.
 
     Non-finite floats become the strings `inf`, `-inf` and `nan`, since JSON has no token for them.
@@ -51,7 +51,7 @@ def read_records(path: Path, kind: type[Record]) -> list[Record]:
         try:
             values: dict[str, Any] = {name: _read(row[name], wanted) for name, wanted in types.items()}
         except (KeyError, ValueError, TypeError, OverflowError) as error:
-            raise RunDirectoryError(f"{path}: not a {kind.__name__}: {row!r} ({error!r})") from error
+            raise RunDirectoryError(f"{path}: not a {kind.__name__}: {row!r} ({explain(error)})") from error
         out.append(kind(**values))
     return out
 

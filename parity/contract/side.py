@@ -7,20 +7,31 @@ Any object with `build` and `topology` is one: a module, an instance of a class.
 | `processes` | a `Processes`: several processes train one run |
 | `drafts` | patterns of what a save that is cut short leaves in `checkpoints/`; see `CheckpointStore` |
 | `environment` | variables of a process that a check starts: name to value, None for one that is removed |
+| `export_params(checkpoint, dest)` | writes the parameters of a verified checkpoint to a new place, for inference |
 | `prepare_process()` | called once in a process that trains, before anything is built |
+| `shared_programs(directory)` | a context in which this process and its children share compiled programs |
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
 from parity.contract.place import Place
 from parity.contract.trainer import Trainer
 
-__all__ = ["Processes", "Side", "child_environment", "drafts_of", "prepare_process", "processes_of"]
+__all__ = [
+    "Processes",
+    "Side",
+    "child_environment",
+    "drafts_of",
+    "prepare_process",
+    "processes_of",
+    "shared_programs",
+]
 
 
 class Side(Protocol):
@@ -80,3 +91,9 @@ def child_environment(side: Side) -> dict[str, str]:
     """
     found: Mapping[str, str | None] = getattr(side, "environment", {})
     return {name: value for name, value in ({**os.environ, **found}).items() if value is not None}
+
+
+def shared_programs(side: Side, directory: Path) -> AbstractContextManager[None]:
+    """Return the context in which the processes of a check share what a side compiles, in a directory, if it does."""
+    found: AbstractContextManager[None] = getattr(side, "shared_programs", lambda directory: nullcontext())(directory)
+    return found

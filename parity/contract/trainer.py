@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, Protocol, get_args, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, cast, get_args, runtime_checkable
 
 from parity.contract.identity import RunIdentity
 from parity.contract.plan import RunPlan
 from parity.contract.state import TrainingState
+from parity.errors import SideError
 from parity.policy import Which
 
-__all__ = ["PRECISIONS", "QUANTITIES", "Precision", "StepRecord", "Trainer", "Validation", "Which"]
+__all__ = ["PRECISIONS", "QUANTITIES", "Precision", "StepRecord", "Trainer", "Validation", "Which", "require_trainer"]
 
 Precision = Literal["float64", "float32", "bfloat16", "float16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
@@ -123,3 +124,24 @@ class Trainer(Protocol):
         Raises:
             StateError: A leaf is missing, unexpected, or of the wrong dtype or shape; nothing was changed.
         """
+
+
+def require_trainer(built: object, side: str) -> Trainer:
+    """Return what a side has built, which must have every member of `Trainer`.
+
+    Args:
+        built: What `Side.build` returned.
+        side: Name of the side, for the message.
+
+    Raises:
+        SideError: A member is missing; the message lists all that are.
+
+    Example:
+        >>> require_trainer(object(), "mine")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        parity.errors.SideError: side 'mine': its trainer has no side, plan, identity, spec_hash, step, steps, ...
+    """
+    named = [*Trainer.__annotations__, *(name for name in vars(Trainer) if not name.startswith("_"))]
+    if lacking := [name for name in named if not hasattr(built, name)]:
+        raise SideError(side, f"its trainer has no {', '.join(lacking)}; see parity.contract.Trainer")
+    return cast(Trainer, built)

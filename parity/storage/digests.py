@@ -67,7 +67,7 @@ def list_files(root: Path) -> dict[str, int]:
     while waiting:
         folder, depth = waiting.pop()
         try:
-            entries = sorted(os.scandir(root / folder), key=lambda e: e.name)
+            entries = sorted(os.scandir(f"{root}/{folder}"), key=lambda e: e.name)
         except OSError as error:
             raise CheckpointError(f"{root / folder} cannot be listed: {error.strerror}") from error
         for entry in entries:
@@ -93,7 +93,8 @@ def digest_files(root: Path, names: Iterable[str]) -> dict[str, FileDigest]:
     Raises:
         OSError: A file cannot be read, or is a link.
     """
-    sizes = {name: _regular_size(root / name) for name in names}
+    paths = {name: root / name for name in names}
+    sizes = {name: _regular_size(path) for name, path in paths.items()}
     tasks = [(name, start) for name, size in sizes.items() for start in range(0, size, BLOCK)]
     buffers = threading.local()
 
@@ -101,8 +102,8 @@ def digest_files(root: Path, names: Iterable[str]) -> dict[str, FileDigest]:
         name, start = task
         if not hasattr(buffers, "piece"):
             buffers.piece = memoryview(bytearray(_PIECE))
-        with named(root / name, "read"):
-            handle = open_regular(root / name)
+        with named(paths[name], "read"):
+            handle = open_regular(paths[name])
             try:
                 return _digest(handle, start, min(BLOCK, sizes[name] - start), buffers.piece)
             finally:

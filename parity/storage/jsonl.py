@@ -6,6 +6,7 @@ interrupted the write, and every function here ignores or removes it.
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import os
@@ -66,7 +67,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """
     if not path.exists():
         return []
-    lines = read_bytes(path, None, RunDirectoryError).split(b"\n")
+    lines = read_bytes(path, None, RunDirectoryError).removeprefix(codecs.BOM_UTF8).split(b"\n")
     out = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -111,7 +112,7 @@ def repair(path: Path) -> int:
 
 def _is_object(line: bytes) -> bool:
     try:
-        return isinstance(json.loads(line.decode("utf-8")), dict)
+        return isinstance(json.loads(line.decode("utf-8-sig")), dict)
     except (ValueError, RecursionError):
         return False
 
