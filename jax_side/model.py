@@ -1,4 +1,4 @@
-"""The three models, as Flax NNX modules with PyTorch's semantics.
+"""The models, as Flax NNX modules with PyTorch's semantics.
 
 Differences from Flax's own layers, each shown by a test: LayerNorm epsilon 1e-5 and two-pass variance, GELU by
 erf, attention written out with its softmax in the exact dtype, a BatchNorm that keeps PyTorch's unbiased running
@@ -9,6 +9,7 @@ differently inside a scan than outside).
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +17,20 @@ from flax import nnx
 
 from jax_side.dropout import Dropout
 from jax_side.numerics import Dtypes, dtypes
-from parity.spec import CnnSpec, DropoutSpec, GptSpec, MlpSpec, RunSpec
+from parity.spec import CnnSpec, DropoutSpec, GptSpec, LinearSpec, MlpSpec, RunSpec
 
-__all__ = ["BatchNorm", "Cnn", "Conv3x3", "Gpt", "Mlp", "build_model", "cross_entropy"]
+__all__ = [
+    "BatchNorm",
+    "Cnn",
+    "Conv3x3",
+    "Gpt",
+    "Linear",
+    "Mlp",
+    "build_model",
+    "cross_entropy",
+    "loss_function",
+    "mean_squared_error",
+]
 
 NORM_EPS = 1e-5
 BATCH_NORM_MOMENTUM = 0.1
@@ -28,6 +40,8 @@ BATCH_NORM_MOMENTUM = 0.1
 def build_model(spec: RunSpec) -> nnx.Module:
     """Return the model of a spec; its values are placeholders until a state is put in."""
     types, rngs = dtypes(spec.precision), nnx.Rngs(params=0, dropout=spec.seed)
+    if isinstance(spec.model, LinearSpec):
+        return Linear(spec.model, types, rngs)
     if isinstance(spec.model, MlpSpec):
         return Mlp(spec.model, spec.dropout, types, rngs)
     if isinstance(spec.model, CnnSpec):
@@ -46,6 +60,21 @@ def cross_entropy(logits: jax.Array, targets: jax.Array, types: Dtypes) -> jax.A
     return -jnp.mean(jnp.take_along_axis(log_probs, targets[..., None], axis=-1))
 
 
+def mean_squared_error(outputs: jax.Array, targets: jax.Array, types: Dtypes) -> jax.Array:
+    """Return the mean over all elements of (output - target)^2, computed in the exact dtype.
+
+    Args:
+        outputs: [..., outputs], any float dtype.
+        targets: Of the same shape, in the parameters' dtype.
+    """
+    return jnp.mean(jnp.square(outputs.astype(types.exact) - targets.astype(types.exact)))
+
+
+def loss_function(spec: RunSpec) -> Callable[[jax.Array, jax.Array, Dtypes], jax.Array]:
+    """Return the loss of a spec: of what a model returns, targets and dtypes."""
+    return mean_squared_error if spec.data.source == "regression" else cross_entropy
+
+
 def _linear(fan_in: int, fan_out: int, types: Dtypes, rngs: nnx.Rngs, *, bias: bool = True) -> nnx.Linear:
     return nnx.Linear(fan_in, fan_out, use_bias=bias, dtype=types.compute, param_dtype=types.params, rngs=rngs)
 
@@ -61,6 +90,18 @@ def _layer_norm(width: int, types: Dtypes, rngs: nnx.Rngs) -> nnx.LayerNorm:
     )
 
 
+class Linear(nnx.Module):
+    """One affine map."""
+
+    def __init__(self, model: LinearSpec, types: Dtypes, rngs: nnx.Rngs) -> None:
+        self.head = _linear(model.inputs, model.outputs, types, rngs)
+
+    def __call__(self, x: jax.Array, key: jax.Array | None = None, *, train: bool = False) -> jax.Array:
+        """Map [batch, inputs] to [batch, outputs]; training changes nothing."""
+        del key, train
+        return self.head(x)
+
+
 class Mlp(nnx.Module):
     """Linear, ReLU, dropout for every hidden layer, then a linear head."""
 
@@ -70,7 +111,7 @@ class Mlp(nnx.Module):
         self.layers = nnx.List([_linear(a, b, types, rngs) for a, b in pairs])
         self.dropouts = nnx.List([Dropout(dropout, i, rngs) for i in range(len(model.hidden))])
 
-    def __call__(self, x: jax.Array, key: jax.Array | None, *, train: bool) -> jax.Array:
+    def __call__(self, x: jax.Array, key: jax.Array | None = None, *, train: bool = False) -> jax.Array:
         """Map images [batch, inputs] to logits [batch, classes]; without `train` nothing is dropped."""
         for layer, drop in zip(self.layers[:-1], self.dropouts, strict=True):
             x = drop(jax.nn.relu(layer(x)), key, train=train)
@@ -136,7 +177,7 @@ class Cnn(nnx.Module):
         self.dropout = Dropout(dropout, 0, rngs)
         self.head = _linear(channels[-1] * side * side, model.classes, types, rngs)
 
-    def __call__(self, x: jax.Array, key: jax.Array | None, *, train: bool) -> jax.Array:
+    def __call__(self, x: jax.Array, key: jax.Array | None = None, *, train: bool = False) -> jax.Array:
         """Map images [batch, size * size] to logits [batch, classes], with statistics and dropout by `train`."""
         x = x.reshape(-1, self.size, self.size, 1)
         for conv, norm in zip(self.convs, self.norms, strict=True):
@@ -188,7 +229,7 @@ class Gpt(nnx.Module):
         self.norm = _layer_norm(model.width, types, rngs)
         self.head = None if model.tied else _linear(model.width, model.vocabulary, types, rngs, bias=False)
 
-    def __call__(self, x: jax.Array, key: jax.Array | None, *, train: bool) -> jax.Array:
+    def __call__(self, x: jax.Array, key: jax.Array | None = None, *, train: bool = False) -> jax.Array:
         """Map bytes int32 [batch, context] to logits [batch, context, vocabulary]."""
         positions = self.positions.embedding[...][: x.shape[1]]
         hidden = self.dropout(self.tokens.embedding[...][x] + positions, key, train=train)

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
+from numpy.typing import NDArray
 
 from jax_side.checkpoint import Checkpoints
 from jax_side.dropout import mask_keys
-from jax_side.model import cross_entropy
-from jax_side.numerics import configure, dtypes, x64
+from jax_side.model import loss_function
+from jax_side.numerics import Dtypes, configure, dtypes, x64
 from jax_side.optimizer import build_optimizer
 from jax_side.placement import build_placement
 from jax_side.scaler import all_finite, build_scaler, unscale, update_scaler
@@ -59,6 +60,7 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
     def __init__(self, spec: RunSpec, directory: Path | None, attempt: int) -> None:
         self.placement = build_placement(spec)
         self.types = dtypes(spec.precision)
+        self._loss_of = loss_function(spec)
         self._leaves: list[jax.Array] = []
         self._structure = jax.tree.structure(None)
         super().__init__(spec, attempt)
@@ -126,7 +128,7 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
 
     def _loss(self, params: Any, *, buffers: Any, rngs: Any, x: Any, y: Any, key: Any, factor: Any) -> Any:
         model = nnx.merge(self.graphdef, params, buffers, rngs, copy=True)  # its own variables: BatchNorm writes them
-        loss = cross_entropy(model(x, key, train=True), y, self.types)
+        loss = self._loss_of(model(x, key, train=True), y, self.types)
         scaled = loss / self.spec.accumulation * factor.astype(self.types.exact)
         return scaled, (loss, nnx.state(model, nnx.BatchStat), nnx.state(model, nnx.RngState))
 
@@ -156,10 +158,8 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
         host, spec = self.step_inputs(step, len(chunk.digests)), self.spec
         lead = (len(chunk.digests), spec.accumulation, spec.micro_batch)
         with x64(spec.precision):
-            inputs = chunk.inputs
-            if inputs.dtype.kind == "f":
-                inputs = inputs.astype(self.types.params, copy=False)
-            targets = chunk.targets.reshape(*lead, *chunk.targets.shape[2:])
+            inputs, targets = _typed(chunk.inputs, self.types), _typed(chunk.targets, self.types)
+            targets = targets.reshape(*lead, *targets.shape[2:])
             batches = (inputs.reshape(*lead, *inputs.shape[2:]), targets)
             numbers = [host.lr.astype(self.types.params), host.loss_multiplier.astype(self.types.params)]
             x, y, index, lr, multiplier = self.placement.put_chunk(batches, [host.index, *numbers])
@@ -168,10 +168,8 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
     def evaluate(self) -> Validation:
         """Measure on the validation samples, with running statistics and without dropout."""
         with x64(self.spec.precision):
-            inputs = self.dataset.validation_inputs
-            if inputs.dtype.kind == "f":
-                inputs = inputs.astype(self.types.params)
-            x, y = self.placement.put((inputs, self.dataset.validation_targets))
+            samples = (self.dataset.validation_inputs, self.dataset.validation_targets)
+            x, y = self.placement.put(tuple(_typed(array, self.types) for array in samples))
             loss, correct = self._eval_fn(self.state.params, self.state.buffers, self.state.rngs, x, y)
             loss, correct = float(loss), int(correct)
         value = correct / y.size if self.spec.metric == "accuracy" else loss
@@ -180,7 +178,8 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
     def _evaluate(self, params: Any, buffers: Any, rngs: Any, x: jax.Array, y: jax.Array) -> tuple[jax.Array, ...]:
         model = nnx.merge(self.graphdef, params, buffers, rngs)
         logits = model(x, None, train=False)
-        return cross_entropy(logits, y, self.types), jnp.sum(jnp.argmax(logits, -1) == y)
+        correct = jnp.sum(jnp.argmax(logits, -1) == y) if self.spec.metric == "accuracy" else jnp.int32(0)
+        return self._loss_of(logits, y, self.types), correct
 
     def _context(self) -> AbstractContextManager[None]:
         return x64(self.spec.precision)
@@ -193,6 +192,11 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
 
     def _load(self, content: DeviceState) -> None:
         self.state = _take_over(self.state, self.placement.put(content))
+
+
+def _typed(samples: NDArray[np.generic], types: Dtypes) -> NDArray[np.generic]:
+    """Return numbers in the parameters' dtype, classes and bytes as they are."""
+    return samples.astype(types.params, copy=False) if samples.dtype.kind == "f" else samples
 
 
 def _take_over(old: DeviceState, new: DeviceState) -> DeviceState:

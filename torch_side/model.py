@@ -1,4 +1,4 @@
-"""The three models, as PyTorch modules; canonical names are these modules' state_dict keys.
+"""The models, as PyTorch modules; canonical names are these modules' state_dict keys.
 
 Where autocast's lists differ between devices, the modules cast to the exact dtype themselves. Attention is
 written out: fused kernels on GPUs add in no fixed order, and a resume must be bitwise.
@@ -7,16 +7,27 @@ written out: fused kernels on GPUs add in no fixed order, and a resume must be b
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from parity.spec import CnnSpec, DropoutSpec, GptSpec, MlpSpec, RunSpec
+from parity.spec import CnnSpec, DropoutSpec, GptSpec, LinearSpec, MlpSpec, RunSpec
 from torch_side.dropout import Dropout
 from torch_side.numerics import Dtypes, dtypes
 
-__all__ = ["BatchNorm", "Cnn", "Gpt", "Mlp", "build_model", "cross_entropy"]
+__all__ = [
+    "BatchNorm",
+    "Cnn",
+    "Gpt",
+    "Linear",
+    "Mlp",
+    "build_model",
+    "cross_entropy",
+    "loss_function",
+    "mean_squared_error",
+]
 
 NORM_EPS = 1e-5
 BATCH_NORM_MOMENTUM = 0.1
@@ -26,8 +37,10 @@ BATCH_NORM_MOMENTUM = 0.1
 def build_model(spec: RunSpec) -> nn.Module:
     """Return the model of a spec; its values are placeholders until a state is put in."""
     types = dtypes(spec.precision)
-    if isinstance(spec.model, MlpSpec):
-        model: nn.Module = Mlp(spec.model, spec.dropout)
+    if isinstance(spec.model, LinearSpec):
+        model: nn.Module = Linear(spec.model)
+    elif isinstance(spec.model, MlpSpec):
+        model = Mlp(spec.model, spec.dropout)
     elif isinstance(spec.model, CnnSpec):
         model = Cnn(spec.model, spec.dropout, types)
     else:
@@ -45,6 +58,34 @@ def cross_entropy(logits: Tensor, targets: Tensor, types: Dtypes) -> Tensor:
     return F.cross_entropy(logits.to(types.exact).flatten(0, -2), targets.flatten())
 
 
+def mean_squared_error(outputs: Tensor, targets: Tensor, types: Dtypes) -> Tensor:
+    """Return the mean over all elements of (output - target)^2, computed in the exact dtype.
+
+    Args:
+        outputs: [..., outputs], any float dtype.
+        targets: Of the same shape, in the parameters' dtype.
+    """
+    return F.mse_loss(outputs.to(types.exact), targets.to(types.exact))
+
+
+def loss_function(spec: RunSpec) -> Callable[[Tensor, Tensor, Dtypes], Tensor]:
+    """Return the loss of a spec: of what a model returns, targets and dtypes."""
+    return mean_squared_error if spec.data.source == "regression" else cross_entropy
+
+
+class Linear(nn.Module):
+    """One affine map."""
+
+    def __init__(self, model: LinearSpec) -> None:
+        super().__init__()
+        self.head = nn.Linear(model.inputs, model.outputs)
+
+    def forward(self, x: Tensor, key: Tensor | None = None, *, train: bool = False) -> Tensor:
+        """Map [batch, inputs] to [batch, outputs]; training changes nothing."""
+        del key, train
+        return self.head(x)
+
+
 class Mlp(nn.Module):
     """Linear, ReLU, dropout for every hidden layer, then a linear head."""
 
@@ -55,7 +96,7 @@ class Mlp(nn.Module):
         self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in pairs])
         self.dropouts = nn.ModuleList([Dropout(dropout, i) for i in range(len(model.hidden))])
 
-    def forward(self, x: Tensor, key: Tensor | None, *, train: bool) -> Tensor:
+    def forward(self, x: Tensor, key: Tensor | None = None, *, train: bool = False) -> Tensor:
         """Map images [batch, inputs] to logits [batch, classes]; without `train` nothing is dropped."""
         *hidden, head = self.layers  # a slice would be a new ModuleList
         for layer, drop in zip(hidden, self.dropouts, strict=True):
@@ -91,7 +132,7 @@ class Cnn(nn.Module):
         self.dropout = Dropout(dropout, 0)
         self.head = nn.Linear(channels[-1] * side * side, model.classes)
 
-    def forward(self, x: Tensor, key: Tensor | None, *, train: bool) -> Tensor:
+    def forward(self, x: Tensor, key: Tensor | None = None, *, train: bool = False) -> Tensor:
         """Map images [batch, size * size] to logits [batch, classes], with statistics and dropout by `train`."""
         x = x.view(-1, 1, self.size, self.size)
         for conv, norm in zip(self.convs, self.norms, strict=True):
@@ -144,7 +185,7 @@ class Gpt(nn.Module):
         self.norm = nn.LayerNorm(model.width, NORM_EPS)
         self.head = None if model.tied else nn.Linear(model.width, model.vocabulary, bias=False)
 
-    def forward(self, x: Tensor, key: Tensor | None, *, train: bool) -> Tensor:
+    def forward(self, x: Tensor, key: Tensor | None = None, *, train: bool = False) -> Tensor:
         """Map bytes int64 [batch, context] to logits [batch, context, vocabulary]."""
         positions = self.positions.weight[: x.shape[1]]
         hidden = self.dropout(self.tokens(x) + positions, key, train=train)

@@ -14,8 +14,8 @@ from parity.spec import RunSpec
 from parity.twins import Chunk, StepInputs, StepOutputs, Twin
 from torch_side.checkpoint import Checkpoints
 from torch_side.dropout import Dropout, mask_keys
-from torch_side.model import build_model, cross_entropy
-from torch_side.numerics import autocast, configure, dtypes
+from torch_side.model import build_model, loss_function
+from torch_side.numerics import Dtypes, autocast, configure, dtypes
 from torch_side.optimizer import build_optimizer, build_scheduler, clip_gradients, set_position
 from torch_side.placement import build_placement
 from torch_side.scaler import build_scaler
@@ -64,6 +64,7 @@ class TorchTrainer(Twin[LiveState, dict[str, Any]]):
         self.scheduler = build_scheduler(spec, self.optimizer)
         self.scaler = build_scaler(spec, self.device)
         self.masks = sum(isinstance(module, Dropout) and module.shared for module in self.model.modules())
+        self._loss_of = loss_function(spec)
         compiled = spec.execution.torch == "compile"
         self._loss = torch.compile(self._plain_loss, dynamic=False) if compiled else self._plain_loss
         self.checkpoints = Checkpoints(self.layout, directory, self.spec_hash, self.placement) if directory else None
@@ -109,7 +110,7 @@ class TorchTrainer(Twin[LiveState, dict[str, Any]]):
 
     def _plain_loss(self, x: Tensor, y: Tensor, key: Tensor) -> Tensor:
         with autocast(self.spec.precision, self.device):
-            return cross_entropy(self.model(x, key, train=True), y, self.types)
+            return self._loss_of(self.model(x, key, train=True), y, self.types)
 
     def _run_chunk(self, placed: Placed, n: int) -> StepOutputs:
         tensors = placed.inputs.unbind(), placed.targets.unbind(), placed.keys.unbind()
@@ -128,8 +129,7 @@ class TorchTrainer(Twin[LiveState, dict[str, Any]]):
     def _place(self, chunk: Chunk, step: int) -> Placed:
         host, spec = self.step_inputs(step, len(chunk.digests)), self.spec
         lead = (len(chunk.digests), spec.accumulation, spec.micro_batch)
-        inputs, targets = torch.from_numpy(chunk.inputs), torch.from_numpy(chunk.targets).long()
-        inputs = inputs.to(self.types.params) if inputs.is_floating_point() else inputs.long()
+        inputs, targets = (_typed(torch.from_numpy(a), self.types) for a in (chunk.inputs, chunk.targets))
         batches = inputs.view(*lead, *inputs.shape[2:]), targets.view(*lead, *targets.shape[2:])
         keys = mask_keys(spec.seed, host.index, spec.accumulation, self.masks)
         x, y, keys = self.placement.put_chunk(batches, [keys])
@@ -137,14 +137,13 @@ class TorchTrainer(Twin[LiveState, dict[str, Any]]):
 
     def evaluate(self) -> Validation:
         """Measure on the validation samples, with running statistics and without dropout."""
-        inputs = self.placement.put(torch.from_numpy(self.dataset.validation_inputs))
-        targets = self.placement.put(torch.from_numpy(self.dataset.validation_targets)).long()
-        inputs = inputs.to(self.types.params) if inputs.is_floating_point() else inputs.long()
+        inputs = _typed(self.placement.put(torch.from_numpy(self.dataset.validation_inputs)), self.types)
+        targets = _typed(self.placement.put(torch.from_numpy(self.dataset.validation_targets)), self.types)
         with torch.no_grad(), autocast(self.spec.precision, self.device):
             logits = self.model(inputs, None, train=False)
-            loss = float(cross_entropy(logits, targets, self.types))
-        correct = int((logits.argmax(-1) == targets).sum())
-        value = correct / targets.numel() if self.spec.metric == "accuracy" else loss
+            loss = float(self._loss_of(logits, targets, self.types))
+        accurate = self.spec.metric == "accuracy"
+        value = int((logits.argmax(-1) == targets).sum()) / targets.numel() if accurate else loss
         return Validation(attempt=self.attempt, step=self.step, metric=self.spec.metric, value=value, loss=loss)
 
     def _export(self, *, copy: bool) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -160,3 +159,8 @@ class TorchTrainer(Twin[LiveState, dict[str, Any]]):
 
 def _share(loss: Tensor, parts: int) -> Tensor:
     return loss if parts == 1 else loss / parts  # dividing by 1 changes no bit, and costs two kernels
+
+
+def _typed(samples: Tensor, types: Dtypes) -> Tensor:
+    """Return numbers in the parameters' dtype, classes and bytes as int64."""
+    return samples.to(types.params) if samples.is_floating_point() else samples.long()

@@ -80,7 +80,7 @@ class Rules:
     def __post_init__(self) -> None:
         others = (self.keep_best, self.keep_every, self.keep_seconds)
         if self.keep_latest < 1 or not all(value >= 0 for value in others):  # false for NaN
-            raise ValueError(f"keep_latest must be at least 1 and no other rule negative, got {self}")
+            raise ValueError(f"keep_latest must be at least 1 and no other rule negative or NaN, got {self}")
 
 
 def mode_of(metric: str) -> Mode:

@@ -125,7 +125,7 @@ def _json_rows(path: Path) -> list[dict[str, Any]]:
 def _csv_rows(path: Path) -> tuple[list[dict[str, Any]], int]:
     """Return the rows of a CSV file by column, as JSON lines would give them, and how many heads there are."""
     try:
-        rows = [row for row in csv.reader(path.read_text(encoding="utf-8").splitlines()) if row]
+        rows = [row for row in csv.reader(path.read_text(encoding="utf-8-sig").splitlines()) if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise SpecError("CURVE", f"{path} cannot be read: {error}") from error
     names = [name.strip().lower() for name in rows[0]] if rows else []

@@ -3,15 +3,15 @@
 Knows how a run is described, not how it is trained.
 """
 
-from parity.spec.model import CnnSpec, GptSpec, MlpSpec, ModelSpec
+from parity.spec.model import CnnSpec, GptSpec, LinearSpec, MlpSpec, ModelSpec
 from parity.spec.optimizer import AdamSpec, OptimizerSpec, ScalerSpec, ScheduleSpec, SgdSpec
 from parity.spec.presets import PRESETS, preset
 from parity.spec.run import PRECISIONS, DataSpec, DropoutSpec, ExecutionSpec, MeshSpec, Precision, RunSpec, SaveSpec
+from parity.spec.tables import from_dict
 from parity.spec.toml import (
     FREE,
     differences,
     flatten,
-    from_dict,
     from_toml,
     identity_of,
     load,
@@ -30,6 +30,7 @@ __all__ = [
     "DropoutSpec",
     "ExecutionSpec",
     "GptSpec",
+    "LinearSpec",
     "MeshSpec",
     "MlpSpec",
     "ModelSpec",

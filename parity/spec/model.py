@@ -16,8 +16,10 @@ __all__ = [
     "INT32",
     "CnnSpec",
     "GptSpec",
+    "LinearSpec",
     "MlpSpec",
     "ModelSpec",
+    "at_least_zero",
     "positive",
     "require",
     "require_layers",
@@ -47,6 +49,11 @@ def require(condition: bool, name: str, problem: str) -> None:
 def positive(value: float, name: str) -> None:
     """Raise a SpecError unless the value of a field is above 0."""
     require(value > 0, name, f"must be above 0, got {value}")
+
+
+def at_least_zero(value: float, name: str) -> None:
+    """Raise a SpecError unless the value of a field is 0 or above; NaN is neither."""
+    require(value >= 0, name, f"must be at least 0, got {value}")
 
 
 def require_numbers(spec: Any, table: str = "", **most: int) -> None:
@@ -167,4 +174,22 @@ class GptSpec:
         )
 
 
-ModelSpec = MlpSpec | CnnSpec | GptSpec
+@dataclass(frozen=True, kw_only=True)
+class LinearSpec:
+    """One affine map, for regression: no hidden layer, no dropout.
+
+    Shapes: input [batch, inputs], output [batch, outputs].
+    """
+
+    kind: Literal["linear"] = "linear"
+    inputs: int = 16
+    """Number of features of a sample."""
+    outputs: int = 1
+
+    def __post_init__(self) -> None:
+        require_numbers(self, "model")
+        positive(self.inputs, "model.inputs")
+        positive(self.outputs, "model.outputs")
+
+
+ModelSpec = MlpSpec | CnnSpec | GptSpec | LinearSpec

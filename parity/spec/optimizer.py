@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from parity.spec.model import positive, require, require_numbers
+from parity.spec.model import at_least_zero, positive, require, require_numbers
 
 __all__ = ["AdamSpec", "OptimizerSpec", "ScalerSpec", "ScheduleSpec", "SgdSpec"]
 
@@ -31,7 +31,7 @@ class AdamSpec:
         positive(self.eps, "optimizer.eps")
         for name in ("beta1", "beta2"):
             require(0 <= getattr(self, name) < 1, f"optimizer.{name}", "must be in [0, 1)")
-        require(self.weight_decay >= 0, "optimizer.weight_decay", "must not be negative")
+        at_least_zero(self.weight_decay, "optimizer.weight_decay")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class SgdSpec:
         require_numbers(self, "optimizer")
         positive(self.lr, "optimizer.lr")
         require(0 <= self.momentum < 1, "optimizer.momentum", "must be in [0, 1)")
-        require(self.weight_decay >= 0, "optimizer.weight_decay", "must not be negative")
+        at_least_zero(self.weight_decay, "optimizer.weight_decay")
         require(not self.nesterov or self.momentum > 0, "optimizer.nesterov", "needs a momentum above 0")
 
 
@@ -71,7 +71,7 @@ class ScheduleSpec:
 
     def __post_init__(self) -> None:
         require_numbers(self, "schedule")
-        require(self.warmup >= 0, "schedule.warmup", "must not be negative")
+        at_least_zero(self.warmup, "schedule.warmup")
         require(0 <= self.final <= 1, "schedule.final", "must be in [0, 1]")
         require(
             self.horizon > self.warmup,

@@ -1,4 +1,4 @@
-"""Presets: complete specs by name, on real data that needs no download."""
+"""Presets: complete specs by name, on data that needs no download: real, and for regression synthetic."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from parity.errors import UnknownNameError
-from parity.spec.model import CnnSpec, GptSpec, MlpSpec
+from parity.spec.model import CnnSpec, GptSpec, LinearSpec, MlpSpec
 from parity.spec.optimizer import AdamSpec, ScalerSpec, ScheduleSpec, SgdSpec
-from parity.spec.run import DataSpec, ExecutionSpec, Precision, RunSpec
+from parity.spec.run import DataSpec, DropoutSpec, ExecutionSpec, Precision, RunSpec
 
 __all__ = ["PRESETS", "preset"]
 
@@ -44,10 +44,25 @@ def _gpt_text() -> RunSpec:
     )
 
 
+def _linear_regression() -> RunSpec:
+    return RunSpec(
+        name="linear-regression",
+        model=LinearSpec(),
+        data=DataSpec(source="regression", validation=256),
+        optimizer=SgdSpec(lr=0.1, momentum=0.0),
+        schedule=ScheduleSpec(kind="constant"),
+        clip_norm=0.0,
+        dropout=DropoutSpec(rate=0.0),
+        metric="loss",
+        execution=QUICK_STEPS,
+    )
+
+
 PRESETS: dict[str, Callable[[], RunSpec]] = {
     "mlp-digits": _mlp_digits,
     "cnn-digits": _cnn_digits,
     "gpt-text": _gpt_text,
+    "linear-regression": _linear_regression,
 }
 """Name to the function that makes the spec, in float32."""
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from parity.contract import PRECISIONS, Precision, RunPlan
 from parity.policy import Rules, mode_of
-from parity.spec.model import ModelSpec, positive, require, require_numbers, shown
+from parity.spec.model import ModelSpec, at_least_zero, positive, require, require_numbers, shown
 from parity.spec.optimizer import AdamSpec, OptimizerSpec, ScalerSpec, ScheduleSpec
 
 __all__ = [
@@ -37,8 +37,9 @@ it did for 100,000."""
 class DataSpec:
     """The training data and how batches are read."""
 
-    source: Literal["digits", "text"] = "digits"
-    """`digits`: scikit-learn's 1,797 images of 8 by 8 pixels. `text`: the bytes of `path`."""
+    source: Literal["digits", "text", "regression"] = "digits"
+    """`digits`: scikit-learn's 1,797 images of 8 by 8 pixels. `text`: the bytes of `path`. `regression`: samples of a
+    linear map with noise, drawn from the seed."""
     path: str = ""
     """UTF-8 file for `text`; empty for the English text of the standard library's pydoc_data.topics."""
     reader: Literal["memory", "grain"] = "memory"
@@ -90,7 +91,7 @@ class SaveSpec:
         positive(self.every, "save.every")
         positive(self.keep_latest, "save.keep_latest")
         for name in ("keep_best", "keep_every", "keep_seconds"):
-            require(getattr(self, name) >= 0, f"save.{name}", "must not be negative")
+            at_least_zero(getattr(self, name), f"save.{name}")
         kept = self.on_best != "always" or self.keep_best > 0
         require(kept, "save.on_best", "'always' has no effect without save.keep_best of 1 or more")
 
@@ -118,7 +119,7 @@ class ExecutionSpec:
         require_numbers(self, "execution")
         positive(self.chunk, "execution.chunk")
         positive(self.chunk_seconds, "execution.chunk_seconds")
-        require(self.threads >= 0, "execution.threads", "must not be negative")
+        at_least_zero(self.threads, "execution.threads")
         most = f"must be at most {MOST_THREADS}, got {self.threads}"
         require(self.threads <= MOST_THREADS, "execution.threads", most)
 
@@ -193,8 +194,8 @@ class RunSpec:
             "scaler.overflow_steps",
             f"have an effect only with precision 'float16', not {self.precision!r}; remove them",
         )
-        require(self.clip_norm >= 0, "clip_norm", "must not be negative")
-        require(self.validate_every >= 0, "validate_every", "must not be negative")
+        at_least_zero(self.clip_norm, "clip_norm")
+        at_least_zero(self.validate_every, "validate_every")
         validated = self.save.on_best != "always" or self.validate_every > 0
         require(validated, "save.on_best", "'always' has no effect while validate_every is 0")
         require(
@@ -208,13 +209,14 @@ class RunSpec:
             f"micro-batch of {self.batch} / {self.accumulation} = {self.micro_batch} samples over "
             f"{self.mesh.data} devices leaves {self.micro_batch % self.mesh.data}",
         )
-        text = self.data.source == "text"
+        source, kinds = self.data.source, {"text": ("gpt",), "regression": ("linear",), "digits": ("mlp", "cnn")}
         require(
-            text == (self.model.kind == "gpt"),
+            self.model.kind in kinds[source],
             "data.source",
             f"{self.data.source!r} does not fit a model of kind {self.model.kind!r}",
         )
-        require(not text or self.metric == "loss", "metric", "a text run is judged by 'loss', it has no accuracy")
+        judged = source == "digits" or self.metric == "loss"
+        require(judged, "metric", f"a {source} run is judged by 'loss', it has no accuracy")
 
     @property
     def plan(self) -> RunPlan:

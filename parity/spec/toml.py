@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import os
-import reprlib
-import types
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields, is_dataclass
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from dataclasses import asdict, fields
+from typing import Any, get_type_hints
 
 import tomli_w
 
 from parity.contract import RunIdentity, flatten_tables, parse_toml
 from parity.errors import RunDirectoryError, SpecError, UnknownNameError
-from parity.spec.model import require, shown
+from parity.spec.epochs import BatchesPerEpoch, in_steps, take_epochs
 from parity.spec.presets import PRESETS, preset
 from parity.spec.run import Precision, RunSpec
+from parity.spec.tables import cut, from_dict, pick
 from parity.storage import local_path, read_given
 
 __all__ = [
     "FREE",
     "differences",
     "flatten",
-    "from_dict",
     "from_toml",
     "identity_of",
     "load",
@@ -36,9 +34,6 @@ FREE = ("name", "steps", "save", "validate_every", "execution", "mesh")
 
 MAX_BYTES = 1 << 20
 """Largest size of a spec; the presets take 1,500 bytes."""
-
-MOST_SHOWN = 100
-"""Largest number of characters of a value in a message."""
 
 
 def to_toml(spec: RunSpec) -> str:
@@ -62,36 +57,54 @@ def from_toml(text: str) -> RunSpec:
         SpecError: The text is not TOML, or a value has the wrong type or is out of range.
         UnknownNameError: A field does not exist; the message lists those that do.
     """
+    return from_dict(_parse(text))
+
+
+def _parse(text: str) -> dict[str, Any]:
     try:
-        data = parse_toml(text)
+        return parse_toml(text)
     except RecursionError as error:
         raise SpecError("spec", "not valid TOML: nested too deeply") from error
     except (ValueError, TypeError) as error:  # TOMLDecodeError is a ValueError
-        raise SpecError("spec", f"not valid TOML: {_cut(str(error))}") from error
-    return from_dict(data)
+        raise SpecError("spec", f"not valid TOML: {cut(str(error))}") from error
 
 
-def load(name: str, precision: Precision | None = None, overrides: Iterable[str] = ()) -> RunSpec:
+def load(
+    name: str,
+    precision: Precision | None = None,
+    overrides: Iterable[str] = (),
+    per_epoch: BatchesPerEpoch | None = None,
+) -> RunSpec:
     """Return the spec of a preset name or a TOML file, in a precision, with overrides applied.
 
     Args:
         name: Name of a preset, or the path of a TOML file, which ends with `.toml` or contains a separator.
         precision: Replaces the precision of the spec; None leaves it.
         overrides: Texts of the form `field.name=value`, the value in TOML syntax or a bare word.
+        per_epoch: Counts the batches of an epoch (`parity.twins.batches_per_epoch`); `steps`, `save.every` and
+            `validate_every` may then be given in epochs, `"2 epochs"`. None refuses epochs.
 
     Raises:
         SpecError: The file cannot be read, or a value has the wrong type or is out of range.
         UnknownNameError: No preset, or no field, has this name.
     """
+    asked: dict[str, str] = {}
     if name in PRESETS:
         spec = preset(name, precision or "float32")
     elif name.endswith(".toml") or os.sep in name:
-        spec = from_toml(_read(name))
+        tables = _parse(_read(name))
+        if per_epoch is not None:
+            tables, asked = take_epochs(tables)
+        spec = from_dict(tables)
         if precision:  # together with the overrides: they may change what this precision does not allow
             overrides = [f'precision="{precision}"', *overrides]
     else:
         raise UnknownNameError("preset", name, PRESETS)
-    return override(spec, overrides)
+    tables = _overridden(spec, [*(f'{field}="{epochs}"' for field, epochs in asked.items()), *overrides])
+    if per_epoch is None:
+        return from_dict(tables)
+    rest, asked = take_epochs(tables)
+    return in_steps(from_dict(rest), asked, per_epoch)
 
 
 def override(spec: RunSpec, overrides: Iterable[str]) -> RunSpec:
@@ -112,25 +125,30 @@ def override(spec: RunSpec, overrides: Iterable[str]) -> RunSpec:
         >>> override(preset("mlp-digits"), ["optimizer.kind=sgd", "optimizer.lr=0.5"]).optimizer.lr
         0.5
     """
+    return from_dict(_overridden(spec, overrides))
+
+
+def _overridden(spec: RunSpec, overrides: Iterable[str]) -> dict[str, Any]:
+    """Return the nested tables of a spec with fields replaced by dotted name; nothing but names is checked."""
     data = asdict(spec)
     for text in overrides:
         path, found, value = text.partition("=")
         if not found:
-            raise SpecError(_cut(text), "an override reads field.name=value")
+            raise SpecError(cut(text), "an override reads field.name=value")
         *parents, leaf = path.strip().split(".")
         table: Any = data
-        for depth, name in enumerate(parents):
+        for name in parents:
             known = table if isinstance(table, dict) else {}
             if not isinstance(known.get(name), dict):
-                raise UnknownNameError("field", _cut(".".join(parents[: depth + 1])), _names(data))
+                raise UnknownNameError("field", cut(path.strip()), _names(data))
             table = table[name]
         if leaf == "kind" and "kind" in table and table["kind"] != _value(value):
             _switch_kind(table, parents, _value(value))
         elif leaf not in table:
-            raise UnknownNameError("field", _cut(path.strip()), _names(data))
+            raise UnknownNameError("field", cut(path.strip()), _names(data))
         else:
             table[leaf] = _value(value)
-    return from_dict(data)
+    return data
 
 
 def flatten(spec: RunSpec) -> dict[str, object]:
@@ -186,53 +204,15 @@ def spec_hash(spec: RunSpec, data_digest: str) -> str:
     return identity_of(spec).hash(data_digest)
 
 
-def from_dict(data: Mapping[str, Any]) -> RunSpec:
-    """Return the spec of nested tables, as TOML or JSON gives them; every name and type is checked.
-
-    Raises:
-        SpecError: A value has the wrong type or is out of range, or `name` or `model` is missing.
-        UnknownNameError: A field does not exist; the message lists those that do.
-    """
-    return _build(RunSpec, data, "")
-
-
 def _read(name: str) -> str:
     """Return the text of the file of a spec."""
     try:
-        return read_given(local_path(name), MAX_BYTES).decode("utf-8")
+        return read_given(local_path(name), MAX_BYTES).decode("utf-8-sig")
     except RunDirectoryError as error:
         raise SpecError("spec", str(error)) from error
     except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise SpecError("spec", f"cannot read {name}: {reason}") from error
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
-
-
-def _shown(value: object) -> str:
-    """Return a value as text of bounded length, for a message; it may be nested deeply or a very long integer."""
-    return _Short().repr(value)
-
-
-def _word(value: object) -> str:
-    """Return, for a message, a value that should be one of a few words."""
-    return _cut(value) if isinstance(value, str) else _shown(value)
-
-
-class _Short(reprlib.Repr):
-    """`repr` of bounded length and depth."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxstring = self.maxother = self.maxlong = MOST_SHOWN
-        self.maxlevel, self.maxdict = 2, 3
-
-    def repr_int(self, x: int, level: int) -> str:
-        """Return a short integer in digits, a long one by its length in bits."""
-        del level
-        return shown(x)
 
 
 def _plain(value: Any) -> Any:
@@ -256,56 +236,7 @@ def _names(data: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 
 def _switch_kind(table: dict[str, Any], parents: list[str], kind: object) -> None:
-    cls = _pick(get_type_hints(RunSpec)[parents[-1]], {"kind": kind}, ".".join(parents))
+    cls = pick(get_type_hints(RunSpec)[parents[-1]], {"kind": kind}, ".".join(parents))
     kept = {f.name: table[f.name] for f in fields(cls) if f.name in table and f.name != "kind"}
     table.clear()
     table.update(asdict(cls(kind=kind, **kept)))
-
-
-def _pick(hint: Any, data: Mapping[str, Any], where: str) -> Any:
-    """Return the dataclass of a union whose `kind` is that of the data."""
-    options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    by_kind = {kind: cls for cls in options for kind in get_args(get_type_hints(cls).get("kind"))}
-    if not by_kind:
-        return hint
-    if not isinstance(data.get("kind"), str) or data["kind"] not in by_kind:
-        raise UnknownNameError(f"{where}.kind", _word(data.get("kind")), by_kind)
-    return by_kind[data["kind"]]
-
-
-def _build(cls: Any, data: Any, where: str) -> Any:
-    if not isinstance(data, Mapping):
-        raise SpecError(where, f"must be a table, got {_shown(data)}")
-    hints = get_type_hints(cls)
-    prefix = f"{where}." if where else ""
-    for name in data:
-        if name not in hints:
-            raise UnknownNameError("field", prefix + _cut(name), [prefix + n for n in hints])
-    given = {name: _convert(hints[name], value, prefix + name) for name, value in data.items()}
-    missing = [n for n in ("name", "model") if cls is RunSpec and n not in given]
-    if missing:
-        raise SpecError(missing[0], "is required")
-    return cls(**given)
-
-
-def _convert(hint: Any, value: Any, where: str) -> Any:
-    origin = get_origin(hint)
-    if is_dataclass(hint) or origin in (Union, types.UnionType):
-        if not isinstance(value, Mapping):
-            raise SpecError(where, f"must be a table, got {_shown(value)}")
-        return _build(_pick(hint, value, where), value, where)
-    if origin is Literal:
-        if value not in get_args(hint):
-            raise UnknownNameError(where, _word(value), [str(v) for v in get_args(hint)])
-        return value
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise SpecError(where, f"must be a list, got {_shown(value)}")
-        return tuple(_convert(get_args(hint)[0], item, where) for item in value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        # the conversion of a larger integer to float would raise OverflowError
-        require(abs(value) < 2**128, where, f"must be below 2**128, got {shown(value)}")
-        return float(value)
-    if type(value) is not hint:
-        raise SpecError(where, f"must be of type {hint.__name__}, got {_shown(value)}")
-    return value

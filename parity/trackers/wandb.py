@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 import wandb
 
 from parity.contract import RunIdentity, nest_fields
-from parity.errors import RunDirectoryError
+from parity.errors import RunDirectoryError, explain
 from parity.storage import make_directory, read_bytes, replace_file
 from parity.trackers.history import History, Point
 
@@ -130,5 +130,5 @@ class WeightsAndBiases:
             return str(note["id"]), int(note["attempt"])
         except (ValueError, KeyError, TypeError) as error:
             raise RunDirectoryError(
-                f"{self._note} cannot be read ({error!r}); remove it to begin a new run"
+                f"{self._note} cannot be read ({explain(error)}); remove it to begin a new run"
             ) from error

@@ -1,9 +1,10 @@
-"""Real data that needs no download: digit images and English text, as plain arrays."""
+"""Data that needs no download, as plain arrays: digit images, English text, and samples of a linear map."""
 
 from __future__ import annotations
 
 import errno
 import importlib.util
+import math
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,14 +15,20 @@ from numpy.typing import NDArray
 
 from parity import threefry
 from parity.errors import RunDirectoryError, SpecError
-from parity.spec import CnnSpec, GptSpec, MlpSpec, RunSpec
+from parity.spec import CnnSpec, GptSpec, LinearSpec, MlpSpec, RunSpec
 from parity.storage import local_path, read_given
 from parity.twins.sizes import host_needs, physical_memory, require_memory
 
-__all__ = ["Dataset", "describe_data", "load_dataset"]
+__all__ = ["Dataset", "batches_per_epoch", "describe_data", "load_dataset"]
 
 SPLIT_SEED = 1797
 """Seed of the split into training and validation samples; the same for every run and every seed."""
+
+SAMPLES = 2048
+"""Samples of a regression, those held out among them."""
+
+NOISE = 0.1
+"""Largest noise on an output of a regression; outputs are of the size of the square root of the number of inputs."""
 
 TEXT_BYTES = 17
 """Memory that cutting samples takes for a byte of text: itself, as int32, its place as int64, its copy as int32."""
@@ -32,9 +39,10 @@ class Dataset:
     """Arrays of samples, split once and for all."""
 
     inputs: NDArray[np.generic]
-    """Training inputs: float32 [n, 64] in [0, 1] for digits, int32 [n, context] for text."""
+    """Training inputs: float32 [n, 64] in [0, 1] for digits, int32 [n, context] for text, float32 [n, inputs] in
+    [-1, 1] for regression."""
     targets: NDArray[np.generic]
-    """Training targets: int32 [n] classes, or int32 [n, context] next bytes."""
+    """Training targets: int32 [n] classes, int32 [n, context] next bytes, or float32 [n, outputs]."""
     validation_inputs: NDArray[np.generic]
     validation_targets: NDArray[np.generic]
     digest: str
@@ -56,6 +64,8 @@ def load_dataset(spec: RunSpec) -> Dataset:
             raise SpecError("model.context", f"{context}, but the text has {len(text)} bytes: not one sample")
         samples = _windows(text, context)
         inputs, targets = samples[:, :-1], samples[:, 1:]
+    elif isinstance(spec.model, LinearSpec):
+        inputs, targets = _regression(spec.model, spec.seed)
     else:
         inputs, targets = _digits()
     _check_model(spec, inputs, targets)
@@ -84,7 +94,10 @@ def load_dataset(spec: RunSpec) -> Dataset:
 
 def _check_model(spec: RunSpec, inputs: NDArray[np.generic], targets: NDArray[np.generic]) -> None:
     """Refuse a model that does not fit the samples, before a framework does so in its own words."""
-    model, needed = spec.model, int(targets.max()) + 1
+    model = spec.model
+    if isinstance(model, LinearSpec):  # its samples are made to fit
+        return
+    needed = int(targets.max()) + 1
     if isinstance(model, MlpSpec) and model.inputs != inputs.shape[1]:
         raise SpecError("model.inputs", f"{model.inputs}, but a sample has {inputs.shape[1]} features")
     if isinstance(model, CnnSpec) and model.size**2 != inputs.shape[1]:
@@ -102,6 +115,24 @@ def _digits() -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     path = Path(found.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
     table = np.loadtxt(path, delimiter=",", dtype=np.float32)
     return table[:, :-1] / np.float32(16.0), table[:, -1].astype(np.int32)
+
+
+def _regression(model: LinearSpec, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Draw a linear map, inputs, and outputs with noise, all uniform, from the shared generator.
+
+    Products are added feature by feature in float64: a matrix product adds in another order on another machine.
+    """
+    root = threefry.fold_in(threefry.key(seed), 0x11EA)
+
+    def draw(part: int, *shape: int) -> NDArray[np.float64]:
+        return 2.0 * threefry.uniform(threefry.fold_in(root, part), math.prod(shape)).reshape(shape) - 1.0
+
+    inputs = draw(0, SAMPLES, model.inputs)
+    weight = draw(1, model.inputs, model.outputs)
+    targets = draw(2, model.outputs) + NOISE * draw(3, SAMPLES, model.outputs)
+    for feature in range(model.inputs):
+        targets = targets + inputs[:, feature, None] * weight[feature]
+    return inputs.astype(np.float32), targets.astype(np.float32)
 
 
 def _text(path: str) -> bytes:
@@ -131,10 +162,26 @@ def _windows(text: bytes, context: int) -> NDArray[np.int32]:
     return data[starts + np.arange(context + 1)]
 
 
+def batches_per_epoch(spec: RunSpec) -> int:
+    """Return how many batches a run takes from its training samples in one epoch; the incomplete last one is dropped.
+
+    Raises:
+        SpecError: As of `load_dataset`.
+
+    Example:
+        >>> from parity.spec import preset
+        >>> batches_per_epoch(preset("mlp-digits"))  # 1,797 - 360 samples in batches of 64
+        22
+    """
+    return len(load_dataset(replace(spec, steps=1)).inputs) // spec.batch
+
+
 def describe_data(spec: RunSpec) -> dict[str, str]:
     """Return what a report calls the data, and its digest: the text of two Python versions differs."""
     if spec.data.source == "digits":
         name = "scikit-learn digits"
+    elif spec.data.source == "regression":
+        name = f"linear map with noise, {SAMPLES:,} samples drawn from seed {spec.seed}"
     else:
         name = spec.data.path or f"pydoc_data.topics of Python {sys.version_info.major}.{sys.version_info.minor}"
     short = replace(spec, steps=1)  # a check takes fewer steps than its spec, and no chunk that is longer

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from parity.spec import CnnSpec, GptSpec, MlpSpec, ModelSpec
+from parity.spec import CnnSpec, GptSpec, LinearSpec, MlpSpec, ModelSpec
 
 __all__ = ["BUFFERS", "Kind", "ParamSpec", "param_shapes", "param_specs"]
 
@@ -42,7 +42,9 @@ class ParamSpec:
 
 def param_specs(model: ModelSpec) -> tuple[ParamSpec, ...]:
     """Return every leaf of a model: parameters in the order of the modules, then buffers."""
-    if isinstance(model, MlpSpec):
+    if isinstance(model, LinearSpec):
+        leaves = _affine("head", (model.outputs, model.inputs))
+    elif isinstance(model, MlpSpec):
         leaves = _mlp(model)
     else:
         leaves = _cnn(model) if isinstance(model, CnnSpec) else _gpt(model)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from parity.errors import SpecError
-from parity.spec import AdamSpec, CnnSpec, MlpSpec, RunSpec
+from parity.spec import AdamSpec, CnnSpec, LinearSpec, MlpSpec, RunSpec
 from parity.twins.params import param_shapes
 
 __all__ = ["Need", "activations", "gigabytes", "host_needs", "physical_memory", "require_memory"]
@@ -74,7 +74,9 @@ def activations(spec: RunSpec) -> list[Need]:
     field = "batch" if samples == spec.micro_batch else "data.validation"
     wide = {"float64": 8, "float32": 4}.get(spec.precision, 2)
     model = spec.model
-    if isinstance(model, MlpSpec):
+    if isinstance(model, LinearSpec):
+        layers = [("outputs", model.outputs, {"model.outputs": model.outputs})]
+    elif isinstance(model, MlpSpec):
         layers = [("a hidden layer", max(model.hidden), {"model.hidden": max(model.hidden)})]
     elif isinstance(model, CnnSpec):
         images = [channels * (model.size >> i) ** 2 for i, channels in enumerate(model.channels)]
@@ -101,7 +103,9 @@ def _state(spec: RunSpec) -> Need:
     optimizer, model = spec.optimizer, spec.model
     slots = 2 if isinstance(optimizer, AdamSpec) else int(optimizer.momentum > 0)
     count = sum(math.prod(shape) for shape in param_shapes(model).values())
-    if isinstance(model, MlpSpec):
+    if isinstance(model, LinearSpec):
+        factors = {"model.inputs": model.inputs, "model.outputs": model.outputs}
+    elif isinstance(model, MlpSpec):
         factors = {"model.hidden": max(model.hidden), "model.inputs": model.inputs, "model.classes": model.classes}
     elif isinstance(model, CnnSpec):
         factors = {"model.channels": max(model.channels), "model.size": model.size**2, "model.classes": model.classes}
@@ -120,7 +124,9 @@ def _state(spec: RunSpec) -> Need:
 def _chunk(spec: RunSpec) -> Need:
     """Return what the longest chunk takes: its batches, read in one go, and their rows in the data (int64)."""
     model = spec.model
-    if isinstance(model, MlpSpec):
+    if isinstance(model, LinearSpec):
+        sample = 4 * model.inputs + 4 * model.outputs
+    elif isinstance(model, MlpSpec):
         sample = 4 * model.inputs + 4
     else:
         sample = 4 * model.size**2 + 4 if isinstance(model, CnnSpec) else 8 * model.context
