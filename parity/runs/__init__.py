@@ -4,8 +4,9 @@ Takes a side and a run as arguments; knows the run by its plan and its identity,
 """
 
 from parity.runs.directory import RunDirectory
-from parity.runs.loop import QUIET, FaultInjection, Observers, OnError, Options, Outcome, train
+from parity.runs.options import QUIET, FaultInjection, Observers, OnError, Options, Outcome
 from parity.runs.peers import leave
+from parity.runs.process import train
 from parity.runs.resume import Resume, compare_topology, resume_run, skips_before
 from parity.runs.signals import DEADLINE_SECONDS, Signals
 from parity.runs.together import Alone, join

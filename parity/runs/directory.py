@@ -125,7 +125,8 @@ class RunDirectory:
         lines = []
         for file in self._records:
             if count := repair(file):
-                lines.append(f"{count} unreadable lines of {file.name} went to {file.name}.damaged")
+                what = "1 unreadable line" if count == 1 else f"{count} unreadable lines"
+                lines.append(f"moved {what} of {file.name} to {file.name}.damaged")
         return lines
 
     def next_attempt(self) -> int:
@@ -200,6 +201,6 @@ _DRAFT = re.compile(r"\.(latest\.json|best\.json|spec\.toml|side|steps\.jsonl|va
 
 def _read_text(path: Path) -> str:
     try:
-        return read_bytes(path, failure=RunDirectoryError).decode("utf-8")
+        return read_bytes(path, failure=RunDirectoryError).decode("utf-8-sig")
     except ValueError as error:
         raise RunDirectoryError(f"{path} cannot be read: {error}") from error

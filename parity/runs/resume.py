@@ -70,11 +70,18 @@ def resume_run(
         log(f"moved checkpoint {name} to abandoned/{attempt}: {why}")
     if named is not None and not given_up and named > step and str(named) not in moved:
         log(f"latest.json names a checkpoint of step {named}, which is gone: steps after {step} are trained again")
-    lost = max([int(name) for name in moved if int(name) > step], default=step) - step
+    lost = _steps_lost(run, step, moved)
     if lost and not given_up:
-        log(f"{lost} steps are lost with it and trained again")
+        log(f"{lost} step{'s are' if lost > 1 else ' is'} lost with it and trained again")
     log(f"resumed from step {step} ({which if isinstance(which, str) else 'step'})")
     return step
+
+
+def _steps_lost(run: RunDirectory, step: int, moved: list[str]) -> int:
+    """Return how many steps the moved checkpoints had beyond a step; records bound what their names claim."""
+    claimed = max([int(name) for name in moved], default=step)
+    recorded = max((record.step for record in read_records(run.steps, StepRecord)), default=claimed)
+    return max(0, min(claimed, recorded) - step)
 
 
 def _explain(run: RunDirectory, name: str, why: str) -> str:
