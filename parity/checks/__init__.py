@@ -6,18 +6,28 @@ trainer.
 
 from typing import TYPE_CHECKING
 
+from parity.checks.cache import read_durations, write_durations
 from parity.checks.gap import curve_gap
 from parity.checks.policy import OnDisk, check_policy_of
+from parity.checks.runs import compare_runs
 from parity.checks.scratch import remove_scratch, scratch_directory
 from parity.checks.traces import MOST_STEPS, digest_batches, digest_leaves, trace
 
 if TYPE_CHECKING:
-    from parity.checks.drill import check_twin_policy, check_twin_resume, drill_spec, policy_spec, train_command
+    from parity.checks.drill import (
+        check_twin_policy,
+        check_twin_resume,
+        drill_spec,
+        epochs_spec,
+        policy_spec,
+        train_command,
+    )
     from parity.checks.suite import (
         CHECKS,
         DEFAULT_STEPS,
         SPEC_CHECKS,
         Request,
+        Task,
         list_tasks,
         run_checks,
         standard_matrix,
@@ -32,15 +42,19 @@ __all__ = [
     "SPEC_CHECKS",
     "OnDisk",
     "Request",
+    "Task",
     "check_policy_of",
     "check_twin_policy",
     "check_twin_resume",
+    "compare_runs",
     "curve_gap",
     "digest_batches",
     "digest_leaves",
     "drill_spec",
+    "epochs_spec",
     "list_tasks",
     "policy_spec",
+    "read_durations",
     "remove_scratch",
     "run_checks",
     "scratch_directory",
@@ -49,6 +63,7 @@ __all__ = [
     "train_command",
     "unfinished",
     "with_overflows",
+    "write_durations",
 ]
 
 

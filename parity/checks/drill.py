@@ -10,17 +10,23 @@ from functools import partial
 from pathlib import Path
 
 from parity.checks.policy import check_policy_of
+from parity.checks.progress import OnStep, ignore_step
 from parity.checks.resume import Command, check_resume, run_processes
 from parity.contract import Side, child_environment
 from parity.errors import SpecError
 from parity.policy import Rules
 from parity.results import CheckRecord
 from parity.spec import RunSpec, load, to_toml
+from parity.twins import batches_per_epoch
 
-__all__ = ["check_twin_policy", "check_twin_resume", "drill_spec", "policy_spec", "train_command"]
+__all__ = ["check_twin_policy", "check_twin_resume", "drill_spec", "epochs_spec", "policy_spec", "train_command"]
 
 SMALL = ("model.hidden=[4]", "batch=4", "data.validation=4", "steps=1000", "save.every=10", "validate_every=10")
 """A model that costs nothing: the policy check does not train."""
+
+
+EPOCHS = 5
+"""Epochs before and after the kill of the classic experiment."""
 
 
 def drill_spec(spec: RunSpec, steps: int) -> RunSpec:
@@ -41,6 +47,23 @@ def drill_spec(spec: RunSpec, steps: int) -> RunSpec:
     )
 
 
+def epochs_spec(spec: RunSpec) -> tuple[RunSpec, int]:
+    """Return the spec of the classic experiment, and the step to kill it at: five epochs, a kill, five more.
+
+    It saves and validates at the end of every epoch, and is killed a chunk after the save of the fifth.
+    """
+    every = batches_per_epoch(spec)
+    chunk = min(spec.execution.chunk, max(1, every // 2))
+    spec = replace(
+        spec,
+        steps=2 * EPOCHS * every,
+        save=replace(spec.save, every=every),
+        validate_every=every,
+        execution=replace(spec.execution, chunk=chunk),
+    )
+    return spec, min(EPOCHS * every + chunk, spec.steps - 1)
+
+
 def train_command(spec: RunSpec, side_name: str, spec_file: Path) -> Command:
     """Write a spec, and return what makes the command lines of `parity train` on it.
 
@@ -59,7 +82,7 @@ def train_command(spec: RunSpec, side_name: str, spec_file: Path) -> Command:
 
 
 def check_twin_resume(
-    spec: RunSpec, side_name: str, side: Side, workdir: Path, kills: Sequence[int] = ()
+    spec: RunSpec, side_name: str, side: Side, workdir: Path, kills: Sequence[int] = (), on_step: OnStep = ignore_step
 ) -> CheckRecord:
     """Run the resume check on a spec, in processes that are killed with SIGKILL.
 
@@ -69,9 +92,12 @@ def check_twin_resume(
         side: The side.
         workdir: Where the run directories go.
         kills: Steps to kill at; by default two, each a chunk after a save.
+        on_step: Called as the runs proceed.
     """
     command = train_command(spec, side_name, workdir / "spec.toml")
-    run = partial(run_processes, command, spec.plan, workdir, kills, environment=child_environment(side))
+    run = partial(
+        run_processes, command, spec.plan, workdir, kills, environment=child_environment(side), on_step=on_step
+    )
     return check_resume(run, name=spec.name, precision=spec.precision, side=side_name)
 
 
@@ -89,6 +115,6 @@ def policy_spec(rules: Rules) -> RunSpec:
     return replace(spec, save=save)
 
 
-def check_twin_policy(name: str, side: Side) -> CheckRecord:
-    """Run the policy check on a side, with the runs of `policy_spec`."""
-    return check_policy_of(name, side, policy_spec, spec="mlp-digits", precision="float32")
+def check_twin_policy(name: str, side: Side, on_step: OnStep = ignore_step) -> CheckRecord:
+    """Run the policy check on a side, with the runs of `policy_spec`; `on_step` takes each case."""
+    return check_policy_of(name, side, policy_spec, spec="mlp-digits", precision="float32", on_step=on_step)

@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from parity.checks.progress import OnStep, ignore_step
 from parity.checks.scratch import scratch_directory
 from parity.contract import Precision, Side, Trainer, drafts_of
-from parity.policy import Implementation, InMemory, Rules, Saved, Which, cases, is_new_best, replay
-from parity.results import CheckRecord
+from parity.policy import GROUPS, Implementation, InMemory, Rules, Saved, Which, cases, is_new_best, replay
+from parity.results import CaseOutcome, CheckRecord
 from parity.runs import Resume, RunDirectory, resume_run
 
 __all__ = ["PURE", "OnDisk", "check_policy", "check_policy_of"]
@@ -33,7 +34,15 @@ def check_policy() -> CheckRecord:
     return _judge(InMemory, PURE, "mlp-digits", "float32")
 
 
-def check_policy_of(name: str, side: Side, describe: Describe, *, spec: str, precision: Precision) -> CheckRecord:
+def check_policy_of(
+    name: str,
+    side: Side,
+    describe: Describe,
+    *,
+    spec: str,
+    precision: Precision,
+    on_step: OnStep = ignore_step,
+) -> CheckRecord:
     """Run the table against a side: a run directory for each case, saved to, restarted and resumed as a run is.
 
     Args:
@@ -42,20 +51,24 @@ def check_policy_of(name: str, side: Side, describe: Describe, *, spec: str, pre
         describe: Returns a run of the side that keeps checkpoints by given rules.
         spec: Name of the run, for the record.
         precision: What it computes in, for the record.
+        on_step: Called as each case of the table begins.
     """
     home = MEMORY if os.access(MEMORY, os.W_OK) else None
     with scratch_directory("parity-policy-", home) as scratch:
         count = iter(range(len(cases())))
 
         def make(rules: Rules) -> OnDisk:
-            return OnDisk(name, side, scratch / str(next(count)), describe, rules)
+            number = next(count)
+            on_step("case,", number, len(cases()))
+            return OnDisk(name, side, scratch / str(number), describe, rules)
 
         return _judge(make, name, spec, precision)
 
 
 def _judge(make: Callable[[Rules], Implementation], name: str, spec: str, precision: Precision) -> CheckRecord:
     began = time.perf_counter()
-    found = [differences for case in cases() if (differences := replay(case, make))]
+    replayed = [(case, replay(case, make)) for case in cases()]
+    found = [differences for _, differences in replayed if differences]
     groups = dict.fromkeys(differences[0].case.group for differences in found)
     return CheckRecord(
         name="policy",
@@ -68,6 +81,16 @@ def _judge(make: Callable[[Rules], Implementation], name: str, spec: str, precis
         suspects=tuple(f"policy.{group}" for group in groups),
         notes=tuple(str(differences[0]) for differences in found),
         seconds=time.perf_counter() - began,
+        cases=tuple(
+            CaseOutcome(
+                group=case.group,
+                rule=GROUPS[case.group],
+                name=case.name,
+                events=len(case.rows),
+                found=str(differences[0]) if differences else "",
+            )
+            for case, differences in replayed
+        ),
     )
 
 

@@ -10,9 +10,10 @@ from functools import cache, partial
 from pathlib import Path
 
 from parity.checks.across import TwinPair, check_handover, check_twins
-from parity.checks.drill import check_twin_policy, check_twin_resume, drill_spec
+from parity.checks.drill import check_twin_policy, check_twin_resume, drill_spec, epochs_spec
 from parity.checks.policy import PURE, check_policy
-from parity.errors import ParityError, UnknownNameError
+from parity.checks.progress import OnStep, ignore_step
+from parity.errors import NoCounterpartError, ParityError, UnknownNameError
 from parity.results import CheckRecord, Criterion, ResolvedSpec, Verdict
 from parity.sides import Side
 from parity.spec import RunSpec, preset, spec_hash, to_toml
@@ -23,6 +24,7 @@ __all__ = [
     "DEFAULT_STEPS",
     "SPEC_CHECKS",
     "Request",
+    "Task",
     "list_tasks",
     "run_checks",
     "standard_matrix",
@@ -46,6 +48,9 @@ class Request:
     """By name; resume and policy are checked on each, twins and handover between the first two."""
     steps: int = DEFAULT_STEPS
     kills: Sequence[int] = ()
+    epochs: bool = False
+    """Whether each spec is the classic experiment instead, five epochs before the kill or handover and five after it:
+    `steps` and `kills` have no effect, and the resume check brings the handovers in both directions with it."""
     workdir: Path
     """Run directories go to `<workdir>/<spec>-<precision>/<side>/`; those of an earlier check are replaced."""
 
@@ -78,30 +83,49 @@ class Task:
     """None for a check that is of no spec."""
 
 
-def list_tasks(request: Request) -> list[Task]:
-    """Return what was asked for, in the order in which it runs; nothing is read, built or written yet."""
+def list_tasks(request: Request, on_step: OnStep = ignore_step) -> list[Task]:
+    """Return what was asked for, in the order in which it runs; nothing is read, built or written yet.
+
+    Args:
+        request: What to check.
+        on_step: Called as a check proceeds.
+    """
     tasks = []
     if "policy" in request.checks:
         spec = preset("mlp-digits")
         tasks.append(Task(name="policy", spec=spec, sides=(PURE,), run=check_policy))
         for name, side in request.sides.items():
-            tasks.append(Task(name="policy", spec=spec, sides=(name,), run=partial(check_twin_policy, name, side)))
+            tasks.append(
+                Task(name="policy", spec=spec, sides=(name,), run=partial(check_twin_policy, name, side, on_step))
+            )
     if set(SPEC_CHECKS) & set(request.checks):
         for asked in request.specs:
-            tasks += _tasks_of(with_overflows(drill_spec(asked, request.steps)), request)
+            if request.epochs:
+                spec, kill = epochs_spec(asked)
+                tasks += _tasks_of(with_overflows(spec), replace(request, kills=(kill,)), on_step)
+            else:
+                tasks += _tasks_of(with_overflows(drill_spec(asked, request.steps)), request, on_step)
     return tasks
 
 
-def run_checks(request: Request, done: Callable[[CheckRecord], None]) -> list[CheckRecord]:
+def run_checks(
+    request: Request,
+    done: Callable[[CheckRecord], None],
+    begin: Callable[[int], None] = lambda number: None,
+    on_step: OnStep = ignore_step,
+) -> list[CheckRecord]:
     """Run what was asked for, one check after the other, and return a record for each.
 
     Args:
         request: What to check.
         done: Takes each record when its check has its verdict.
+        begin: Takes the place of each check in `list_tasks` when it begins, from 0.
+        on_step: Called as a check proceeds.
     """
-    records = []
-    waiting = list_tasks(request)[::-1]
+    records: list[CheckRecord] = []
+    waiting = list_tasks(request, on_step)[::-1]
     while waiting:
+        begin(len(records))
         task = waiting.pop()  # off the list: the trainers of a spec are released after its last check
         resolved = task.resolve() if task.resolve is not None else None
         record = _guarded(task)
@@ -137,11 +161,11 @@ def with_overflows(spec: RunSpec) -> RunSpec:
     return replace(spec, scaler=replace(spec.scaler, overflow_steps=steps))
 
 
-def _tasks_of(spec: RunSpec, request: Request) -> Iterator[Task]:
+def _tasks_of(spec: RunSpec, request: Request, on_step: OnStep) -> Iterator[Task]:
     checks, home = request.checks, request.workdir / f"{spec.name}-{spec.precision}"
     make = partial(Task, spec=spec, resolve=cache(partial(_resolve, spec, home)))
     for name, side in request.sides.items() if "resume" in checks else ():
-        run = partial(_resume_anew, spec, name, side, home / name, request.kills)
+        run = partial(_resume_anew, spec, name, side, home / name, request.kills, on_step)
         yield make(name="resume", sides=(name,), run=run)
     names = tuple(request.sides)[:2]
     if len(names) < 2:
@@ -150,10 +174,12 @@ def _tasks_of(spec: RunSpec, request: Request) -> Iterator[Task]:
             yield make(name=name, sides=names, run=run)
         return
     a, b = names
-    pair = _once(partial(TwinPair, spec, {name: request.sides[name] for name in names}))
+    pair = _once(partial(TwinPair, spec, {name: request.sides[name] for name in names}, on_step=on_step))
     if "twins" in checks:
         yield make(name="twins", sides=names, run=lambda: check_twins(pair()))
-    for path in ((a, b), (b, a), (a, b, a), (b, a, b)) if "handover" in checks else ():
+    once, twice = ((a, b), (b, a)), ((a, b, a), (b, a, b))
+    handovers = once if request.epochs else once + twice
+    for path in handovers if "handover" in checks or request.epochs else ():
         run = partial(lambda path: check_handover(pair(), path), path)
         yield make(name=f"handover {'-'.join(path)}", sides=path, run=run)
 
@@ -165,9 +191,11 @@ def _resolve(spec: RunSpec, home: Path) -> tuple[ResolvedSpec, str]:
     return ResolvedSpec(toml=to_toml(spec), hash=spec_hash(spec, digest)), digest
 
 
-def _resume_anew(spec: RunSpec, name: str, side: Side, home: Path, kills: Sequence[int]) -> CheckRecord:
+def _resume_anew(
+    spec: RunSpec, name: str, side: Side, home: Path, kills: Sequence[int], on_step: OnStep
+) -> CheckRecord:
     shutil.rmtree(home, ignore_errors=True)  # runs of an earlier check would be continued
-    return check_twin_resume(spec, name, side, home, kills)
+    return check_twin_resume(spec, name, side, home, kills, on_step)
 
 
 def _once(make: Callable[[], TwinPair]) -> Callable[[], TwinPair]:
@@ -192,6 +220,8 @@ def _guarded(task: Task) -> CheckRecord:
     began = time.perf_counter()
     try:
         return task.run()
+    except NoCounterpartError as error:
+        return _without(task.spec, task.name, task.sides, "inconclusive", str(error), began)
     except Exception as error:  # one check that fails must not cost the records of the others
         return _without(task.spec, task.name, task.sides, "crashed", _describe(error), began)
 

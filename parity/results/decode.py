@@ -5,6 +5,7 @@ It takes nothing on trust: sizes are bounded, every field has exactly its type, 
 
 from __future__ import annotations
 
+import codecs
 import types
 import typing
 from collections.abc import Mapping
@@ -33,7 +34,7 @@ def read_document(path: Path) -> dict[str, Any]:
     Raises:
         ResultError: The file is empty, truncated, too large, no regular file, or holds anything but one JSON object.
     """
-    data = read_bytes(path, failure=ResultError)
+    data = read_bytes(path, failure=ResultError).removeprefix(codecs.BOM_UTF8)
     if not data.strip():
         raise ResultError(f"{path} is empty: the run that was to write it did not finish; run it again")
     try:

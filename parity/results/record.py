@@ -11,9 +11,11 @@ from parity.contract import Divergence, Precision
 
 __all__ = [
     "EXIT_CODES",
+    "CaseOutcome",
     "CheckRecord",
     "Criterion",
     "Curves",
+    "LeafChange",
     "Pair",
     "ResolvedSpec",
     "Series",
@@ -90,6 +92,40 @@ class ResolvedSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LeafChange:
+    """One leaf of a state that is not what it should be, and by how much."""
+
+    where: str
+    """Which two states were compared, in words: `restored at step 80 is not what was saved`."""
+    leaf: str
+    kind: str
+    """`missing`, `extra`, `type`, `value`, or `order` or `schema` (of the digests)."""
+    detail: str
+    elements: int | None = None
+    """Elements of the leaf; None where its values were not kept, as are the fields below."""
+    differing: int | None = None
+    """Elements whose bits differ."""
+    max_abs: float | None = None
+    """Largest absolute difference; NaN where one value is NaN and the other is not."""
+    max_rel: float | None = None
+    """Largest difference relative to the expected value; infinite where that is zero."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseOutcome:
+    """One case of the table that specifies the checkpoint policy, and what became of it."""
+
+    group: str
+    rule: str
+    """The rule that the group specifies, in words."""
+    name: str
+    events: int
+    """Saves, restarts and other events after which the checkpoints on disk were compared."""
+    found: str = ""
+    """The first departure, in words; empty where the case holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckRecord:
     """One verdict and the evidence for it."""
 
@@ -117,6 +153,10 @@ class CheckRecord:
     resolved: ResolvedSpec | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
     """Name to digest: of the batches of the reference, of the final states."""
+    leaves: tuple[LeafChange, ...] = ()
+    """Leaves that differ in the states that were compared first, those of the largest difference first."""
+    cases: tuple[CaseOutcome, ...] = ()
+    """Cases of the policy check, in the order of the table."""
 
     @classmethod
     def of(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parity.contract import StepRecord, Trainer, TrainingState
+from parity.checks.progress import OnStep, ignore_step
+from parity.contract import StepRecord, Trainer, TrainingState, Validation
 
-__all__ = ["EXACT", "Curve", "losses", "run_from"]
+__all__ = ["EXACT", "Curve", "Validations", "losses", "run_from"]
 
 Curve = dict[int, StepRecord]
 
@@ -14,17 +15,41 @@ EXACT = ("batch", "epoch", "samples", "lr", "loss_scale", "skipped")
 """Quantities that are equal bit for bit on both sides in every precision."""
 
 
-def run_from(trainer: Trainer, until: int, start: TrainingState | None = None) -> Curve:
+Validations = dict[int, Validation]
+
+
+def run_from(
+    trainer: Trainer,
+    until: int,
+    start: TrainingState | None = None,
+    on_step: OnStep = ignore_step,
+    validations: Validations | None = None,
+) -> Curve:
     """Train up to a step and return step to record.
 
     Args:
         trainer: What trains; it is left at `until`.
         until: Step to stop at.
         start: State to import first; None to continue from where the trainer is.
+        on_step: Called for each step, as its record comes.
+        validations: Takes what is measured where the plan of the run validates; None to measure nothing.
     """
     if start is not None:
         trainer.import_state(start)
-    return {record.step: record for record in trainer.steps(until)}
+    curve: Curve = {}
+    while trainer.step < until:
+        stop = until if validations is None else _next_validation(trainer, until)
+        for record in trainer.steps(stop):
+            curve[record.step] = record
+            on_step(trainer.side, record.step, until)
+        if validations is not None and trainer.plan.validates_at(stop):
+            validations[stop] = trainer.evaluate()
+    return curve
+
+
+def _next_validation(trainer: Trainer, until: int) -> int:
+    every = trainer.plan.validate_every
+    return min(until, trainer.step - trainer.step % every + every) if every else until
 
 
 def losses(curve: Mapping[int, StepRecord]) -> dict[int, float]:

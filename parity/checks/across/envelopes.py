@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,7 +16,9 @@ from numpy.typing import NDArray
 from parity.checks.across.criteria import FLOOR_ULPS, SEEDS, WINDOW, envelope
 from parity.checks.across.curves import losses, run_from
 from parity.checks.across.perturb import perturbed
+from parity.checks.cache import cache_directory
 from parity.checks.gap import curve_gap
+from parity.checks.progress import OnStep, ignore_step
 from parity.contract import Trainer, TrainingState
 from parity.environment import versions
 from parity.sides import source_digest
@@ -44,6 +45,7 @@ def measure_envelope(
     *,
     seeds: int = SEEDS,
     key: str | None = None,
+    on_step: OnStep = ignore_step,
 ) -> Envelope:
     """Run perturbed starts on every trainer and return the wider envelope at each step.
 
@@ -57,6 +59,7 @@ def measure_envelope(
             trainers' topologies, and the sources of those that are not the suite's. With a key, the envelope is
             looked up in, and written to, the cache directory (PARITY_CACHE, or ~/.cache/parity); without, nothing is
             cached.
+        on_step: Called for each step.
     """
     names = tuple(t.side for t in trainers)
     file = None if key is None else _cache_file(spec, start, (*names, key), until, seeds)
@@ -64,9 +67,9 @@ def measure_envelope(
         return Envelope(width=width, seeds=seeds, sides=names)
     widths = []
     for trainer in trainers:
-        base = list(losses(run_from(trainer, until, start)).values())
+        base = list(losses(run_from(trainer, until, start, on_step)).values())
         runs = [
-            list(losses(run_from(trainer, until, perturbed(start, seed, spec.precision))).values())
+            list(losses(run_from(trainer, until, perturbed(start, seed, spec.precision), on_step)).values())
             for seed in range(1, seeds + 1)
         ]
         widths.append(envelope(base, runs))
@@ -94,7 +97,6 @@ def _cached(file: Path, until: int) -> NDArray[np.float64] | None:
 
 
 def _cache_file(spec: RunSpec, start: TrainingState, trainers: tuple[str, ...], until: int, seeds: int) -> Path:
-    root = Path(os.environ.get("PARITY_CACHE") or Path.home() / ".cache" / "parity")
     key = [start.scalars["config.spec"], start.scalars["config.hash"], trainers, until, seeds, dict(versions())]
     key += [WINDOW, FLOOR_ULPS, platform.machine(), platform.processor(), source_digest()]
-    return root / "envelopes" / f"{spec.name}-{xxhash.xxh3_64_hexdigest(json.dumps(key).encode())}.json"
+    return cache_directory() / "envelopes" / f"{spec.name}-{xxhash.xxh3_64_hexdigest(json.dumps(key).encode())}.json"

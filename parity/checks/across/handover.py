@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from functools import partial
 
-from parity.checks.across.agreement import agree
-from parity.checks.across.curves import Curve, run_from
+from parity import results
+from parity.checks.across.agreement import Agreement, agree
+from parity.checks.across.criteria import FLOAT64_LIMIT
+from parity.checks.across.curves import Curve, Validations, run_from
 from parity.checks.across.pair import TwinPair
+from parity.checks.leaves import MOST_LEAVES, describe_leaf
+from parity.checks.suspects import SUSPECTS
 from parity.contract import Difference, TrainingState, compare_states
 from parity.errors import StateError
 from parity.results import CheckRecord
@@ -30,26 +35,59 @@ def check_handover(pair: TwinPair, path: tuple[str, ...]) -> CheckRecord:
     name = f"handover {'-'.join(path)}"
     broken = partial(CheckRecord.of, name, spec.name, spec.precision, path, "broken", began=began)
     try:
-        spliced, handovers, lost = _hand_over(pair, path)
+        spliced, validations, handovers, lost = _hand_over(pair, path)
     except StateError as error:
         return broken(suspects=(error.leaf,), notes=(str(error),))
     if lost:
         note = f"the state did not survive the round trip: {lost[0].leaf} {lost[0].detail}"
-        return broken(suspects=tuple(dict.fromkeys(d.component for d in lost)), notes=(note,))
+        leaves = [describe_leaf(one, one.size, "after the handover") for one in lost[:MOST_LEAVES]]
+        suspects = tuple(dict.fromkeys(one.component for one in lost))
+        return broken(suspects=suspects, notes=(note,), leaves=tuple(leaves))
     before = {step: record for step, record in reference.items() if step <= pair.middle}
     after = {step: record for step, record in reference.items() if step > pair.middle}
     result = agree(after, spliced, spec.precision, floor=lambda: pair.floor, envelope=lambda: pair.envelope)
     result = replace(result, notes=("state survived every handover bit for bit", *result.notes))
+    if result.verdict == "holds" and spec.precision == "float64":
+        result = _with_validations(result, pair.validations(path[0]), validations)
     labels = (f"{path[0]}, uninterrupted", f"{' > '.join(path)}")
     curves = (reference, before | spliced)
-    return result.record(name, spec, path, began, curves, labels, handovers)
+    record = result.record(name, spec, path, began, curves, labels, handovers)
+    return _showing(record, pair.validations(path[0]), validations)
 
 
-def _hand_over(pair: TwinPair, path: tuple[str, ...]) -> tuple[Curve, tuple[int, ...], list[Difference]]:
-    """Return the records after the first handover, the steps of all, and the leaves that did not survive one."""
+def _with_validations(result: Agreement, reference: Validations, spliced: Validations) -> Agreement:
+    """Return a result that holds, or what the validation curve after the handover makes of it: float64 only."""
+    gap = 0.0
+    for step in sorted({*reference, *spliced}):
+        x, y = (run[step].loss if step in run else math.nan for run in (reference, spliced))
+        if not abs(x - y) <= FLOAT64_LIMIT * abs(x):
+            note = f"validation loss of step {step} is {y!r}, was {x!r}, though the training curves agree"
+            return replace(result, verdict="broken", suspects=SUSPECTS["validation"], notes=(*result.notes, note))
+        gap = max(gap, abs(x - y) / max(abs(x), 1e-300))
+    note = f"{len(reference)} validations after the handover, largest relative difference of the loss {gap:.1e}"
+    return replace(result, notes=(*result.notes, note)) if reference else result
+
+
+def _showing(record: CheckRecord, reference: Validations, spliced: Validations) -> CheckRecord:
+    """Return a record that shows the validations of both runs after the handover, if there are any."""
+    steps = tuple(sorted({*reference, *spliced}))
+    if record.curves is None or not steps:
+        return record
+    first, second = (tuple(run[s].value if s in run else None for s in steps) for run in (reference, spliced))
+    metric = next(iter({**reference, **spliced}.values())).metric
+    shown = results.Validations(metric=metric, steps=steps, value=(first, second))
+    return replace(record, curves=replace(record.curves, validations=shown))
+
+
+Spliced = tuple[Curve, Validations, tuple[int, ...], list[Difference]]
+
+
+def _hand_over(pair: TwinPair, path: tuple[str, ...]) -> Spliced:
+    """Return records and validations after the first handover, the steps of all, and the leaves that one lost."""
     state: TrainingState = pair.middle_state(path[0])
     step, steps = pair.middle, pair.spec.steps
     spliced: Curve = {}
+    validations: Validations = {}
     handovers: tuple[int, ...] = ()
     for number, name in enumerate(path[1:], 1):
         trainer = pair.trainers[name]
@@ -58,7 +96,7 @@ def _hand_over(pair: TwinPair, path: tuple[str, ...]) -> tuple[Curve, tuple[int,
         handovers += (step,)
         lost = compare_states(state, trainer.export_state())
         if lost:
-            return spliced, handovers, lost
-        spliced |= run_from(trainer, until)
+            return spliced, validations, handovers, lost
+        spliced |= run_from(trainer, until, on_step=pair.on_step, validations=validations)
         state, step = trainer.export_state(), until
-    return spliced, handovers, []
+    return spliced, validations, handovers, []

@@ -8,10 +8,11 @@ from functools import cached_property
 from types import MappingProxyType
 
 from parity.checks.across.criteria import SEEDS
-from parity.checks.across.curves import Curve, losses, run_from
+from parity.checks.across.curves import Curve, Validations, losses, run_from
 from parity.checks.across.envelopes import Envelope, measure_envelope, noise_floor
+from parity.checks.progress import OnStep, ignore_step
 from parity.contract import Trainer, TrainingState, Validation, compare_states
-from parity.errors import StateError
+from parity.errors import NoCounterpartError, StateError
 from parity.sides import Side, is_builtin
 from parity.spec import RunSpec
 
@@ -29,6 +30,7 @@ class TwinPair:
         seeds: int = SEEDS,
         cache: bool = True,
         sources: Mapping[str, str] = MappingProxyType({}),
+        on_step: OnStep = ignore_step,
     ) -> None:
         """Build both trainers and check that they start from the same state.
 
@@ -39,22 +41,24 @@ class TwinPair:
             cache: Whether envelopes are cached.
             sources: For sides that are not built in, by name: what changes when their code does, such as a digest of
                 it. An envelope of a side whose sources are not known is never cached.
+            on_step: Called for each step of every run.
 
         Raises:
+            NoCounterpartError: The run draws from a random stream that only one framework has.
             StateError: The two sides do not start from the same state, or cannot share one.
         """
         if spec.dropout.generator == "native" and spec.dropout.rate > 0:
-            raise StateError(
+            raise NoCounterpartError(
                 "rng.native",
                 "native dropout streams have no meaning on the other side; use dropout.generator=shared",
             )
-        self.spec, self.names = spec, tuple(sides)
+        self.spec, self.names, self.on_step = spec, tuple(sides), on_step
         self._seeds, self._key = seeds, _cache_key(spec, sides, sources) if cache else None
         self.trainers: dict[str, Trainer] = {name: side.build(spec) for name, side in sides.items()}
         self.start: TrainingState = self.trainers[self.names[0]].export_state()
         for difference in compare_states(self.start, self.trainers[self.names[1]].export_state()):
             raise StateError(difference.leaf, f"the sides start differently: {difference.detail}")
-        self._runs: dict[str, tuple[Curve, TrainingState, Validation]] = {}
+        self._runs: dict[str, tuple[Curve, TrainingState, Validation, Validations]] = {}
 
     @property
     def middle(self) -> int:
@@ -73,6 +77,10 @@ class TwinPair:
         """Return the validation at the end of the uninterrupted run of a side."""
         return self._run(name)[2]
 
+    def validations(self, name: str) -> Validations:
+        """Return the validations of the uninterrupted run of a side after the middle, by step."""
+        return self._run(name)[3]
+
     @cached_property
     def floor(self) -> float:
         """Return the float64 noise floor: the largest relative change of the reference under one ulp at the start."""
@@ -85,16 +93,24 @@ class TwinPair:
         for name in self.names:  # before the trainers are reset to perturbed states
             self._run(name)
         return measure_envelope(
-            self.spec, list(self.trainers.values()), self.start, self.spec.steps, seeds=self._seeds, key=self._key
+            self.spec,
+            list(self.trainers.values()),
+            self.start,
+            self.spec.steps,
+            seeds=self._seeds,
+            key=self._key,
+            on_step=self.on_step,
         )
 
-    def _run(self, name: str) -> tuple[Curve, TrainingState, Validation]:
+    def _run(self, name: str) -> tuple[Curve, TrainingState, Validation, Validations]:
         if name not in self._runs:
             trainer = self.trainers[name]
-            curve = run_from(trainer, self.middle, self.start)
+            curve = run_from(trainer, self.middle, self.start, self.on_step)
             state = trainer.export_state()
-            curve |= run_from(trainer, self.spec.steps)
-            self._runs[name] = (curve, state, trainer.evaluate())
+            validations: Validations = {}
+            curve |= run_from(trainer, self.spec.steps, on_step=self.on_step, validations=validations)
+            last = validations.get(self.spec.steps) or trainer.evaluate()
+            self._runs[name] = (curve, state, last, validations)
         return self._runs[name]
 
 

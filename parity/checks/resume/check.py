@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from parity import policy
+from parity.checks.leaves import MOST_LEAVES
+from parity.checks.progress import OnStep, ignore_step, last_step
 from parity.checks.resume.evidence import Evidence, read_evidence
 from parity.checks.resume.judge import Findings, judge
 from parity.checks.resume.process import ProcessError, TrainingProcess
@@ -31,6 +33,9 @@ TIMEOUT_SECONDS = 600.0
 
 SETTLE_SECONDS = 30.0
 """Longest a save in the background is waited for before a kill."""
+
+WATCH_SECONDS = 0.5
+"""Time between two looks at the records of the runs, for the progress."""
 
 Runs = tuple[Evidence, Evidence, list[int | None]]
 """Evidence of the uninterrupted run, of the killed one, and the step where each process of that one had to start."""
@@ -72,6 +77,7 @@ def check_resume(run: Callable[[], Runs], *, name: str, precision: Precision, si
             first_divergence=findings.first,
             suspects=tuple(findings.suspects),
             notes=tuple(findings.notes),
+            leaves=tuple(findings.leaves[:MOST_LEAVES]),
             seconds=time.perf_counter() - began,
             **shown,
         )
@@ -103,6 +109,7 @@ def run_processes(
     *,
     environment: Mapping[str, str] | None = None,
     durable: bool = True,
+    on_step: OnStep = ignore_step,
 ) -> Runs:
     """Run both runs in processes of their own, concurrently, and read what they left.
 
@@ -116,6 +123,7 @@ def run_processes(
         environment: Of the processes; see `child_environment`. None for that of this process.
         durable: Whether the last save before a kill may complete first; otherwise the kill comes right after the
             records, and a save in the background may be lost with its process.
+        on_step: Called twice a second with the last step of the run that is further behind.
     """
     workdir.mkdir(parents=True, exist_ok=True)
     kills = tuple(sorted(set(kills))) or default_kills(plan)
@@ -143,6 +151,10 @@ def run_processes(
 
     with ThreadPoolExecutor(2) as pool:
         reference, resumed = pool.submit(uninterrupted), pool.submit(interrupted)
+        both: list[Future[Any]] = [reference, resumed]
+        while wait(both, WATCH_SECONDS).not_done:
+            behind = min(("reference", "resumed"), key=lambda run: last_step(workdir / run / "steps.jsonl"))
+            on_step(f"{behind} run,", last_step(workdir / behind / "steps.jsonl"), plan.steps)
         reference.result()
         expected = resumed.result()
     return read_evidence(workdir / "reference"), read_evidence(workdir / "resumed"), expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from parity.contract import StepRecord, Validation, read_records, splice
+from parity.contract import VALUES, StepRecord, Validation, read_records, splice
 from parity.runs import RunDirectory
 from parity.storage import read_lines
 
@@ -21,6 +21,8 @@ class LeafEvent:
     attempt: int
     step: int
     leaves: dict[str, str]
+    values: Path | None = None
+    """Directory of the values of the leaves; None where they were not kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,5 +53,5 @@ def read_evidence(path: Path) -> Evidence:
         records=read_records(run.steps, StepRecord),
         validations=read_records(run.validations, Validation),
         resumed_from=[row["resumed_from"] for row in read_lines(run.attempts)],
-        events=[LeafEvent(**row) for row in read_lines(run.states)],
+        events=[LeafEvent(**row, values=path / VALUES) for row in read_lines(run.states)],
     )

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from parity.checks.gap import curve_gap
+from parity.checks.leaves import describe_leaf
 from parity.checks.resume.evidence import Evidence, LeafEvent
 from parity.checks.suspects import SUSPECTS
-from parity.contract import QUANTITIES, Difference, Divergence, compare_digests, first_divergence, same, splice
+from parity.contract import (
+    QUANTITIES,
+    Difference,
+    Divergence,
+    compare_digests,
+    first_divergence,
+    measure_kept,
+    same,
+    splice,
+)
+from parity.results import LeafChange
 
 __all__ = ["Findings", "judge"]
 
-Cause = list[tuple[tuple[str, ...], str]]
-"""Pairs of suspected components and the sentence that gives the reason."""
+
+class Reason(NamedTuple):
+    """One point in which the evidence differs."""
+
+    components: tuple[str, ...]
+    """The components that are suspected."""
+    note: str
+    """The sentence that says what differs."""
+    leaves: tuple[LeafChange, ...] = ()
+    """The leaves that differ, where states were compared."""
+
+
+Cause = list[Reason]
 
 
 @dataclass(kw_only=True)
@@ -26,6 +50,8 @@ class Findings:
     first: Divergence | None = None
     suspects: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    leaves: list[LeafChange] = field(default_factory=list)
+    """Leaves that differ in the states that point to the suspects, the largest difference first."""
 
     @property
     def broken(self) -> bool:
@@ -60,8 +86,9 @@ def judge(reference: Evidence, resumed: Evidence, expected_starts: Sequence[int 
     ]
     first = next((cause for cause in causes if cause), None)
     for cause in causes:
-        for components, note in cause:
+        for components, note, leaves in cause:
             findings.blame(components if cause is first else (), note)
+            findings.leaves += leaves if cause is first else ()
     return findings
 
 
@@ -73,12 +100,8 @@ def _restored_against_saved(resumed: Evidence) -> Cause:
             continue
         saved = resumed.find("saved", event.step, before=event.attempt)
         if saved is None:
-            out.append(
-                (
-                    ("counters.step",),
-                    f"attempt {event.attempt} restored step {event.step}, which was never saved",
-                )
-            )
+            text = f"attempt {event.attempt} restored step {event.step}, which was never saved"
+            out.append(Reason(("counters.step",), text))
         else:
             out += _differences(saved, event, f"restored at step {event.step} is not what was saved")
     return out[:1]
@@ -88,26 +111,22 @@ def _starts(resumed: Evidence, expected: Sequence[int | None]) -> Cause:
     """A resumed process starts after its checkpoint and repeats nothing that was saved."""
     out: Cause = []
     if len(resumed.resumed_from) != len(expected):
-        out.append(
-            (
-                ("counters.step",),
-                f"{len(expected)} processes were started, {len(resumed.resumed_from)} recorded their start",
-            )
-        )
+        text = f"{len(expected)} processes were started, {len(resumed.resumed_from)} recorded their start"
+        out.append(Reason(("counters.step",), text))
     for attempt, (recorded, start) in enumerate(zip(resumed.resumed_from, expected, strict=False)):
         if recorded != start:
             text = f"attempt {attempt} resumed from {recorded}, the newest whole checkpoint was {start}"
-            out.append((("counters.step",), text))
+            out.append(Reason(("counters.step",), text))
         saved = sorted({e.step for e in resumed.events if e.event == "saved" and e.attempt < attempt})
         if len(saved) > 1 and (start or 0) < saved[-2]:  # only the newest may be lost, to a save under way
             text = f"attempt {attempt} found no checkpoint newer than {start}, though step {saved[-2]} was saved"
-            out.append((("checkpoints",), text))
+            out.append(Reason(("checkpoints",), text))
         steps = [r.step for r in resumed.records if r.attempt == attempt]
         first = (start or 0) + 1
         if steps and steps[0] != first:
-            out.append((("counters.step",), f"attempt {attempt} began with step {steps[0]}, expected {first}"))
+            out.append(Reason(("counters.step",), f"attempt {attempt} began with step {steps[0]}, expected {first}"))
         elif steps != list(range(first, first + len(steps))):
-            out.append((("counters.step",), f"attempt {attempt} skipped or repeated a step"))
+            out.append(Reason(("counters.step",), f"attempt {attempt} skipped or repeated a step"))
     return out
 
 
@@ -132,13 +151,13 @@ def _against_reference(reference: Evidence, resumed: Evidence, kinds: tuple[str,
         other = reference.find("final" if event.event == "final" else "saving", event.step)
         if other is None and event.event == "final":
             text = f"ended at step {event.step}, where the uninterrupted run did not"
-            return event.step, [(("counters.step",), text)]
+            return event.step, [Reason(("counters.step",), text)]
         if other is not None and (
             found := _differences(other, event, f"state at step {event.step} is not the uninterrupted run's")
         ):
             return event.step, found
     if "final" in kinds and not any(e.event == "final" for e in resumed.events):
-        return None, [(("counters.step",), "never finished")]
+        return None, [Reason(("counters.step",), "never finished")]
     return None, []
 
 
@@ -183,15 +202,15 @@ def _from_curve(findings: Findings, reference: Evidence, resumed: Evidence) -> C
         return []
     text = f"{first.quantity} of step {first.step} is {first.got}, was {first.expected}"
     if first.quantity in SUSPECTS:
-        return [(SUSPECTS[first.quantity], text)]
+        return [Reason(SUSPECTS[first.quantity], text)]
     if first.quantity == "loss" and _only_logged(reference, resumed):
-        return [(("records.loss",), f"{text}, and nothing else differs: the log is wrong, not the training")]
+        return [Reason(("records.loss",), f"{text}, and nothing else differs: the log is wrong, not the training")]
     starts = {(step or 0) + 1 for step in resumed.resumed_from}
     if first.quantity == "loss" and first.step in starts:
-        return [(("rng", "model.params"), f"{text}, on the same batch from the same state")]
+        return [Reason(("rng", "model.params"), f"{text}, on the same batch from the same state")]
     if first.quantity == "grad_norm":
-        return [(("model.params",), f"{text}, at the same loss")]
-    return [(("optimizer.hyperparameters",), f"{text}, though the steps before were equal")]
+        return [Reason(("model.params",), f"{text}, at the same loss")]
+    return [Reason(("optimizer.hyperparameters",), f"{text}, though the steps before were equal")]
 
 
 def _only_logged(reference: Evidence, resumed: Evidence) -> bool:
@@ -209,7 +228,25 @@ def _differences(a: LeafEvent, b: LeafEvent, text: str) -> Cause:
     components = tuple(dict.fromkeys(_by_weight(found)))
     worst = found[0]
     more = f" and {len(found) - 1} more leaves" if len(found) > 1 else ""
-    return [(components, f"{text}: {worst.leaf} ({worst.detail}){more}")]
+    return [Reason(components, f"{text}: {worst.leaf} ({worst.detail}){more}", _sizes(found, a, b, text))]
+
+
+def _sizes(found: list[Difference], a: LeafEvent, b: LeafEvent, where: str) -> tuple[LeafChange, ...]:
+    """Return the leaves that differ with the size of their difference where it is known, the largest first."""
+    out = []
+    for one in found:
+        size = None
+        if one.kind == "value" and a.values is not None and b.values is not None:
+            size = measure_kept((a.values, a.leaves[one.leaf]), (b.values, b.leaves[one.leaf]))
+        out.append(describe_leaf(one, size, where))
+    return tuple(sorted(out, key=_by_size))
+
+
+def _by_size(leaf: LeafChange) -> float:
+    """Return a place in the order of leaves: NaN first, then the largest difference, those of unknown size last."""
+    if leaf.max_abs is None:
+        return math.inf
+    return -math.inf if math.isnan(leaf.max_abs) else -leaf.max_abs
 
 
 def _by_weight(found: list[Difference]) -> list[str]:

@@ -1,0 +1,33 @@
+"""Progress of checks: what is told to a watcher while they run. Whoever shows it lies above."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+__all__ = ["OnStep", "ignore_step", "last_step"]
+
+OnStep = Callable[[str, int, int], None]
+"""Takes what is running (a side, or a run), the steps or cases that it has completed, and how many there are."""
+
+TAIL = 4096
+"""Bytes at the end of a file of records that hold its last line."""
+
+
+def ignore_step(what: str, step: int, of: int) -> None:
+    """Do nothing: no one watches."""
+    del what, step, of
+
+
+def last_step(file: Path) -> int:
+    """Return the step of the last complete record in a file; 0 if there is none, or none that can be read."""
+    try:
+        with file.open("rb") as records:
+            size = records.seek(0, os.SEEK_END)
+            records.seek(max(0, size - TAIL))
+            lines = records.read().split(b"\n")[:-1]
+        return int(json.loads(lines[-1])["step"]) if lines else 0
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
