@@ -1,8 +1,8 @@
 """Ways to do the same work, timed in turn in one process: the ratios are the result, the times are context.
 
 A shared machine drifts by more than most differences worth knowing, and it drifts for all arms of a round alike. So
-the figure to read is the median of the round-by-round ratios with its quartiles, in the first arm's `extra_info`.
-Nothing here judges a time.
+the figure to read is the median of the round-by-round ratios with its quartiles and its 95 % interval, in the first
+arm's `extra_info`. Nothing here judges a time.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.stats import Stats
 
 from benchmarks.growth import fit
+from benchmarks.intervals import MOST_TIMES, interval, is_narrow
 from parity.environment import versions
 
 __all__ = ["Arm", "Measured", "Versus", "faster", "run_all", "run_paired", "slower", "summary"]
@@ -40,6 +41,8 @@ class Arm:
     """Training steps in one run."""
     bytes: int | None = None
     """Bytes that one run moves."""
+    trains: Mapping[str, Any] | None = None
+    """What trains in this arm, for the table of steps per second: `model`, `side`, `mode`, `devices`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +56,11 @@ class Versus:
     """Returns the ratio of one round; not asked for where the values are known."""
     better: Literal["lower", "higher"]
     bar: float | Callable[[Seconds], float] | None = None
-    """What the median should reach; a function of the arms' median seconds where it depends on them."""
+    """What the ratio should reach; a function of the arms' median seconds where it depends on them."""
+
+    def bar_at(self, medians: Seconds) -> float | None:
+        """Return the bar, given the median seconds of the arms."""
+        return self.bar(medians) if callable(self.bar) else self.bar
 
 
 def slower(first: str, second: str, bar: float | Callable[[Seconds], float] | None = None) -> Versus:
@@ -83,6 +90,16 @@ class Measured:
         """Return the median of an arm's rounds in seconds."""
         return _stats(self.seconds[arm]).median
 
+    def take(self, versus: Versus) -> list[float]:
+        """Return a ratio of every round."""
+        rows = zip(*self.seconds.values(), strict=True)
+        return [versus.take(dict(zip(self.seconds, row, strict=True))) for row in rows]
+
+    def is_clear(self, ratios: Sequence[Versus]) -> bool:
+        """Return whether more rounds would change no verdict of these ratios."""
+        medians = {name: self.median(name) for name in self.seconds}
+        return all(is_narrow(self.take(versus), versus.bar_at(medians)) for versus in ratios)
+
     def note(self, arm: str, **info: Any) -> None:
         """Add to an arm's `extra_info`."""
         self.entries[arm].extra_info.update(info)
@@ -106,14 +123,15 @@ def run_paired(
     """Time all arms round by round and record each as an entry of its own in pytest-benchmark's JSON.
 
     The order within a round alternates. Each entry holds the `versions`, the machine's one-minute `load_average` and,
-    where the arm has them, `steps`, `steps_per_second`, `bytes`, `bytes_per_second` (by its median). The first arm's
-    also holds `ratios`. With `--benchmark-disable` one round is run and nothing is recorded.
+    where the arm has them, `steps`, `steps_per_second`, `bytes`, `bytes_per_second` (by its median) and `trains`.
+    That of the first arm also holds `ratios`. Rounds are added while the interval of a ratio with a bar is not
+    narrow, up to a limit (`benchmarks.intervals`). With `--benchmark-disable` one round is run, nothing recorded.
 
     Args:
         benchmark: The test's fixture; may be used several times, with other labels.
         arms: The first is the one the claim is about.
         ratios: What is taken in every round.
-        rounds: Timed rounds, after one untimed round of all.
+        rounds: Timed rounds to begin with, after one untimed round of all.
         label: Added to the names of the entries.
     """
     entries = {arm.name: _entry(benchmark, f"{label} {arm.name}".strip(), label) for arm in arms}
@@ -122,17 +140,18 @@ def run_paired(
     for arm in arms:  # compilation, caches and the allocator are paid for here
         arm.reset()
         arm.run()
-    for number in range(rounds if benchmark.enabled else 1):
+    number = 0
+    while number < (rounds if benchmark.enabled else 1) or (
+        benchmark.enabled and number < MOST_TIMES * rounds and not measured.is_clear(ratios)
+    ):
         for arm in arms if number % 2 == 0 else reversed(arms):
             measured.seconds[arm.name].append(_time_round(arm, entries[arm.name]))
+        number += 1
     if benchmark.enabled:
         for arm in arms:
             _describe(arm, measured)
-        by_round = [
-            dict(zip(measured.seconds, row, strict=True)) for row in zip(*measured.seconds.values(), strict=True)
-        ]
         for versus in ratios:
-            measured.note_ratio(arms[0].name, versus, [versus.take(row) for row in by_round])
+            measured.note_ratio(arms[0].name, versus, measured.take(versus))
     return measured
 
 
@@ -146,9 +165,11 @@ def run_all(arms: Sequence[Arm]) -> dict[str, Any]:
 
 
 def summary(values: Sequence[float]) -> dict[str, float]:
-    """Return median, q1, q3 and the number of values."""
+    """Return median, q1, q3, the ends of the 95 % interval of the median, and the number of values."""
     stats = _stats(values)
-    return {"median": stats.median, "q1": stats.q1, "q3": stats.q3, "rounds": stats.rounds}
+    low, high = interval(values)
+    found = {"median": stats.median, "q1": stats.q1, "q3": stats.q3}
+    return {**found, "low": low, "high": high, "rounds": stats.rounds}
 
 
 def _entry(benchmark: BenchmarkFixture, arm: str, label: str) -> BenchmarkFixture:
@@ -179,13 +200,14 @@ def _describe(arm: Arm, measured: Measured) -> None:
     for unit, amount in (("steps", arm.steps), ("bytes", arm.bytes)):
         if amount is not None:
             measured.note(arm.name, **{unit: amount, f"{unit}_per_second": amount / median})
+    if arm.trains is not None:
+        measured.note(arm.name, trains=dict(arm.trains))
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     measured.note(arm.name, load_average=load, versions=dict(versions()))
 
 
 def _ratio(versus: Versus, values: Sequence[float], medians: Seconds) -> dict[str, Any]:
-    bar = versus.bar(medians) if callable(versus.bar) else versus.bar
-    return {"of": versus.of, **summary(values), "better": versus.better, "bar": bar}
+    return {"of": versus.of, **summary(values), "better": versus.better, "bar": versus.bar_at(medians)}
 
 
 def _stats(values: Sequence[float]) -> Stats:

@@ -1,4 +1,4 @@
-"""Write the results page and the table of the README from real results: `make results`."""
+"""Write the results page, the tables of the README and the chart of speeds from real results: `make results`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,19 @@ from pathlib import Path
 import xxhash
 
 from parity.errors import ParityError, ResultError
-from parity.report import MARKS, bench_markdown, check_markdown, check_table, counts
-from parity.results import CheckResult, read_result
+from parity.report import (
+    MARKS,
+    NOT_MEASURED,
+    SpeedRow,
+    bench_markdown,
+    check_markdown,
+    check_table,
+    counts,
+    speed_markdown,
+    speed_rows,
+)
+from parity.report.html import speed_file
+from parity.results import BenchmarkFile, CheckResult, read_result
 from parity.storage import replace_file
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
@@ -23,13 +34,37 @@ SIGNED = "<!-- digest of the page above: {} -->"
 """Last line of the page: the results themselves are not kept, and a figure edited by hand must be noticed."""
 
 
-def results_page(check: CheckResult, benchmarks: Sequence[str]) -> str:
-    """Return docs/results.md: the checks, then benchmarks that are Markdown already, then a digest of both."""
+CHART = "steps-per-second.svg"
+"""Name of the chart beside the results page."""
+
+DRAWN = "<!-- digest of {}: {} -->"
+"""Line of the page below the chart: a chart of other figures must be noticed."""
+
+
+def results_page(check: CheckResult, files: Sequence[BenchmarkFile], speeds: Sequence[SpeedRow] = ()) -> str:
+    """Return docs/results.md: steps per second, the checks, the benchmarks, then a digest of all of it."""
     commit = check.environment.get("commit") or "of an installed package"
     commit += " with uncommitted changes" if check.environment.get("dirty") else ""
     environment = {name: value for name, value in check.environment.items() if name != "platform"}  # a kernel's build
     intro = f"Made by `{COMMAND}`, not written by hand. The checks ran on commit {commit}; benchmarks name their own."
-    return signed("\n\n".join(["# Results", intro, check_markdown(check.records, environment).strip(), *benchmarks]))
+    benchmarks = [bench_markdown(file, speeds=False).strip() for file in files]
+    fast = speed_section(speeds, CHART)
+    if speeds:
+        fast += "\n\n" + DRAWN.format(CHART, xxhash.xxh3_64_hexdigest(speed_file(speeds).encode()))
+    checks = check_markdown(check.records, environment).strip()
+    return signed("\n\n".join(["# Results", intro, "## Steps per second", fast, checks, *benchmarks]))
+
+
+def speed_section(rows: Sequence[SpeedRow], chart: str) -> str:
+    """Return the chart and the table of steps per second; a sentence where nothing was measured.
+
+    Args:
+        rows: What was measured.
+        chart: Path of the chart as links name it.
+    """
+    if not rows:
+        return f"Steps per second: {NOT_MEASURED}; `make bench` measures them."
+    return f"![Steps per second of each side, by mode and devices]({chart})\n\n{speed_markdown(rows)}"
 
 
 def signed(text: str) -> str:
@@ -42,14 +77,22 @@ def is_as_written(page: str) -> bool:
     return signed(page[: page.rfind(SIGNED.partition(":")[0])].rstrip("\n")) == page
 
 
-def readme_block(check: CheckResult) -> str:
+def chart_fits(page: str, chart: str | None) -> bool:
+    """Return whether a chart is the one that the page was written with; None where there is no file of it."""
+    line = None if chart is None else DRAWN.format(CHART, xxhash.xxh3_64_hexdigest(chart.encode()))
+    written = [found for found in page.splitlines() if found.startswith(DRAWN.partition("{")[0] + CHART)]
+    return written == ([] if line is None else [line])
+
+
+def readme_block(check: CheckResult, speeds: Sequence[SpeedRow] = ()) -> str:
     """Return what stands between the markers of the README, the markers included."""
     seconds = sum(record.seconds for record in check.records)
     lines = [
         BEGIN,
-        f"`{COMMAND}` wrote this table; [docs/results.md](docs/results.md) has the environment it was made in.",
+        f"`{COMMAND}` wrote this; [docs/results.md](docs/results.md) has the environment it was made in.",
         check_table(check.records),
         f"{MARKS[check.verdict]} {check.verdict}: {counts(check.records)} ({seconds:.0f} s)",
+        speed_section(speeds, f"docs/{CHART}"),
         END,
     ]
     return "\n\n".join(lines)
@@ -70,10 +113,11 @@ def replaced(text: str, block: str, where: object) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write both, and return 0; 2 where a result or the README cannot be used."""
+    """Write all of it, and return 0; 2 where a result or the README cannot be used."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("check", type=Path, help="check.json of `parity check --report`")
     parser.add_argument("--bench", type=Path, action="append", default=[], help="of `make bench`; left out if absent")
+    parser.add_argument("--before", type=Path, action="append", default=[], help="benchmarks of an earlier state")
     parser.add_argument("--page", type=Path, default=Path("docs/results.md"))
     parser.add_argument("--readme", type=Path, default=Path("README.md"))
     options = parser.parse_args(argv)
@@ -81,21 +125,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         check = read_result(options.check)
         if not isinstance(check, CheckResult):
             raise ResultError(f"{options.check} holds benchmarks; the first file must be a result of `parity check`")
-        benchmarks = [_benchmarks(path) for path in options.bench if path.exists()]
-        readme = replaced(options.readme.read_text(encoding="utf-8"), readme_block(check), options.readme)
-        replace_file(options.page, results_page(check, benchmarks))
+        files, before = (
+            [_benchmarks(path) for path in paths if path.exists()] for paths in (options.bench, options.before)
+        )
+        speeds = speed_rows(files, before)
+        readme = replaced(options.readme.read_text(encoding="utf-8"), readme_block(check, speeds), options.readme)
+        replace_file(options.page, results_page(check, files, speeds))
         replace_file(options.readme, readme)
+        chart = options.page.with_name(CHART)
+        if speeds:
+            replace_file(chart, speed_file(speeds))
+        else:
+            chart.unlink(missing_ok=True)
     except (ParityError, OSError, UnicodeDecodeError) as error:
         print(f"results: error: {error}", file=sys.stderr)
         return 2
     return 0
 
 
-def _benchmarks(path: Path) -> str:
+def _benchmarks(path: Path) -> BenchmarkFile:
     found = read_result(path)
     if isinstance(found, CheckResult):
         raise ResultError(f"{path} holds checks, not benchmarks")
-    return bench_markdown(found).strip()
+    return found
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
 """Results as data: records of checks and benchmarks, their JSON, a strict reader, comparisons of two."""
 
 from parity.results.benchmark_compare import Comparison, RatioChange, RatioVerdict, compare_benchmarks
-from parity.results.benchmarks import Benchmark, BenchmarkFile, Growth, Ratio, read_benchmarks
+from parity.results.benchmarks import Benchmark, BenchmarkFile, Growth, Outcome, Ratio, Speed, read_benchmarks
 from parity.results.check_compare import VerdictChange, compare_records, compare_verdicts
 from parity.results.documents import document, encode, schema
 from parity.results.read import CheckResult, read_result
 from parity.results.record import (
     EXIT_CODES,
+    CaseOutcome,
     CheckRecord,
     Criterion,
     Curves,
+    LeafChange,
     Pair,
     ResolvedSpec,
     Series,
@@ -17,23 +19,29 @@ from parity.results.record import (
     Verdict,
     overall,
 )
+from parity.results.run_compare import RunComparison
 
 __all__ = [
     "EXIT_CODES",
     "Benchmark",
     "BenchmarkFile",
+    "CaseOutcome",
     "CheckRecord",
     "CheckResult",
     "Comparison",
     "Criterion",
     "Curves",
     "Growth",
+    "LeafChange",
+    "Outcome",
     "Pair",
     "Ratio",
     "RatioChange",
     "RatioVerdict",
     "ResolvedSpec",
+    "RunComparison",
     "Series",
+    "Speed",
     "Validations",
     "Verdict",
     "VerdictChange",

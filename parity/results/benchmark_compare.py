@@ -21,11 +21,12 @@ MACHINE = (
 )  # fmt: skip
 """What a ratio may depend on; host names and clock rates are left out."""
 
-RatioVerdict = Literal["worse", "better", "same", "new", "gone", "unjudged"]
-"""`same`: within what is allowed or the spread. `unjudged`: too few rounds. `new`, `gone`: in one file only."""
+RatioVerdict = Literal["worse", "better", "same", "undecided", "new", "gone", "unjudged"]
+"""`same`: within what is allowed. `undecided`: moved by more, but the spreads of the files overlap. `unjudged`: too
+few rounds. `new`, `gone`: in one file only."""
 
 FEWEST_ROUNDS = 3
-"""With fewer, quartiles are no spread."""
+"""With fewer, neither an interval nor quartiles are a spread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,11 @@ class Comparison:
         return self.shared - sum(change.verdict == "unjudged" for change in self.changes)
 
     @property
+    def undecided(self) -> tuple[RatioChange, ...]:
+        """Return the ratios that moved by more than is allowed within overlapping spreads."""
+        return tuple(change for change in self.changes if change.verdict == "undecided")
+
+    @property
     def worse(self) -> tuple[RatioChange, ...]:
         """Return the ratios that got worse."""
         return tuple(change for change in self.changes if change.verdict == "worse")
@@ -75,11 +81,11 @@ class Comparison:
 def compare_benchmarks(old: BenchmarkFile, new: BenchmarkFile, allowed: float) -> Comparison:
     """Compare two files ratio by ratio.
 
-    A ratio is `worse` (or `better`) if its median moved by more than `allowed` and the quartile ranges of the two
-    files do not touch. The quartiles hold half of the rounds: a median that moved within them moved less than the
-    rounds of one run differ among themselves, and that is no evidence. Two runs of the same code have ranges apart on
-    the wrong side in 2.3 % of all comparisons at seven rounds and 0.2 % at fifteen (normal noise, simulated), before
-    they must also differ by `allowed`. Below three rounds there is no spread to speak of, and no verdict.
+    A ratio is `worse` (or `better`) if its median moved by more than `allowed` and the 95 % intervals of the two
+    files do not touch; if they do, it is `undecided`. Two runs of the same code have intervals apart on the wrong
+    side in 0.2 % of all comparisons at five rounds, 1.5 % at seven and 0.2 % at twenty (normal noise, simulated),
+    before they must also differ by `allowed`. Where a file of before has no intervals, the quartiles of both files
+    take their place. Below three rounds there is no spread to speak of, and no verdict.
 
     Args:
         old: What is compared with.
@@ -112,11 +118,18 @@ def _change(benchmark: str, old: Ratio | None, new: Ratio | None, allowed: float
     verdict = "same"
     if min(old.rounds, new.rounds) < FEWEST_ROUNDS:
         verdict = "unjudged"
-    elif worse_by > allowed and second.q1 > first.q3:
-        verdict = "worse"
-    elif better_by > allowed and second.q3 < first.q1:
-        verdict = "better"
+    elif max(worse_by, better_by) > allowed:
+        (low, high), (after_low, after_high) = _spreads(first, second)
+        apart = after_low > high if worse_by > allowed else after_high < low
+        verdict = "undecided" if not apart else "worse" if worse_by > allowed else "better"
     return RatioChange(benchmark=benchmark, ratio=some.name, old=old, new=new, worse_by=worse_by, verdict=verdict)
+
+
+def _spreads(first: Ratio, second: Ratio) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the intervals of two ratios, or the quartiles of both where one has no interval."""
+    if first.interval is not None and second.interval is not None:
+        return first.interval, second.interval
+    return (first.q1, first.q3), (second.q1, second.q3)
 
 
 def _rise(start: float, end: float) -> float:

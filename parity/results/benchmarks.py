@@ -11,9 +11,22 @@ from typing import Any, Literal
 from parity.errors import ResultError
 from parity.results.decode import Decoder, Misfit, read_document, shown
 
-__all__ = ["Benchmark", "BenchmarkFile", "Better", "Growth", "Ratio", "decode_benchmarks", "read_benchmarks"]
+__all__ = [
+    "Benchmark",
+    "BenchmarkFile",
+    "Better",
+    "Growth",
+    "Outcome",
+    "Ratio",
+    "Speed",
+    "decode_benchmarks",
+    "read_benchmarks",
+]
 
 Better = Literal["lower", "higher"]
+
+Outcome = Literal["met", "missed", "undecided"]
+"""What a ratio comes to: `undecided` where its bar lies within the interval of its median."""
 
 SCHEMAS = ("4", "5")
 """Major versions of pytest-benchmark whose JSON is understood."""
@@ -40,13 +53,41 @@ class Ratio:
     """Which direction is an improvement."""
     bar: float | None
     """What it should reach: at most this where lower is better, at least this where higher is; None for no bar."""
+    low: float | None = None
+    """Low end of the 95 % interval of the median, by bootstrap over the rounds; None in files of before."""
+    high: float | None = None
+    """High end of that interval."""
 
     @property
-    def met(self) -> bool | None:
-        """Return whether the median reaches the bar; None without a bar."""
+    def interval(self) -> tuple[float, float] | None:
+        """Return the ends of the 95 % interval of the median; None where the file has none."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Return `met` or `missed` where the whole interval lies on one side of the bar; None without a bar.
+
+        A ratio without an interval, of a file that was written before there were any, is judged by its median.
+        """
         if self.bar is None:
             return None
-        return self.median <= self.bar if self.better == "lower" else self.median >= self.bar
+        low, high = self.interval or (self.median, self.median)
+        if self.better == "lower":
+            return "met" if high <= self.bar else "missed" if low > self.bar else "undecided"
+        return "met" if low >= self.bar else "missed" if high < self.bar else "undecided"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """What trains in a benchmark, so that its steps per second stand in the table."""
+
+    model: str
+    """Name of the preset."""
+    side: str
+    """`jax` or `torch`."""
+    mode: str
+    """How steps are run: `scan`, `loop`, `eager`, `compiled`."""
+    devices: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +115,14 @@ class Benchmark:
     group: str | None
     """The test whose arms are compared."""
     seconds: Mapping[str, float]
-    """`min`, `q1`, `median`, `q3`, `max` of one round, and the number of `rounds`; context, never judged."""
+    """`min`, `q1`, `median`, `q3`, `max` of one round, `ld15iqr` and `hd15iqr` (the lowest and the highest round
+    within 1.5 interquartile ranges of the quartiles), and the number of `rounds`; context, never judged."""
     ratios: tuple[Ratio, ...]
     growth: tuple[Growth, ...]
+    steps_per_second: float | None = None
+    """Training steps per second, by the median round; None where nothing is trained."""
+    speed: Speed | None = None
+    """What trains; None for a benchmark that does not stand in the table of steps per second."""
     info: Mapping[str, Any]
     """The remaining notes of the benchmark: bytes, steps, versions, load."""
 
@@ -110,6 +156,8 @@ class _Stats:
     q3: float
     max: float
     rounds: float
+    ld15iqr: float | None = None
+    hd15iqr: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +166,8 @@ class _Notes:
 
     ratios: Mapping[str, object] = field(default_factory=dict)
     growth: Mapping[str, object] = field(default_factory=dict)
+    steps_per_second: float | None = None
+    trains: Speed | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,10 +251,12 @@ def _benchmark(entry: _Entry, shared: bool) -> Benchmark:
     return Benchmark(
         name=entry.fullname if shared else entry.name,
         group=entry.group,
-        seconds=vars(entry.stats),
+        seconds={name: value for name, value in vars(entry.stats).items() if value is not None},
         ratios=tuple(_ratio(name, value, f"{where}, ratio {shown(name)}") for name, value in notes.ratios.items()),
         growth=tuple(_growth(name, value, f"{where}, growth {shown(name)}") for name, value in notes.growth.items()),
-        info={key: value for key, value in entry.extra_info.items() if key not in ("ratios", "growth")},
+        steps_per_second=notes.steps_per_second,
+        speed=notes.trains,
+        info={key: value for key, value in entry.extra_info.items() if key not in ("ratios", "growth", "trains")},
     )
 
 
@@ -213,6 +265,10 @@ def _ratio(name: str, value: object, where: str) -> Ratio:
     ratio = _DECODER.decode(Ratio, named, where)
     if not ratio.q1 <= ratio.median <= ratio.q3:
         raise Misfit(where, "q1 <= median <= q3", (ratio.q1, ratio.median, ratio.q3))
+    if (ratio.low is None) != (ratio.high is None):
+        raise Misfit(where, "both ends of the interval, low and high, or none", (ratio.low, ratio.high))
+    if ratio.interval is not None and not ratio.interval[0] <= ratio.median <= ratio.interval[1]:
+        raise Misfit(where, "low <= median <= high", (ratio.low, ratio.median, ratio.high))
     if ratio.rounds < 1:
         raise Misfit(f"{where}.rounds", "a count of at least 1", ratio.rounds)
     return ratio
