@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from parity.checks import (
     DEFAULT_STEPS,
     SPEC_CHECKS,
     Request,
+    list_tasks,
     remove_scratch,
     run_checks,
     scratch_directory,
@@ -21,17 +23,19 @@ from parity.checks import (
     unfinished,
 )
 from parity.checks.resume import end_all
+from parity.cli.check_progress import CheckProgress
 from parity.cli.interrupt import Interruption
 from parity.cli.options import add_spec_options, directory, positive
 from parity.cli.streams import StreamLost
+from parity.contract import shared_programs
 from parity.environment import describe_environment
 from parity.errors import SpecError
 from parity.report import annotate, append_summary, check_markdown, print_table, quoted
 from parity.report.html import check_page
 from parity.results import EXIT_CODES, CheckRecord, document, encode, overall
 from parity.spec import PRESETS, RunSpec, load, override
-from parity.storage import replace_file
-from parity.twins import describe_data
+from parity.storage import reason, replace_file
+from parity.twins import batches_per_epoch, describe_data
 
 __all__ = ["add"]
 
@@ -45,7 +49,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--spec",
         action="append",
         metavar="PRESET|FILE",
-        help="repeatable; default: the standard matrix of presets",
+        help=f"{', '.join(PRESETS)}, or a TOML file; repeatable; default: the standard matrix",
     )
     parser.add_argument(
         "--sides",
@@ -54,7 +58,20 @@ def add(parser: argparse.ArgumentParser) -> None:
         help=f"default: {','.join(sides.SIDES)}; others are entry points of the group {sides.GROUP}",
     )
     add_spec_options(parser)
-    parser.add_argument("--kill-at", type=positive, action="append", default=[], metavar="STEP", help="repeatable")
+    parser.add_argument(
+        "--preset",
+        choices=("five-epochs",),
+        help="the classic experiment: five epochs, a kill or a handover, five more; saves and validates each epoch "
+        "(default spec: mlp-digits in float64)",
+    )
+    parser.add_argument(
+        "--kill-at",
+        type=positive,
+        action="append",
+        default=[],
+        metavar="STEP",
+        help="step at which the resume check kills the run; repeatable; default: a chunk after two of the saves",
+    )
     parser.add_argument(
         "--report", type=directory, metavar="DIR", help="write check.json, check.md, index.html, specs, runs"
     )
@@ -66,21 +83,27 @@ def _run(options: argparse.Namespace) -> int:
     with Interruption() as interruption:
         specs = _specs(options)
         steps = options.steps or DEFAULT_STEPS
+        if options.preset and (options.steps or options.kill_at):
+            raise SpecError("--preset", "five-epochs sets the steps and the kill; leave out --steps and --kill-at")
         chosen = {name.strip(): sides.load(name.strip()) for name in options.sides.split(",")}
         for step in options.kill_at:
             if step >= steps:
                 raise SpecError("--kill-at", f"{step} is not before the end at {steps} steps")
         environment = describe_environment() | {
+            "command": options.command,
             "devices": {name: side.topology(specs[0]) for name, side in chosen.items()},
             "data": {spec.name: describe_data(spec) for spec in specs},
         }
-        with scratch_directory("parity-") as scratch:
+        with scratch_directory("parity-") as scratch, ExitStack() as stack:
+            for name, side in chosen.items():
+                stack.enter_context(shared_programs(side, scratch / f"programs-{name}"))
             request = Request(
-                checks=options.checks or (SPEC_CHECKS if options.spec else CHECKS),
+                checks=options.checks or (SPEC_CHECKS if options.spec or options.preset else CHECKS),
                 specs=specs,
                 sides=chosen,
                 steps=steps,
                 kills=options.kill_at,
+                epochs=options.preset is not None,
                 workdir=(options.report or scratch) / "runs",
             )
             records = _check(request, options, environment, interruption)
@@ -95,28 +118,30 @@ def _check(
 ) -> list[CheckRecord]:
     """Run the checks; after a signal, or a lost stream, the records so far are written all the same."""
     finished: list[CheckRecord] = []
+    progress = CheckProgress(list_tasks(request))
 
     def done(record: CheckRecord) -> None:
         finished.append(record)
-        line = f"{record.name} {record.spec} {record.precision} ({', '.join(record.sides)}): {record.verdict}"
-        print(line, file=sys.stderr, flush=True)
+        progress.end(f"{record.name} {record.spec} {record.precision} ({', '.join(record.sides)}): {record.verdict}")
 
     def left_by(what: str) -> list[CheckRecord]:
         return [*finished, *unfinished(request, len(finished), f"stopped by {what} before it finished")]
 
     def finish(name: str) -> None:
+        progress.close()
         end_all()
         records = left_by(name)
         try:
             _write(options.report, records, environment)
         except OSError as error:
-            print(f"parity: error: {error}", file=sys.stderr)
+            print(f"parity: error: {reason(error, 'write')}", file=sys.stderr)
         remove_scratch()
         _print(options, records, environment)
 
     interruption.finish = finish
     try:
-        return run_checks(request, done)
+        with progress:
+            return run_checks(request, done, progress.begin, progress.step)
     except StreamLost as lost:
         interruption.begin_to_write()
         _write(options.report, left_by(f"a lost stream ({lost})"), environment)
@@ -145,7 +170,9 @@ def _print(options: argparse.Namespace, records: Sequence[CheckRecord], environm
 
 
 def _specs(options: argparse.Namespace) -> list[RunSpec]:
+    if options.preset and not options.spec:
+        return [load("mlp-digits", options.precision or "float64", options.set, batches_per_epoch)]
     if options.spec or options.precision:
         names = options.spec or list(PRESETS)
-        return [load(name, options.precision, options.set) for name in names]
+        return [load(name, options.precision, options.set, batches_per_epoch) for name in names]
     return [override(spec, options.set) for spec in standard_matrix()]

@@ -1,4 +1,7 @@
-"""The commands on checkpoints, `parity verify`, `path`, `export` and `metric`; none of them imports a framework."""
+"""The commands on checkpoints: `parity verify`, `path`, `export` and `metric`.
+
+None of them imports a framework, but for an export of parameters alone, which is written by the side of the run.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,19 @@ import math
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
-from parity import storage
-from parity.checkpoints import Verified, compare, describe, require_verified, verify
-from parity.cli.options import count, local_path
+from parity import sides, storage
+from parity.checkpoints import Verified, describe, read_seal, require_verified, verify
+from parity.cli.compare import compare_checkpoints
+from parity.cli.options import count, local_path, number
 from parity.errors import CheckpointError, DamagedError, ParityError, RunDirectoryError
 from parity.policy import RANGES, Which
+from parity.report import open_console
 from parity.results import EXIT_CODES
 from parity.runs import RunDirectory
 from parity.spec import from_toml, spec_hash
@@ -48,17 +55,23 @@ def add_path(parser: argparse.ArgumentParser) -> None:
 def add_export(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity export`."""
     _add_run_and_which(parser)
-    parser.add_argument("dest", type=local_path, metavar="DEST", help="new directory")
+    parser.add_argument("dest", type=local_path, metavar="DEST", help="new directory; see --only params")
+    parser.add_argument(
+        "--only",
+        choices=("params",),
+        help="export only the parameters and buffers of the model, for inference. PyTorch: a state dict in the file "
+        "DEST, or safetensors if its name ends so; JAX: Orbax items in the directory DEST",
+    )
     parser.set_defaults(run=_export)
 
 
 def add_metric(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity metric`."""
-    parser.add_argument("dir", type=local_path, metavar="RUN")
-    parser.add_argument("step", type=count, metavar="STEP")
+    parser.add_argument("dir", type=local_path, metavar="RUN", help="a run directory")
+    parser.add_argument("step", type=count, metavar="STEP", help="the step of a checkpoint")
     parser.add_argument(
         "value",
-        type=float,
+        type=number,
         metavar="VALUE",
         help="a value in the range of the metric, or nan so that the checkpoint is never the best",
     )
@@ -66,8 +79,10 @@ def add_metric(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_run_and_which(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dir", type=local_path, metavar="RUN")
-    parser.add_argument("which", type=_which, metavar="best|latest|STEP")
+    parser.add_argument("dir", type=local_path, metavar="RUN", help="a run directory")
+    parser.add_argument(
+        "which", type=_which, metavar="best|latest|STEP", help="the best checkpoint, the latest, or that of a step"
+    )
     parser.add_argument(
         "--or-next",
         action="store_true",
@@ -77,28 +92,34 @@ def _add_run_and_which(parser: argparse.ArgumentParser) -> None:
 
 def _verify(options: argparse.Namespace) -> int:
     """Print a line for each checkpoint and fault; return 0 whole, 1 damaged, 4 only unsealed, 5 no checkpoint."""
-    console = Console(highlight=False, soft_wrap=True)
-    targets = _targets(options.path)
-    spec_hash = _spec_hash(_run_of(options.path))
+    console = open_console(sys.stdout)
+    path = options.path
+    if path.name == "checkpoints" and RunDirectory(path.parent).exists:
+        path = path.parent  # those of the run are meant
+    targets = _targets(path)
+    if options.against is not None:
+        _require_single(path, targets, options.against)
+    spec_hash = _spec_hash(_run_of(path))
     results = [verify(path, spec_hash) for path in targets]
     for result in results:
         _print_verified(console, result)
-    missing = _missing(options.path, targets)
+    missing = _missing(path, targets)
     for line in missing:
-        console.print(f"[bold red]missing[/]    {line}")
+        console.print(Text.assemble(("missing", "bold red"), f"    {line}"), soft_wrap=True)
     if not results:
-        print(f"parity: {options.path} holds no checkpoint", file=sys.stderr)
+        print(f"parity: {path} holds no checkpoint: nothing was verified", file=sys.stderr)
     code = EXIT_CODES["broken"] if missing else _code(results)
     if options.against is not None and code == EXIT_CODES["holds"]:
-        if len(targets) != 1:
-            raise CheckpointError(f"--against compares single checkpoints; {options.path} holds {len(targets)}")
-        require_verified(options.against)
-        differences = compare(targets[0], options.against)
-        for difference in differences:
-            console.print(f"  {difference.leaf}: {difference.kind}: {difference.detail}", markup=False)
-        console.print(f"{len(differences)} leaves differ" if differences else "every leaf is equal bit for bit")
-        code = EXIT_CODES["broken"] if differences else code
+        return compare_checkpoints(targets[0], options.against)
     return code
+
+
+def _require_single(path: Path, targets: list[Path], against: Path) -> None:
+    if len(targets) != 1:
+        raise CheckpointError(f"--against compares single checkpoints; {path} holds {len(targets)}")
+    if not against.is_dir() or RunDirectory(against).exists:
+        what = "a run; name one of its checkpoints" if against.is_dir() else "not a directory; give a checkpoint"
+        raise CheckpointError(f"--against {against} is {what}")
 
 
 def _targets(path: Path) -> list[Path]:
@@ -107,6 +128,8 @@ def _targets(path: Path) -> list[Path]:
     if not (path / "spec.toml").exists():
         if (path / "checkpoints").is_dir() or (path / "steps.jsonl").exists():
             raise RunDirectoryError(RunDirectory(path).no_run())
+        if not any(path.iterdir()) and path.resolve().parent.name != "checkpoints":
+            return []
         return [path]
     scan = RunDirectory(path).store.scan()
     names = [str(s.step) for s in (*scan.whole, *scan.unsealed)] + [name for name, _ in scan.damaged]
@@ -148,12 +171,12 @@ def _print_verified(console: Console, result: Verified) -> None:
         size = sum(f.size for f in seal.files.values())
         metric = "" if seal.metric is None else f", metric {plain(seal.metric)}"
         what = f"step {seal.step}{metric}, {len(seal.files)} files, {size:,} bytes, {len(seal.leaves)} leaves"
-        console.print(f"[green]whole[/]      {result.path}: {what}")
+        console.print(Text.assemble(("whole", "green"), f"      {result.path}: {what}"), soft_wrap=True)
         return
-    word = "[yellow]unverified[/]" if result.unsealed else "[bold red]damaged[/]   "
-    console.print(f"{word} {result.path}")
+    word = ("unverified", "yellow") if result.unsealed else ("damaged", "bold red")
+    console.print(Text.assemble(word, " " * (11 - len(word[0])), str(result.path)), soft_wrap=True)
     for name, problem in describe(result.faults, most=None):
-        console.print(f"  {name}: {problem}", markup=False)
+        console.print(Text(f"  {name}: {problem}"), soft_wrap=True)
 
 
 def _code(results: list[Verified]) -> int:
@@ -170,11 +193,13 @@ def _path(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    """Copy a checkpoint to a new directory, verified before and after the copy."""
+    """Copy a checkpoint, or its parameters alone, to a new place; verified before and after the copy."""
     dest = options.dest
     if os.path.lexists(dest):
         raise RunDirectoryError(f"{dest} exists already and is not overwritten; give a new directory")
     source = _chosen(options, verified=True)
+    if options.only:
+        return _export_params(options, source)
     draft = dest.with_name(f".{dest.name}.{os.getpid()}")
     try:
         shutil.copytree(source, draft)
@@ -187,6 +212,36 @@ def _export(options: argparse.Namespace) -> int:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     print(f"{dest}: step {seal.step} of {options.dir}, verified")
+    return 0
+
+
+def _export_params(options: argparse.Namespace, source: Path) -> int:
+    """Have the side of a verified checkpoint write its parameters to a draft, and give that its name."""
+    seal, dest = read_seal(source), options.dest
+    side = sides.load(seal.side)
+    export_params: Callable[[Path, Path], None] | None = getattr(side, "export_params", None)
+    if export_params is None:
+        raise CheckpointError(
+            f"side {seal.side!r} has no export_params; without --only the whole checkpoint is exported"
+        )
+    draft = dest.with_name(f".{os.getpid()}.{dest.name}")
+    try:
+        export_params(source, draft)
+        if draft.is_dir():
+            storage.fsync_tree(draft)
+        else:
+            storage.fsync_files([draft])
+        storage.move(draft, dest)
+    finally:
+        if draft.is_dir():
+            shutil.rmtree(draft, ignore_errors=True)
+        else:
+            draft.unlink(missing_ok=True)
+    print(f"{dest}: parameters of step {seal.step} of {options.dir}, verified")
+    print(
+        "For inference only: optimizer, schedule, loss scaler, random streams, counters and the position in the data "
+        "are left out, and training cannot resume from it."
+    )
     return 0
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
 
-from parity.cli import bench, check, checkpoints, policy, report, train
+from parity.cli.commands import make_parser
 from parity.cli.streams import StreamLost, Streams, end_by_pipe
 from parity.errors import ParityError
 from parity.results import EXIT_CODES
 from parity.runs import leave
+from parity.storage import reason
 
 __all__ = ["main"]
 
@@ -27,7 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         with Streams() as streams:
-            options = _parser().parse_args(argv)
+            options = make_parser().parse_args(argv)
+            options.command = shlex.join(["parity", *map(str, sys.argv[1:] if argv is None else argv)])
             streams.set_policy(options.lost_streams)
             return leave(_run(options))
     except StreamLost as lost:
@@ -49,28 +52,12 @@ def _run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:  # `check`, and `train` once it trains, handle signals themselves
         print("parity: SIGINT: stopped", file=sys.stderr)
         return 128 + signal.SIGINT
+    except (NotADirectoryError, IsADirectoryError) as error:
+        print(f"parity: error: {reason(error, 'use')}; name another path", file=sys.stderr)
+        return ParityError.exit_code
     except OSError as error:  # a full or read-only disk, mostly: the message names the file
-        print(f"parity: error: {error}", file=sys.stderr)
+        print(f"parity: error: {reason(error, 'use')}", file=sys.stderr)
         return EXIT_CODES["crashed"]
     except Exception:  # our own fault: never to be taken for a verdict
         traceback.print_exc()
         return EXIT_CODES["crashed"]
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="parity",
-        description="Proves that training resumes exactly: in PyTorch, in JAX, and across the two.",
-    )
-    parser.set_defaults(lost_streams="end")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    train.add(commands.add_parser("train", help="train a run, or continue it"))
-    checkpoints.add_verify(commands.add_parser("verify", help="compare checkpoints with their seals, byte by byte"))
-    checkpoints.add_path(commands.add_parser("path", help="print the directory of a run's best or latest checkpoint"))
-    checkpoints.add_export(commands.add_parser("export", help="copy a verified checkpoint out of a run, to ship it"))
-    checkpoints.add_metric(commands.add_parser("metric", help="give a checkpoint a metric measured after its save"))
-    policy.add(commands.add_parser("policy", help="show what a checkpoint policy keeps on disk"))
-    check.add(commands.add_parser("check", help="prove that runs resume, agree across sides, and can be handed over"))
-    report.add(commands.add_parser("report", help="show a result of checks or benchmarks, or compare two"))
-    bench.add(commands.add_parser("bench", help="compare two runs of the benchmarks by their ratios"))
-    return parser

@@ -14,11 +14,21 @@ from parity.errors import RunDirectoryError
 from parity.policy import INT32
 from parity.spec import PRECISIONS
 
-__all__ = ["add_fail_on", "add_spec_options", "count", "deadline", "directory", "local_path", "positive", "seconds"]
+__all__ = [
+    "add_fail_on",
+    "add_spec_options",
+    "count",
+    "deadline",
+    "directory",
+    "local_path",
+    "number",
+    "positive",
+    "seconds",
+]
 
 
-def add_spec_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that change a spec: precision, overrides, steps."""
+def add_spec_options(parser: argparse.ArgumentParser, *, epochs: bool = False) -> None:
+    """Add the options that change a spec: precision, overrides, steps; with `epochs` also the epochs to train."""
     parser.add_argument("--precision", choices=PRECISIONS, help="replaces the spec's own")
     parser.add_argument(
         "--set",
@@ -27,7 +37,10 @@ def add_spec_options(parser: argparse.ArgumentParser) -> None:
         metavar="field.name=value",
         help="override a field of the spec; repeatable",
     )
-    parser.add_argument("--steps", type=positive, metavar="N", help="where to stop")
+    end = parser.add_mutually_exclusive_group()
+    end.add_argument("--steps", type=positive, metavar="N", help="where to stop")
+    if epochs:
+        end.add_argument("--epochs", type=positive, metavar="N", help="where to stop, in epochs of the data")
 
 
 def local_path(text: str) -> Path:
@@ -96,6 +109,14 @@ def add_fail_on(parser: argparse.ArgumentParser) -> None:
         help="of benchmarks: exit with 1 where a ratio got worse by more than P %% and its quartile range lies "
         "outside of the old one (default ratio:5%%)",
     )
+
+
+def number(text: str) -> float:
+    """Return a number, which may be infinite or nan."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, got {text[:40]!r}") from None
 
 
 def _integer(text: str, least: int) -> int:

@@ -1,15 +1,16 @@
-"""The progress display of `parity train`: a bar on a terminal, plain lines elsewhere."""
+"""The progress display of `parity train`: a bar on a terminal, plain lines elsewhere and with NO_COLOR."""
 
 from __future__ import annotations
 
+import sys
 import time
 from types import TracebackType
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from parity.contract import StepRecord
+from parity.report import open_console
 
 __all__ = ["Progress"]
 
@@ -26,10 +27,10 @@ class Progress:
     """
 
     def __init__(self, steps: int, *, shown: bool = True) -> None:
-        self._console = Console(highlight=False)
+        self._console = open_console(sys.stdout)
         self._steps, self._last = steps, time.monotonic()
         self._bar: Bar | None = None
-        if shown and self._console.is_terminal:
+        if shown and self._console.is_terminal and self._console.color_system is not None:
             columns = (
                 TextColumn("{task.description}"),
                 BarColumn(),

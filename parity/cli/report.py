@@ -76,6 +76,8 @@ def _run(options: argparse.Namespace) -> int:
     for option, file in (("--html", options.html), ("--markdown", options.markdown)):
         if file is not None and (not file.name or file.is_dir()):
             options.usage_error(f"{option} {file} is a directory; name a file in it, like {file / 'result'}")
+        if file is not None and not file.parent.is_dir():
+            options.usage_error(f"{option} {file}: {file.parent} is not a directory; create it, or name another file")
         if file is not None and file.exists() and not file.is_file():  # a rename onto it would remove /dev/null
             options.usage_error(f"{option} {file} is no regular file, and would be replaced by one; name another")
     return EXIT_CODES[_render(options.result, options.html, options.markdown)]
@@ -90,10 +92,10 @@ def _render(path: Path, html: Path | None, markdown: Path | None) -> Verdict:
     else:
         verdict, text = bench_verdict(result), bench_markdown(result)
         page, show = partial(bench_page, result), partial(print_benchmarks, result)
-    if html:
-        replace_file(html, page())
-    if markdown:
-        replace_file(markdown, text)
+    for file, content in ((html, page), (markdown, lambda: text)):
+        if file:
+            replace_file(file, content())
+            print(f"wrote {file} ({verdict})")
     if not (html or markdown):
         with quoted(sys.stdout):
             show(sys.stdout)

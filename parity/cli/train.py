@@ -16,6 +16,7 @@ from parity.runs import DEADLINE_SECONDS, FaultInjection, Observers, Options, Re
 from parity.spec import PRESETS, identity_of, load
 from parity.trackers import TRACKERS, Trackers
 from parity.trackers import load as load_trackers
+from parity.twins import batches_per_epoch
 
 __all__ = ["add"]
 
@@ -32,9 +33,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dir", required=True, type=directory, metavar="RUN", help="run directory, created or continued"
     )
-    add_spec_options(parser)
+    add_spec_options(parser, epochs=True)
     parser.add_argument(
-        "--resume", type=_resume, default="auto", metavar="auto|latest|best|STEP|never", help="default: auto"
+        "--resume",
+        type=_resume,
+        default="auto",
+        metavar="auto|latest|best|STEP|never",
+        help="the checkpoint to resume from; auto (default): the latest, or a new run; never: start over on purpose",
     )
     parser.add_argument(
         "--or-next", action="store_true", help="with --resume best: take the next best where the best is damaged"
@@ -76,7 +81,8 @@ def _run(options: argparse.Namespace) -> int:
     trackers = load_trackers(options.log)  # first: a missing package is reported before anything is trained
     side = sides.load(options.side)
     prepare_process(side)
-    spec = load(options.spec, options.precision, options.set)
+    epochs = [f'steps="{options.epochs} epochs"'] if options.epochs else []
+    spec = load(options.spec, options.precision, [*options.set, *epochs], batches_per_epoch)
     if options.steps:
         spec = replace(spec, steps=options.steps)
     identity = identity_of(spec)

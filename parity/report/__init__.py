@@ -1,19 +1,36 @@
 """Results as terminal tables, Markdown, HTML and CI annotations. Renders; never computes."""
 
-from parity.report.bench_words import bench_markdown, bench_verdict, bench_words, print_benchmarks, surroundings
+from parity.report.bench_names import arm_name, bench_name, title_of
+from parity.report.bench_speeds import NOT_MEASURED, WAYS, SpeedRow, speed_rows
+from parity.report.bench_words import (
+    bench_markdown,
+    bench_outcome,
+    bench_verdict,
+    bench_words,
+    print_benchmarks,
+    speed_markdown,
+    surroundings,
+)
 from parity.report.comparison import print_changes, print_ratios
+from parity.report.differences import print_differences, print_runs
 from parity.report.github import MOST_SUMMARY, annotate, append_summary, quoted
 from parity.report.markdown import cell, check_markdown, check_table, table
 from parity.report.policy import print_moments
-from parity.report.terminal import print_table
+from parity.report.terminal import open_console, print_table
 from parity.report.words import MARKS, clean, counts, exact, flatten, meaning, short, sides
 
 __all__ = [
     "MARKS",
     "MOST_SUMMARY",
+    "NOT_MEASURED",
+    "WAYS",
+    "SpeedRow",
     "annotate",
     "append_summary",
+    "arm_name",
     "bench_markdown",
+    "bench_name",
+    "bench_outcome",
     "bench_verdict",
     "bench_words",
     "cell",
@@ -24,14 +41,20 @@ __all__ = [
     "exact",
     "flatten",
     "meaning",
+    "open_console",
     "print_benchmarks",
     "print_changes",
+    "print_differences",
     "print_moments",
     "print_ratios",
+    "print_runs",
     "print_table",
     "quoted",
     "short",
     "sides",
+    "speed_markdown",
+    "speed_rows",
     "surroundings",
     "table",
+    "title_of",
 ]

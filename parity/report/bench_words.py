@@ -7,18 +7,22 @@ from typing import IO, Any
 
 from rich.text import Text
 
+from parity.report.bench_names import bench_name
+from parity.report.bench_speeds import SpeedRow, speed_cells, speed_heads, speed_rows
+from parity.report.layout import Column, print_rows, print_wrapped
 from parity.report.markdown import cell, environment, table
-from parity.report.terminal import open_console, open_table
+from parity.report.terminal import open_console
 from parity.report.words import MARKS, clean
-from parity.results import BenchmarkFile, Ratio, Verdict
+from parity.results import BenchmarkFile, Outcome, Ratio, Verdict
 
 __all__ = [
-    "OUTCOMES",
     "bench_markdown",
+    "bench_outcome",
     "bench_verdict",
     "bench_words",
-    "met",
     "print_benchmarks",
+    "speed_markdown",
+    "spread_words",
     "summary",
     "surroundings",
 ]
@@ -32,30 +36,54 @@ OUTCOMES: dict[Verdict, str] = {
 }
 """Verdict to its name where bars are judged."""
 
-HEADS = ("benchmark", "ratio", "median", "quartiles", "rounds", "bar", "")
+HEADS = ("benchmark", "ratio", "median", "95 % interval", "rounds", "bar", "")
+
+_RANKS = {"rounds": 3, "95 % interval": 2, "bar": 1}
+
+COLUMNS = tuple(
+    Column(
+        name=name or "verdict",
+        rank=_RANKS.get(name, 0),
+        right=name in ("median", "rounds"),
+        wraps=name in ("benchmark", "ratio"),
+    )
+    for name in HEADS
+)
 
 
 def bench_verdict(file: BenchmarkFile) -> Verdict:
-    """Return `broken` if a bar is missed, `empty` if there is no benchmark, `inconclusive` if there is no bar."""
+    """Return the verdict on the bars of a file.
+
+    Returns:
+        `broken` if one is missed, else `inconclusive` if one is undecided or there is none, else `holds`; `empty` if
+        there is no benchmark.
+    """
     if not file.benchmarks:
         return "empty"
-    reached = [ratio.met for ratio in _ratios(file) if ratio.met is not None]
-    if not reached:
-        return "inconclusive"
-    return "holds" if all(reached) else "broken"
+    found = _outcomes(file)
+    if "missed" in found:
+        return "broken"
+    return "holds" if found and "undecided" not in found else "inconclusive"
+
+
+def bench_outcome(file: BenchmarkFile) -> str:
+    """Return the verdict in the words of bars: `bars met`, `bars missed`, `bars undecided`, `no bars`."""
+    verdict = bench_verdict(file)
+    return "bars undecided" if verdict == "inconclusive" and _outcomes(file) else OUTCOMES[verdict]
 
 
 def bench_words(file: BenchmarkFile) -> str:
     """Return the verdict in one sentence."""
-    reached = [ratio.met for ratio in _ratios(file) if ratio.met is not None]
+    found = _outcomes(file)
     if not file.benchmarks:
         return "No benchmark was run. That is not a success."
-    if not reached:
+    if not found:
         return "No ratio has a bar: times and ratios are recorded, nothing is judged."
-    missed = reached.count(False)
-    if missed:
-        return f"{missed} of {len(reached)} ratios with a bar miss it."
-    return f"All {len(reached)} ratios with a bar reach it."
+    missed, undecided = found.count("missed"), found.count("undecided")
+    words = [f"{missed} of {len(found)} ratios with a bar miss it."] if missed else []
+    if undecided:
+        words.append(f"{undecided} of {len(found)} are undecided: the bar lies within the 95 % interval.")
+    return " ".join(words) or f"All {len(found)} ratios with a bar reach it."
 
 
 def summary(ratio: Ratio) -> str:
@@ -65,9 +93,11 @@ def summary(ratio: Ratio) -> str:
     return f"at {'most' if ratio.better == 'lower' else 'least'} {ratio.bar:.4g}"
 
 
-def met(ratio: Ratio) -> str:
-    """Return whether a ratio reaches its bar."""
-    return "" if ratio.met is None else "met" if ratio.met else "missed"
+def spread_words(ratio: Ratio) -> str:
+    """Return the 95 % interval of a ratio; its quartiles, named so, where the file has no interval."""
+    if ratio.interval is None:
+        return f"quartiles {ratio.q1:.4g} to {ratio.q3:.4g}"
+    return f"{ratio.interval[0]:.4g} to {ratio.interval[1]:.4g}"
 
 
 def surroundings(file: BenchmarkFile) -> dict[str, Any]:
@@ -76,34 +106,45 @@ def surroundings(file: BenchmarkFile) -> dict[str, Any]:
 
 
 def print_benchmarks(file: BenchmarkFile, out: IO[str]) -> None:
-    """Print a row for each ratio, then the verdict on the bars; NO_COLOR is honoured."""
+    """Print the steps per second, a row for each ratio, then the verdict on the bars; NO_COLOR is honoured."""
     console = open_console(out)
-    shown = open_table()
-    for name in HEADS:
-        right = name in ("median", "rounds")
-        shown.add_column(name, justify="right" if right else "left", overflow="fold")
-    rows = _rows(file)
-    for *cells, reached in rows:
-        style = {"missed": "bold red", "met": "green"}.get(reached, "")
-        shown.add_row(*(Text(clean(cell)) for cell in cells), Text(reached, style=style))
-    if rows:
-        console.print(shown)
-    outcome = OUTCOMES[bench_verdict(file)]
-    console.print(f"\n{outcome} ({len(file.benchmarks)} benchmarks). {bench_words(file)}", soft_wrap=True)
+    speeds = speed_rows([file])
+    if speeds:
+        columns = [
+            Column(name=name, right=number > 0, wraps=number == 0) for number, name in enumerate(speed_heads())
+        ]
+        print_rows(console, columns, [[Text(clean(one)) for one in speed_cells(row)] for row in speeds])
+        console.print()
+    rows = []
+    for *cells, reached in _rows(file):
+        style = {"missed": "bold red", "met": "green", "undecided": "yellow"}.get(reached, "")
+        rows.append([*(Text(clean(cell)) for cell in cells), Text(reached, style=style)])
+    print_rows(console, COLUMNS, rows)
+    outcome = bench_outcome(file)
+    console.print()
+    print_wrapped(console, f"{outcome} ({len(file.benchmarks)} benchmarks). {bench_words(file)}")
 
 
-def bench_markdown(file: BenchmarkFile) -> str:
-    """Return a heading with the verdict, the table of ratios, the growth fits, and the machine."""
+def bench_markdown(file: BenchmarkFile, *, speeds: bool = True) -> str:
+    """Return a heading with the verdict, steps per second, the ratios, the growth fits, and the machine.
+
+    Args:
+        file: The benchmarks.
+        speeds: Whether the table of steps per second is wanted; a page of several files has one for all.
+    """
     verdict = bench_verdict(file)
     parts = [
-        f"## {MARKS[verdict]} parity bench: {OUTCOMES[verdict]}",
+        f"## {MARKS[verdict]} parity bench: {bench_outcome(file)}",
         f"Measured {cell(file.measured)}. {bench_words(file)}",
     ]
+    found = speed_rows([file]) if speeds else []
+    if found:
+        parts.append(speed_markdown(found))
     rows = _rows(file)
     if rows:
         parts.append(table(HEADS, rows))
     growths = [
-        (b.name, g.name, f"{g.y} by {g.x}", f"{g.slope:.4g}", f"{g.intercept:.4g}", f"{g.r2:.4f}")
+        (bench_name(b), g.name, f"{g.y} by {g.x}", f"{g.slope:.4g}", f"{g.intercept:.4g}", f"{g.r2:.4f}")
         for b in file.benchmarks
         for g in b.growth
     ]
@@ -114,20 +155,27 @@ def bench_markdown(file: BenchmarkFile) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _ratios(file: BenchmarkFile) -> list[Ratio]:
-    return [ratio for benchmark in file.benchmarks for ratio in benchmark.ratios]
+def speed_markdown(rows: Sequence[SpeedRow]) -> str:
+    """Return the table of steps per second."""
+    return table(speed_heads(), [speed_cells(row) for row in rows], right=len(speed_heads()) - 1)
+
+
+def _outcomes(file: BenchmarkFile) -> list[Outcome]:
+    """Return what each ratio with a bar comes to."""
+    found = [ratio.outcome for benchmark in file.benchmarks for ratio in benchmark.ratios]
+    return [outcome for outcome in found if outcome is not None]
 
 
 def _rows(file: BenchmarkFile) -> list[Sequence[str]]:
     return [
         (
-            benchmark.name,
+            bench_name(benchmark),
             f"{ratio.name} ({ratio.of})",
             f"{ratio.median:.4g}",
-            f"{ratio.q1:.4g} to {ratio.q3:.4g}",
+            spread_words(ratio),
             str(ratio.rounds),
             summary(ratio),
-            met(ratio),
+            ratio.outcome or "",
         )
         for benchmark in file.benchmarks
         for ratio in benchmark.ratios

@@ -8,9 +8,17 @@ from typing import IO
 from rich.text import Text
 
 from parity.policy import Moment, Rules
-from parity.report.terminal import open_console, open_table
+from parity.report.layout import Column, print_rows, print_wrapped
+from parity.report.terminal import open_console
 
 __all__ = ["describe", "print_moments"]
+
+COLUMNS = (
+    Column(name="save", right=True),
+    Column(name="metric", right=True),
+    Column(name="on disk", wraps=True),
+    Column(name="removed", rank=1, wraps=True),
+)
 
 LEGEND = "* best   > latest   after each step the rules by which it stays"
 
@@ -35,23 +43,23 @@ def describe(rules: Rules) -> str:
 def print_moments(moments: Sequence[Moment], rules: Rules, file: IO[str]) -> None:
     """Print one row for every save, then a summary; NO_COLOR is honoured."""
     console = open_console(file)
-    console.print(describe(rules))
-    console.print(LEGEND + "\n", style="dim")
-    table = open_table()
-    table.add_column("save", justify="right")
-    table.add_column("metric", justify="right")
-    table.add_column("on disk", overflow="fold")
-    table.add_column("removed", overflow="fold")
+    print_wrapped(console, describe(rules))
+    print_wrapped(console, Text(LEGEND, style="dim"))
+    console.print()
+    rows = []
     for moment in moments:
         metric = moment.saved.metric
         removed = ", ".join(str(step) for step in moment.removed)
-        table.add_row(str(moment.saved.step), "-" if metric is None else f"{metric:.6g}", _there(moment), removed)
-    console.print(table)
+        shown = "-" if metric is None else f"{metric:.6g}"
+        rows.append((Text(str(moment.saved.step)), Text(shown), _there(moment), Text(removed)))
+    print_rows(console, COLUMNS, rows)
     most = max(len(moment.there) for moment in moments)
     best = moments[-1].best
-    console.print(
-        f"\n{len(moments)} saves, at most {most} on disk; "
-        f"latest is {moments[-1].latest}, best is {'none' if best is None else best}"
+    console.print()
+    print_wrapped(
+        console,
+        f"{len(moments)} saves, at most {most} on disk; "
+        f"latest is {moments[-1].latest}, best is {'none' if best is None else best}",
     )
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import IO
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from parity.report.layout import Column, print_rows, print_wrapped
 from parity.report.words import FIGURES, HEADS, clean, findings, row
 from parity.results import CheckRecord, Verdict, overall
 
-__all__ = ["WIDTH", "open_console", "open_table", "print_table"]
+__all__ = ["WIDTH", "open_console", "print_table"]
 
 _STYLES: dict[Verdict, str] = {
     "holds": "green",
@@ -21,8 +22,8 @@ _STYLES: dict[Verdict, str] = {
     "inconclusive": "yellow",
     "empty": "yellow",
 }
-WIDTH = 118
-"""Columns of the table where there is no terminal to ask."""
+WIDTH = 400
+"""Columns of a table where there is no terminal to ask: one line for each row, which other programs can read."""
 
 MOST_LINES = 50
 """Lines of findings of one check that are shown."""
@@ -30,29 +31,34 @@ MOST_LINES = 50
 
 VERDICT = HEADS.index("verdict")
 
+_RANKS = {"criterion": 5, "steps": 4, "seconds": 3, "x envelope": 2, "max rel diff": 1}
+"""Importance of the columns that do not identify a check; the highest rank gives way first."""
+
+COLUMNS = tuple(
+    Column(name=name, rank=_RANKS.get(name, 0), right=number >= len(HEADS) - FIGURES, wraps=name == "sides")
+    for number, name in enumerate(HEADS)
+)
+
 
 def open_console(file: IO[str]) -> Console:
-    """Return what prints to a file, as wide as its terminal; NO_COLOR is honoured."""
-    return Console(file=file, highlight=False, width=None if file.isatty() else WIDTH)
-
-
-def open_table() -> Table:
-    """Return a table without lines, its heads bold."""
-    return Table(box=None, pad_edge=False, header_style="bold")
+    """Return what prints to a file, as wide as its terminal; with NO_COLOR set, it prints no escape codes."""
+    plain = bool(os.environ.get("NO_COLOR"))
+    return Console(
+        file=file,
+        highlight=False,
+        width=None if file.isatty() else WIDTH,
+        color_system=None if plain else "auto",
+    )
 
 
 def print_table(records: Sequence[CheckRecord], file: IO[str]) -> None:
     """Print one table of verdicts, then the findings, then the overall verdict; NO_COLOR is honoured."""
-    console, table = open_console(file), open_table()
-    for number, name in enumerate(HEADS):
-        figure = number >= len(HEADS) - FIGURES
-        table.add_column(name, justify="right" if figure else "left", no_wrap=number <= VERDICT)
+    console, rows = open_console(file), []
     for record in records:
         cells = [Text(clean(cell)) for cell in row(record)]
         cells[VERDICT].stylize(_STYLES[record.verdict])
-        table.add_row(*cells)
-    if records:
-        console.print(table)
+        rows.append(cells)
+    print_rows(console, COLUMNS, rows)
     for record in records:
         if record.verdict != "holds":
             _print_findings(console, record)
@@ -63,9 +69,10 @@ def print_table(records: Sequence[CheckRecord], file: IO[str]) -> None:
 
 def _print_findings(console: Console, record: CheckRecord) -> None:
     title = f"{record.name} {record.spec} {record.precision} ({', '.join(record.sides)})"
-    console.print(f"\n{clean(title)}: {record.verdict}", markup=False, soft_wrap=True)
+    console.print()
+    print_wrapped(console, f"{clean(title)}: {record.verdict}")
     lines = findings(record)
     for line in lines[:MOST_LINES]:
-        console.print(f"  {line}", markup=False, soft_wrap=True)
+        print_wrapped(console, line, indent=2)
     if len(lines) > MOST_LINES:
         console.print(f"  and {len(lines) - MOST_LINES} more")

@@ -1,16 +1,16 @@
-"""Benchmarks as SVG: the spread of a ratio beside its bar, and how a cost grows with a size."""
+"""Benchmarks as SVG: intervals of ratios beside their bars, box plots of times, and growth of a cost with a size."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from parity.report.html.scales import Scale, linear, logarithmic, spanning
 from parity.report.html.svg import Chart, Plot
 from parity.report.words import exact
 from parity.results import Growth, Ratio
 
-__all__ = ["growth_chart", "growth_rows", "ratio_scale", "spread", "spread_axis"]
+__all__ = ["box", "growth_chart", "growth_rows", "ratio_scale", "spread", "spread_axis", "time_scale"]
 
 WIDTH, HEIGHT, PAD = 240, 22, 14
 """Of a spread, in units of the drawing."""
@@ -21,37 +21,42 @@ SPAN = 20.0
 SAMPLES = 48
 """Places at which a fitted line is drawn: on logarithmic axes it is bent."""
 
+_TIMES = ("min", "ld15iqr", "q1", "median", "q3", "hd15iqr", "max")
+"""Of the times of a benchmark, those that a box plot shows."""
+
 _SVG = '<svg xmlns="http://www.w3.org/2000/svg" class="spread"'
 
 
 def ratio_scale(ratios: Sequence[Ratio]) -> Scale:
     """Return the scale that ratios share; 1 is always on it."""
-    values = [1.0, *(x for r in ratios for x in (r.q1, r.median, r.q3, r.bar) if x is not None)]
+    values = [1.0, *(x for r in ratios for x in (*_ends(r), r.median, r.bar) if x is not None)]
     return spanning(values, SPAN)
 
 
-def spread_axis(scale: Scale) -> str:
-    """Return the axis of a column of spreads."""
+def spread_axis(scale: Scale, name: str = "ratio") -> str:
+    """Return the axis of a column of spreads or boxes."""
     labels = "".join(
         f'<text class="tick" x="{_across(scale, value):.1f}" y="14" text-anchor="middle">{label}</text>'
         for value, label in scale.ticks
     )
-    return f'{_SVG} viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="ratio"><title>ratio</title>{labels}</svg>'
+    return f'{_SVG} viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{name}"><title>{name}</title>{labels}</svg>'
 
 
 def spread(ratio: Ratio, scale: Scale) -> str:
-    """Return the median as a dot, the quartiles as a line through it, the bar as an upright one."""
+    """Return the median as a dot, the 95 % interval as a line through it, the bar as an upright one."""
     middle, one = HEIGHT / 2, _across(scale, 1.0)
-    q1, median, q3 = (_across(scale, value) for value in (ratio.q1, ratio.median, ratio.q3))
-    title = f"median {exact(ratio.median)}, quartiles {exact(ratio.q1)} and {exact(ratio.q3)}"
+    ends, median = _ends(ratio), _across(scale, ratio.median)
+    low, high = (_across(scale, value) for value in ends)
+    name = "quartiles" if ratio.interval is None else "95 % interval"
+    title = f"median {exact(ratio.median)}, {name} {exact(ends[0])} to {exact(ends[1])}"
     parts = [f'<line class="one" x1="{one:.1f}" y1="0" x2="{one:.1f}" y2="{HEIGHT}"/>']
     if ratio.bar is not None:
         bar = _across(scale, ratio.bar)
         tip = 6 if ratio.better == "higher" else -6  # points to where it should lie
         parts.append(f'<path class="bar" d="M{bar:.1f} 2v18M{bar:.1f} 3l{tip} 3l{-tip} 3"/>')
         title += f", bar {exact(ratio.bar)}"
-    kind = "missed" if ratio.met is False else "met"
-    parts.append(f'<line class="quartiles {kind}" x1="{q1:.1f}" y1="{middle}" x2="{q3:.1f}" y2="{middle}"/>')
+    kind = ratio.outcome or "met"
+    parts.append(f'<line class="interval {kind}" x1="{low:.1f}" y1="{middle}" x2="{high:.1f}" y2="{middle}"/>')
     parts.append(_dot(kind, median, middle))
     return (
         f'{_SVG} viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}"><title>{title}</title>'
@@ -60,10 +65,53 @@ def spread(ratio: Ratio, scale: Scale) -> str:
 
 
 def _dot(kind: str, x: float, y: float) -> str:
-    """Return a full dot; one that misses its bar is a cross, so that it can be seen without colour."""
+    """Return a full dot; a cross where the bar is missed, a ring where it is undecided: seen without colour."""
+    if kind == "undecided":
+        return f'<circle class="median undecided" cx="{x:.1f}" cy="{y}" r="4"/>'
     if kind == "missed":
         return f'<path class="median missed" d="M{x - 4:.1f} {y - 4}l8 8m0 -8l-8 8"/>'
     return f'<circle class="median" cx="{x:.1f}" cy="{y}" r="4"/>'
+
+
+def _ends(ratio: Ratio) -> tuple[float, float]:
+    """Return the interval of a ratio, or its quartiles where it has none."""
+    return ratio.interval or (ratio.q1, ratio.q3)
+
+
+def time_scale(rows: Sequence[Mapping[str, float]]) -> Scale:
+    """Return the scale that the times of the arms of a test share."""
+    return spanning([value for row in rows for name, value in row.items() if name in _TIMES], SPAN)
+
+
+def box(seconds: Mapping[str, float], scale: Scale) -> str:
+    """Return the times of an arm as a box plot in Tukey's way, as pytest-benchmark draws its histograms.
+
+    The box lies between the quartiles with the median in it, the whiskers end at the last rounds within 1.5
+    interquartile ranges of the box (at the extremes where the file does not name them), and rings mark the extremes
+    beyond.
+    """
+    middle = HEIGHT / 2
+    low, high = seconds.get("ld15iqr", seconds["min"]), seconds.get("hd15iqr", seconds["max"])
+    places = {name: _across(scale, value) for name, value in seconds.items() if name in _TIMES}
+    left, right = _across(scale, low), _across(scale, high)
+    title = ", ".join(f"{name} {exact(seconds[name])}" for name in ("min", "q1", "median", "q3", "max")) + " seconds"
+    parts = [
+        f'<path class="whisker" d="M{left:.1f} {middle}H{right:.1f}{_upright(left)}{_upright(right)}"/>',
+        f'<rect class="box" x="{places["q1"]:.1f}" y="{middle - 6}" '
+        f'width="{max(1.0, places["q3"] - places["q1"]):.1f}" height="12"/>',
+        f'<path class="middle" d="M{places["median"]:.1f} {middle - 6}v12"/>',
+    ]
+    for name, end in (("min", low), ("max", high)):
+        if seconds[name] != end:
+            parts.append(f'<circle class="outlier" cx="{places[name]:.1f}" cy="{middle}" r="2.5"/>')
+    return (
+        f'{_SVG} viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}"><title>{title}</title>'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def _upright(x: float) -> str:
+    return f"M{x:.1f} {HEIGHT / 2 - 4}v8"
 
 
 def growth_chart(growth: Growth) -> Chart:

@@ -1,82 +1,129 @@
-"""A file of benchmarks as an HTML page: ratios with their spread and bar, growth, and the times."""
+"""A file of benchmarks as an HTML page: steps per second and ratios first, then each test with its times."""
 
 from __future__ import annotations
 
 from html import escape
 from itertools import groupby
 
-from parity.report.bench_words import OUTCOMES, bench_verdict, bench_words, met, summary, surroundings
-from parity.report.html.bench_charts import growth_chart, growth_rows, ratio_scale, spread, spread_axis
-from parity.report.html.page import Html, details, environment, page, table, text
+from parity.report.bench_names import arm_name, bench_name, title_of
+from parity.report.bench_speeds import MODELS, SpeedRow, speed_cells, speed_heads, speed_rows
+from parity.report.bench_words import (
+    bench_outcome,
+    bench_verdict,
+    bench_words,
+    spread_words,
+    summary,
+    surroundings,
+)
+from parity.report.html.bench_charts import (
+    box,
+    growth_chart,
+    growth_rows,
+    ratio_scale,
+    spread,
+    spread_axis,
+    time_scale,
+)
+from parity.report.html.page import BACK, Html, contents, details, environment, page, table, text
+from parity.report.html.speed_chart import speed_panel
 from parity.report.html.svg import draw, verdict_icon
 from parity.report.words import exact, flatten
-from parity.results import Benchmark, BenchmarkFile, Growth, Ratio
+from parity.results import Benchmark, BenchmarkFile, Growth, Outcome, Ratio, Verdict
 
 __all__ = ["bench_page"]
 
 LEGEND = (
-    "Dot: median of the rounds, a cross where it misses its bar. Line: quartiles. Flag: the bar, flying to the side "
-    "that is better."
+    "Dot: median of the ratios of the rounds; a cross where it misses its bar, a ring where it is undecided. Line: "
+    "the 95 % interval of that median (the quartiles, in files of before). Upright line with a flag: the bar; the "
+    "flag points to the side that is better. A bar is met or missed where the whole interval lies on one side of it."
 )
+
+BOXES = (
+    "Times are recorded, never judged. Box: quartiles, with the median. Whiskers: the last rounds within 1.5 "
+    "interquartile ranges of the box. Rings: the shortest and the longest round, where they lie beyond."
+)
+
+_VERDICTS: dict[Outcome, Verdict] = {"met": "holds", "missed": "broken", "undecided": "inconclusive"}
+"""What a ratio comes to, to the verdict whose shape and colour it has."""
 
 
 def bench_page(file: BenchmarkFile) -> Html:
     """Return the page of a file of benchmarks."""
-    verdict = bench_verdict(file)
-    body = [
-        f'<header class="{verdict}"><p class="kicker">parity bench</p>'
-        f"<h1>{verdict_icon(verdict)}<span>{OUTCOMES[verdict]}</span></h1>"
-        f'<p class="lead">{escape(bench_words(file))}</p><p class="quiet">{text(file.measured)}</p></header>',
-        f'<p class="note">{LEGEND}</p>' if any(benchmark.ratios for benchmark in file.benchmarks) else "",
+    verdict, outcome, speeds = bench_verdict(file), bench_outcome(file), speed_rows([file])
+    groups = [
+        (group, list(members)) for group, members in groupby(file.benchmarks, key=lambda benchmark: benchmark.group)
     ]
-    for group, members in groupby(file.benchmarks, key=lambda benchmark: benchmark.group):
-        body.append(_group(group, list(members)))
-    body.append(environment(surroundings(file)))
-    return page(f"parity bench: {OUTCOMES[verdict]}", body)
+    ratios = [(benchmark, ratio) for benchmark in file.benchmarks for ratio in benchmark.ratios]
+    links = [("speeds", "Steps per second")] if speeds else []
+    links += [("ratios", "Ratios")] if ratios else []
+    links += [(f"test-{n}", title_of(group or "benchmarks")) for n, (group, _) in enumerate(groups, 1)]
+    body = [
+        f'<header id="top" class="{verdict}"><p class="kicker">parity bench</p>'
+        f"<h1>{verdict_icon(verdict)}<span>{outcome}</span></h1>"
+        f'<p class="lead">{escape(bench_words(file))}</p><p class="quiet">{text(file.measured)}</p></header>',
+        contents([*links, ("environment", "Environment")]),
+        _speeds(speeds) if speeds else "",
+        _overview(ratios) if ratios else "",
+        f'<p class="note">{BOXES}</p>' if groups else "",
+        *(_group(number, group, members) for number, (group, members) in enumerate(groups, 1)),
+        environment(surroundings(file)),
+    ]
+    return page(f"parity bench: {outcome}", [part for part in body if part])
 
 
-def _group(group: str | None, members: list[Benchmark]) -> Html:
-    parts = [f'<section class="benchmarks"><h2 class="group">{text(group or "benchmarks")}</h2>']
-    ratios = [(benchmark, ratio) for benchmark in members for ratio in benchmark.ratios]
-    if ratios:
-        parts.append(_ratios(ratios))
-    growths = [growth for benchmark in members for growth in benchmark.growth]
-    if growths:
-        parts.append(f'<div class="charts">{"".join(_growth(growth) for growth in growths)}</div>')
-    parts.append(details("times: recorded, never judged", _times(members)))
-    info = [(benchmark.name, name, value) for benchmark in members for name, value in flatten(benchmark.info)]
-    if info:
-        rows = [(text(name), f"<code>{text(key)}</code>", text(value)) for name, key, value in info]
-        parts.append(details("further notes", table(("benchmark", "what", "value"), rows, kind="facts")))
-    return "\n".join([*parts, "</section>"])
+def _speeds(rows: list[SpeedRow]) -> Html:
+    """Return the steps per second: bars for each model, and the table of their figures."""
+    measured = [n for n, _ in enumerate(MODELS) if any(row.speeds[n] is not None for row in rows)]
+    panels = "".join(f"<figure>{speed_panel(rows, MODELS[n])}</figure>" for n in measured)
+    cells = table(speed_heads(), [tuple(map(text, speed_cells(row))) for row in rows], kind="speeds stacked")
+    shown = details("figures, with the time for 1,000 steps", cells)
+    return f'<section id="speeds"><h2>Steps per second</h2><div class="panels">{panels}</div>{shown}</section>'
 
 
-def _ratios(ratios: list[tuple[Benchmark, Ratio]]) -> Html:
-    """Return one row for each ratio: its spread drawn on a scale that all share, then its figures."""
+def _overview(ratios: list[tuple[Benchmark, Ratio]]) -> Html:
+    """Return all ratios on one scale, those that miss their bar first."""
+    order = {"missed": 0, "undecided": 1, "met": 2, None: 3}
+    ranked = sorted(ratios, key=lambda pair: order[pair[1].outcome])
     scale = ratio_scale([ratio for _, ratio in ratios])
-    heads = ("benchmark", "ratio", "", "median", "quartiles", "rounds", "bar", "")
+    heads = ("benchmark", "ratio", "", "median", "95 % interval", "rounds", "bar", "")
     axis = ("", "", spread_axis(scale), *[""] * 5)
     rows = [
         (
-            text(benchmark.name),
+            text(bench_name(benchmark)),
             f"{text(ratio.name)} <span class='quiet'>{text(ratio.of)}</span>",
             spread(ratio, scale),
             f"{ratio.median:.4g}",
-            f"{ratio.q1:.4g} to {ratio.q3:.4g}",
+            escape(spread_words(ratio)),
             str(ratio.rounds),
             escape(summary(ratio)),
-            _met(ratio),
+            _outcome(ratio),
         )
-        for benchmark, ratio in ratios
+        for benchmark, ratio in ranked
     ]
-    return f'<div class="ratios">{table(heads, [axis, *rows], kind="ratios")}</div>'
+    return (
+        f'<section id="ratios"><h2>Ratios</h2><p class="note">{LEGEND}</p>'
+        f"{table(heads, [axis, *rows], kind='ratios stacked')}{BACK}</section>"
+    )
 
 
-def _met(ratio: Ratio) -> Html:
-    if ratio.met is None:
+def _outcome(ratio: Ratio) -> Html:
+    if ratio.outcome is None:
         return '<span class="quiet">no bar</span>'
-    verdict = "holds" if ratio.met else "broken"
-    return f'<span class="verdict {verdict}">{verdict_icon(verdict)}{met(ratio)}</span>'
+    verdict = _VERDICTS[ratio.outcome]
+    return f'<span class="verdict {verdict}">{verdict_icon(verdict)}{ratio.outcome}</span>'
+
+
+def _group(number: int, group: str | None, members: list[Benchmark]) -> Html:
+    title = title_of(group or "benchmarks")
+    parts = [f'<section class="benchmarks" id="test-{number}"><h2 class="group">{text(title)}</h2>', _times(members)]
+    growths = [growth for benchmark in members for growth in benchmark.growth]
+    if growths:
+        parts.append(f'<div class="charts">{"".join(_growth(growth) for growth in growths)}</div>')
+    info = [(arm_name(one), name, value) for one in members for name, value in flatten(one.info)]
+    if info:
+        rows = [(text(name), f"<code>{text(key)}</code>", text(value)) for name, key, value in info]
+        parts.append(details("further notes", table(("benchmark", "what", "value"), rows, kind="facts")))
+    return "\n".join([*parts, BACK, "</section>"])
 
 
 def _growth(growth: Growth) -> Html:
@@ -92,8 +139,19 @@ def _growth(growth: Growth) -> Html:
 
 
 def _times(members: list[Benchmark]) -> Html:
+    """Return the times of the arms of a test: a box plot on one scale, then the figures."""
     names = ("min", "q1", "median", "q3", "max")
+    scale = time_scale([one.seconds for one in members])
+    axis = ("", spread_axis(scale, "seconds"), *[""] * (len(names) + 2))
     rows = [
-        (text(b.name), *(f"{b.seconds[name]:.4g}" for name in names), f"{b.seconds['rounds']:.0f}") for b in members
+        (
+            text(arm_name(one)),
+            box(one.seconds, scale),
+            *(f"{one.seconds[name]:.4g}" for name in names),
+            f"{one.seconds['rounds']:.0f}",
+            "" if one.steps_per_second is None else f"{one.steps_per_second:,.4g}",
+        )
+        for one in members
     ]
-    return table(("benchmark", *(f"{name} (s)" for name in names), "rounds"), rows, kind="times")
+    heads = ("arm", "", *(f"{name} (s)" for name in names), "rounds", "steps per second")
+    return table(heads, [axis, *rows], kind="times stacked")

@@ -1,4 +1,4 @@
-"""The charts of a check: its curves, each with the table of its figures."""
+"""The charts of a check: its curves, their differences, and what is marked on them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 from parity.report.html.scales import spanning, symmetric
 from parity.report.html.svg import Chart, Mark, Plot
-from parity.report.words import exact
-from parity.results import CheckRecord, Curves, Pair, Series
+from parity.results import CheckRecord, Curves, Pair
 
 __all__ = ["Figure", "figures"]
 
@@ -20,13 +19,10 @@ ROOM = 1020
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A chart, its caption, and its figures as a table."""
+    """A chart and its caption."""
 
     chart: Chart
     caption: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    """As many cells as heads, every digit written."""
 
 
 def figures(record: CheckRecord) -> list[Figure]:
@@ -74,8 +70,6 @@ def _difference(record: CheckRecord, curves: Curves) -> Figure:
             height=230,
         ),
         caption=caption,
-        heads=("step", "difference", *(plot.label for plot in bands)),
-        rows=_rows(curves.steps, curves.difference, *(plot.values for plot in bands)),
     )
 
 
@@ -90,8 +84,6 @@ def _quantity(curves: Curves, title: str, pair: Pair, steps: tuple[int, ...] | N
             scale=spanning((*pair[0], *pair[1]), SPAN),
         ),
         caption="",
-        heads=("step", *curves.labels),
-        rows=_rows(steps, *pair),
     )
 
 
@@ -108,11 +100,6 @@ def _loss_scale(curves: Curves) -> Figure:
             marks=marks,
         ),
         caption=caption,
-        heads=("step", *curves.labels, "skipped"),
-        rows=tuple(
-            (*row, "skipped" if step in curves.skipped else "")
-            for step, row in zip(curves.steps, _rows(curves.steps, *curves.loss_scale), strict=True)
-        ),
     )
 
 
@@ -132,7 +119,3 @@ def _marks(record: CheckRecord, curves: Curves) -> tuple[Mark, ...]:
             Mark(kind="first", step=first.step, label=f"first divergence: step {first.step}, {first.quantity}")
         )
     return tuple(out)
-
-
-def _rows(steps: tuple[int, ...], *columns: Series) -> tuple[tuple[str, ...], ...]:
-    return tuple((str(step), *(exact(value) for value in row)) for step, *row in zip(steps, *columns, strict=True))

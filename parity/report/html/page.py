@@ -9,7 +9,7 @@ from typing import Any
 
 from parity.report.words import clean, flatten
 
-__all__ = ["Html", "details", "environment", "page", "table", "text"]
+__all__ = ["BACK", "Html", "contents", "details", "environment", "page", "table", "text"]
 
 Html = str
 """Markup that is ready: what came from a file is escaped in it."""
@@ -19,6 +19,16 @@ MOST_TEXT = 2_000
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """What the page may do: use its own style, nothing else. No script, no image, no font, no request."""
+
+
+BACK = '<p class="back"><a href="#top">back to the top</a></p>'
+"""The link from the end of a section to the head of the page, which has the identifier `top`."""
+
+FOLDED = 8
+"""Items of a list, such as the flags of a CPU, above which it is folded."""
+
+CELL = 120
+"""Characters of a value of the environment above which it is folded."""
 
 
 def page(title: str, body: Iterable[Html]) -> Html:
@@ -41,18 +51,35 @@ def text(value: object) -> Html:
     return escape(whole if len(whole) <= MOST_TEXT else whole[:MOST_TEXT] + " ...")
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[Html]], *, kind: str = "") -> Html:
-    """Return a table.
+def table(heads: Sequence[str], rows: Iterable[Sequence[Html]], *, kind: str = "", label: str = "") -> Html:
+    """Return a table in a box that scrolls, which the keyboard reaches.
 
     Args:
         heads: Texts of its head.
         rows: Cells as markup, as many as heads.
-        kind: Classes of the page's style, such as `figures`.
+        kind: Classes of the page's style, such as `figures`; the rows of one that is `stacked` become blocks on a
+            narrow screen, where each cell is shown with its head.
+        label: What a screen reader calls the box; by default the heads.
     """
     head = "".join(f'<th scope="col">{text(name)}</th>' for name in heads)
-    body = "\n".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    stacked = "stacked" in kind.split()
+    body = "\n".join("<tr>" + "".join(_cells(row, heads if stacked else ())) + "</tr>" for row in rows)
     inside = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>"
-    return f'<div class="scroll"><table class="{kind}">{inside}</table></div>'
+    label = label or f"table: {', '.join(name for name in heads if name)}"
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{text(label)}">'
+        f'<table class="{kind}">{inside}</table></div>'
+    )
+
+
+def _cells(row: Sequence[Html], heads: Sequence[str]) -> Iterable[Html]:
+    """Return the cells of a row; those of a table that becomes blocks on a narrow screen carry their head."""
+    if not heads:
+        return (f"<td>{cell}</td>" for cell in row)
+    return (
+        f'<td data-head="{text(head)}">{cell}</td>' if head and cell else f"<td>{cell}</td>"
+        for head, cell in zip(heads, row, strict=True)
+    )
 
 
 def details(summary: str, inside: Html) -> Html:
@@ -62,5 +89,24 @@ def details(summary: str, inside: Html) -> Html:
 
 def environment(values: Mapping[str, Any]) -> Html:
     """Return what a result depends on as a table of names and values."""
-    rows = [(f"<code>{text(name)}</code>", text(value)) for name, value in flatten(values)]
-    return f'<section id="environment"><h2>Environment</h2>{table(("what", "value"), rows, kind="facts")}</section>'
+    rows = [(f"<code>{text(name)}</code>", _value(value)) for name, value in flatten(values)]
+    shown = table(("what", "value"), rows, kind="facts")
+    return f'<section id="environment"><h2>Environment</h2>{shown}{BACK}</section>'
+
+
+def contents(links: Iterable[tuple[str, str]]) -> Html:
+    """Return the table of contents.
+
+    Args:
+        links: Identifier of a place of the page, and what to call it.
+    """
+    items = "".join(f'<li><a href="#{place}">{text(name)}</a></li>' for place, name in links)
+    return f'<nav aria-label="contents"><details open><summary>Contents</summary><ol>{items}</ol></details></nav>'
+
+
+def _value(value: object) -> Html:
+    """Return a value of the environment; a long one, such as the flags of a CPU, is folded behind its length."""
+    if isinstance(value, list | tuple) and len(value) > FOLDED:
+        return details(f"{len(value)} items", text(" ".join(map(str, value))))
+    shown = text(value)
+    return shown if len(shown) <= CELL else details(f"{len(shown)} characters", shown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ from parity.report.html.scales import Scale, linear
 from parity.report.words import clean
 from parity.results import Series
 
-__all__ = ["Chart", "Mark", "Plot", "draw", "swatch", "verdict_icon"]
+__all__ = ["Chart", "Mark", "Plot", "Shapes", "draw", "swatch", "verdict_icon"]
 
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 14.0, 18.0, 26.0
 """Room around the plot for labels and marks."""
@@ -82,19 +82,53 @@ class _Frame:
         return self.chart.height - BOTTOM
 
 
-def draw(chart: Chart) -> str:
-    """Return a chart as one SVG element, valid XML, styled by the classes of the page."""
+@dataclass(frozen=True)
+class Shapes:
+    """The shapes that the charts of a page share: each is written where it is drawn first, and then referred to."""
+
+    known: dict[str, str] = field(default_factory=dict)
+    """Markup of a shape to its identifier."""
+
+    def line(self, kind: str, points: str) -> str:
+        """Return a polyline of a class."""
+        return self._use(f'polyline points="{points}"', "", f'class="line {kind}" ')
+
+    def area(self, kind: str, points: str) -> str:
+        """Return a polygon of a class."""
+        return self._use(f'polygon points="{points}"', "", f'class="band {kind}" ')
+
+    def group(self, inside: str) -> str:
+        """Return elements that bring their classes along."""
+        return self._use("g", inside, "")
+
+    def _use(self, element: str, inside: str, style: str) -> str:
+        shape, name = f"{element}>{inside}", f"s{len(self.known) + 1}"
+        if shape in self.known:
+            return f'<use {style}href="#{self.known[shape]}"/>'
+        self.known[shape] = name
+        tag = element.partition(" ")[0]
+        return f'<defs><{element} id="{name}">{inside}</{tag}></defs><use {style}href="#{name}"/>'
+
+
+def draw(chart: Chart, shapes: Shapes | None = None) -> str:
+    """Return a chart as one SVG element, valid XML, styled by the classes of the page.
+
+    Args:
+        chart: What is drawn.
+        shapes: Shapes of the page so far, which grow; None for a drawing that stands alone.
+    """
+    shapes = Shapes() if shapes is None else shapes
     marked = [mark.step for mark in chart.marks]
     every = [*chart.steps, *marked]
     frame = _Frame(chart, chart.across or _whole(linear(every, count=6), every))
-    bands = [_band(frame, plot) for plot in chart.plots if plot.band]
-    lines = [_line(frame, plot) for plot in chart.plots if not plot.band]
+    bands = [_band(frame, plot, shapes) for plot in chart.plots if plot.band]
+    lines = [_line(frame, plot, shapes) for plot in chart.plots if not plot.band]
     marks = [_mark(frame, mark) for mark in chart.marks]
     title = escape(clean(chart.title))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {chart.width} {chart.height}" role="img" '
         f'aria-label="{title}"><title>{title}</title>'
-        f"{_axes(frame)}{''.join(bands)}{''.join(lines)}{''.join(marks)}</svg>"
+        f"{shapes.group(_axes(frame))}{''.join(bands)}{''.join(lines)}{''.join(marks)}</svg>"
     )
 
 
@@ -142,7 +176,7 @@ def _stretches(frame: _Frame, values: Series) -> list[list[tuple[float, float]]]
     return [stretch for stretch in out if stretch]
 
 
-def _line(frame: _Frame, plot: Plot) -> str:
+def _line(frame: _Frame, plot: Plot, shapes: Shapes) -> str:
     out = []
     for stretch in _stretches(frame, plot.values):
         points = [(frame.x(step), frame.y(value)) for step, value in stretch]
@@ -151,7 +185,7 @@ def _line(frame: _Frame, plot: Plot) -> str:
             continue
         if plot.stepped:
             points = [points[0], *(p for a, b in pairwise(points) for p in ((b[0], a[1]), b))]
-        out.append(f'<polyline class="line {plot.kind}" points="{_points(points)}"/>')
+        out.append(shapes.line(plot.kind, _points(_bends(points))))
     for step, value in zip(frame.chart.steps, plot.values, strict=True):
         if value is not None and not math.isfinite(value):
             x, title = frame.x(step), f"<title>{value} at step {step}</title>"
@@ -159,13 +193,13 @@ def _line(frame: _Frame, plot: Plot) -> str:
     return "".join(out)
 
 
-def _band(frame: _Frame, plot: Plot) -> str:
+def _band(frame: _Frame, plot: Plot, shapes: Shapes) -> str:
     out = []
     for stretch in _stretches(frame, plot.values):
         stretch = stretch if len(stretch) > 1 else stretch * 2
         upper = [(frame.x(step), frame.y(value)) for step, value in stretch]
         lower = [(frame.x(step), frame.y(-value)) for step, value in reversed(stretch)]
-        out.append(f'<polygon class="band {plot.kind}" points="{_points([*upper, *lower])}"/>')
+        out.append(shapes.area(plot.kind, _points([*_bends(upper), *_bends(lower)])))
     return "".join(out)
 
 
@@ -193,6 +227,15 @@ def _symbol(kind: str, x: float, y: float) -> str:
 
 def _cross(x: float, y: float) -> str:
     return f"M{x - 3.5:.1f} {y - 3.5:.1f}l7 7m0 -7l-7 7"
+
+
+def _bends(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the points without those that lie on a level line between their neighbours: the line is the same."""
+    kept = list(points[:1])
+    for here, after in pairwise(points[1:]):
+        if not f"{kept[-1][1]:.1f}" == f"{here[1]:.1f}" == f"{after[1]:.1f}":
+            kept.append(here)
+    return [*kept, *points[1:][-1:]]
 
 
 def _points(points: Iterable[tuple[float, float]]) -> str:

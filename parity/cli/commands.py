@@ -1,0 +1,197 @@
+"""The subcommands of `parity`: help, examples and exit codes of each, and the parser that is made of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+
+from parity.cli import bench, check, checkpoints, compare, completion, policy, report, spec, train
+
+__all__ = ["COMMANDS", "Command", "make_parser"]
+
+PACKAGE = "parity-suite"
+
+REFUSED = "refused: a wrong option, or something that is not there or not whole"
+FAILED = "an error of the system, such as a full disk"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """One subcommand, as its help shows it."""
+
+    help: str
+    """What it does, in one line."""
+    examples: tuple[str, ...]
+    """Command lines that work."""
+    codes: Mapping[int, str]
+    """Exit code to its meaning; 3 only where it is more than an error of the system."""
+    add: Callable[[argparse.ArgumentParser], None]
+    """Adds its arguments."""
+
+    @property
+    def epilog(self) -> str:
+        """Return the examples and the exit codes, as text that stands below the options."""
+        codes = dict(sorted({3: FAILED, **self.codes}.items()))
+        lines = ["examples:", *(f"  {line}" for line in self.examples), "", "exit codes:"]
+        return "\n".join([*lines, *(f"  {code}  {text}" for code, text in codes.items())])
+
+
+COMMANDS: dict[str, Command] = {
+    "train": Command(
+        help="train a run, or resume it",
+        examples=(
+            "parity train --side torch --spec mlp-digits --dir runs/a --steps 300",
+            "parity train --side torch --spec mlp-digits --dir runs/a --steps 600     # resumes from step 300",
+            "parity train --side jax --spec my.toml --dir runs/b --set optimizer.lr=3e-4 --resume best",
+        ),
+        codes={
+            0: "trained, or nothing to do",
+            1: "the loss or the gradient was not finite",
+            2: REFUSED,
+            3: "a save failed, or another error of the system",
+        },
+        add=train.add,
+    ),
+    "check": Command(
+        help="prove that runs resume, agree across sides, and can be handed over",
+        examples=(
+            "parity check --report reports/check",
+            "parity check resume --spec cnn-digits --sides jax --steps 500 --kill-at 230 --kill-at 410",
+            "parity check twins handover --spec my.toml --json > check.json",
+        ),
+        codes={
+            0: "every check holds",
+            1: "a check is broken: something was lost or changed",
+            2: REFUSED,
+            3: "a check crashed, or an error of the system",
+            4: "a check could not judge",
+            5: "nothing was compared",
+        },
+        add=check.add,
+    ),
+    "compare": Command(
+        help="compare two runs, two checkpoints, or two results",
+        examples=(
+            "parity compare runs/a runs/b",
+            "parity compare runs/a/checkpoints/300 runs/b/checkpoints/300",
+            "parity compare old/check.json new/check.json",
+            "parity compare old/bench.json new/bench.json --fail-on ratio:5%",
+        ),
+        codes={
+            0: "equal bit for bit; of two results: nothing got worse",
+            1: "different, or a checkpoint is damaged; of two results: something got worse",
+            2: REFUSED + ", or two of different kinds",
+            4: "a checkpoint has no seal, or a check is gone",
+            5: "nothing to compare",
+        },
+        add=compare.add,
+    ),
+    "verify": Command(
+        help="compare checkpoints with their seals, byte by byte",
+        examples=("parity verify runs/a", "parity verify runs/a/checkpoints/300"),
+        codes={
+            0: "every checkpoint is whole",
+            1: "a checkpoint is damaged or missing, or differs from --against",
+            2: REFUSED,
+            4: "a checkpoint has no seal",
+            5: "there is no checkpoint",
+        },
+        add=checkpoints.add_verify,
+    ),
+    "path": Command(
+        help="print the directory of a run's best or latest checkpoint",
+        examples=("parity path runs/a best", "cp -r $(parity path runs/a latest) backup/"),
+        codes={0: "printed", 2: REFUSED},
+        add=checkpoints.add_path,
+    ),
+    "export": Command(
+        help="copy a verified checkpoint out of a run, to ship it",
+        examples=("parity export runs/a best ship/",),
+        codes={0: "copied, and verified before and after", 2: REFUSED},
+        add=checkpoints.add_export,
+    ),
+    "metric": Command(
+        help="give a checkpoint a metric measured after its save",
+        examples=("parity metric runs/a 300 0.972", "parity metric runs/a 300 nan"),
+        codes={0: "set", 2: REFUSED},
+        add=checkpoints.add_metric,
+    ),
+    "policy": Command(
+        help="show what a checkpoint policy keeps on disk",
+        examples=(
+            "parity policy simulate --keep-latest 2 --keep-best 1 0.5,0.7,nan,0.6,0.9",
+            "parity policy simulate runs/a --keep-every 1000",
+        ),
+        codes={0: "shown", 2: REFUSED},
+        add=policy.add,
+    ),
+    "report": Command(
+        help="show a result of checks or benchmarks, or compare two",
+        examples=(
+            "parity report reports/check/check.json",
+            "parity report bench.json --html bench.html --markdown bench.md",
+        ),
+        codes={
+            0: "every check holds, or every bar is met",
+            1: "a check is broken, or a bar is missed",
+            2: REFUSED,
+            3: "a check crashed, or an error of the system",
+            4: "a check could not judge, or no ratio has a bar",
+            5: "the result has no check, or no benchmark",
+        },
+        add=report.add,
+    ),
+    "bench": Command(
+        help="compare two files of benchmarks by their ratios; `parity compare` does the same",
+        examples=("parity bench compare old.json new.json --fail-on ratio:5%",),
+        codes={0: "no ratio got worse", 1: "a ratio got worse", 2: REFUSED, 5: "there is no ratio to judge"},
+        add=bench.add,
+    ),
+    "spec": Command(
+        help="print every field of a spec with its value, as TOML",
+        examples=("parity spec mlp-digits > my.toml", "parity spec my.toml --set optimizer.kind=sgd"),
+        codes={0: "printed", 2: REFUSED},
+        add=spec.add,
+    ),
+    "completion": Command(
+        help="print a script that completes commands and options in a shell",
+        examples=(
+            "parity completion bash > ~/.local/share/bash-completion/completions/parity",
+            "parity completion zsh > ~/.zfunc/_parity",
+            "parity completion fish > ~/.config/fish/completions/parity.fish",
+        ),
+        codes={0: "printed", 2: REFUSED},
+        add=completion.add,
+    ),
+}
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command `parity`."""
+    parser = argparse.ArgumentParser(
+        prog="parity",
+        description="Proves that training resumes exactly: in PyTorch, in JAX, and across the two.",
+        epilog="`parity COMMAND --help` has examples and exit codes. With NO_COLOR set, nothing is coloured.",
+    )
+    parser.add_argument("--version", action="version", version=f"parity {_version()}", help="print the version")
+    parser.set_defaults(lost_streams="end", parser=parser)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        one = commands.add_parser(
+            name,
+            help=command.help,
+            description=f"{command.help[0].upper()}{command.help[1:]}.",
+            epilog=command.epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.add(one)
+    return parser
+
+
+def _version() -> str:
+    try:
+        return metadata.version(PACKAGE)
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
