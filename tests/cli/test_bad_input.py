@@ -21,11 +21,14 @@ def _train(run, *extra, side="torch", steps=20):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (["check", "--spec", "mlp"], "unknown preset 'mlp'; known: cnn-digits, gpt-text, mlp-digits"),
+        (
+            ["check", "--spec", "mlp"],
+            "unknown preset 'mlp'; known: cnn-digits, gpt-text, linear-regression, mlp-digits",
+        ),
         (["check", "resumes"], "unknown check 'resumes'; known: handover, policy, resume, twins"),
         (["check", "--sides", "mxnet"], "unknown side 'mxnet'; known: jax, torch"),
         (["train", "--side", "tf", "--spec", "mlp-digits", "--dir", "x"], "unknown side 'tf'; known: jax, torch"),
-        (["check", "--set", "optimizer.rate=1"], "unknown field 'optimizer.rate'; known: "),
+        (["check", "--set", "optimizer.rate=1"], "unknown field 'optimizer.rate'; did you mean optimizer."),
         (["check", "--set", "optimizer.kind=lion"], "unknown optimizer.kind 'lion'; known: adam, adamw, sgd"),
         (["check", "--set", "batch=many"], "batch: must be of type int, got 'many'"),
         (["check", "--set", "batch"], "batch: an override reads field.name=value"),
@@ -260,7 +263,7 @@ def test_another_device_count_goes_on_and_says_what_not_to_expect(tmp_path, caps
 def test_steps_already_done_are_said_to_be_and_exit_0(side, tmp_path, capsys):
     assert _train(tmp_path / "run", side=side) == 0
     assert _train(tmp_path / "run", side=side, steps=15) == 0
-    assert "nothing to do: step 20 of 15 is done" in capsys.readouterr().out
+    assert "nothing to do: the run is at step 20, and 15 steps were asked for" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("side", "module"), [("jax", "orbax"), ("torch", "torch")])

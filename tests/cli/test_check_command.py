@@ -5,11 +5,14 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
 
+from parity import sides
 from parity.cli import main
 from parity.contract import Divergence
 from parity.environment import describe_environment
@@ -41,7 +44,7 @@ BROKEN = replace(
 @pytest.mark.parametrize("verdict", EXIT_CODES)
 def test_each_verdict_decides_the_exit_code(verdict, monkeypatch, capsys):
     records = [RECORD, replace(RECORD, verdict=verdict)]
-    monkeypatch.setattr("parity.cli.check.run_checks", lambda request, say: records)
+    monkeypatch.setattr("parity.cli.check.run_checks", lambda request, *watching: records)
     assert main(["check", "--spec", "mlp-digits"]) == EXIT_CODES[verdict]
     assert f"verdict: {verdict}" in capsys.readouterr().out
 
@@ -55,7 +58,7 @@ def test_the_worst_verdict_is_the_overall_one():
 
 
 def test_our_own_fault_is_a_crash_not_a_verdict(monkeypatch, capsys):
-    def explode(request, say):
+    def explode(*given):
         raise RuntimeError("a bug")
 
     monkeypatch.setattr("parity.cli.check.run_checks", explode)
@@ -66,6 +69,26 @@ def test_our_own_fault_is_a_crash_not_a_verdict(monkeypatch, capsys):
 def test_one_side_alone_is_inconclusive_across_sides(capsys):
     assert main(["check", "twins", "--spec", "mlp-digits", "--sides", "torch", "--json"]) == 4
     assert json.loads(capsys.readouterr().out)["checks"][0]["notes"] == ["needs two sides, one was given"]
+
+
+def test_the_sides_share_their_programs_while_the_checks_run_and_no_longer(monkeypatch):
+    shared = []
+
+    @contextmanager
+    def sharing(directory):
+        shared.append(directory)
+        assert directory.parent.is_dir(), "removed with everything else that a check makes for itself"
+        yield
+        shared.remove(directory)
+
+    side = SimpleNamespace(topology=lambda spec: {}, shared_programs=sharing)
+    monkeypatch.setattr(sides, "load", lambda name: side)
+    seen = []
+    monkeypatch.setattr("parity.cli.check.run_checks", lambda request, *watching: seen.extend(shared) or [RECORD])
+    assert main(["check", "--spec", "mlp-digits", "--sides", "a,b"]) == 0
+    assert [directory.name for directory in seen] == ["programs-a", "programs-b"]
+    assert shared == []
+    assert not seen[0].parent.exists()
 
 
 def test_json_is_one_document_on_stdout_and_fits_the_schema(tmp_path):

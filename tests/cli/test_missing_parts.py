@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from parity.cli import main
-from parity.contract import StepRecord, encode, read_records, splice
+from parity.contract import StepRecord, read_records, record_line, splice
 from parity.runs import RunDirectory
 from parity.storage import append, read_lines
 from tests.parity.small import record
@@ -158,11 +158,14 @@ def test_a_step_that_is_named_is_continued_from_without_its_records(message, run
 
 
 NONSENSE = {
-    "negative step": (lambda run: append(run.steps, [encode(record(-5))]), "step -5 of attempt 0 makes no sense"),
-    "huge step": (lambda run: append(run.steps, [encode(record(10**20))]), "makes no sense"),
+    "negative step": (
+        lambda run: append(run.steps, [record_line(record(-5))]),
+        "step -5 of attempt 0 makes no sense",
+    ),
+    "huge step": (lambda run: append(run.steps, [record_line(record(10**20))]), "makes no sense"),
     "not a record": (lambda run: append(run.steps, ['{"a": 1}']), "steps.jsonl: not a StepRecord: {'a': 1}"),
     "a step that is text": (
-        lambda run: append(run.steps, [encode(record(31)).replace("31", '"31"', 1)]),
+        lambda run: append(run.steps, [record_line(record(31)).replace("31", '"31"', 1)]),
         "steps.jsonl: not a StepRecord",
     ),
     "validation": (lambda run: append(run.validations, ["{}"]), "validations.jsonl: not a Validation: {}"),

@@ -3,7 +3,7 @@
 import pytest
 
 from parity.cli import main
-from parity.contract import Validation, encode
+from parity.contract import Validation, record_line
 from parity.runs import RunDirectory
 from parity.spec import identity_of, load
 from parity.storage import append
@@ -54,7 +54,7 @@ def test_a_smaller_metric_may_be_better_and_time_may_keep(capsys):
 
 FILES = {
     "validations.jsonl": "".join(
-        encode(Validation(attempt=0, step=10 * n, metric="loss", value=value, loss=value)) + "\n"
+        record_line(Validation(attempt=0, step=10 * n, metric="loss", value=value, loss=value)) + "\n"
         for n, value in enumerate([0.9, 0.1, float("nan"), 0.5], 1)
     ),
     "rows.jsonl": '{"step": 10, "metric": 0.1}\n{"step": 20, "metric": 0.9}\n'
@@ -93,10 +93,10 @@ def a_run(path, steps):
     spec = load("mlp-digits", None, ["save.every=10", "validate_every=20", "save.keep_latest=1", "steps=35"])
     run = RunDirectory(path)
     run.open(identity_of(spec), "torch")
-    append(run.steps, [encode(record(step, seconds=2.0)) for step in range(1, steps + 1)])
+    append(run.steps, [record_line(record(step, seconds=2.0)) for step in range(1, steps + 1)])
     values = {20: 0.9}
     rows = [Validation(attempt=0, step=s, metric="accuracy", value=v, loss=1.0) for s, v in values.items()]
-    append(run.validations, [encode(row) for row in rows])
+    append(run.validations, [record_line(row) for row in rows])
     return path
 
 

@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from benchmarks import bars
-from parity.results import EXIT_CODES, Growth, Ratio
+from parity.results import EXIT_CODES, Growth, Ratio, Speed
 from tests.docs import pages
 from tests.docs.pages import ROOT, expect_failure, words
 from tests.docs.sources import codes, constants, functions
@@ -15,6 +15,7 @@ ROWS = [
     ("test_throughput.py", r"test_jax_twin_against_a_bare.*|compare_jax"),
     ("test_throughput.py", r"test_(compiled_)?torch_twin_against_a_bare.*|compare_torch"),
     ("test_throughput.py", r"test_shared_masks.*|test_jax_twin_against_torch_twin"),
+    ("test_speed.py", r"test_steps_per_second.*"),
     ("test_scan_loop.py", r"test_scan_against_loop.*|compare"),
     ("test_scan_loop.py", r"test_trainer_scan.*|test_chunk_lengths|test_devices"),
     ("test_peers.py", r"test_torch_twin_against"),
@@ -51,10 +52,11 @@ def bars_in_words() -> list[str]:
     small, over = f"{bars.SMALL_STEP * 1e3:g} ms", f"{bars.OVERHEAD * 1e6:g} microseconds per step"
     (t1, f1), (t2, f2), (t3, f3) = ((f"{time * 1e6:g}", f"{factor:g}") for time, factor in bars.WANTED)
     peers = [f"{bar:g} times" if bar else "none" for bar in constants("benchmarks/test_peers.py")["BARS"].values()]
-    plain = [f"at most {bar}{f' every {every}' if every else ''}" for bar, every in map(bar_of, range(6, 12))]
+    plain = [f"at most {bar}{f' every {every}' if every else ''}" for bar, every in map(bar_of, range(7, 13))]
     return [
         f"at most {bar_of(0)[0]} from {small} per step on; below, {over}",
         f"at most {bar_of(1)[0]} from {small} on; below, {over}",
+        "none",
         "none",
         f"{f1} times at {t1} microseconds per scanned step or less, {f2} at {t2}, {f3} at {t3}, between them a power "
         f"of the time; {bars.speedup_wanted(1.0):g} beyond",
@@ -69,14 +71,17 @@ def bars_in_words() -> list[str]:
 def test_the_bars_are_those_of_the_benchmarks():
     shown = pages.table("docs/benchmarks.md", "file", "what against what", "bar")
     assert shown.column("bar") == bars_in_words()
-    assert [bar_of(row) for row, words in enumerate(bars_in_words()) if words == "none"] == [("", "")] * 3
+    assert [bar_of(row) for row, words in enumerate(bars_in_words()) if words == "none"] == [("", "")] * 4
     named = [cell.strip("`") for cell in shown.column("file") if cell]
     assert named == list(dict.fromkeys(file for file, _ in ROWS))
     described = shown.column("what against what")
     loop = constants("benchmarks/test_scan_loop.py")
-    assert f"chunks of {min(loop['CHUNKS'])} to {max(loop['CHUNKS']):,} steps" in described[4]
-    assert f"{', '.join(map(str, loop['DEVICES']))} forced devices" in described[4]
-    assert f"{constants('benchmarks/test_peers.py')['STEPS']:,} steps" in described[5]
+    assert f"chunks of {min(loop['CHUNKS'])} to {max(loop['CHUNKS']):,} steps" in described[5]
+    assert f"{', '.join(map(str, loop['DEVICES']))} forced devices" in described[5]
+    speed = constants("benchmarks/test_speed.py")
+    assert f"{speed['STEPS']:,} steps" in described[3]
+    assert f"{', '.join(map(str, speed['DEVICES']))} forced devices" in described[3]
+    assert f"{constants('benchmarks/test_peers.py')['STEPS']:,} steps" in described[6]
     assert f"hold from {constants('benchmarks/test_checkpoints.py')['JUDGED']} million" in words(
         pages.read("docs/benchmarks.md")
     )
@@ -93,11 +98,12 @@ def test_every_benchmark_stands_in_a_row_of_the_table_of_bars():
 def test_the_keys_of_a_benchmark_file_are_those_that_are_written():
     shown = dict(pages.table("docs/benchmarks.md", "key", "what").rows)
     assert [name for key in shown for name in codes(key)] == [
-        *("ratios", "growth", "bytes", "bytes_per_second", "steps", "steps_per_second", "versions", "load_average"),
+        *("ratios", "growth", "bytes", "bytes_per_second", "steps", "steps_per_second", "trains"),
+        *("versions", "load_average"),
     ]
     written = (ROOT / "benchmarks/paired.py").read_text(encoding="utf-8")
     assert all(name in written for key in shown for name in codes(key))
-    for key, record in (("ratios", Ratio), ("growth", Growth)):
+    for key, record in (("ratios", Ratio), ("growth", Growth), ("trains", Speed)):
         names = {name for name in codes(shown[f"`{key}`"]) if name not in ("lower", "higher")}
         assert names == {field.name for field in fields(record)} - {"name"}
 
@@ -116,10 +122,14 @@ PLANTS = {
         ("docs/benchmarks.md", "| 3 times, 4 times, none |", "| 3 times, 5 times, none |"),
         ("docs/benchmarks.md", "| 20 s, noted", "| 10 s, noted"),
         ("docs/benchmarks.md", "1, 2, 4, 8 forced", "1, 2, 4 forced"),
+        ("docs/benchmarks.md", "on 2, 4, 8 forced", "on 2, 4 forced"),
+        ("docs/benchmarks.md", "compiled, 1,000 steps", "compiled, 500 steps"),
         ("docs/benchmarks.md", "from 100 million parameters on", "from 10 million parameters on"),
     ],
     test_the_keys_of_a_benchmark_file_are_those_that_are_written: [
         ("docs/benchmarks.md", "`q1`, `q3`", "`q1`"),
+        ("docs/benchmarks.md", "`low` and `high`", "`low`"),
+        ("docs/benchmarks.md", "`mode`, `devices`", "`mode`"),
         ("docs/benchmarks.md", "| `versions`, `load", "| `load"),
     ],
     test_the_exit_codes_of_the_gate_are_those_of_the_command: [

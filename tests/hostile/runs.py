@@ -87,7 +87,7 @@ def reseal(checkpoint: Path, **changes: Any) -> None:
     (checkpoint / seal.FILE).unlink()
     files = digest_files(checkpoint, list_files(checkpoint))
     known = {**vars(before), "files": dict(sorted(files.items())), "places": {}, **changes}
-    (checkpoint / seal.FILE).write_text(seal.encode(Seal(**known)))
+    (checkpoint / seal.FILE).write_text(seal.seal_text(Seal(**known)))
 
 
 def edit_seal(checkpoint: Path, change: Callable[[dict[str, Any]], Any]) -> None:

@@ -10,7 +10,7 @@ import torch
 
 import jax_side.formats.items as jax_items
 import parity.checkpoints.saving as saving
-import torch_side.checkpoint as torch_checkpoint
+import torch_side.formats.content as torch_content
 from jax_side.formats import ocdbt
 from parity import sides
 from parity.checkpoints import FILE
@@ -71,7 +71,7 @@ def test_without_the_look_at_the_archive_the_bomb_goes_off(box, monkeypatch):
     archives.REFUSED["compressed-bomb"](run)
     reseal(run.newest)
     assert grown(run) < MEMORY
-    monkeypatch.setattr(torch_checkpoint, "read_records", lambda path: None)
+    monkeypatch.setattr(torch_content, "read_records", lambda path: None)
     assert grown(run) > MEMORY
 
 

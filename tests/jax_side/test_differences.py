@@ -21,7 +21,7 @@ from jax_side.model import BatchNorm, Conv3x3, build_model, cross_entropy
 from jax_side.numerics import dtypes
 from jax_side.optimizer import clip_by_global_norm, scale_by_adam
 from jax_side.scaler import ScalerState, update_scaler
-from parity.spec import AdamSpec, DropoutSpec, GptSpec, ScalerSpec, ScheduleSpec, override
+from parity.spec import AdamSpec, DropoutSpec, GptSpec, LinearSpec, ScalerSpec, ScheduleSpec, override
 from parity.twins import initial_params, rates
 from tests.jax_side.twin_tools import float64, jax_walk, logits, relative, torch_walk
 from tests.parity.small import NAMES, small
@@ -404,7 +404,9 @@ def test_whole_models_agree_in_float64(name: str, extra: list[str]) -> None:
     if extra and name != "gpt-text":
         extra = ["dropout.rate=0"]
     spec = small(name, "float64", *extra)
-    x = GENERATOR.integers(0, 256, (3, 8)).astype(np.int32) if name == "gpt-text" else GENERATOR.uniform(size=(3, 64))
+    width = spec.model.inputs if isinstance(spec.model, LinearSpec) else 64
+    ids, features = GENERATOR.integers(0, 256, (3, 8)).astype(np.int32), GENERATOR.uniform(size=(3, width))
+    x = ids if isinstance(spec.model, GptSpec) else features
     assert relative(*logits(spec, x)) < CLOSED
 
 

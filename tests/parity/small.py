@@ -13,6 +13,7 @@ NAMES = tuple(PRESETS)
 _SMALL = {
     "mlp-digits": ["model.hidden=[16]", "batch=16"],
     "cnn-digits": ["model.channels=[4]", "batch=16"],
+    "linear-regression": ["batch=16"],
     "gpt-text": [
         "model.width=16",
         "model.heads=2",

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from parity.errors import ResultError
-from parity.results import Benchmark, BenchmarkFile, Ratio, compare_benchmarks, read_benchmarks
+from parity.results import Benchmark, BenchmarkFile, Ratio, Speed, compare_benchmarks, read_benchmarks
 
 STATS = {"min": 1.0, "q1": 1.1, "median": 1.2, "q3": 1.3, "max": 1.4, "rounds": 7, "mean": 1.2, "ops": 0.8}
 
@@ -62,9 +62,9 @@ def test_a_file_is_read_with_its_ratios_growth_and_the_rest(write):
     first, second = file.benchmarks
     assert (first.name, first.group, first.info) == ("test_it twin", "a.py::test_it", {"bytes": 12})
     assert first.seconds == {"min": 1.0, "q1": 1.1, "median": 1.2, "q3": 1.3, "max": 1.4, "rounds": 7.0}
-    assert [(r.name, r.median, r.rounds, r.better, r.bar, r.met) for r in first.ratios] == [
-        ("twin / bare", 1.01, 7, "lower", 1.02, True),
-        ("speed", 2.0, 7, "higher", 3.0, False),
+    assert [(r.name, r.median, r.rounds, r.better, r.bar, r.outcome) for r in first.ratios] == [
+        ("twin / bare", 1.01, 7, "lower", 1.02, "met"),
+        ("speed", 2.0, 7, "higher", 3.0, "missed"),
     ]
     assert first.growth[0].points == ((1.0, 2.0), (3.0, 4.0))
     assert (second.ratios, second.growth, second.info) == ((), (), {})
@@ -82,13 +82,40 @@ def test_a_run_that_measured_nothing_is_an_empty_file_and_no_commit_is_none(writ
 
 
 @pytest.mark.parametrize(
-    ("median", "better", "bar", "met"),
-    [(1.5, "lower", 1.5, True), (1.51, "lower", 1.5, False), (10, "higher", 10, True), (9.9, "higher", 10, False)],
+    ("median", "better", "bar", "outcome"),
+    [
+        (1.5, "lower", 1.5, "met"),
+        (1.51, "lower", 1.5, "missed"),
+        (10, "higher", 10, "met"),
+        (9.9, "higher", 10, "missed"),
+    ],
 )
-def test_a_bar_is_met_at_its_value_and_on_its_side(median, better, bar, met):
+def test_a_bar_is_met_at_its_value_and_on_its_side(median, better, bar, outcome):
     fields = {"q1": median, "q3": median, "rounds": 7, "of": "a / b"}
-    assert Ratio(name="r", median=median, better=better, bar=bar, **fields).met is met
-    assert Ratio(name="r", median=median, better=better, bar=None, **fields).met is None
+    assert Ratio(name="r", median=median, better=better, bar=bar, **fields).outcome == outcome
+    assert Ratio(name="r", median=median, better=better, bar=None, **fields).outcome is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "better", "outcome"),
+    [
+        (1.4, 1.5, "lower", "met"),
+        (1.4, 1.51, "lower", "undecided"),
+        (1.49, 1.6, "lower", "undecided"),
+        (1.5, 1.6, "lower", "undecided"),
+        (1.51, 1.6, "lower", "missed"),
+        (1.5, 1.6, "higher", "met"),
+        (1.49, 1.6, "higher", "undecided"),
+        (1.4, 1.51, "higher", "undecided"),
+        (1.4, 1.5, "higher", "undecided"),
+        (1.4, 1.49, "higher", "missed"),
+    ],
+)
+def test_a_bar_within_the_interval_is_undecided_on_whatever_side_the_median_lies(low, high, better, outcome):
+    for median in (low, high):
+        own = a_ratio(median, better=better, bar=1.5, low=low, high=high)
+        assert Ratio(name="r", **own).outcome == outcome
+        assert Ratio(name="r", **own | {"bar": None}).outcome is None
 
 
 BROKEN = {
@@ -168,6 +195,11 @@ GROWTH = ("benchmarks", 0, "extra_info", "growth", "g")
         ((*RATIO, "better"), "smaller", r"ratio 'r'\.better: expected one of lower, higher, got 'smaller'"),
         ((*RATIO, "median"), 9.0, r"ratio 'r': expected q1 <= median <= q3, got \(1\.49, 9\.0, 1\.51\)"),
         ((*RATIO, "median"), 10**400, r"ratio 'r'\.median: expected a number that fits 64 bits"),
+        (
+            (*RATIO, "low"),
+            1.4,
+            r"ratio 'r': expected both ends of the interval, low and high, or none, got \(1\.4, N",
+        ),
         ((*RATIO, "rounds"), 0, r"ratio 'r'\.rounds: expected a count of at least 1, got 0"),
         ((*RATIO, "rounds"), 2.5, r"ratio 'r'\.rounds: expected an integer of 64 bits, got 2\.5"),
         ((*RATIO, "bar"), "1", r"ratio 'r'\.bar: expected a finite number, got '1'"),
@@ -182,6 +214,22 @@ def test_a_value_of_another_form_is_named_with_its_entry(path, new, problem, wri
     assert read_benchmarks(write(whole)).benchmarks[0].growth
     with pytest.raises(ResultError, match=problem):
         read_benchmarks(write(planted(whole, path, new)))
+
+
+def test_an_interval_that_does_not_hold_its_median_is_refused(write):
+    for low, high in ((1.51, 1.6), (1.4, 1.49)):
+        ratios = {"r": a_ratio(low=low, high=high)}
+        with pytest.raises(ResultError, match=r"ratio 'r': expected low <= median <= high"):
+            read_benchmarks(write(document(an_entry(ratios=ratios))))
+
+
+def test_what_trains_is_read_for_the_table_of_steps_per_second(write):
+    trains = {"model": "gpt-text", "side": "jax", "mode": "scan", "devices": 4}
+    first, second = read_benchmarks(
+        write(document(an_entry(trains=trains, steps_per_second=12.5), an_entry("test_it bare")))
+    ).benchmarks
+    assert (first.speed, first.steps_per_second) == (Speed(**trains), 12.5)
+    assert (second.speed, second.steps_per_second) == (None, None)
 
 
 def test_the_same_benchmark_twice_is_refused(write):
@@ -220,10 +268,10 @@ def pair(write, old, new, **fields):
         (a_ratio(1.00), a_ratio(1.10), "lower", "worse"),
         (a_ratio(1.10), a_ratio(1.00), "lower", "better"),
         (a_ratio(1.00), a_ratio(1.04), "lower", "same"),  # within what is allowed
-        (a_ratio(1.00, spread=0.2), a_ratio(1.10, spread=0.2), "lower", "same"),  # within the spread
+        (a_ratio(1.00, spread=0.2), a_ratio(1.10, spread=0.2), "lower", "undecided"),  # within the spread
         (a_ratio(10.0), a_ratio(9.0), "higher", "worse"),
         (a_ratio(9.0), a_ratio(10.0), "higher", "better"),
-        (a_ratio(10.0, spread=2), a_ratio(9.0, spread=2), "higher", "same"),
+        (a_ratio(10.0, spread=2), a_ratio(9.0, spread=2), "higher", "undecided"),
         (a_ratio(1.00), a_ratio(1.10, rounds=2), "lower", "unjudged"),
         (a_ratio(-0.02), a_ratio(3.0), "lower", "worse"),  # a delay that could not be measured, and now can
         (a_ratio(0.0), a_ratio(0.0), "lower", "same"),
@@ -258,7 +306,7 @@ def test_turning_a_ratio_over_turns_no_verdict(old, new):
 
 @given(old=positive, new=positive, better=st.sampled_from(["lower", "higher"]))
 def test_what_is_worse_one_way_is_better_the_other(old, new, better):
-    opposite = {"worse": "better", "better": "worse", "same": "same"}
+    opposite = {"worse": "better", "better": "worse", "same": "same", "undecided": "undecided"}
     assert verdict(new, old, better) == opposite[verdict(old, new, better)]
 
 
@@ -270,7 +318,25 @@ def test_a_file_is_no_worse_than_itself(one, better):
 @given(old=positive, new=positive, better=st.sampled_from(["lower", "higher"]))
 def test_a_median_within_the_old_quartiles_is_never_worse(old, new, better):
     assume(min(old) <= sorted(new)[1] <= max(old))
-    assert verdict(old, new, better) == "same"
+    within = abs(sorted(new)[1] - sorted(old)[1]) <= 0.04 * min(sorted(new)[1], sorted(old)[1])
+    assert verdict(old, new, better) in (("same",) if within else ("same", "undecided"))
+
+
+@pytest.mark.parametrize(
+    ("new", "verdict"),
+    [
+        (a_ratio(1.6, low=1.54, high=1.7), "worse"),
+        (a_ratio(1.6, low=1.52, high=1.7), "undecided"),
+        (a_ratio(1.4, low=1.3, high=1.46), "better"),
+        (a_ratio(1.4, low=1.3, high=1.48), "undecided"),
+        (a_ratio(1.53, low=1.53, high=1.53), "same"),
+        (a_ratio(1.6, spread=0.05), "worse"),
+        (a_ratio(1.6, spread=0.1), "undecided"),
+    ],
+)
+def test_intervals_decide_and_quartiles_only_where_a_file_has_none(new, verdict, write):
+    change = pair(write, a_ratio(1.5, spread=0.02, low=1.47, high=1.53), new)
+    assert change.verdict == verdict
 
 
 def test_ratios_of_one_file_only_are_new_or_gone_and_warned_about(write):

@@ -10,7 +10,7 @@ import pytest
 
 import jax_side
 import torch_side
-from parity.checkpoints import DRAFT, FILE, ByteRange, Seal, commit, compare, encode, read_seal
+from parity.checkpoints import DRAFT, FILE, ByteRange, Seal, commit, compare, read_seal, seal_text
 from parity.contract import DigestSchema, Order, component_of, digest_text
 from parity.errors import CheckpointError, DamagedError
 from parity.spec import PRECISIONS, Precision
@@ -30,7 +30,7 @@ def test_two_checkpoints_are_compared_by_their_seals_alone(path: Path, tmp_path:
     assert compare(path, other) == []
     seal = read_seal(other)
     leaves = {**seal.leaves, "model.params.bias": "uint8[4] blocks " + "0" * 32}
-    (other / FILE).write_text(encode(replace(seal, leaves=leaves)))
+    (other / FILE).write_text(seal_text(replace(seal, leaves=leaves)))
     (difference,) = compare(path, other)
     assert (difference.leaf, difference.kind) == ("model.params.bias", "value")
     assert compare(path, save(path.parent / "older", 20, schema=1)) == []

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parity.errors import SpecError, StateError
-from parity.spec import DataSpec, RunSpec, preset
+from parity.spec import DataSpec, RunSpec, load, preset
 from parity.twins import ArrayStream, BatchStream, Chunk, Dataset, GrainStream, load_dataset, open_stream
 from tests.parity.small import quick, small
 
@@ -291,3 +291,29 @@ def test_a_text_file_that_cannot_be_read_is_refused(tmp_path: Any) -> None:
         broken = replace(spec, data=replace(spec.data, path=str(tmp_path / path)))
         with pytest.raises(SpecError, match=rf"data\.path: cannot read .*{path} as UTF-8 text"):
             load_dataset(broken)
+
+
+def test_a_regression_is_a_linear_map_with_bounded_noise_drawn_from_the_seed():
+    """Least squares finds the map again, up to the noise, on samples that were held out."""
+    spec = load("linear-regression", None, ["model.inputs=5", "model.outputs=3"])
+    data = load_dataset(spec)
+    assert (data.inputs.dtype, data.targets.dtype) == (np.float32, np.float32)
+    assert (data.inputs.shape, data.targets.shape) == ((2048 - 256, 5), (2048 - 256, 3))
+    assert np.abs(data.inputs).max() <= 1
+    rows = np.c_[data.inputs, np.ones(len(data.inputs))].astype(np.float64)
+    found = np.linalg.lstsq(rows, data.targets.astype(np.float64), rcond=None)[0]
+    held_out = np.c_[data.validation_inputs, np.ones(256)] @ found
+    assert 0.08 < np.abs(held_out - data.validation_targets).max() < 0.12
+    assert load_dataset(spec).digest == data.digest
+    other = load_dataset(load("linear-regression", None, ["model.inputs=5", "model.outputs=3", "seed=1"]))
+    assert other.digest != data.digest
+
+
+def test_a_regression_needs_a_linear_model_and_is_judged_by_its_loss():
+    for overrides, message in (
+        (["model.kind=mlp"], r"data\.source: 'regression' does not fit a model of kind 'mlp'"),
+        (["data.source=digits"], r"data\.source: 'digits' does not fit a model of kind 'linear'"),
+        (["metric=accuracy"], "metric: a regression run is judged by 'loss'"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            load("linear-regression", None, overrides)

@@ -1,6 +1,7 @@
 """Sides that are not the suite's own: checked under any name, found by entry points, never cached unasked."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from parity.checks import Request, run_checks
 from parity.checks.across import TwinPair, check_handover, check_twins
 from parity.cli import main
 from parity.errors import SideError, UnknownNameError
+from parity.runs import QUIET, train
 from parity.spec import PRECISIONS, RunSpec
 from tests.parity.foreign import Mine, install
 from tests.parity.small import small
@@ -36,6 +38,20 @@ def test_the_policy_of_a_trainer_of_any_name_is_checked(tmp_path):
         (("memory",), "holds"),
         (("mine",), "holds"),
     ]
+
+
+class Lacking(Mine):
+    """A side whose trainer was made for something else."""
+
+    def build(self, spec, directory=None, *, attempt=0):
+        return SimpleNamespace(side="mine", plan=spec.plan, step=0)
+
+
+def test_a_trainer_that_lacks_members_is_refused_with_their_names_and_leaves_no_trace(tmp_path):
+    lacking = "side 'mine': its trainer has no identity, spec_hash, steps, evaluate, .*import_state; see"
+    with pytest.raises(SideError, match=lacking):
+        train(Lacking(), "mine", small("mlp-digits"), tmp_path / "run", observers=QUIET)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ SPEC = small("mlp-digits", "float32", "steps=10")
 class Line:
     """A trainer of one weight that halves at every step: what a pair drives, and no more."""
 
-    side = "line"
+    side, plan = "line", SPEC.plan
 
     def __init__(self, weight: float) -> None:
         self.weight, self.step, self.trained = weight, 0, 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parity.checkpoints import FILE, require_verified
-from parity.contract import encode
+from parity.contract import record_line
 from parity.errors import CheckpointError, DamagedError, UnsealedError
 from parity.runs import RunDirectory, compare_topology, resume_run, skips_before
 from parity.spec import RunSpec, identity_of, preset
@@ -53,7 +53,7 @@ def run(tmp_path: Path) -> RunDirectory:
     opened.open(identity_of(SPEC), "torch")
     for step, metric in ((10, 0.9), (20, 0.5), (30, 0.7)):
         save(opened.checkpoints, step, metric)
-    append(opened.steps, [encode(record(step)) for step in range(1, 36)])
+    append(opened.steps, [record_line(record(step)) for step in range(1, 36)])
     return opened
 
 
@@ -318,9 +318,9 @@ def test_what_changed_of_the_topology_is_said(run: RunDirectory) -> None:
 def test_skips_in_a_row_are_counted_up_to_the_step_and_over_attempts(run: RunDirectory) -> None:
     run.steps.unlink()
     skipped = {3: True, 5: True, 6: True, 7: True}
-    append(run.steps, [encode(record(step, skipped=step in skipped)) for step in range(1, 9)])
+    append(run.steps, [record_line(record(step, skipped=step in skipped)) for step in range(1, 9)])
     assert [skips_before(run, step) for step in (2, 3, 4, 6, 7, 8)] == [0, 1, 0, 2, 3, 0]
-    append(run.steps, [encode(record(6, attempt=1, skipped=False))])
+    append(run.steps, [record_line(record(6, attempt=1, skipped=False))])
     assert skips_before(run, 7) == 1
 
 

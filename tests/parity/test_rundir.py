@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from parity.checkpoints import Scan, Seal, seal
-from parity.contract import RunPlan, StepRecord, encode, read_records
+from parity.contract import RunPlan, StepRecord, read_records, record_line
 from parity.errors import CheckpointError, RunDirectoryError, SpecMismatchError, UnsealedError
 from parity.policy import Saved
 from parity.runs import RunDirectory
@@ -107,17 +107,17 @@ def test_an_empty_directory_is_taken(tmp_path: Path) -> None:
 
 
 def test_mending_cuts_torn_records_off_so_that_the_next_start_a_line_of_their_own(run: RunDirectory) -> None:
-    append(run.steps, [encode(record(1))])
+    append(run.steps, [record_line(record(1))])
     with run.steps.open("a") as file:
         file.write('{"attempt": 0, "st')
     assert run.repair() == []
-    append(run.steps, [encode(record(2))])
+    append(run.steps, [record_line(record(2))])
     assert [row.step for row in read_records(run.steps, StepRecord)] == [1, 2]
 
 
 def test_mending_says_which_file_lost_lines_and_keeps_them(run: RunDirectory) -> None:
-    append(run.steps, [encode(record(1)), "\0" * 40, encode(record(2))])
-    assert run.repair() == ["1 unreadable lines of steps.jsonl went to steps.jsonl.damaged"]
+    append(run.steps, [record_line(record(1)), "\0" * 40, record_line(record(2))])
+    assert run.repair() == ["moved 1 unreadable line of steps.jsonl to steps.jsonl.damaged"]
     assert [row.step for row in read_records(run.steps, StepRecord)] == [1, 2]
     assert (run.path / "steps.jsonl.damaged").read_bytes() == b"\0" * 40 + b"\n"
 
@@ -167,7 +167,7 @@ def test_a_scan_goes_by_the_seals_and_needs_no_side(run: RunDirectory) -> None:
     assert scan.unsealed == [Saved(step=30, metric=None)]
     assert scan.damaged == [
         ("20", "state.pt has 5 bytes, was sealed with 7"),
-        ("50", "its seal is of step 40"),
+        ("50", "its seal is of step 40; the directory was renamed"),
     ]
 
 
@@ -214,7 +214,7 @@ def test_a_metric_of_no_checkpoint_is_refused(run: RunDirectory) -> None:
 def test_a_damaged_file_of_metrics_is_an_error_that_names_it(run: RunDirectory) -> None:
     sealed(run, 10)
     append(run.metrics, ['{"step": 10}'])
-    with pytest.raises(RunDirectoryError, match=r"metrics\.jsonl: a row is no metric \(KeyError\('saved_at'\)\)"):
+    with pytest.raises(RunDirectoryError, match=r"metrics\.jsonl: a row is no metric \(it has no 'saved_at'\)"):
         run.store.scan()
 
 
@@ -317,7 +317,7 @@ def test_the_error_names_the_steps_that_are_there(run: RunDirectory) -> None:
 
 def test_newer_checkpoints_and_records_go_to_abandoned(run: RunDirectory) -> None:
     checkpoints(run, "5", "10", "15", "20", ".draft-25-1")
-    lines = [encode(record(step, loss=float("nan"))) for step in (5, 10, 11, 20)]
+    lines = [record_line(record(step, loss=float("nan"))) for step in (5, 10, 11, 20)]
     append(run.steps, lines)
     assert sorted(run.abandon_after(10, 3, records=True)) == ["15", "20"]
     assert {entry.name for entry in run.checkpoints.iterdir()} == {"5", "10", ".draft-25-1"}
@@ -351,7 +351,7 @@ def test_the_newest_is_set_aside_first_so_that_a_kill_leaves_no_gap(
 
 
 def test_records_stay_when_a_kill_left_them_behind_the_newest_checkpoint(run: RunDirectory) -> None:
-    append(run.steps, [encode(record(step)) for step in (5, 10, 11)])
+    append(run.steps, [record_line(record(step)) for step in (5, 10, 11)])
     assert run.abandon_after(10, 1, records=False) == []
     assert len(read_lines(run.steps)) == 3
     assert not (run.path / "abandoned").exists()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parity.checkpoints import FILE, ByteRange, Seal, commit, encode, examine, read_seal, seal
+from parity.checkpoints import FILE, ByteRange, Seal, commit, examine, read_seal, seal, seal_text
 from parity.errors import CheckpointError, SaveError, UnsealedError
 from parity.storage import FileDigest, digest_files
 from tests.parity.recorded import record_calls
@@ -72,7 +72,7 @@ def test_a_seal_is_read_back_as_it_was_written(metric: float | None, known: Seal
     found = read_seal(tmp_path / "10")
     assert set(found.files) == set(FILES)
     assert found.files == said.files == digest_files(tmp_path / "10", FILES)
-    assert encode(found) == encode(said)
+    assert seal_text(found) == seal_text(said)
     assert (found.metric is None) == (metric is None)
     if metric is not None and found.metric is not None:
         assert (math.isnan(metric), str(metric)) == (math.isnan(found.metric), str(found.metric))
@@ -162,7 +162,7 @@ def test_a_path_that_is_not_plainly_inside_is_refused(name: str, where: str, tmp
         places = {"counters.step": (ByteRange(name, 0, 1, DIGEST),)}
         bad = replace(SEAL, files={"a": FileDigest(1, DIGEST)}, places=places)
     with pytest.raises(CheckpointError, match="is no path inside a checkpoint"):
-        read_seal(written(tmp_path / "10", encode(bad)))
+        read_seal(written(tmp_path / "10", seal_text(bad)))
 
 
 HUGE: Any = 1 << 62
@@ -201,7 +201,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_value_of_the_wrong_kind_is_refused_and_named(case: str, known: Seal, tmp_path: Path) -> None:
     change, message = BAD[case]
     with pytest.raises(CheckpointError, match=rf"seal\.json is not a seal: .*{message}"):
-        read_seal(written(tmp_path / "10", encode(replace(known, **{"places": {}, **change}))))
+        read_seal(written(tmp_path / "10", seal_text(replace(known, **{"places": {}, **change}))))
 
 
 NO_DIGEST: dict[str, tuple[str, int]] = {
@@ -223,15 +223,15 @@ def test_a_place_without_a_digest_must_hold_all_of_an_array(case: str, tmp_path:
         SEAL, files={"f": FileDigest(100, DIGEST)}, leaves={"w": text}, places={"w": (ByteRange("f", 0, size),)}
     )
     with pytest.raises(CheckpointError, match="the place of 'w' has no digest and does not hold"):
-        read_seal(written(tmp_path / "10", encode(bad)))
+        read_seal(written(tmp_path / "10", seal_text(bad)))
 
 
 def test_in_schema_1_every_place_has_a_digest(tmp_path: Path) -> None:
     leaves, places = {"w": f"uint8[6] blocks {DIGEST}"}, {"w": (ByteRange("f", 0, 6),)}
     bad = replace(SEAL_1, files={"f": FileDigest(6, DIGEST)}, leaves=leaves, places=places)
     with pytest.raises(CheckpointError, match="None is no digest"):
-        read_seal(written(tmp_path / "10", encode(bad)))
-    assert read_seal(written(tmp_path / "10", encode(replace(bad, schema=2)))).places == places
+        read_seal(written(tmp_path / "10", seal_text(bad)))
+    assert read_seal(written(tmp_path / "10", seal_text(replace(bad, schema=2)))).places == places
 
 
 @pytest.mark.parametrize(("digest", "refused"), [(None, True), (DIGEST, False)])
@@ -243,7 +243,7 @@ def test_leaves_share_a_range_only_if_it_is_read_once_for_all(digest: Any, refus
         leaves=leaves,
         places={name: (ByteRange("f", 0, 6, digest),) for name in leaves},
     )
-    path = written(tmp_path / "10", encode(shared))
+    path = written(tmp_path / "10", seal_text(shared))
     if refused:
         with pytest.raises(CheckpointError, match="its places cover 12 bytes of 'f', which has 6"):
             read_seal(path)
@@ -252,7 +252,7 @@ def test_leaves_share_a_range_only_if_it_is_read_once_for_all(digest: Any, refus
 
 
 def test_a_seal_of_an_unknown_schema_is_refused_and_names_those_that_are_read(tmp_path: Path) -> None:
-    text = encode(replace(SEAL, schema=3))  # type: ignore[arg-type]
+    text = seal_text(replace(SEAL, schema=3))  # type: ignore[arg-type]
     with pytest.raises(
         CheckpointError, match=r"'parity\.seal/3'.* this version reads parity\.seal/1 and parity\.seal/2"
     ):

@@ -45,12 +45,12 @@ REFUSED: list[tuple[Any, dict[str, Any], str, str]] = [
     (AdamSpec, {"eps": 0.0}, "optimizer.eps", "must be above 0"),
     (AdamSpec, {"beta1": 1.0}, "optimizer.beta1", r"must be in [0, 1)"),
     (AdamSpec, {"beta2": -0.1}, "optimizer.beta2", r"must be in [0, 1)"),
-    (AdamSpec, {"weight_decay": -1.0}, "optimizer.weight_decay", "must not be negative"),
+    (AdamSpec, {"weight_decay": -1.0}, "optimizer.weight_decay", "must be at least 0, got -1"),
     (SgdSpec, {"lr": -1.0}, "optimizer.lr", "must be above 0"),
     (SgdSpec, {"momentum": 1.0}, "optimizer.momentum", "must be in [0, 1)"),
-    (SgdSpec, {"weight_decay": -1.0}, "optimizer.weight_decay", "must not be negative"),
+    (SgdSpec, {"weight_decay": -1.0}, "optimizer.weight_decay", "must be at least 0, got -1"),
     (SgdSpec, {"nesterov": True, "momentum": 0.0}, "optimizer.nesterov", "needs a momentum above 0"),
-    (ScheduleSpec, {"warmup": -1}, "schedule.warmup", "must not be negative"),
+    (ScheduleSpec, {"warmup": -1}, "schedule.warmup", "must be at least 0, got -1"),
     (ScheduleSpec, {"final": 1.5}, "schedule.final", "must be in [0, 1]"),
     (ScheduleSpec, {"warmup": 9, "horizon": 9}, "schedule.horizon", "after the warm-up of 9 steps, got 9"),
     (ScalerSpec, {"init_scale": 0.5}, "scaler.init_scale", "must be at least 1, got 0.5"),
@@ -63,10 +63,10 @@ REFUSED: list[tuple[Any, dict[str, Any], str, str]] = [
     (DropoutSpec, {"rate": 1.0}, "dropout.rate", "must be in [0, 1), got 1.0"),
     (SaveSpec, {"every": 0}, "save.every", "must be above 0"),
     (SaveSpec, {"keep_latest": 0}, "save.keep_latest", "must be above 0"),
-    (SaveSpec, {"keep_best": -1}, "save.keep_best", "must not be negative"),
+    (SaveSpec, {"keep_best": -1}, "save.keep_best", "must be at least 0, got -1"),
     (ExecutionSpec, {"chunk": 0}, "execution.chunk", "must be above 0"),
     (ExecutionSpec, {"chunk_seconds": 0.0}, "execution.chunk_seconds", "must be above 0"),
-    (ExecutionSpec, {"threads": -1}, "execution.threads", "must not be negative"),
+    (ExecutionSpec, {"threads": -1}, "execution.threads", "must be at least 0, got -1"),
     (MeshSpec, {"data": 0}, "mesh.data", "must be above 0"),
 ]
 
@@ -77,8 +77,8 @@ RUNS_REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"precision": "float8"}, "precision", "must be one of float64, float32, bfloat16, float16"),
     ({"seed": -1}, "seed", "must be in [0, 2**32), got -1"),
     ({"seed": 2**32}, "seed", "must be in [0, 2**32), got 4294967296"),
-    ({"clip_norm": -1.0}, "clip_norm", "must not be negative"),
-    ({"validate_every": -1}, "validate_every", "must not be negative"),
+    ({"clip_norm": -1.0}, "clip_norm", "must be at least 0, got -1"),
+    ({"validate_every": -1}, "validate_every", "must be at least 0, got -1"),
     ({"batch": 64, "accumulation": 3}, "accumulation", "64 samples / 3 micro-batches leaves 1"),
     (
         {"batch": 60, "accumulation": 2, "mesh": MeshSpec(data=4)},
@@ -109,7 +109,9 @@ def test_a_run_that_cannot_be_run_shows_the_arithmetic(values: dict[str, Any], f
 
 
 def test_an_unknown_preset_lists_the_known_ones() -> None:
-    with pytest.raises(UnknownNameError, match="unknown preset 'mlp'; known: cnn-digits, gpt-text, mlp-digits"):
+    with pytest.raises(
+        UnknownNameError, match="unknown preset 'mlp'; known: cnn-digits, gpt-text, linear-regression, mlp-digits"
+    ):
         preset("mlp")
 
 

@@ -17,6 +17,7 @@ from parity.spec import (
     DataSpec,
     ExecutionSpec,
     GptSpec,
+    LinearSpec,
     MlpSpec,
     Precision,
     RunSpec,
@@ -30,7 +31,12 @@ from parity.spec import (
     to_toml,
 )
 
-BASES: dict[Any, str] = {CnnSpec: "cnn-digits", SgdSpec: "cnn-digits", GptSpec: "gpt-text"}
+BASES: dict[Any, str] = {
+    CnnSpec: "cnn-digits",
+    SgdSpec: "cnn-digits",
+    GptSpec: "gpt-text",
+    LinearSpec: "linear-regression",
+}
 """Preset in which a dataclass occurs, where that is not the first."""
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from parity import sides
 from parity.checks import Request, list_tasks, run_checks, suite, unfinished
-from parity.errors import UnknownNameError
+from parity.errors import StateError, UnknownNameError
 from parity.results import EXIT_CODES, overall
 from parity.spec import load
 from tests.parity.small import small
@@ -39,17 +39,33 @@ def test_a_check_without_its_verdict_is_inconclusive_and_says_why(tmp_path):
     assert unfinished(asked, 5, "") == []
 
 
-def test_a_pair_that_cannot_be_built_is_tried_once_and_crashes_each_of_its_checks(tmp_path, monkeypatch):
+def test_a_pair_that_cannot_be_handed_over_is_tried_once_and_no_check_of_it_is_judged(tmp_path, monkeypatch):
     built, right = [], suite.TwinPair
-    monkeypatch.setattr(suite, "TwinPair", lambda *args: built.append(args) or right(*args))
+    monkeypatch.setattr(suite, "TwinPair", lambda *args, **more: built.append(args) or right(*args, **more))
     native = load("mlp-digits", None, ["dropout.rate=0.5", "dropout.generator=native"])
     told = []
     records = run_checks(request(tmp_path, native, checks=("twins", "handover")), told.append)
     assert told == records
     assert [record.name for record in records] == ["twins", *(f"handover {path}" for path in PATHS)]
-    assert {record.verdict for record in records} == {"crashed"}
+    assert {record.verdict for record in records} == {"inconclusive"}
     assert all("native dropout streams" in record.notes[0] and record.resolved is not None for record in records)
     assert len(built) == 1
+
+
+def test_a_pair_that_cannot_be_built_is_tried_once_and_crashes_each_of_its_checks(tmp_path, monkeypatch):
+    tried = []
+
+    def differing(*args, **more):
+        tried.append(args)
+        raise StateError("model.params.head.weight", "the sides start differently: differs by up to 1")
+
+    monkeypatch.setattr(suite, "TwinPair", differing)
+    asked = request(tmp_path, small("mlp-digits"), checks=("twins", "handover"))
+    records = run_checks(asked, lambda record: None)
+    assert [record.name for record in records] == ["twins", *(f"handover {path}" for path in PATHS)]
+    assert {record.verdict for record in records} == {"crashed"}
+    assert all("start differently" in record.notes[0] and record.resolved is not None for record in records)
+    assert len(tried) == 1
 
 
 def test_a_check_that_raises_is_crashed_and_costs_no_other_its_record(tmp_path, monkeypatch):

@@ -15,6 +15,8 @@ CASES = [
     ("mlp-digits", "float64", 1000, ()),
     ("cnn-digits", "float64", 1000, ()),
     ("gpt-text", "float64", 100, ()),
+    ("linear-regression", "float64", 1000, ()),
+    ("linear-regression", "float32", 50, ("model.outputs=3", "optimizer.momentum=0.9", "accumulation=4")),
     ("mlp-digits", "float32", 100, ()),
     ("cnn-digits", "bfloat16", 50, ("model.channels=[4, 8]",)),
     ("gpt-text", "float16", 20, SMALL_GPT),

@@ -63,6 +63,6 @@ def test_the_commands_take_an_installed_side_by_its_name(tmp_path):
 
 def test_a_bare_check_is_of_the_built_in_sides_alone(monkeypatch, capsys):
     asked = []
-    monkeypatch.setattr("parity.cli.check.run_checks", lambda request, say: asked.extend(request.sides) or [])
+    monkeypatch.setattr("parity.cli.check.run_checks", lambda request, *watching: asked.extend(request.sides) or [])
     main(["check", "--spec", "mlp-digits"])
     assert asked == ["jax", "torch"]

@@ -39,10 +39,10 @@ class Visit:
     """Addresses the page asked for."""
 
 
-def visit(page, home):
+def visit(page, home, *flags):
     """Open a file and return what came of it; the browser's own files go to `home`."""
     log = home / "net.json"
-    done = run(page, home, "--dump-dom", f"--log-net-log={log}", "--net-log-capture-mode=Everything")
+    done = run(page, home, "--dump-dom", f"--log-net-log={log}", "--net-log-capture-mode=Everything", *flags)
     return Visit(dom=done.stdout, console=console(done.stderr), requests=calls(log))
 
 

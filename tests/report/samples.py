@@ -116,8 +116,9 @@ def written(path, records=ALL, environment=ENVIRONMENT):
     return path
 
 
-def ratio(median, bar, better="lower"):
-    return {
+def ratio(median, bar, better="lower", **fields):
+    """Return a ratio as files of before have it; with `low` and `high`, as it is written now."""
+    return fields | {
         "of": "seconds of ours / seconds of theirs",
         "median": median,
         "q1": median * 0.98,

@@ -6,13 +6,16 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from parity.contract import Divergence
 from parity.report import flatten, meaning
 from parity.report.html import POLICY, check_page, figures, verdict_icon
-from parity.results import EXIT_CODES, ResolvedSpec
-from tests.report.samples import ALL, BARE, BROKEN, CURVES, ENVIRONMENT, HANDOVER, HOSTILE, RESUME, STEPS, TWINS
+from parity.results import EXIT_CODES, CaseOutcome, LeafChange, ResolvedSpec
+from tests.report.samples import ALL, BARE, BROKEN, CURVES, ENVIRONMENT, HANDOVER, HOSTILE, LOSS, RESUME, STEPS, TWINS
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 class Page(HTMLParser):
@@ -85,12 +88,14 @@ def test_every_drawing_is_valid_xml_with_finite_places(record):
 
 
 @pytest.mark.parametrize("record", [RESUME, BROKEN, TWINS, HANDOVER], ids=lambda r: f"{r.name}-{r.verdict}")
-def test_every_chart_is_followed_by_its_figures(record):
+def test_the_charts_of_a_check_are_followed_by_their_figures(record):
     html = check_page([record], ENVIRONMENT)
     charts = re.findall(r"<figure.*?</figure>", html, re.DOTALL)
     assert len(charts) == len(figures(record)) >= 5
-    for chart in charts:
-        assert re.search(r"</svg><details><summary>figures</summary><div class=\"scroll\"><table", chart)
+    after = html[html.rindex("</figure>") :]
+    assert re.match(
+        r"</figure></div>(<p.*?</p>)?<details><summary>figures of these charts</summary><section id=", after
+    )
 
 
 def number(cell):
@@ -101,25 +106,76 @@ def equal(a, b):
     return a == b or (a is not None and b is not None and math.isnan(a) and math.isnan(b))
 
 
+def columns_of(html, number=1):
+    """Return head to the values of every figure of a check, those that are a sentence or a link included."""
+    found, steps = {}, {}
+    for part in re.findall(r'<section id="(check-\d+-figures-\d)">(.*?)</section>', html, re.DOTALL):
+        place, inside = part
+        page = Page(inside)
+        rows = page.tables[0] if page.tables else [["step"]]
+        steps[place] = [int(row[0]) for row in rows[1:]]
+        own = found.setdefault(place, {})
+        for n, head in enumerate(rows[0][1:], 1):
+            own[head] = [row[n] for row in rows[1:]]
+        for item in re.findall(r"<li>(.*?)</li>", inside):
+            name, value = re.fullmatch(r"(.*): (<code>.*</code> at every step|the figures of <a.*)", item).groups()
+            if value.startswith("<code>"):
+                own[name] = [re.match(r"<code>(.*?)</code>", value)[1]]
+            else:
+                other, head = re.match(r'the figures of <a href="#(.*?)">(.*?)</a>', value).groups()
+                own[name] = found[other][head]
+    mine = [place for place in found if place.startswith(f"check-{number}-")]
+    return {head: cells for place in mine for head, cells in found[place].items()}, steps.get(mine[0], [])
+
+
+def is_series(cells, series):
+    cells = cells * len(series) if len(cells) == 1 else cells
+    return all(equal(number(cell), value) for cell, value in zip(cells, series, strict=True))
+
+
+def assert_figures(columns, curves):
+    """Fail unless every figure of the record can be read from the columns, bit for bit."""
+    for name, series in (
+        ("difference", curves.difference),
+        ("what passes", curves.allowed),
+        ("measured envelope", curves.envelope),
+    ):
+        if series is not None:
+            assert is_series(columns.pop(name), series), name
+    pairs = [("loss", curves.loss), ("learning rate", curves.lr), ("gradient norm", curves.grad_norm)]
+    pairs.append(("loss scale", curves.loss_scale))
+    if curves.validations:
+        pairs.append((f"validation {curves.validations.metric}", curves.validations.value))
+    for name, pair in pairs:
+        both = columns.pop(f"{name} (both)", None)
+        for label, series in zip(curves.labels, pair, strict=True):
+            assert is_series(columns.pop(f"{name}, {label}") if both is None else both, series), (name, label)
+    skipped = columns.pop("skipped", [])
+    assert [step for step, cell in zip(curves.steps, skipped, strict=False) if cell] == list(curves.skipped)
+    assert columns == {}
+
+
 @pytest.mark.parametrize("record", [RESUME, BROKEN, TWINS, HANDOVER], ids=lambda r: f"{r.name}-{r.verdict}")
 def test_every_figure_of_a_table_is_the_records_own(record):
     """Renderers do not compute: what is read back from the cells is the record, bit for bit."""
-    curves = record.curves
-    tables = {tuple(table[0]): table[1:] for table in parsed([record]).tables if table[0][0] == "step"}
-    bands = [values for values in (curves.allowed, curves.envelope) if values is not None]
-    names = [
-        name for name, values in (("what passes", curves.allowed), ("measured envelope", curves.envelope)) if values
-    ]
-    rows = tables["step", "difference", *names]
-    for column, series in enumerate((curves.difference, *bands), 1):
-        assert all(equal(number(row[column]), value) for row, value in zip(rows, series, strict=True))
-    of_pairs = [table[1:] for table in parsed([record]).tables if table[0][1:3] == list(curves.labels)]
-    pairs = [curves.loss, curves.lr, curves.grad_norm, curves.loss_scale]
-    pairs += [curves.validations.value] if curves.validations else []
-    for rows, pair in zip(of_pairs, pairs, strict=True):
-        for column, series in enumerate(pair, 1):
-            assert all(equal(number(row[column]), value) for row, value in zip(rows, series, strict=True))
-    assert [int(row[0]) for row in of_pairs[0]] == list(STEPS)
+    columns, steps = columns_of(check_page([record], ENVIRONMENT))
+    assert_figures(columns, record.curves)
+    assert steps == list(STEPS)
+
+
+def test_figures_that_checks_share_are_written_once_and_can_be_read_from_each():
+    html = check_page([TWINS, HANDOVER], ENVIRONMENT)
+    for number, record in enumerate((TWINS, HANDOVER), 1):
+        assert_figures(columns_of(html, number)[0], record.curves)
+    assert len(html) < len(check_page([TWINS], ENVIRONMENT)) + len(check_page([HANDOVER], ENVIRONMENT)) - 20_000
+    assert "the figures of <a href" in html
+
+
+def test_a_figure_of_another_run_is_not_taken_for_a_shared_one():
+    other = replace(RESUME, curves=replace(CURVES, loss=((*LOSS[:-1], 7.0), (*LOSS[:-1], 7.0))))
+    columns, _ = columns_of(check_page([RESUME, other], ENVIRONMENT), 2)
+    assert columns["loss (both)"][-1] == "7"
+    assert_figures(columns, other.curves)
 
 
 def test_kills_and_resumes_are_marked_at_their_steps():
@@ -130,8 +186,14 @@ def test_kills_and_resumes_are_marked_at_their_steps():
 
 def places(svg, kind):
     """Return the points of the lines of a class."""
-    lines = [e for e in svg.iter("{http://www.w3.org/2000/svg}polyline") if e.get("class") == f"line {kind}"]
-    return [tuple(map(float, pair.split(","))) for line in lines for pair in line.get("points").split()]
+    lines = [points(svg, use) for use in svg.iter(f"{SVG}use") if use.get("class") == f"line {kind}"]
+    return [tuple(map(float, pair.split(","))) for line in lines for pair in line.split()]
+
+
+def points(svg, use):
+    """Return the points of the shape that an element refers to."""
+    (shape,) = (e for e in svg.iter() if e.get("id") == use.get("href").removeprefix("#"))
+    return shape.get("points")
 
 
 def test_a_line_falls_where_its_values_do_and_breaks_where_they_are_not_finite():
@@ -148,7 +210,8 @@ def test_a_line_falls_where_its_values_do_and_breaks_where_they_are_not_finite()
 
 def test_the_envelope_is_a_band_on_both_sides_of_zero():
     difference = svgs(re.findall(r"<figure.*?</figure>", check_page([TWINS], ENVIRONMENT), re.DOTALL)[1])[0]
-    bands = {e.get("class"): e.get("points").split() for e in difference.iter("{http://www.w3.org/2000/svg}polygon")}
+    found = [e for e in difference.iter(f"{SVG}use") if e.get("class", "").startswith("band")]
+    bands = {e.get("class"): points(difference, e).split() for e in found}
     assert set(bands) == {"band allowed", "band envelope"}
     allowed, envelope = ([float(p.split(",")[1]) for p in bands[f"band {k}"]] for k in ("allowed", "envelope"))
     assert min(allowed) < min(envelope) < max(envelope) < max(allowed), "what passes is wider than the envelope"
@@ -161,6 +224,69 @@ def test_what_was_lost_is_shown_and_nothing_is_where_nothing_was():
     assert "<li><code>optimizer.first_moment</code></li><li><code>schedule.step</code></li>" in broken
     assert "First divergence: step <b>7</b>, loss" in broken
     assert 'class="lost"' not in holds
+
+
+def test_failing_checks_come_first_in_the_contents_the_overview_and_the_page():
+    page, html = parsed(ALL), check_page(ALL, ENVIRONMENT)
+    overview = next(table for table in page.tables if table[0][0] == "verdict")
+    assert [row[0] for row in overview[1:]] == ["broken", "holds", "holds", "holds", "holds"]
+    sections = re.findall(r'<section class="check (\w+)" id="(check-\d)"', html)
+    assert sections == [("broken", "check-2"), *(("holds", f"check-{n}") for n in (1, 3, 4, 5))]
+    links = [a["href"] for tag, a in page.tags if tag == "a"]
+    assert links[:3] == ["#overview", "#check-2", "#group-1"]
+    assert links.count("#top") == len(ALL) + 2, "back from each check, the environment and the specs"
+    assert 'id="failing"' not in check_page([RESUME], ENVIRONMENT)
+
+
+ORIGINS = {
+    "commit": ({"commit": "abc", "dirty": True}, "commit abc, with uncommitted changes"),
+    "installed": ({"commit": None, "version": "0.1.0"}, "parity-suite 0.1.0, installed"),
+    "before": ({"commit": None, "dirty": False}, "an installed package"),
+}
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_date_command_and_version_are_said(origin):
+    values, words = ORIGINS[origin]
+    head = check_page([RESUME], values | {"time": "2026-11-22T20:00:00+00:00", "command": "parity check"})
+    assert f"<dt>version</dt><dd>{words}</dd>" in head
+    assert "<dt>date</dt><dd>2026-11-22T20:00:00+00:00</dd>" in head
+    assert "<dt>command</dt><dd>parity check</dd>" in head
+    assert check_page([RESUME], values).count("not recorded") == 2
+
+
+def test_terms_are_explained_where_they_stand():
+    text = parsed([BROKEN]).text
+    for said in (
+        "How far the loss moves",
+        "bitwise: no tolerance",
+        "components of the training state",
+        "First diverg",
+    ):
+        assert said in text, said
+
+
+def test_the_size_of_the_difference_of_a_leaf_is_shown():
+    common = {"where": "restored at step 6", "kind": "value", "detail": "float32[4] of another value"}
+    sized = LeafChange(leaf="a.b", elements=4, differing=3, max_abs=0.5, max_rel=math.inf, **common)
+    rows = parsed([replace(BROKEN, leaves=(sized, LeafChange(leaf="c", **common)))]).tables
+    table = next(table for table in rows if table[0][0] == "leaf")
+    assert table[1] == ["a.b", "3 of 4", "0.5", "inf", "float32[4] of another value", "restored at step 6"]
+    assert table[2][:4] == ["c", "not kept", "", ""]
+    many = parsed([replace(BROKEN, leaves=(sized,) * 150)])
+    assert "and 50 more leaves" in many.text
+
+
+def test_the_cases_of_the_policy_are_shown_once_those_that_fail_first():
+    cases = [CaseOutcome(group="ties", rule="the newer is better", name=f"case {n}", events=4) for n in range(3)]
+    failed = replace(cases[2], found="ties: case 2: lost 20")
+    first, second = replace(BARE, cases=tuple(cases)), replace(BARE, sides=("jax",), cases=(*cases[:2], failed))
+    page = parsed([first, replace(first, sides=("torch",)), replace(second, verdict="broken")])
+    tables = [table for table in page.tables if table[0][:3] == ["verdict", "rule", "case"]]
+    assert [len(table) for table in tables] == [4, 4], "equal ones once"
+    assert tables[0][1] == ["broken", "the newer is better", "case 2", "4", "ties: case 2: lost 20"]
+    assert "3 cases, 12 events: 2 hold, 1 do not" in page.text
+    assert "The same cases with the same outcomes" in page.text
 
 
 @pytest.mark.parametrize("record", [TWINS, BROKEN], ids=["holds", "broken"])
@@ -250,3 +376,29 @@ def test_the_page_may_load_and_run_nothing():
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
     assert "url(" not in check_page(ALL, ENVIRONMENT)
     assert "@import" not in check_page(ALL, ENVIRONMENT)
+
+
+def matrix():
+    """Return checks as many and as long as those of `make check`: 4 specs, each resumed, twinned and handed over."""
+    draw = np.random.default_rng(0)
+    steps, out = tuple(range(1, 201)), []
+    for spec in range(4):
+        rate, scale = tuple(map(float, draw.random(200))), (1.0,) * 200
+        for side in ("jax", "torch"):
+            loss, norm = (tuple(map(float, draw.random(200))) for _ in range(2))
+            run = {"loss": (loss, loss), "grad_norm": (norm, norm), "lr": (rate, rate), "loss_scale": (scale, scale)}
+            same = replace(CURVES, steps=steps, total=200, difference=(0.0,) * 200, **run)
+            out.append(replace(RESUME, spec=f"spec {spec}", sides=(side,), curves=same))
+            for _ in range(2 + (side == "jax")):
+                moved, other = (tuple(map(float, draw.random(200))) for _ in range(2))
+                own = {"loss": (loss, moved), "grad_norm": (norm, other), "difference": other}
+                out.append(replace(TWINS, spec=f"spec {spec}", curves=replace(same, **own)))
+    return out
+
+
+def test_the_page_of_a_whole_matrix_is_under_a_megabyte():
+    records = matrix()
+    assert len(records) == 28
+    html = check_page(records, ENVIRONMENT)
+    assert len(html.encode()) < 1_000_000
+    assert_figures(columns_of(html, 3)[0], records[2].curves)

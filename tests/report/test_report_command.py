@@ -50,11 +50,11 @@ def test_both_files_are_written_as_the_renderers_make_them(tmp_path, capsys):
     assert main(["report", str(path), "--html", str(html), "--markdown", str(markdown)]) == 1
     assert html.read_text() == check_page(ALL, ENVIRONMENT)
     assert markdown.read_text() == check_markdown(ALL, ENVIRONMENT)
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out == f"wrote {html} (broken)\nwrote {markdown} (broken)\n"
 
 
 def test_the_table_of_a_result_read_back_is_the_one_that_was_printed(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("parity.cli.check.run_checks", lambda request, say: list(ALL))
+    monkeypatch.setattr("parity.cli.check.run_checks", lambda request, *watching: list(ALL))
     assert main(["check", "--spec", "mlp-digits", "--report", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert main(["report", str(tmp_path / "check.json")]) == 1
@@ -62,7 +62,7 @@ def test_the_table_of_a_result_read_back_is_the_one_that_was_printed(tmp_path, m
 
 
 def test_a_check_writes_all_of_its_renderings(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("parity.cli.check.run_checks", lambda request, say: list(ALL))
+    monkeypatch.setattr("parity.cli.check.run_checks", lambda request, *watching: list(ALL))
     main(["check", "--spec", "mlp-digits", "--report", str(tmp_path)])
     environment = json.loads((tmp_path / "check.json").read_text())["environment"]
     assert (tmp_path / "index.html").read_text() == check_page(ALL, environment)
@@ -72,7 +72,7 @@ def test_a_check_writes_all_of_its_renderings(tmp_path, monkeypatch, capsys):
 def test_json_stays_one_document_on_stdout_in_actions(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary"))
-    monkeypatch.setattr("parity.cli.check.run_checks", lambda request, say: [RESUME, BROKEN])
+    monkeypatch.setattr("parity.cli.check.run_checks", lambda request, *watching: [RESUME, BROKEN])
     assert main(["check", "--spec", "mlp-digits", "--json"]) == 1
     captured = capsys.readouterr()
     assert json.loads(captured.out)["verdict"] == "broken"

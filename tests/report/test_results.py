@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks.results import BEGIN, END, main, readme_block, replaced
+from benchmarks.results import BEGIN, CHART, END, chart_fits, main, readme_block, replaced
 from parity.errors import ResultError
 from parity.results import read_result
 from tests.report.samples import ALL, bench_written, benchmark, ratio, written
@@ -48,6 +48,36 @@ def test_the_page_names_the_command_and_holds_checks_and_benchmarks(made, tmp_pa
     assert "versions.jax" in page
     assert "| platform |" not in page, "the build of a kernel says nothing about the result"
     assert page.count("| --- |") >= len(ALL) // 2
+
+
+def test_steps_per_second_stand_on_the_page_in_the_readme_and_as_a_chart(made, tmp_path):
+    speed = {"model": "gpt-text", "side": "torch", "mode": "compiled"}
+    arms = [benchmark("a", steps_per_second=200.0, trains=speed), benchmark("b", ratios={"r": ratio(1.0, 1.02)})]
+    bench = bench_written(tmp_path / "b.json", *arms)
+    old = benchmark("a", steps_per_second=100.0, trains=speed)
+    before = bench_written(tmp_path / "old.json", old)
+    assert main([*made, "--bench", str(bench), "--before", str(before)]) == 0
+    page, readme = (tmp_path / "results.md").read_text(), (tmp_path / "README.md").read_text()
+    row = "| PyTorch compiled | not measured | not measured | 200 (5 s, before 100) |"
+    assert page.count(row) == readme.count(row) == 1
+    assert page.index(row) < page.index("parity check:") < page.index("parity bench:")
+    assert f"]({CHART})" in page
+    assert f"](docs/{CHART})" in readme
+    chart = (tmp_path / CHART).read_text()
+    assert chart_fits(page, chart)
+    assert not chart_fits(page, chart.replace("200", "201"))
+    assert not chart_fits(page, None)
+
+
+def test_what_was_not_measured_is_said_and_an_earlier_chart_is_removed(made, tmp_path):
+    (tmp_path / CHART).write_text("earlier")
+    assert main(made) == 0
+    page = (tmp_path / "results.md").read_text()
+    assert "Steps per second: not measured; `make bench` measures them." in page
+    assert "Steps per second: not measured; `make bench` measures them." in (tmp_path / "README.md").read_text()
+    assert not (tmp_path / CHART).exists()
+    assert chart_fits(page, None)
+    assert not chart_fits(page, "earlier")
 
 
 @pytest.mark.parametrize("text", ["", BEGIN, f"{END}\n{BEGIN}", f"{BEGIN}{END}{BEGIN}{END}"])

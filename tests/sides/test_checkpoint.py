@@ -87,7 +87,7 @@ def test_a_whole_checkpoint_of_another_run_is_refused_before_anything_of_it_is_r
     assert verify(path).whole
     other = sides.load(side).build(override(ADAM, overrides), tmp_path)
     before = state_of(other)
-    monkeypatch.setattr("parity.checkpoints.saving.read_scalars", None)
+    monkeypatch.setattr("parity.checkpoints.saving.read_meta", None)
     hashes = rf"'{trainer.spec_hash[:12]}', this run has '{other.spec_hash[:12]}'"
     for which in ("latest", 3):
         with pytest.raises(OtherRunError, match=rf"step 3 is of another run .*{hashes}"):

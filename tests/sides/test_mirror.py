@@ -10,8 +10,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SIDES = ("jax_side", "torch_side")
-NOT_MIRRORED = {"adapters", "formats", "processes.py"}
-"""What needs that side's framework: trainers and files that people have, processes as its launchers start them."""
+NOT_MIRRORED = {"adapters", "compiled.py", "formats", "processes.py"}
+"""What only one framework has: trainers and files that people have, processes as its launchers start them, and
+programs that XLA compiles anew in each process."""
 
 
 def mirrored(side: str) -> set[str]:
@@ -28,9 +29,10 @@ def test_the_sides_have_the_same_files() -> None:
 
 ONLY: dict[str, tuple[set[str], set[str], str]] = {
     "__init__": (
-        {"drafts", "environment", "prepare_process", "processes"},
+        {"drafts", "environment", "prepare_process", "processes", "shared_programs"},
         set(),
-        "the PyTorch twin trains in one process, which needs no preparation; its drafts have the suite's own names",
+        "the PyTorch twin trains in one process, which needs no preparation and shares no programs; its drafts "
+        "have the suite's own names",
     ),
     "dropout": (set(), {"random_bits"}, "JAX draws these bits itself"),
     "model": ({"Conv3x3"}, set(), "PyTorch's own layer is the reference"),
@@ -61,6 +63,7 @@ DIFFERENT: dict[str, str] = {
     "model.BatchNorm": "an NNX module is built in its dtype, a PyTorch model is cast when it is whole",
     "model.Cnn": "as Dropout",
     "model.Gpt": "as Dropout",
+    "model.Linear": "as BatchNorm",
     "model.Mlp": "as Dropout; a PyTorch model is cast when it is whole",
     "optimizer.build_optimizer": "a torch.optim optimizer holds the parameters, an Optax one is a pair of functions",
     "placement.Placement": "several devices in a mesh, or one",

@@ -6,6 +6,7 @@ It holds two checkpoints, of steps 2 and 4, and saves a third, which evicts the 
 directory is put back. One line of JSON for each save comes out.
 """
 
+import faulthandler
 import importlib
 import itertools
 import json
@@ -27,6 +28,9 @@ from parity.runs import RunDirectory
 from parity.spec import identity_of, load
 from tests.parity.small import state_of
 from tests.storage.disk import FAULTS, LOOKS, REASONS, Disk
+
+LONGEST_SAVE = 120.0
+"""Seconds until a save that hangs ends the process, which first writes where each of its threads stands."""
 
 OLDER, OLD = 2, 4
 SPEC = load(
@@ -220,11 +224,13 @@ def main(side: str, directory: Path, orders: list[str]) -> None:
         name, first, stride = order.split(":")
         beyond = 0
         for count in itertools.count():
+            faulthandler.dump_traceback_later(LONGEST_SAVE, exit=True)
             save = saver.try_fault(name, int(first) + count * int(stride), again=count % 5 == 0)
             print(json.dumps(asdict(save)), flush=True)
             beyond = 0 if save.fired else beyond + 1
             if beyond == 2:  # the number of operations varies a little with the order of the threads
                 break
+    faulthandler.cancel_dump_traceback_later()
     print("end", flush=True)
 
 

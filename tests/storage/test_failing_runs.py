@@ -36,10 +36,12 @@ ORDERS = {
         "failing-once:*:7:9:stop",
         "read-only:*:4:17:continue",
         "unreadable-once:*:3:29:stop",
+        f"unreadable-once:checkpoints/{STEPS}:1:1:stop",
     ],
     "jax": ["full:steps.jsonl:2:9:continue", "failing-once:*:9:501:stop", "full:*:111:701:continue"],
 }
-"""As in driving.py. Every operation on the records, and every so many of all others; tests/soak has the rest."""
+"""As in driving.py. Every operation on the records, every look at the last checkpoint (the last ones come when all is
+saved), and every so many of all others; tests/soak has the rest."""
 
 LEAST = {"torch": 150, "jax": 4}
 
@@ -115,7 +117,7 @@ def test_what_fails_after_a_whole_save_is_told_as_that_and_exits_with_3(side, pa
     assert step in whole if on_error == "stop" else whole == [6, 8]
     if on_error == "continue":
         assert f"{line.removeprefix('parity: error: ')}; continuing\n" in done.stdout
-        assert "done: step 8\n" in done.stdout
+        assert "done: step 8, loss " in done.stdout
 
 
 @pytest.mark.parametrize("n", [1, 9, 25, 40])
@@ -142,7 +144,7 @@ def test_a_run_that_diverges_beside_a_failing_save_names_the_last_checkpoint_tha
 
     monkeypatch.setattr("parity.checkpoints.saving.commit", failing)
     monkeypatch.setattr(
-        "parity.runs.loop._Loop._fault", lambda self, record: "loss is nan" if record.step == 6 else None
+        "parity.runs.loop.Loop._fault", lambda self, record: "loss is nan" if record.step == 6 else None
     )
     said = []
     with pytest.raises(DivergedError, match=r"step 6: loss is nan;.* the last checkpoint is of step 2$") as caught:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-from parity.contract import StepRecord, Validation, encode, read_records, same, splice
+from parity.contract import StepRecord, Validation, read_records, record_line, same, splice
 from parity.runs import RunDirectory
 from parity.spec import identity_of, preset
 from parity.storage import append
@@ -98,7 +98,7 @@ class Rehearsal:
     def _chunk(self, attempt: int, variant: int, tracked: Trackers, *, validate: bool) -> None:
         steps = range(self.reached + 1, self.reached + CHUNK + 1)
         records = [recorded(step, attempt, variant) for step in steps]
-        append(self.run.steps, [encode(r) for r in records])
+        append(self.run.steps, [record_line(r) for r in records])
         for each in records:
             tracked.on_record(each)
         self.reached += CHUNK
@@ -107,7 +107,7 @@ class Rehearsal:
             validation = Validation(
                 attempt=attempt, step=self.reached, metric="accuracy", value=value, loss=3 * value
             )
-            append(self.run.validations, [encode(validation)])
+            append(self.run.validations, [record_line(validation)])
             tracked.on_record(validation)
 
 

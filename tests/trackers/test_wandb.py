@@ -223,4 +223,4 @@ def test_a_note_that_cannot_be_read_switches_it_off_and_is_named(run: Rehearsal,
     (run.path / "wandb" / "parity.json").write_text("{}")
     run.play(Process(steps=20))
     (line,) = run.said
-    assert "parity.json cannot be read (KeyError('id')); remove it to begin a new run" in line
+    assert "parity.json cannot be read (it has no 'id'); remove it to begin a new run" in line
