@@ -27,7 +27,8 @@ check: setup  ## train, kill, resume, hand over; one table of verdicts and repor
 results: setup  ## docs/results.md and the table of the README, from a real run; figures of `make bench` where there are some
 	@rm -rf $(REPORTS)/results
 	$(BIN)/parity check --report $(REPORTS)/results || [ -e $(REPORTS)/results/check.json ]
-	$(BIN)/python -m benchmarks.results $(REPORTS)/results/check.json $(addprefix --bench ,$(wildcard $(REPORTS)/bench*.json))
+	$(BIN)/python -m benchmarks.results $(REPORTS)/results/check.json $(addprefix --bench ,$(wildcard $(REPORTS)/bench*.json)) \
+	  $(addprefix --before ,$(wildcard $(REPORTS)/before*.json))
 
 test: setup packages  ## the tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak" tests
