@@ -10,6 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from parity.checks.across import TwinPair, check_handover, check_twins
+from parity.checks.ahead import Ahead
 from parity.checks.drill import check_twin_policy, check_twin_resume, drill_spec, epochs_spec
 from parity.checks.policy import PURE, check_policy
 from parity.checks.progress import OnStep, ignore_step
@@ -53,6 +54,9 @@ class Request:
     `steps` and `kills` have no effect, and the resume check brings the handovers in both directions with it."""
     workdir: Path
     """Run directories go to `<workdir>/<spec>-<precision>/<side>/`; those of an earlier check are replaced."""
+    ahead: int = 0
+    """How many resume checks may run ahead of their turn, beside the others: their runs are processes of their own.
+    Results do not depend on it. Leave it at 0 where the sides share an accelerator: its memory is not for so many."""
 
     def __post_init__(self) -> None:
         for name in self.checks:
@@ -81,6 +85,8 @@ class Task:
     run: Callable[[], CheckRecord]
     resolve: Resolve | None = None
     """None for a check that is of no spec."""
+    apart: bool = False
+    """Whether it trains in processes of its own alone, so that it may run beside others."""
 
 
 def list_tasks(request: Request, on_step: OnStep = ignore_step) -> list[Task]:
@@ -114,26 +120,32 @@ def run_checks(
     begin: Callable[[int], None] = lambda number: None,
     on_step: OnStep = ignore_step,
 ) -> list[CheckRecord]:
-    """Run what was asked for, one check after the other, and return a record for each.
+    """Run what was asked for, and return a record for each check, in the order of `list_tasks`.
 
     Args:
         request: What to check.
-        done: Takes each record when its check has its verdict.
-        begin: Takes the place of each check in `list_tasks` when it begins, from 0.
-        on_step: Called as a check proceeds.
+        done: Takes each record, in their order, when its check has its verdict.
+        begin: Takes the place of each check in `list_tasks` when its turn comes, from 0.
+        on_step: Called as the check whose turn it is proceeds.
     """
     records: list[CheckRecord] = []
-    waiting = list_tasks(request, on_step)[::-1]
-    while waiting:
-        begin(len(records))
-        task = waiting.pop()  # off the list: the trainers of a spec are released after its last check
-        resolved = task.resolve() if task.resolve is not None else None
-        record = _guarded(task)
-        if resolved is not None:
-            spec, digest = resolved
-            record = replace(record, resolved=spec, digests={"data": digest, **record.digests})
-        done(record)
-        records.append(record)
+    with Ahead(request.ahead, on_step) as ahead:
+        waiting = list_tasks(request, ahead.on_step)
+        for number, task in enumerate(waiting):
+            if task.apart:
+                ahead.submit(number, partial(_guarded, task))
+        waiting.reverse()
+        while waiting:
+            number = len(records)
+            begin(number)
+            task = waiting.pop()  # off the list: the trainers of a spec are released after its last check
+            resolved = task.resolve() if task.resolve is not None else None
+            record = ahead.take(number, partial(_guarded, task))
+            if resolved is not None:
+                spec, digest = resolved
+                record = replace(record, resolved=spec, digests={"data": digest, **record.digests})
+            done(record)
+            records.append(record)
     return records
 
 
@@ -166,7 +178,7 @@ def _tasks_of(spec: RunSpec, request: Request, on_step: OnStep) -> Iterator[Task
     make = partial(Task, spec=spec, resolve=cache(partial(_resolve, spec, home)))
     for name, side in request.sides.items() if "resume" in checks else ():
         run = partial(_resume_anew, spec, name, side, home / name, request.kills, on_step)
-        yield make(name="resume", sides=(name,), run=run)
+        yield make(name="resume", sides=(name,), run=run, apart=True)
     names = tuple(request.sides)[:2]
     if len(names) < 2:
         for name in (name for name in ("twins", "handover") if name in checks):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,7 +29,7 @@ from parity.cli.interrupt import Interruption
 from parity.cli.options import add_spec_options, directory, positive
 from parity.cli.streams import StreamLost
 from parity.contract import shared_programs
-from parity.environment import describe_environment
+from parity.environment import describe_environment, usable_cpus
 from parity.errors import SpecError
 from parity.report import annotate, append_summary, check_markdown, print_table, quoted
 from parity.report.html import check_page
@@ -38,6 +39,9 @@ from parity.storage import reason, replace_file
 from parity.twins import batches_per_epoch, describe_data
 
 __all__ = ["add"]
+
+MOST_AHEAD = 4
+"""Resume checks that run at a time, at most: each holds the memory of two training processes."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -89,9 +93,10 @@ def _run(options: argparse.Namespace) -> int:
         for step in options.kill_at:
             if step >= steps:
                 raise SpecError("--kill-at", f"{step} is not before the end at {steps} steps")
+        devices = {name: side.topology(specs[0]) for name, side in chosen.items()}
         environment = describe_environment() | {
             "command": options.command,
-            "devices": {name: side.topology(specs[0]) for name, side in chosen.items()},
+            "devices": devices,
             "data": {spec.name: describe_data(spec) for spec in specs},
         }
         with scratch_directory("parity-") as scratch, ExitStack() as stack:
@@ -105,6 +110,7 @@ def _run(options: argparse.Namespace) -> int:
                 kills=options.kill_at,
                 epochs=options.preset is not None,
                 workdir=(options.report or scratch) / "runs",
+                ahead=_room(devices),
             )
             records = _check(request, options, environment, interruption)
         interruption.begin_to_write()
@@ -113,10 +119,21 @@ def _run(options: argparse.Namespace) -> int:
         return EXIT_CODES[overall(records)]
 
 
+def _room(devices: Mapping[str, Mapping[str, Any]]) -> int:
+    """Return how many resume checks may run ahead: none beside an accelerator, whose memory one process may fill."""
+    if any(str(device.get("platform", "")).lower() != "cpu" for device in devices.values()):
+        return 0
+    return min(usable_cpus() // 2, MOST_AHEAD)  # each keeps one or two processors busy
+
+
 def _check(
-    request: Request, options: argparse.Namespace, environment: Mapping[str, Any], interruption: Interruption
+    request: Request, options: argparse.Namespace, environment: dict[str, Any], interruption: Interruption
 ) -> list[CheckRecord]:
-    """Run the checks; after a signal, or a lost stream, the records so far are written all the same."""
+    """Run the checks, and add their `seconds` to the environment.
+
+    After a signal, or a lost stream, the records so far are written all the same.
+    """
+    began = time.perf_counter()
     finished: list[CheckRecord] = []
     progress = CheckProgress(list_tasks(request))
 
@@ -124,7 +141,11 @@ def _check(
         finished.append(record)
         progress.end(f"{record.name} {record.spec} {record.precision} ({', '.join(record.sides)}): {record.verdict}")
 
+    def note_time() -> None:
+        environment["seconds"] = round(time.perf_counter() - began, 1)
+
     def left_by(what: str) -> list[CheckRecord]:
+        note_time()
         return [*finished, *unfinished(request, len(finished), f"stopped by {what} before it finished")]
 
     def finish(name: str) -> None:
@@ -141,11 +162,14 @@ def _check(
     interruption.finish = finish
     try:
         with progress:
-            return run_checks(request, done, progress.begin, progress.step)
+            records = run_checks(request, done, progress.begin, progress.step)
     except StreamLost as lost:
+        end_all()
         interruption.begin_to_write()
         _write(options.report, left_by(f"a lost stream ({lost})"), environment)
         raise
+    note_time()
+    return records
 
 
 def _write(report: Path | None, records: Sequence[CheckRecord], environment: Mapping[str, Any]) -> None:
@@ -162,7 +186,7 @@ def _print(options: argparse.Namespace, records: Sequence[CheckRecord], environm
     """Print the table and, on request, the document; annotate in GitHub Actions."""
     out = sys.stderr if options.json else sys.stdout
     with quoted(out):
-        print_table(records, out)
+        print_table(records, out, environment)
     annotate(records, out)
     append_summary(check_markdown(records, environment))
     if options.json:

@@ -88,7 +88,8 @@ def _render(path: Path, html: Path | None, markdown: Path | None) -> Verdict:
     result = read_result(path)
     if isinstance(result, CheckResult):
         verdict, text = result.verdict, check_markdown(result.records, result.environment)
-        page, show = partial(check_page, result.records, result.environment), partial(print_table, result.records)
+        page = partial(check_page, result.records, result.environment)
+        show = partial(print_table, result.records, environment_of=result.environment)
     else:
         verdict, text = bench_verdict(result), bench_markdown(result)
         page, show = partial(bench_page, result), partial(print_benchmarks, result)

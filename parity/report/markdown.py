@@ -6,7 +6,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from parity.report.words import FIGURES, HEADLINES, HEADS, MARKS, clean, counts, findings, flatten, meaning, row
+from parity.report.words import (
+    FIGURES,
+    HEADLINES,
+    HEADS,
+    MARKS,
+    clean,
+    counts,
+    duration,
+    findings,
+    flatten,
+    meaning,
+    row,
+)
 from parity.results import CheckRecord, overall
 
 __all__ = ["cell", "check_markdown", "check_table", "environment", "table"]
@@ -21,7 +33,7 @@ MOST_TEXT = 1_000
 def check_markdown(records: Sequence[CheckRecord], environment_of: Mapping[str, Any]) -> str:
     """Return a heading with the verdict, the table of checks, the findings, and the environment."""
     verdict = overall(records)
-    seconds = sum(record.seconds for record in records)
+    seconds = duration(records, environment_of)
     parts = [f"## {MARKS[verdict]} parity check: {verdict}", HEADLINES[verdict]]
     if records:
         parts += [f"{len(records)} checks in {seconds:.0f} s: {counts(records)}.", check_table(records)]

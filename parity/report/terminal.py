@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import IO
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
 
 from rich.console import Console
 from rich.text import Text
 
 from parity.report.layout import Column, print_rows, print_wrapped
-from parity.report.words import FIGURES, HEADS, clean, findings, row
+from parity.report.words import FIGURES, HEADS, clean, duration, findings, row
 from parity.results import CheckRecord, Verdict, overall
 
 __all__ = ["WIDTH", "open_console", "print_table"]
@@ -51,8 +51,16 @@ def open_console(file: IO[str]) -> Console:
     )
 
 
-def print_table(records: Sequence[CheckRecord], file: IO[str]) -> None:
-    """Print one table of verdicts, then the findings, then the overall verdict; NO_COLOR is honoured."""
+def print_table(
+    records: Sequence[CheckRecord], file: IO[str], environment_of: Mapping[str, Any] | None = None
+) -> None:
+    """Print one table of verdicts, then the findings, then the overall verdict; NO_COLOR is honoured.
+
+    Args:
+        records: The checks.
+        file: Where to.
+        environment_of: That of the JSON document, for the time that all took.
+    """
     console, rows = open_console(file), []
     for record in records:
         cells = [Text(clean(cell)) for cell in row(record)]
@@ -63,7 +71,7 @@ def print_table(records: Sequence[CheckRecord], file: IO[str]) -> None:
         if record.verdict != "holds":
             _print_findings(console, record)
     verdict = overall(records)
-    total = sum(record.seconds for record in records)
+    total = duration(records, environment_of or {})
     console.print(f"\nverdict: [{_STYLES[verdict]}]{verdict}[/] ({len(records)} checks, {total:.0f} s)")
 
 

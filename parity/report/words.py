@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,6 +18,7 @@ __all__ = [
     "VERDICTS",
     "clean",
     "counts",
+    "duration",
     "exact",
     "findings",
     "flatten",
@@ -114,6 +116,14 @@ def counts(records: Iterable[CheckRecord]) -> str:
     """Return how often each verdict occurs, the worst first: `1 broken, 30 holds`."""
     verdicts = [record.verdict for record in records]
     return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS if verdict in verdicts)
+
+
+def duration(records: Iterable[CheckRecord], environment_of: Mapping[str, Any]) -> float:
+    """Return the seconds that all checks took: by the clock; of files of before, which ran them in turn, the sum."""
+    measured = environment_of.get("seconds")
+    if isinstance(measured, int | float) and math.isfinite(measured):
+        return float(measured)
+    return sum(record.seconds for record in records)
 
 
 def findings(record: CheckRecord) -> list[str]:

@@ -11,7 +11,7 @@ from parity.report.html.check_section import Shared, check_section, check_title
 from parity.report.html.page import BACK, Html, contents, environment, page, table, text
 from parity.report.html.svg import verdict_icon
 from parity.report.html.terms import terms_of_overview
-from parity.report.words import CRITERIA, HEADLINES, HEADS, VERDICTS, clean, counts, row
+from parity.report.words import CRITERIA, HEADLINES, HEADS, VERDICTS, clean, counts, duration, row
 from parity.results import CheckRecord, overall
 
 __all__ = ["check_page"]
@@ -28,7 +28,7 @@ def check_page(records: Sequence[CheckRecord], environment_of: Mapping[str, Any]
         environment_of: As in the JSON document of the checks; of files of before it lacks time, command and version.
     """
     verdict = overall(records)
-    seconds = sum(record.seconds for record in records)
+    seconds = duration(records, environment_of)
     tally = f"{len(records)} checks in {seconds:.0f} s: {counts(records)}" if records else "no checks"
     numbered = list(enumerate(records, 1))
     ranked = sorted(numbered, key=lambda pair: VERDICTS.index(pair[1].verdict))
