@@ -1,4 +1,4 @@
-"""Saves beside the steps of a loop, in a process of their own: arms for a worker.
+"""A save before some steps of a loop, in a process of its own: arms for a worker.
 
 The threads that write have the priority of the save that started them, and TensorStore keeps its own for every save
 of a process: after a small save, a large one would not be written at the lowest priority.
@@ -14,29 +14,22 @@ from benchmarks.saving import Copy, build, settle, state_bytes, steps
 __all__ = ["arms"]
 
 
-def arms(side: str, parameters: int, home: str, count: int = 3, every: int = 0) -> list[Arm]:
+def arms(side: str, parameters: int, home: str, count: int = 3) -> list[Arm]:
     """Return the arms `saving`, `steps`, `call` and `copy`, and `bytes`, which answers with the size of the state.
 
     Args:
         side: Who trains.
         parameters: Of the model.
         home: Where the run directory is made.
-        count: Steps of `saving` and `steps`.
-        every: Steps between the saves of `saving`, the first halfway; 0 for one save, before the first step.
+        count: Steps of `saving`, after its save, and of `steps`.
     """
     path = Path(home) / "run"
     trainer = build(side, parameters, path)
     copy = Copy(trainer)
 
     def saving() -> None:
-        if not every:
-            trainer.save(None)
-            steps(trainer, count)
-            return
-        for number in range(1, count + 1):
-            steps(trainer, 1)
-            if number % every == max(1, every // 2):
-                trainer.save(None)
+        trainer.save(None)
+        steps(trainer, count)
 
     runs = {
         "saving": saving,

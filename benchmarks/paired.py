@@ -22,7 +22,7 @@ from benchmarks.growth import fit
 from benchmarks.intervals import MOST_TIMES, interval, is_narrow
 from parity.environment import versions
 
-__all__ = ["Arm", "Measured", "Versus", "faster", "run_all", "run_paired", "slower", "summary"]
+__all__ = ["Arm", "Measured", "Seconds", "Versus", "faster", "relative", "run_all", "run_paired", "slower", "summary"]
 
 Seconds = Mapping[str, float]
 """Arm to the seconds it took in one round (or to their median)."""
@@ -73,6 +73,20 @@ def faster(first: str, second: str, bar: float | Callable[[Seconds], float] | No
     """Return how many times faster one arm is than another: at least the bar is wanted."""
     of = f"seconds of {second} / seconds of {first}"
     return Versus(name=f"{first} over {second}", of=of, take=lambda s: s[second] / s[first], better="higher", bar=bar)
+
+
+def relative(first: str, second: str, peer: str, bar: float | Callable[[Seconds], float] | None = None) -> Versus:
+    """Return one arm's ratio to a peer over another arm's ratio to it: at most the bar is wanted.
+
+    The peer's own seconds cancel, so what it costs decides nothing; the two arms do the same work as it does.
+    """
+    return Versus(
+        name=f"{first} / {peer} over {second} / {peer}",
+        of=f"(seconds of {first} / seconds of {peer}) / (seconds of {second} / seconds of {peer})",
+        take=lambda s: (s[first] / s[peer]) / (s[second] / s[peer]),
+        better="lower",
+        bar=bar,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
