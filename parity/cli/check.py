@@ -123,7 +123,8 @@ def _room(devices: Mapping[str, Mapping[str, Any]]) -> int:
     """Return how many resume checks may run ahead: none beside an accelerator, whose memory one process may fill."""
     if any(str(device.get("platform", "")).lower() != "cpu" for device in devices.values()):
         return 0
-    return min(usable_cpus() // 2, MOST_AHEAD)  # each keeps one or two processors busy
+    cpus = usable_cpus()
+    return min(cpus, MOST_AHEAD) if cpus > 1 else 0  # more than there is room for: processes wait for disks and kills
 
 
 def _check(

@@ -140,7 +140,7 @@ def test_resume_checks_run_beside_the_others_and_records_keep_their_order(tmp_pa
 @pytest.mark.parametrize(
     ("platforms", "cpus", "room"),
     [
-        (("cpu", "cpu"), 2, 1),
+        (("cpu", "cpu"), 2, 2),
         (("cpu", "cpu"), 1, 0),
         (("cpu",), 64, MOST_AHEAD),
         (("NVIDIA H200", "cpu"), 64, 0),
