@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.bars import assert_same_losses, slowdown_allowed
-from benchmarks.paired import Arm, Seconds, Versus, faster, relative, run_all, run_paired
+from benchmarks.bars import assert_same_losses
+from benchmarks.paired import Arm, Versus, faster, relative, run_all, run_paired
 from parity import sides
 from parity.spec import load, override
 from parity.twins import Prefetcher, open_stream
@@ -32,11 +32,7 @@ PEERS = ("lightning", "transformers", "accelerate")
 
 def ratios(peer: str) -> list[Versus]:
     """Return the ratio that is judged, and how many times faster than a peer twin and bare loop are."""
-
-    def bar(seconds: Seconds) -> float:
-        return slowdown_allowed(seconds["bare"] / STEPS, proportion=1.03)
-
-    judged = relative("twin", "bare", peer, bar)
+    judged = relative("twin", "bare", peer, 1.03)
     return [judged, *(faster(arm, other) for other in (peer, f"lean {peer}") for arm in ("twin", "bare"))]
 
 

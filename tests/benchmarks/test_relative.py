@@ -3,7 +3,6 @@
 import pytest
 
 from benchmarks import test_peers
-from benchmarks.bars import slowdown_allowed
 
 SECONDS = {"twin": 1.1, "bare": 1.0, "lightning": 3.0, "lean lightning": 2.0}
 
@@ -33,7 +32,5 @@ def test_the_judged_ratio_follows_the_bare_loop_and_not_the_peer():
     assert judged().take({**SECONDS, "lightning": 300.0}) == pytest.approx(1.1)
 
 
-@pytest.mark.parametrize("step", [1e-4, 5e-4, 1e-3, 1e-2])
-def test_the_bar_of_the_peers_is_that_of_the_bare_loop(step):
-    expected = slowdown_allowed(step, 1.03)
-    assert judged().bar_at({**SECONDS, "bare": step * test_peers.STEPS}) == pytest.approx(expected)
+def test_the_bar_of_the_peers_is_the_same_for_every_speed():
+    assert {judged().bar_at({**SECONDS, "bare": seconds}) for seconds in (0.1, 1.0, 10.0)} == {1.03}
