@@ -18,6 +18,7 @@ from parity.report import (
     check_markdown,
     check_table,
     counts,
+    duration,
     speed_markdown,
     speed_rows,
 )
@@ -86,7 +87,7 @@ def chart_fits(page: str, chart: str | None) -> bool:
 
 def readme_block(check: CheckResult, speeds: Sequence[SpeedRow] = ()) -> str:
     """Return what stands between the markers of the README, the markers included."""
-    seconds = sum(record.seconds for record in check.records)
+    seconds = duration(check.records, check.environment)
     lines = [
         BEGIN,
         f"`{COMMAND}` wrote this; [docs/results.md](docs/results.md) has the environment it was made in.",

@@ -17,7 +17,7 @@ from parity.report.github import MOST_SUMMARY, annotate, append_summary, quoted
 from parity.report.markdown import cell, check_markdown, check_table, table
 from parity.report.policy import print_moments
 from parity.report.terminal import open_console, print_table
-from parity.report.words import MARKS, clean, counts, exact, flatten, meaning, short, sides
+from parity.report.words import MARKS, clean, counts, duration, exact, flatten, meaning, short, sides
 
 __all__ = [
     "MARKS",
@@ -38,6 +38,7 @@ __all__ = [
     "check_table",
     "clean",
     "counts",
+    "duration",
     "exact",
     "flatten",
     "meaning",
