@@ -36,12 +36,15 @@ from parity.report.html import check_page
 from parity.results import EXIT_CODES, CheckRecord, document, encode, overall
 from parity.spec import PRESETS, RunSpec, load, override
 from parity.storage import reason, replace_file
-from parity.twins import batches_per_epoch, describe_data
+from parity.twins import activations, batches_per_epoch, describe_data, host_needs, physical_memory
 
 __all__ = ["add"]
 
 MOST_AHEAD = 4
-"""Resume checks that run at a time, at most: each holds the memory of two training processes."""
+"""Resume checks that run ahead at a time, at most."""
+
+PROCESS_BYTES = 1 << 30
+"""What a process with a framework takes before it holds anything of a run."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +113,7 @@ def _run(options: argparse.Namespace) -> int:
                 kills=options.kill_at,
                 epochs=options.preset is not None,
                 workdir=(options.report or scratch) / "runs",
-                ahead=_room(devices),
+                ahead=_room(devices, specs),
             )
             records = _check(request, options, environment, interruption)
         interruption.begin_to_write()
@@ -119,12 +122,24 @@ def _run(options: argparse.Namespace) -> int:
         return EXIT_CODES[overall(records)]
 
 
-def _room(devices: Mapping[str, Mapping[str, Any]]) -> int:
-    """Return how many resume checks may run ahead: none beside an accelerator, whose memory one process may fill."""
+def _room(devices: Mapping[str, Mapping[str, Any]], specs: Sequence[RunSpec]) -> int:
+    """Return how many resume checks may run ahead: none beside an accelerator, whose memory one process may fill.
+
+    As many as there are processors, more than can be busy at a time (processes wait for disks and kills), and as half
+    of the memory has room for, at two processes each.
+    """
     if any(str(device.get("platform", "")).lower() != "cpu" for device in devices.values()):
         return 0
-    cpus = usable_cpus()
-    return min(cpus, MOST_AHEAD) if cpus > 1 else 0  # more than there is room for: processes wait for disks and kills
+    cpus, memory = usable_cpus(), physical_memory()
+    if cpus < 2 or memory is None:
+        return 0
+    return min(cpus, MOST_AHEAD, memory // 2 // max(2 * _process_bytes(spec) for spec in specs))
+
+
+def _process_bytes(spec: RunSpec) -> int:
+    """Return what a training process of a spec may take, in bytes: a generous guess, from lower bounds."""
+    held = sum(need.size for need in host_needs(spec))
+    return PROCESS_BYTES + 4 * held + 16 * max(need.size for need in activations(spec))
 
 
 def _check(

@@ -11,6 +11,7 @@ from parity.checks.ahead import Ahead
 from parity.checks.progress import ignore_step
 from parity.cli.check import MOST_AHEAD, _room
 from parity.results import CheckRecord
+from parity.spec import load
 from tests.parity.small import small
 
 SECONDS = 20
@@ -138,16 +139,27 @@ def test_resume_checks_run_beside_the_others_and_records_keep_their_order(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("platforms", "cpus", "room"),
+    ("platforms", "cpus", "memory", "room"),
     [
-        (("cpu", "cpu"), 2, 2),
-        (("cpu", "cpu"), 1, 0),
-        (("cpu",), 64, MOST_AHEAD),
-        (("NVIDIA H200", "cpu"), 64, 0),
-        ((None,), 64, 0),
+        (("cpu", "cpu"), 2, 64 << 30, 2),
+        (("cpu", "cpu"), 1, 64 << 30, 0),
+        (("cpu",), 64, 64 << 30, MOST_AHEAD),
+        (("NVIDIA H200", "cpu"), 64, 64 << 30, 0),
+        ((None,), 64, 64 << 30, 0),
+        (("cpu",), 64, 9 << 30, 2),
+        (("cpu",), 64, 3 << 30, 0),
+        (("cpu",), 64, None, 0),
     ],
 )
-def test_there_is_room_on_processors_alone(platforms, cpus, room, monkeypatch):
+def test_there_is_room_on_processors_alone_as_far_as_memory_goes(platforms, cpus, memory, room, monkeypatch):
     monkeypatch.setattr("parity.cli.check.usable_cpus", lambda: cpus)
+    monkeypatch.setattr("parity.cli.check.physical_memory", lambda: memory)
     devices = {str(n): {} if name is None else {"platform": name} for n, name in enumerate(platforms)}
-    assert _room(devices) == room
+    assert _room(devices, [small("mlp-digits")]) == room
+
+
+def test_a_large_model_leaves_less_room(monkeypatch):
+    monkeypatch.setattr("parity.cli.check.usable_cpus", lambda: 8)
+    monkeypatch.setattr("parity.cli.check.physical_memory", lambda: 64 << 30)
+    large = load("mlp-digits", None, ["model.hidden=[20000, 10000]"])
+    assert [_room({"a": {"platform": "cpu"}}, specs) for specs in ([small("mlp-digits")], [large])] == [4, 1]
