@@ -10,6 +10,7 @@ import time
 import jsonschema
 import pytest
 
+from parity.environment import usable_cpus
 from parity.results import schema
 from parity.spec import load, to_toml
 
@@ -86,8 +87,12 @@ class Check:
         return [(check["name"], check["sides"], check["verdict"], check["notes"]) for check in found["checks"]]
 
 
+IN_TURN = "import parity.cli.check; parity.cli.check.MOST_AHEAD = 0"
+"""What makes each check begin when the one before has its verdict."""
+
+
 def resume_check(home, plant=""):
-    """Return a check that has judged one side and trains the other: two processes, one waits to be killed."""
+    """Return a check of both sides, each in two processes, one of which waits to be killed."""
     words = ["resume", "--spec", "mlp-digits", "--set", "model.hidden=[8]", "--sides", "torch,jax", "--steps", "10"]
     return Check(home, *words, plant=plant)
 
@@ -98,7 +103,7 @@ def both_train(check):
 
 @pytest.mark.parametrize("number", STOPPING)
 def test_a_resume_check_that_is_stopped_writes_what_it_judged_and_leaves_no_process(number, tmp_path):
-    with resume_check(tmp_path) as check:
+    with resume_check(tmp_path, IN_TURN) as check:
         check.wait_for(lambda: both_train(check))
         code, seconds = check.stop(number)
         assert check.training() == []
@@ -111,6 +116,20 @@ def test_a_resume_check_that_is_stopped_writes_what_it_judged_and_leaves_no_proc
     ]
     assert f"  {note}\n" in check.errors()
     assert "verdict: inconclusive" in check.errors()
+    assert "Traceback" not in check.errors()
+    assert list(check.scratch.glob("parity-*")) == []
+
+
+@pytest.mark.skipif(usable_cpus() < 2, reason="with one processor no check runs ahead")
+def test_checks_that_run_ahead_end_with_the_others_and_no_verdict_is_made_up(tmp_path):
+    with resume_check(tmp_path) as check:
+        check.wait_for(lambda: len(check.training()) >= 3)
+        code, seconds = check.stop(signal.SIGTERM)
+        assert check.training() == []
+    assert code == 128 + signal.SIGTERM, check.errors()
+    assert seconds < DEADLINE
+    note = "stopped by SIGTERM before it finished"
+    assert check.verdicts() == [("resume", [side], "inconclusive", [note]) for side in ("torch", "jax")]
     assert "Traceback" not in check.errors()
     assert list(check.scratch.glob("parity-*")) == []
 
