@@ -22,6 +22,7 @@ from parity.report import (
     sides,
     table,
 )
+from parity.report.html import check_page
 from parity.results import EXIT_CODES
 from tests.report.samples import ALL, BROKEN, ENVIRONMENT, HANDOVER, HOSTILE, RESUME, TWINS, of_every_verdict
 
@@ -219,3 +220,17 @@ def test_in_actions_a_table_is_quoted_with_a_token_that_cannot_be_guessed(action
         assert (inside, last) == ("::error::from a note", f"::{token}::")
         tokens.add(token)
     assert len(tokens) == 2
+
+
+def test_the_time_of_all_checks_is_by_the_clock_and_without_one_their_sum():
+    records = [replace(RESUME, seconds=40.0), replace(TWINS, seconds=30.0)]
+    for environment, seconds in (
+        ({"seconds": 45.2}, 45),
+        ({}, 70),
+        ({"seconds": "x"}, 70),
+        ({"seconds": float("nan")}, 70),
+    ):
+        assert f"2 checks in {seconds} s" in check_markdown(records, environment)
+        assert f"2 checks in {seconds} s" in check_page(records, environment)
+        print_table(records, out := io.StringIO(), environment)
+        assert f"(2 checks, {seconds} s)" in out.getvalue()
