@@ -1,14 +1,23 @@
-"""The JAX twin: Flax NNX, Optax, Orbax, a sharded `lax.scan` over steps."""
+"""The JAX twin: Flax NNX, Optax, Orbax, a sharded `lax.scan` over steps.
 
-from jax_side import processes
-from jax_side.checkpoint import Checkpoints
-from jax_side.compiled import shared_programs
-from jax_side.formats.orbax_manager import drafts
-from jax_side.formats.quiet import prepare_process
-from jax_side.inference import export_params, load_model
-from jax_side.placement import topology
-from jax_side.processes import environment
-from jax_side.train import JaxTrainer, build
+Every name is imported when it is first used, so that the adapters, which know no twin, load none of it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jax_side import processes
+    from jax_side.checkpoint import Checkpoints
+    from jax_side.compiled import shared_programs
+    from jax_side.formats.orbax_manager import drafts
+    from jax_side.formats.quiet import prepare_process
+    from jax_side.inference import export_params, load_model
+    from jax_side.placement import topology
+    from jax_side.processes import environment
+    from jax_side.train import JaxTrainer, build
 
 __all__ = [
     "Checkpoints",
@@ -23,3 +32,32 @@ __all__ = [
     "shared_programs",
     "topology",
 ]
+
+_MODULES = {
+    "Checkpoints": "jax_side.checkpoint",
+    "JaxTrainer": "jax_side.train",
+    "build": "jax_side.train",
+    "drafts": "jax_side.formats.orbax_manager",
+    "environment": "jax_side.processes",
+    "export_params": "jax_side.inference",
+    "load_model": "jax_side.inference",
+    "prepare_process": "jax_side.formats.quiet",
+    "processes": "jax_side.processes",
+    "shared_programs": "jax_side.compiled",
+    "topology": "jax_side.placement",
+}
+"""Public name to the module that defines it."""
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name (PEP 562)."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if _MODULES[name] == f"{__name__}.{name}":
+        return import_module(_MODULES[name])
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names, also those that are not imported yet."""
+    return sorted(__all__)

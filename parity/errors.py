@@ -27,6 +27,7 @@ __all__ = [
     "SpecError",
     "SpecMismatchError",
     "StateError",
+    "TrainerError",
     "UnknownNameError",
     "UnsealedError",
     "explain",
@@ -172,6 +173,10 @@ class StateError(ParityError, ValueError):
 
 class NoCounterpartError(StateError):
     """A state that has no meaning on another side: nothing was lost, and nothing can be compared."""
+
+
+class TrainerError(ParityError, RuntimeError):
+    """A training function that cannot be judged: it does not mark, does not save, or fails by itself."""
 
 
 class InconsistentStateError(ParityError, RuntimeError):

@@ -9,9 +9,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 import xxhash
 
@@ -21,7 +22,9 @@ from parity.errors import MissingFrameworkError, SideError, UnknownNameError
 __all__ = [
     "GROUP",
     "SIDES",
+    "Adapters",
     "Side",
+    "adapters",
     "installed",
     "is_builtin",
     "load",
@@ -33,6 +36,22 @@ SIDES = {"jax": ("jax", "flax", "optax", "orbax"), "torch": ("torch",)}
 
 GROUP = "parity.sides"
 """Group of the entry points by which installed packages add sides."""
+
+
+class Adapters(Protocol):
+    """What a side offers for trainers of anybody: `jax_side.adapters`, `torch_side.adapters`."""
+
+    readers: Sequence[Callable[[Path], object]]
+    """Each returns what a checkpoint file or directory of the framework holds, None if it is of another kind."""
+
+    def install(self) -> None:
+        """Register the kinds of live state of the framework."""
+
+    def set_aside(self) -> Callable[[], None]:
+        """Return a function that puts the framework's state of the process back as it is now."""
+
+    def fresh_process(self) -> None:
+        """Set the framework's state of the process to what a new process has."""
 
 
 def load(name: str) -> Side:
@@ -49,6 +68,19 @@ def load(name: str) -> Side:
         if importlib.util.find_spec(module) is None:
             raise MissingFrameworkError(name, module)
     return cast(Side, importlib.import_module(f"{name}_side"))
+
+
+def adapters() -> dict[str, Adapters]:
+    """Return the adapters of the built-in sides whose framework this process has imported, their kinds registered.
+
+    A trainer that uses a framework has imported it; a framework that is merely installed is left alone.
+    """
+    found = {}
+    for name, modules in SIDES.items():
+        if modules[0] in sys.modules:
+            found[name] = cast(Adapters, importlib.import_module(f"{name}_side.adapters"))
+            found[name].install()
+    return found
 
 
 def installed() -> list[str]:

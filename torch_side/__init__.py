@@ -1,8 +1,41 @@
-"""The PyTorch twin: eager or compiled, autocast, GradScaler, torch.optim."""
+"""The PyTorch twin: eager or compiled, autocast, GradScaler, torch.optim.
 
-from torch_side.checkpoint import Checkpoints
-from torch_side.inference import export_params, load_model
-from torch_side.placement import topology
-from torch_side.train import TorchTrainer, build
+Every name is imported when it is first used, so that the adapters, which know no twin, load none of it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch_side.checkpoint import Checkpoints
+    from torch_side.inference import export_params, load_model
+    from torch_side.placement import topology
+    from torch_side.train import TorchTrainer, build
 
 __all__ = ["Checkpoints", "TorchTrainer", "build", "export_params", "load_model", "topology"]
+
+_MODULES = {
+    "Checkpoints": "torch_side.checkpoint",
+    "TorchTrainer": "torch_side.train",
+    "build": "torch_side.train",
+    "export_params": "torch_side.inference",
+    "load_model": "torch_side.inference",
+    "topology": "torch_side.placement",
+}
+"""Public name to the module that defines it."""
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name (PEP 562)."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if _MODULES[name] == f"{__name__}.{name}":
+        return import_module(_MODULES[name])
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names, also those that are not imported yet."""
+    return sorted(__all__)

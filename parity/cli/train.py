@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from parity import sides
 from parity.cli.options import add_spec_options, count, deadline, directory, positive
-from parity.cli.parent import end_with_parent
 from parity.cli.progress import Progress
 from parity.contract import StepRecord, prepare_process, processes_of
 from parity.results import EXIT_CODES

@@ -19,6 +19,7 @@ from parity.results.record import (
     Verdict,
     overall,
 )
+from parity.results.resumption import Resumption, Suspect
 from parity.results.run_compare import RunComparison
 
 __all__ = [
@@ -39,9 +40,11 @@ __all__ = [
     "RatioChange",
     "RatioVerdict",
     "ResolvedSpec",
+    "Resumption",
     "RunComparison",
     "Series",
     "Speed",
+    "Suspect",
     "Validations",
     "Verdict",
     "VerdictChange",

@@ -5,6 +5,7 @@ Takes a side and a run as arguments; knows the run by its plan and its identity,
 
 from parity.runs.directory import RunDirectory
 from parity.runs.options import QUIET, FaultInjection, Observers, OnError, Options, Outcome
+from parity.runs.parent import end_with_parent
 from parity.runs.peers import leave
 from parity.runs.process import train
 from parity.runs.resume import Resume, compare_topology, resume_run, skips_before
@@ -26,6 +27,7 @@ __all__ = [
     "Signals",
     "WatchedSignals",
     "compare_topology",
+    "end_with_parent",
     "join",
     "leave",
     "resume_run",

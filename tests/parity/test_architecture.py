@@ -103,7 +103,7 @@ FLOORS = (
     {"errors", "environment", "threefry"},
     {"storage"},
     {"policy"},
-    {"contract"},
+    {"contract", "capture"},
     {"spec"},
     {"checkpoints", "results", "sides"},
     {"twins"},

@@ -1,0 +1,31 @@
+"""Capture of live state: what a training loop of anybody can reach, as one flat list of leaves; nothing is changed.
+
+Knows the kinds of the standard library and of NumPy; those of a framework are registered by its side.
+"""
+
+from parity.capture.frames import Scope, ambient, capture, outer_scopes, scopes_of
+from parity.capture.leaf import HARD, Leaf, Role, Snapshot
+from parity.capture.marks import activate, mark
+from parity.capture.names import component_from_name, slot_component
+from parity.capture.walk import Walk, array_leaf, attributes_of, digest_of, register
+
+__all__ = [
+    "HARD",
+    "Leaf",
+    "Role",
+    "Scope",
+    "Snapshot",
+    "Walk",
+    "activate",
+    "ambient",
+    "array_leaf",
+    "attributes_of",
+    "capture",
+    "component_from_name",
+    "digest_of",
+    "mark",
+    "outer_scopes",
+    "register",
+    "scopes_of",
+    "slot_component",
+]

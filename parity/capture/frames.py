@@ -1,0 +1,144 @@
+"""What a training loop can reach at a mark: the variables of its frames, the globals it names, the shared generators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType
+from typing import Any
+
+from parity.capture.kinds import capture_python_streams, loop_iterators
+from parity.capture.leaf import Snapshot
+from parity.capture.liveness import live_names
+from parity.capture.walk import LIBRARY_ROOTS, Walk, kind_of
+
+__all__ = ["Scope", "ambient", "capture", "outer_scopes", "scopes_of"]
+
+Ambient = Callable[[Walk], None]
+_ambient: list[Ambient] = [capture_python_streams]
+"""Functions that show a walk the state that all code of a process shares."""
+
+
+def ambient(show: Ambient) -> None:
+    """Add a function that shows a walk state that the whole process shares."""
+    if show not in _ambient:
+        _ambient.append(show)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The variables of one frame, at one instruction."""
+
+    name: str
+    """Prefix of its paths: empty for the innermost frame, the function's name for those around it."""
+    code: CodeType
+    lasti: int
+    local: Mapping[str, Any]
+    shared: Mapping[str, Any]
+    """The globals of its module."""
+    iterators: Sequence[Any] = ()
+    """Iterators of its loops, where they can be seen."""
+
+    @classmethod
+    def of(cls, frame: FrameType, name: str = "", iterators: Sequence[Any] = ()) -> Scope:
+        """Return the variables of a frame as they are now."""
+        return cls(name, frame.f_code, frame.f_lasti, dict(frame.f_locals), frame.f_globals, iterators)
+
+
+def scopes_of(generator: GeneratorType[Any, Any, Any]) -> list[Scope]:
+    """Return the frames of a suspended generator, the innermost of a `yield from` first."""
+    chain, inner = [generator], generator.gi_yieldfrom
+    while isinstance(inner, GeneratorType):
+        chain.append(inner)
+        inner = inner.gi_yieldfrom
+    found = []
+    for at, one in enumerate(reversed(chain)):
+        if one.gi_frame is not None:
+            iterators = [i for i in loop_iterators(one) if i not in chain]
+            found.append(Scope.of(one.gi_frame, one.gi_code.co_name if at else "", iterators))
+    return found
+
+
+def outer_scopes(frame: FrameType, last: CodeType | None) -> list[Scope]:
+    """Return a frame and those around it, up to that of a function; only the first if it is not among them."""
+    found, around = [Scope.of(frame)], frame
+    while last is not None and around.f_code is not last:
+        if around.f_back is None:
+            return found[:1]
+        around = around.f_back
+        found.append(Scope.of(around, around.f_code.co_name))
+    return found
+
+
+def capture(
+    scopes: Sequence[Scope],
+    state: Mapping[str, Any] | None = None,
+    *,
+    hide: Mapping[str, str] | None = None,
+    keep: Iterable[str] = (),
+) -> Snapshot:
+    """Walk what frames reach.
+
+    Args:
+        scopes: The frames, the innermost first.
+        state: Variables that are the state; the frames then count for nothing.
+        hide: Texts that differ between equal runs, to what stands for them.
+        keep: Paths whose values are wanted.
+
+    Returns:
+        Every leaf once, at the first path that leads to it; live variables lead, modules before optimizers.
+    """
+    walk = Walk(hide, keep)
+    dead: set[str] = set()
+    if state:
+        for name, value in state.items():
+            walk.root(name, value)
+    else:
+        for scope in scopes:
+            prefix = f"{scope.name}." if scope.name else ""
+            live = live_names(scope.code, scope.lasti)
+            for name, value in scope.local.items():
+                if name.startswith(("__", "@")):
+                    continue
+                if name not in live:
+                    dead.add(prefix + name)
+                walk.root(prefix + name, value, dead=name not in live)
+            for at, iterator in enumerate(scope.iterators):
+                walk.root(f"{prefix}for[{at}]", iterator)
+        shown: set[str] = set()
+        for scope in scopes:
+            for name, value in _globals_of(scope.code, scope.shared).items():
+                if name not in shown and name not in scope.local:
+                    shown.add(name)
+                    walk.root(name, value)
+    for show in _ambient:
+        show(walk)
+    snapshot = walk.finish()
+    snapshot.dead = frozenset(dead)
+    return snapshot
+
+
+def _globals_of(code: CodeType, shared: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the globals that code names, and those that functions and classes of the same module name in turn."""
+    found: dict[str, Any] = {}
+    waiting, done = [code], set()
+    while waiting:
+        one = waiting.pop()
+        if one in done:
+            continue
+        done.add(one)
+        waiting += [const for const in one.co_consts if isinstance(const, CodeType)]
+        for name in one.co_names:
+            value = shared.get(name)
+            if name in found or name not in shared or isinstance(value, ModuleType):
+                continue
+            if isinstance(value, FunctionType) and kind_of(type(value)) is None:
+                if (value.__module__ or "").partition(".")[0] not in LIBRARY_ROOTS and value.__globals__ is shared:
+                    waiting.append(value.__code__)
+            elif isinstance(value, type):
+                if value.__module__ == shared.get("__name__"):
+                    methods = [m for m in vars(value).values() if isinstance(m, FunctionType)]
+                    waiting += [method.__code__ for method in methods]
+            else:
+                found[name] = value
+    return found

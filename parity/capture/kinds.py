@@ -1,0 +1,242 @@
+"""Kinds of the standard library and of NumPy: scalars, containers, dataclasses, iterators, generators of numbers."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import datetime
+import decimal
+import enum
+import fractions
+import functools
+import gc
+import io
+import itertools
+import logging
+import random
+import re
+import threading
+import types
+import weakref
+from typing import Any
+
+import numpy as np
+
+from parity.capture.liveness import live_names
+from parity.capture.names import component_from_name
+from parity.capture.walk import Walk, digest_of, register
+
+__all__ = ["capture_python_streams", "loop_iterators"]
+
+LONG = 64
+"""Length above which a list of plain scalars is one leaf."""
+
+_SCALARS = (bool, int, float, complex, str, bytes, type(None))
+
+
+def _scalar(walk: Walk, path: str, value: Any) -> None:
+    walk.leaf(path, value, component_from_name(path), "scalar")
+
+
+def _ignore(walk: Walk, path: str, value: Any) -> None:
+    """Files, locks, threads, loggers: no state of a training loop."""
+
+
+def _text(walk: Walk, path: str, value: Any) -> None:
+    walk.leaf(path, str(value), component_from_name(path), "scalar")
+
+
+def _array(walk: Walk, path: str, value: np.ndarray[Any, Any]) -> None:
+    component = component_from_name(path)
+    interface = value.__array_interface__
+    key = ("array", interface["data"][0], value.shape, value.strides, value.dtype.str)
+    if value.size and not walk.is_new(path, value, component, key):
+        return
+    walk.array(path, value, component, "scalar" if value.ndim == 0 else "array")
+
+
+def _sequence(walk: Walk, path: str, value: Any) -> None:
+    component = component_from_name(path)
+    if not isinstance(value, tuple) and not walk.is_new(path, value, component):
+        return
+    walk.leaf(f"{path}.len", len(value), component, "structure")
+    fields = getattr(type(value), "_fields", None)
+    if fields:
+        for name, item in zip(fields, value, strict=False):
+            walk.visit(f"{path}.{name}", item)
+    elif len(value) > LONG and all(type(item) in _SCALARS for item in value):
+        walk.data(path, repr(list(value)).encode(), f"{type(value).__name__}[{len(value)}]", component, "scalar")
+    else:
+        for at, item in enumerate(value):
+            walk.visit(f"{path}[{at}]", item)
+
+
+def _set(walk: Walk, path: str, value: Any) -> None:
+    if walk.is_new(path, value, component_from_name(path)):
+        text = repr(sorted(map(repr, value)))
+        walk.data(path, text.encode(), type(value).__name__, component_from_name(path), "scalar")
+
+
+def _mapping(walk: Walk, path: str, value: Any) -> None:
+    component = component_from_name(path)
+    if not walk.is_new(path, value, component):
+        return
+    walk.leaf(f"{path}.len", len(value), component, "structure")
+    for key in list(value):
+        name = f"{path}.{key}" if isinstance(key, str) and key.isidentifier() else f"{path}[{key!r}]"
+        walk.visit(name, value[key])
+
+
+def _partial(walk: Walk, path: str, value: functools.partial[Any]) -> None:
+    walk.visit(f"{path}.func", value.func)
+    for at, item in enumerate(value.args):
+        walk.visit(f"{path}.args[{at}]", item)
+    for name, item in value.keywords.items():
+        walk.visit(f"{path}.{name}", item)
+
+
+def _python_random(walk: Walk, path: str, value: random.Random) -> None:
+    if walk.is_new(path, value, f"rng.{path}"):
+        walk.data(path, repr(value.getstate()).encode(), "random.Random", f"rng.{path}", "stream")
+
+
+def _numpy_generator(walk: Walk, path: str, value: Any) -> None:
+    source = getattr(value, "bit_generator", None) or getattr(value, "_bit_generator", None) or value
+    if walk.is_new(path, value, f"rng.{path}", ("stream", id(source))):
+        state = value.get_state(legacy=False) if isinstance(value, np.random.RandomState) else source.state
+        walk.data(path, _canonical(state), type(value).__name__, f"rng.{path}", "stream")
+
+
+def _canonical(state: Any) -> bytes:
+    """Return bytes of a nested state: the same for equal states, however they came about."""
+    if isinstance(state, dict):
+        return b"{" + b",".join(f"{k}:".encode() + _canonical(v) for k, v in sorted(state.items())) + b"}"
+    if isinstance(state, np.ndarray):
+        return f"{state.dtype}{state.shape}".encode() + digest_of(np.ascontiguousarray(state)).encode()
+    return repr(state.item() if isinstance(state, np.generic) else state).encode()
+
+
+def _generator(walk: Walk, path: str, value: types.GeneratorType[Any, Any, Any]) -> None:
+    """Look into a suspended generator: where it is, its variables, and the iterators of its loops."""
+    frame = value.gi_frame
+    component = component_from_name(path)
+    if not walk.is_new(path, value, component):
+        return
+    walk.leaf(f"{path}.at", frame.f_lasti if frame else -1, component, "position")
+    if frame is None or value.gi_running:
+        return
+    live = live_names(frame.f_code, frame.f_lasti)
+    for name, item in frame.f_locals.items():
+        if name in live:
+            _inner(walk, f"{path}.{name}", item)
+    for at, iterator in enumerate(loop_iterators(value)):
+        _inner(walk, f"{path}.for[{at}]", iterator)
+
+
+def _inner(walk: Walk, path: str, value: Any) -> None:
+    """Show what an iterator holds: numbers and arrays inside of it are its position."""
+    if isinstance(value, _SCALARS):
+        walk.leaf(path, value, "data.position", "position")
+    elif isinstance(value, np.ndarray):
+        walk.array(path, value, "data.position", "position")
+    elif isinstance(value, list | tuple) and all(type(item) in _SCALARS for item in value):
+        walk.data(path, repr(value).encode(), f"{type(value).__name__}[{len(value)}]", "data.position", "position")
+    else:
+        walk.visit(path, value)
+
+
+def loop_iterators(generator: types.GeneratorType[Any, Any, Any]) -> list[Any]:
+    """Return the iterators of the for-loops in which a suspended generator stands, the outermost first.
+
+    They are on its stack, not among its variables; the garbage collector sees both.
+    """
+    frame = generator.gi_frame
+    if frame is None:
+        return []
+    local = {id(value) for value in frame.f_locals.values()}
+    return [
+        one for one in gc.get_referents(generator)
+        if id(one) not in local and one is not generator and hasattr(type(one), "__next__")
+    ]  # fmt: skip
+
+
+def _iterator(walk: Walk, path: str, value: Any) -> None:
+    """Look into an iterator of the standard library: its position, and what it iterates over."""
+    if not walk.is_new(path, value, "data.position"):
+        return
+    if isinstance(value, _RANGES):
+        walk.leaf(f"{path}.left", value.__length_hint__(), "data.position", "position")
+        return
+    hint = getattr(value, "__length_hint__", None)
+    if hint is not None:
+        walk.leaf(f"{path}.left", hint(), "data.position", "position")
+    state = getattr(value, "__reduce__", None)
+    try:
+        parts = state() if state is not None and not isinstance(value, _NO_REDUCE) else None
+    except TypeError:
+        parts = None
+    if isinstance(parts, tuple) and len(parts) > 2:
+        _inner(walk, f"{path}.state", parts[2])
+    if isinstance(value, enumerate) and isinstance(parts, tuple):
+        walk.leaf(f"{path}.count", parts[1][1], "data.position", "position")
+    for at, part in enumerate(gc.get_referents(value)):
+        if not isinstance(part, type | types.ModuleType):
+            _inner(walk, f"{path}.of[{at}]" if at else f"{path}.of", part)
+
+
+_RANGES = (type(iter(range(0))), type(iter(range(1 << 70))))
+_NO_REDUCE = (itertools.tee,) if isinstance(itertools.tee, type) else ()
+
+
+def _counter(walk: Walk, path: str, value: Any) -> None:
+    """`itertools.count` shows its next number in its text."""
+    if walk.is_new(path, value, component_from_name(path)):
+        walk.leaf(f"{path}.next", str(value), component_from_name(path), "position")
+
+
+def _noticed(walk: Walk, path: str, value: Any) -> None:
+    walk.not_seen(path, value)
+
+
+for _kind in _SCALARS:
+    register(_kind, _scalar)
+for _kind in (np.generic, enum.Enum, complex, decimal.Decimal, fractions.Fraction, slice, range, type(...)):
+    register(_kind, _scalar if _kind is np.generic else _text)
+for _kind in (
+    logging.Logger, logging.Handler, io.IOBase, threading.Thread, threading.Event, type(threading.Lock()),
+    type(threading.RLock()), threading.Condition, weakref.ref, argparse.ArgumentParser, re.Pattern, types.CodeType,
+    types.FrameType, types.TracebackType, type, property, staticmethod, classmethod, datetime.timezone,
+):  # fmt: skip
+    register(_kind, _ignore)
+for _kind in (datetime.datetime, datetime.timedelta, np.dtype):
+    register(_kind, _text)
+for _kind in (list, tuple, collections.deque, collections.UserList):
+    register(_kind, _sequence, order=1)
+for _kind in (set, frozenset):
+    register(_kind, _set)
+for _kind in (dict, types.MappingProxyType, collections.UserDict):
+    register(_kind, _mapping, order=1)
+register(np.ndarray, _array)
+register(functools.partial, _partial)
+register(random.Random, _python_random)
+for _kind in (np.random.Generator, np.random.RandomState, np.random.BitGenerator):
+    register(_kind, _numpy_generator)
+register(types.GeneratorType, _generator)
+for _kind in (enumerate, zip, map, filter, reversed, type(iter([])), type(iter(())), type(iter({})),
+    type(iter({}.items())), type(iter({}.values())), type(iter(set())), type(iter("")), *_RANGES,
+    itertools.cycle, itertools.chain, itertools.islice, itertools.zip_longest, itertools.repeat, itertools.product,
+    itertools.permutations, itertools.combinations, itertools.starmap, itertools.accumulate, itertools.batched
+    if hasattr(itertools, "batched") else itertools.takewhile, itertools.takewhile, itertools.dropwhile,
+    type(iter(int, 1)), type(iter(np.zeros(1))),
+):  # fmt: skip
+    register(_kind, _iterator)
+register(itertools.count, _counter)
+register(random.SystemRandom, _noticed)
+
+
+def capture_python_streams(walk: Walk) -> None:
+    """Show the generators that Python and NumPy share in a process."""
+    walk.data("random", repr(random.getstate()).encode(), "random.Random", "rng.python", "stream")
+    state = np.random.mtrand._rand  # the shared RandomState
+    walk.data("numpy.random", _canonical(state.get_state(legacy=False)), "RandomState", "rng.numpy", "stream")
+

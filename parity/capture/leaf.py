@@ -1,0 +1,72 @@
+"""Leaves of a live state: what was seen at one moment of a training loop, as one flat list."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+_DIGEST = re.compile("[0-9a-f]{32}")
+
+__all__ = ["HARD", "Leaf", "Role", "Snapshot"]
+
+Role = Literal["state", "stream", "flag", "array", "gradient", "position", "scalar", "alias", "structure"]
+
+HARD: frozenset[Role] = frozenset({"state", "stream", "flag"})
+"""Roles whose leaves take part in training by what they are; of the others it has to be shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One value of the state.
+
+    Two leaves are equal if type and digest are: the component is a name, and the role follows from the kind.
+    """
+
+    role: Role
+    """`state`: parameters, buffers, optimizer, schedule, scaler, modes. `stream`: a random generator. `flag`: a global
+    setting that changes results. `array`: an array of unknown purpose. `gradient`. `position`: inside of an iterator
+    or sampler. `scalar`: a Python value of unknown purpose. `alias`: a second path to an object or to its memory.
+    `structure`: length and type of a container."""
+    component: str
+    """What it is in the field's words, such as `optimizer.second_moment`."""
+    type: str
+    """Kind, dtype, shape and memory order, such as `float32[3x4]`, `int`, `list`."""
+    digest: str
+    """XXH3-128 of the bytes in memory order; of a short Python value its text."""
+
+    def same(self, other: Leaf | None) -> bool:
+        """Return whether another leaf holds the same value, bit for bit."""
+        return other is not None and self.type == other.type and self.digest == other.digest
+
+    @property
+    def text(self) -> str:
+        """Return the value if it is short, otherwise its type."""
+        return f"{self.type} {self.digest[:8]}" if _DIGEST.fullmatch(self.digest) else self.digest
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """All leaves that were seen at one moment."""
+
+    leaves: dict[str, Leaf] = field(default_factory=dict)
+    """Path, as its owner would write it, to leaf."""
+    dead: frozenset[str] = frozenset()
+    """Names of variables that the code writes before it reads them again: no loss if they differ."""
+    unseen: dict[str, str] = field(default_factory=dict)
+    """Path to the type of what could not be looked into."""
+    values: dict[str, Any] = field(default_factory=dict)
+    """Path to a copy of the value, of the leaves that were asked for: NumPy arrays and Python values."""
+
+    def is_dead(self, path: str) -> bool:
+        """Return whether a path begins with a variable that is written before it is read."""
+        return any(path.startswith(name) and path[len(name) : len(name) + 1] in _NEXT for name in self.dead)
+
+    def select(self, wanted: Callable[[Leaf], bool]) -> Mapping[str, Leaf]:
+        """Return the leaves that a function accepts."""
+        return {path: leaf for path, leaf in self.leaves.items() if wanted(leaf)}
+
+
+_NEXT = ("", ".", "[")
+"""What may follow the name of a variable in a path."""

@@ -1,0 +1,79 @@
+"""Liveness of local variables: which ones the code may still read, at one instruction of a function.
+
+A value that is written before it is read is lost without loss. Read from the byte code, so that it holds for every
+form of loop and needs no source: a backward data-flow analysis over the instructions, exception handlers included.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import re
+from types import CodeType
+
+__all__ = ["live_names"]
+
+_ENDS = frozenset({"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"})
+_JUMPS = frozenset({"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_ABSOLUTE", "JUMP"})
+_PART = re.compile(r"(LOAD|STORE|DELETE)_(?:FAST|NAME)")
+
+
+def live_names(code: CodeType, lasti: int) -> frozenset[str]:
+    """Return the local variables that may be read after an instruction.
+
+    Args:
+        code: Code of the function or module.
+        lasti: Offset of the instruction that runs, in bytes (`frame.f_lasti`).
+
+    Returns:
+        Their names; those that inner functions share are always among them.
+    """
+    at = _live_after(code)
+    return at.get(lasti, frozenset(code.co_varnames)) | frozenset(code.co_cellvars) | frozenset(code.co_freevars)
+
+
+@functools.lru_cache(maxsize=256)
+def _live_after(code: CodeType) -> dict[int, frozenset[str]]:
+    """Return, for every instruction, the variables that are live after it."""
+    found = list(dis.Bytecode(code))
+    index = {instruction.offset: at for at, instruction in enumerate(found)}
+    handlers: list[set[int]] = [set() for _ in found]
+    for entry in getattr(dis.Bytecode(code), "exception_entries", ()):
+        for at, instruction in enumerate(found):
+            if entry.start <= instruction.offset < entry.end and entry.target in index:
+                handlers[at].add(index[entry.target])
+    steps = []
+    for at, instruction in enumerate(found):
+        follows = set(handlers[at])
+        if instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs:
+            if instruction.argval in index:
+                follows.add(index[instruction.argval])
+        if instruction.opname not in _ENDS | _JUMPS and at + 1 < len(found):
+            follows.add(at + 1)
+        steps.append((follows, _effects(instruction)))
+    before: list[frozenset[str]] = [frozenset()] * len(found)
+    changed = True
+    while changed:
+        changed = False
+        for at in range(len(found) - 1, -1, -1):
+            follows, effects = steps[at]
+            live = set().union(*(before[next_at] for next_at in follows)) if follows else set()
+            for name, reads in reversed(effects):
+                (live.add if reads else live.discard)(name)
+            if live != before[at]:
+                before[at], changed = frozenset(live), True
+    return {
+        instruction.offset: frozenset().union(*(before[next_at] for next_at in steps[at][0]))
+        for at, instruction in enumerate(found)
+    }
+
+
+def _effects(instruction: dis.Instruction) -> list[tuple[str, bool]]:
+    """Return what an instruction does to local variables, in order: (name, whether it is read)."""
+    parts = [match[1] for match in _PART.finditer(instruction.opname)]
+    if not parts or instruction.argval is None or "AND_CLEAR" in instruction.opname:
+        return []  # a comprehension puts aside the outer variable of the same name
+    names = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
+    if len(names) != len(parts):
+        return [(str(name), True) for name in names]
+    return [(str(name), part == "LOAD") for name, part in zip(names, parts, strict=True)]

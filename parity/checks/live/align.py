@@ -1,0 +1,58 @@
+"""Alignment: at which mark of the uninterrupted run a resumed one stands, by what it holds, not by what it says."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+
+from parity.capture import Leaf, Snapshot
+from parity.checks.live.trace import Mark
+
+__all__ = ["align", "varying"]
+
+
+def varying(marks: Sequence[Mark]) -> frozenset[str]:
+    """Return the paths whose value changes from any mark to the next."""
+    found: set[str] = set()
+    for before, after in zip(marks, marks[1:], strict=False):
+        old, new = before.snapshot.leaves, after.snapshot.leaves
+        found |= {path for path, leaf in new.items() if path in old and not leaf.same(old[path])}
+    return frozenset(found)
+
+
+def align(marks: Sequence[Mark], resumed: Snapshot, step: int, changing: Collection[str]) -> tuple[int, bool]:
+    """Return the mark of the uninterrupted run that a resumed state is of.
+
+    Every component has one vote, for the marks whose leaves it equals in full: parameters, each slot of the
+    optimizer, schedule. The mark that the resumed run itself names wins unless another has more votes.
+
+    Args:
+        marks: Marks of the uninterrupted run.
+        resumed: State at the first mark of the resumed run.
+        step: Completed steps, as the resumed run says.
+        changing: Paths that change in the uninterrupted run: the others say nothing.
+
+    Returns:
+        Index of the mark, and whether the state is that of another step than the resumed run says.
+    """
+    said = next((at for at, mark in enumerate(marks) if mark.step == step), None)
+    groups: dict[str, dict[str, Leaf]] = defaultdict(dict)
+    for path, leaf in resumed.leaves.items():
+        if path in changing and leaf.role in ("state", "array") and not resumed.is_dead(path):
+            groups[leaf.component.partition("[")[0]][path] = leaf
+    votes = [_votes(mark.snapshot.leaves, groups) for mark in marks]
+    if not votes:
+        return 0, False
+    best = max(votes)
+    if said is not None and (votes[said] == best or best < 2 or best <= len(groups) / 2):
+        return said, False
+    if best == 0:
+        nearest = min(range(len(marks)), key=lambda at: abs(marks[at].step - step))
+        return nearest, False
+    candidates = [at for at, count in enumerate(votes) if count == best]
+    at = min(candidates, key=lambda one: abs(marks[one].step - step))
+    return at, True
+
+
+def _votes(leaves: Mapping[str, Leaf], groups: Mapping[str, Mapping[str, Leaf]]) -> int:
+    return sum(all(leaf.same(leaves.get(path)) for path, leaf in group.items()) for group in groups.values())

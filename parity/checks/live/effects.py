@@ -1,0 +1,181 @@
+"""Effects of statements: what saving and evaluating did to the live state, seen before and after the statement.
+
+A save or an evaluation that changes training does so in the uninterrupted run too, so two curves never show it. The
+statements are found in the source of the marked function by what they call, and by writing files below the folder.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, Literal
+
+from parity.capture import Scope, Snapshot
+from parity.checks.live.trace import Effect
+
+if TYPE_CHECKING:
+    from parity.checks.live.recorder import Recorder
+
+__all__ = ["SAVES", "Statement", "StatementWatch", "statements_of", "writes"]
+
+SAVES = re.compile(r"(^|_)(save\w*|checkpoint\w*|ckpt|dump\w*|export\w*|snapshot)($|_)", re.IGNORECASE)
+EVALUATES = re.compile(
+    r"(^|_)(eval\w*|valid\w*|val|test|infer\w*|sample|generate|predict\w*|estimate\w*)($|_)", re.IGNORECASE
+)
+MOST = 3
+"""Times that one statement is watched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement that saves or evaluates, by its lines."""
+
+    what: Literal["save", "evaluation"]
+    first: int
+    last: int
+
+
+def statements_of(code: CodeType, writes: Sequence[tuple[str, int]] = ()) -> list[Statement]:
+    """Return the statements of a function that save or evaluate; none where there is no source.
+
+    Args:
+        code: Code of the function.
+        writes: Files and lines of code during which the folder was written to.
+    """
+    lines_written = {line for file, line in writes if file == code.co_filename}
+    try:
+        lines, start = inspect.getsourcelines(code)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError, IndentationError):
+        return []
+    ast.increment_lineno(tree, max(start, 1) - 1)
+    found: list[Statement] = []
+    function = tree.body[0] if tree.body else tree
+    for node in ast.walk(function):
+        if isinstance(node, ast.With) and any(_names(item.context_expr) & {"no_grad", "inference_mode"} for item in node.items):
+            found.append(Statement("evaluation", node.lineno, node.end_lineno or node.lineno))
+        elif isinstance(node, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
+            first, last = node.lineno, node.end_lineno or node.lineno
+            called = {name for call in ast.walk(node) if isinstance(call, ast.Call) for name in _names(call.func)}
+            if any(SAVES.search(name) for name in called) or any(first <= line <= last for line in lines_written):
+                found.append(Statement("save", first, last))
+            elif any(EVALUATES.search(name) for name in called):
+                found.append(Statement("evaluation", first, last))
+    outer = [s for s in found if not any(o != s and o.first <= s.first and s.last <= o.last for o in found)]
+    return [s for s in outer if not _is_mode(s, code)]
+
+
+def _is_mode(statement: Statement, code: CodeType) -> bool:
+    """Return whether a statement is a lone `model.eval()`, which changes the mode and is meant to."""
+    line = linecache.getline(code.co_filename, statement.first).strip()
+    return statement.first == statement.last and re.fullmatch(r"[\w.\[\]]+\.(eval|train)\(\w*\)", line) is not None
+
+
+def _names(node: ast.AST) -> set[str]:
+    """Return the last names of a called expression: `torch.save` gives save and torch."""
+    return {n.attr if isinstance(n, ast.Attribute) else n.id for n in ast.walk(node) if isinstance(n, ast.Attribute | ast.Name)}
+
+
+class StatementWatch:
+    """Compares the live state before and after the statements, within a run that is traced line by line."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._statements: dict[CodeType, list[Statement]] = {}
+        self._times: dict[tuple[CodeType, int], int] = {}
+        self._open: tuple[FrameType, Statement, Snapshot] | None = None
+
+    def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
+        """Trace function of the marked frames: called before each line of theirs."""
+        if event == "line":
+            self._leave(frame)
+            if self._open is None:
+                self._enter(frame)
+        elif event == "return":
+            self._leave(frame, returning=True)
+        return self.trace
+
+    def flush(self, scopes: Sequence[Scope], state: Mapping[str, Any] | None) -> None:
+        """Close a statement that was open when the loop came to its mark."""
+        if self._open is not None:
+            self._close(self.recorder.snapshot(scopes, state))
+
+    def _enter(self, frame: FrameType) -> None:
+        code = frame.f_code
+        if code not in self._statements:
+            self._statements[code] = statements_of(code, self.recorder.request.writes)
+        for statement in self._statements[code]:
+            if frame.f_lineno == statement.first and self.recorder.trace.marks:
+                times = self._times.get((code, statement.first), 0)
+                if times < MOST:
+                    self._times[(code, statement.first)] = times + 1
+                    self._open = (frame, statement, self._now(frame))
+                return
+
+    def _leave(self, frame: FrameType, *, returning: bool = False) -> None:
+        if self._open is None or self._open[0] is not frame:
+            return
+        statement = self._open[1]
+        if returning or not statement.first <= frame.f_lineno <= statement.last:
+            self._close(self._now(frame))
+
+    def _now(self, frame: FrameType) -> Snapshot:
+        return self.recorder.snapshot([Scope("", frame.f_code, -1, dict(frame.f_locals), frame.f_globals)], None)
+
+    def _close(self, after: Snapshot) -> None:
+        assert self._open is not None
+        frame, statement, before = self._open
+        self._open = None
+        paths = {*before.leaves, *after.leaves}
+        changed = {
+            path: (before.leaves.get(path), after.leaves.get(path))
+            for path in sorted(paths)
+            if before.leaves.get(path) != after.leaves.get(path)
+        }
+        name = frame.f_code.co_filename
+        where = f"{os.path.basename(name)}:{statement.first}: {linecache.getline(name, statement.first).strip()}"
+        self.recorder.trace.effects.append(Effect(statement.what, self.recorder.trace.marks[-1].step, where, changed))
+
+
+class WriteWatch:
+    """Notes on which line of the marked frame files below the folder were opened for writing."""
+
+    def __init__(self) -> None:
+        self.recorder: Recorder | None = None
+        self._installed = False
+
+    def start(self, recorder: Recorder) -> None:
+        """Watch for one run; the hook stays, as no audit hook can be taken away, and does nothing meanwhile."""
+        self.recorder = recorder
+        if not self._installed:
+            self._installed = True
+            sys.addaudithook(self._hook)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self.recorder = None
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        recorder = self.recorder
+        if recorder is None or event != "open" or recorder.frame is None:
+            return
+        path, mode = arguments[0], arguments[1]
+        if not isinstance(path, str | Path) or not isinstance(mode, str) or not set(mode) & set("wax+"):
+            return
+        if str(path).startswith(str(recorder.folder)):
+            where = (recorder.frame.f_code.co_filename, recorder.frame.f_lineno)
+            if where not in recorder.trace.writes:
+                recorder.trace.writes.append(where)
+
+
+writes = WriteWatch()
+"""The one of this process."""

@@ -1,0 +1,109 @@
+"""The folder of a run: which files change, which of them are checkpoints, copies at a kill, and what is in them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from parity.capture import Leaf, Walk
+from parity.storage import digest_range
+
+__all__ = ["Listing", "contents", "copy_folder", "is_log", "list_folder"]
+
+Listing = dict[str, tuple[int, int, int]]
+"""Relative path to size, time of the last change in nanoseconds, inode."""
+
+_LOG = re.compile(r"(\.(jsonl?|csv|tsv|log|txt|out|err|html|png|toml|ya?ml|md|tmp|lock)|tfevents\..*)$|(^|/)\.")
+_JSON = re.compile(r"(state|trainer|optim|sched|best|latest|meta|index|checkpoint|progress).*\.json$")
+Reader = Callable[[Path], Any]
+"""Returns what a file or directory holds, or None if it is not of its kind."""
+
+
+def list_folder(folder: Path) -> Listing:
+    """Return the files below a folder; an absent one is empty."""
+    found: Listing = {}
+    for root, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(root, name)
+            try:
+                status = os.lstat(path)
+            except FileNotFoundError:
+                continue
+            found[os.path.relpath(path, folder)] = (status.st_size, status.st_mtime_ns, status.st_ino)
+    return found
+
+
+def is_log(name: str) -> bool:
+    """Return whether a file's name is that of a log, a table or a configuration: no checkpoint.
+
+    Example:
+        >>> is_log("metrics.csv"), is_log("step_40/model.pt"), is_log("trainer_state.json")
+        (True, False, False)
+    """
+    return bool(_LOG.search(name)) and not _JSON.search(name)
+
+
+def copy_folder(folder: Path, to: Path) -> None:
+    """Copy a folder as it is; links stay links, a file that vanishes meanwhile is left out."""
+    to.mkdir(parents=True, exist_ok=True)
+    for root, folders, names in os.walk(folder):
+        below = to / os.path.relpath(root, folder)
+        below.mkdir(exist_ok=True)
+        for name in [n for n in folders if os.path.islink(os.path.join(root, n))] + names:
+            source = os.path.join(root, name)
+            try:
+                if os.path.islink(source):
+                    os.symlink(os.readlink(source), below / name)
+                elif os.path.isfile(source):
+                    shutil.copy2(source, below / name)
+            except FileNotFoundError:
+                continue
+
+
+def contents(folder: Path, readers: Iterable[Reader]) -> dict[str, Leaf]:
+    """Return the leaves of every checkpoint file: `name: path in it` to leaf.
+
+    A file that no reader understands is one leaf, the digest of its bytes. The files are the trainer's own, of a
+    moment ago: reading them runs what its own loading runs, pickles too.
+    """
+    walk = Walk({str(folder): "FOLDER"})
+    read: list[Path] = []
+    for name in sorted(list_folder(folder)):
+        path = folder / name
+        if is_log(name) or any(parent in path.parents for parent in read):
+            continue
+        found = None
+        for reader in (*readers, _read_plain):
+            try:
+                found = reader(path)
+            except Exception:  # not of this kind, or of classes that are gone: its bytes are compared
+                found = None
+            if found is not None:
+                break
+        if found is None:
+            size = path.stat().st_size if path.is_file() else 0
+            walk.add(f"{name}:", Leaf("scalar", "checkpoint", f"file[{size}]", digest_range(path, 0, size)), lambda: None)
+        else:
+            walk.root(f"{name}: ", found)
+    return {path.replace(": .", ": ").replace(": [", ": ["): leaf for path, leaf in walk.finish().leaves.items()}
+
+
+def _read_plain(path: Path) -> Any:
+    if path.suffix in (".npz", ".npy"):
+        loaded = np.load(path, allow_pickle=True)
+        return dict(loaded) if path.suffix == ".npz" else loaded
+    if path.suffix in (".pkl", ".pickle"):
+        with path.open("rb") as file:
+            return pickle.load(file)
+    if path.suffix == ".json":
+        import json
+
+        return json.loads(path.read_text())
+    return None

@@ -1,0 +1,153 @@
+"""Runs of a training function within this process: a kill leaves it suspended, and the folder is copied."""
+
+from __future__ import annotations
+
+import random
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import GeneratorType
+from typing import Any
+
+import numpy as np
+
+from parity import sides
+from parity.capture import activate, scopes_of
+from parity.checks.live.effects import writes
+from parity.checks.live.recorder import Killed, MarkError, Recorder, Request, trace_no_calls
+from parity.checks.live.trace import Trace, TraceWriter
+
+__all__ = ["InlineRunner", "Train", "run_function"]
+
+Train = Callable[..., Any]
+"""A training function: takes the folder; a generator that yields completed steps, or a function that calls `mark`."""
+
+class InlineRunner:
+    """Runs the function within this process; the process's generators and settings are put back at the end."""
+
+    mode = "inline"
+
+    def __init__(self, train: Train) -> None:
+        self._train = train
+        self._state = ExitStack()
+        self._suspended: list[GeneratorType[Any, Any, Any]] = []
+        """Generators that were killed: kept, so that no `finally` of theirs runs while their folder is compared."""
+
+    def __enter__(self) -> InlineRunner:
+        self._state.enter_context(_own_process_state())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._suspended:
+            with suppress(BaseException):  # what a killed loop does when it is closed concerns nobody
+                self._suspended.pop().close()
+        self._state.close()
+
+    def run(self, folder: Path, request: Request) -> Trace:
+        """Run it once."""
+        return run_function(self._train, folder, request, suspended=self._suspended)
+
+
+@contextmanager
+def _own_process_state() -> Iterator[None]:
+    """Put random generators and settings of this process aside, and back at the end."""
+    python, shared = random.getstate(), np.random.get_state()
+    put_back = [adapter.set_aside() for adapter in sides.adapters().values()]
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(shared)
+        for restore in put_back:
+            restore()
+
+
+def _fresh_process() -> None:
+    """Seed what all code shares as a new process does: Python's and NumPy's generators from the system."""
+    random.seed()
+    np.random.seed()
+    for adapter in sides.adapters().values():
+        adapter.fresh_process()
+
+
+def run_function(train: Train, folder: Path, request: Request, *, writer: TraceWriter | None = None,
+                 on_kill: Callable[[], None] | None = None,
+                 suspended: list[GeneratorType[Any, Any, Any]] | None = None) -> Trace:  # fmt: skip
+    """Run a training function once, from its start to its end or to a kill.
+
+    Args:
+        train: The function.
+        folder: Its folder; made if there is none.
+        request: How far, and what is looked at.
+        writer: Takes every mark as it comes.
+        on_kill: Called at the kill, for a process that kills itself.
+        suspended: Takes the generator that was killed, so that it is not closed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    recorder = Recorder(request, folder, getattr(_unwrap(train), "__code__", None), writer)
+    recorder.on_kill = on_kill
+    _fresh_process()
+    before, tracing = activate(recorder), sys.gettrace()
+    writes.start(recorder)
+    try:
+        result = train(folder, **request.options)
+        if isinstance(result, GeneratorType):
+            _drive(recorder, result, suspended if suspended is not None else [])
+        elif recorder.trace.end != "killed":
+            recorder.trace.end = "finished"
+    except Killed:
+        recorder.trace.end = "killed"
+    except MarkError:
+        raise
+    except Exception:
+        recorder.trace.end, recorder.trace.error = "failed", traceback.format_exc(limit=-6)
+    finally:
+        activate(before)
+        writes.stop()
+        sys.setprofile(None)
+        sys.settrace(tracing)
+    return recorder.trace
+
+
+def _drive(
+    recorder: Recorder, generator: GeneratorType[Any, Any, Any], suspended: list[GeneratorType[Any, Any, Any]]
+) -> None:
+    """Step through a generator; its frames are looked at while it is suspended."""
+    tracing = sys.gettrace()
+    while True:
+        scopes = scopes_of(generator)
+        recorder.frame = generator.gi_frame
+        last = recorder.trace.marks[-1].step if recorder.trace.marks else None
+        at_end = last is not None and last >= recorder.request.steps - 1
+        if at_end:
+            sys.setprofile(recorder.watch_return({scope.code for scope in scopes[-1:]}))
+        elif recorder.watch is not None and recorder.trace.marks:
+            generator.gi_frame.f_trace = recorder.watch.trace
+            sys.settrace(trace_no_calls)
+        try:
+            step = next(generator)
+        except StopIteration:
+            recorder.trace.end = "finished"
+            return
+        finally:
+            sys.setprofile(None)
+            if recorder.watch is not None:
+                sys.settrace(tracing)
+        if recorder.take(step, scopes_of(generator)):
+            suspended.append(generator)
+            if recorder.on_kill is not None:
+                recorder.on_kill()
+            return
+
+
+def _unwrap(train: Any) -> Any:
+    while not hasattr(train, "__code__"):
+        inner = getattr(train, "__wrapped__", None) or getattr(train, "func", None) or getattr(train, "__func__", None)
+        if inner is None:
+            inner = getattr(type(train), "__call__", None) if not isinstance(train, type) else None
+        if inner is None or inner is train:
+            return None
+        train = inner
+    return train

@@ -1,0 +1,154 @@
+"""The recorder: what happens at each mark of a training function that is being checked."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from parity import sides
+from parity.capture import Scope, Snapshot, capture, outer_scopes
+from parity.checks.live.effects import StatementWatch
+from parity.checks.live.folder import copy_folder, is_log, list_folder
+from parity.checks.live.trace import Mark, Trace, TraceWriter
+from parity.errors import ParityError
+
+__all__ = ["Killed", "MarkError", "Recorder", "Request", "trace_no_calls"]
+
+
+class MarkError(ParityError, ValueError):
+    """A mark that cannot be used: no number, a step that goes backwards."""
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL within one process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What one run of the function is for."""
+
+    steps: int
+    """Last step of the run; the state after it is captured as well."""
+    kill: int | None = None
+    """Mark, counted from 0, at which the run is killed."""
+    kill_step: int | None = None
+    """Completed steps at or after which the run is killed, for a run that does not begin at step 0."""
+    copies: Mapping[int, Path] = field(default_factory=dict)
+    """Mark to a directory that takes a copy of the folder, as a kill at that mark would leave it."""
+    keep: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    """Mark to the paths whose values are wanted; -1 is the final state."""
+    watch: bool = False
+    """Whether the state before and after statements that save or evaluate is compared."""
+    writes: Sequence[tuple[str, int]] = ()
+    """Files and lines that write to the folder, from an earlier run: statements to watch."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Keyword arguments of the function, besides the folder."""
+
+
+class Recorder:
+    """Takes the marks of one run."""
+
+    def __init__(self, request: Request, folder: Path, code: CodeType | None, writer: TraceWriter | None = None) -> None:
+        self.request, self.folder, self.code, self.writer = request, folder, code, writer
+        self.trace = Trace(folder=folder)
+        self.on_kill: Callable[[], None] | None = None
+        self.watch = StatementWatch(self) if request.watch else None
+        self.frame: FrameType | None = None
+        """The frame that holds the marks, as far as it is known."""
+        self._files = list_folder(folder)
+        self._process = os.getpid()
+        self._last_state: tuple[FrameType, Mapping[str, Any]] | None = None
+
+    def mark_frame(self, step: int, frame: FrameType, state: Mapping[str, Any]) -> None:
+        """Take a mark made by a call: raises `Killed` at the kill."""
+        if os.getpid() != self._process:
+            return  # a forked worker of the loop
+        self.frame = frame
+        self._last_state = (frame, state)
+        if step >= self.request.steps - 1:
+            sys.setprofile(self.watch_return({frame.f_code}))
+        elif self.watch is not None:
+            around: FrameType | None = frame
+            while around is not None:
+                around.f_trace = self.watch.trace
+                around = None if around.f_code is self.code else around.f_back
+            sys.settrace(trace_no_calls)
+        if self.take(step, outer_scopes(frame, self.code), state):
+            if self.on_kill is not None:
+                self.on_kill()
+            raise Killed
+
+    def take(self, step: Any, scopes: Sequence[Scope], state: Mapping[str, Any] | None = None) -> bool:
+        """Record a mark; return whether the run is to be killed here."""
+        if self.watch is not None:
+            self.watch.flush(scopes, state)
+        number = self._number(step)
+        index = len(self.trace.marks)
+        snapshot = self.snapshot(scopes, state, index)
+        found = Mark(number, snapshot, self._changed())
+        self.trace.marks.append(found)
+        if not self.trace.code[0] and scopes:
+            self.trace.code = (scopes[0].code.co_filename, scopes[0].code.co_firstlineno)
+        if self.writer is not None:
+            self.writer.mark(found)
+        if index in self.request.copies:
+            copy_folder(self.folder, self.request.copies[index])
+        late = self.request.kill_step is not None and number >= self.request.kill_step
+        if self.request.kill == index or late:
+            self.trace.end = "killed"
+            return True
+        return False
+
+    def snapshot(self, scopes: Sequence[Scope], state: Mapping[str, Any] | None, index: int | None = None) -> Snapshot:
+        """Capture what frames reach."""
+        self.trace.frameworks = tuple(sides.adapters())
+        keep = self.request.keep.get(index, ()) if index is not None else ()
+        return capture(scopes, state, hide={str(self.folder): "FOLDER"}, keep=keep)
+
+    def finish(self, frame: FrameType) -> None:
+        """Capture the state of the frame that is about to return; of each frame that returns, the last one counts."""
+        state: Mapping[str, Any] = self._last_state[1] if self._last_state and frame is self._last_state[0] else {}
+        scopes = [Scope("", frame.f_code, -1, dict(frame.f_locals), frame.f_globals)]
+        self.trace.final = self.snapshot(scopes, state, -1)
+
+    def watch_return(self, codes: set[CodeType]) -> Callable[[FrameType, str, Any], None]:
+        """Return a profile function that captures marked frames as they return."""
+
+        def profile(frame: FrameType, event: str, argument: Any) -> None:
+            if event == "return" and frame.f_code in codes:
+                sys.setprofile(None)
+                self.finish(frame)
+                sys.setprofile(profile)
+
+        return profile
+
+    def _number(self, step: Any) -> int:
+        try:
+            number = int(step)
+            whole = number == step
+        except (TypeError, ValueError):
+            whole = False
+        if not whole or isinstance(step, bool):
+            raise MarkError(f"a mark gives the number of completed steps, got {step!r}; yield an int, once per step")
+        marks = self.trace.marks
+        if marks and number < marks[-1].step:
+            raise MarkError(
+                f"marks go backwards: {number} after {marks[-1].step}; mark with the steps completed since the run "
+                "began, not with the position in an epoch"
+            )
+        return number
+
+    def _changed(self) -> bool:
+        """Return whether files that are no logs changed since the last call."""
+        before, self._files = self._files, list_folder(self.folder)
+        changed = {name for name in {*before, *self._files} if before.get(name) != self._files.get(name)}
+        return any(not is_log(name) for name in changed)
+
+
+def trace_no_calls(frame: FrameType, event: str, argument: Any) -> None:
+    """Trace function of a thread in which only some frames are traced: those that are called are not."""

@@ -1,0 +1,160 @@
+"""Roads: the ways in which a run is stopped and resumed; each one has hidden a real bug from the others."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from parity.capture import Leaf
+from parity.checks.live.trace import Mark
+from parity.errors import SpecError, UnknownNameError
+
+__all__ = ["QUICK", "ROADS", "Road", "plan_roads", "road_names"]
+
+ROADS: Mapping[str, str] = {
+    "kill": "killed at stop_at, resumed to the end",
+    "again": "resumed, killed right after the restore, before any step, and resumed once more",
+    "third": "killed a second time a few steps after the resume",
+    "first-save": "killed right after the first save",
+    "before-save": "killed before the first save",
+    "epoch-end": "killed exactly where an epoch after the first ends",
+    "mid-epoch": "killed in the middle of an epoch after the first",
+    "on-validation": "killed at a step that evaluates",
+    "off-validation": "killed between two evaluations",
+    "intervals": "other save and validation intervals, never stopped: training must not change",
+    "best": "resumed from the best checkpoint",
+    "older": "resumed from an older checkpoint",
+    "extend": "finished at stop_at, then extended, against a run that was long from the start",
+}
+QUICK = ("kill", "again", "third", "intervals")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Road:
+    """One road, with what it takes to drive along it."""
+
+    name: str
+    kind: Literal["resume", "options", "extend"] = "resume"
+    kills: tuple[int, ...] = ()
+    """Marks at which processes are killed, one after the other; counted from the first mark of the reference."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Keyword arguments of the process that resumes, or of the whole run."""
+
+
+def road_names(roads: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the roads that were asked for.
+
+    Raises:
+        UnknownNameError: There is no such road.
+    """
+    if isinstance(roads, str):
+        roads = {"quick": QUICK, "all": tuple(ROADS)}.get(roads, tuple(part.strip() for part in roads.split(",")))
+    names = tuple(dict.fromkeys(roads))
+    for name in names:
+        if name not in ROADS:
+            raise UnknownNameError("road", name, [*ROADS, "quick", "all"])
+    if not names:
+        raise SpecError("roads", "must name at least one road, got none")
+    return names
+
+
+def plan_roads(
+    names: Sequence[str], marks: Sequence[Mark], stop: int, parameters: Mapping[str, inspect.Parameter]
+) -> tuple[list[Road], dict[str, str]]:
+    """Return the roads that the run can be driven along, and the others with the reason.
+
+    Args:
+        names: Names of the roads.
+        marks: Marks of the uninterrupted run.
+        stop: Index of the mark at which the run is killed.
+        parameters: Parameters of the training function.
+    """
+    planned: list[Road] = []
+    closed: dict[str, str] = {}
+    last = len(marks) - 1
+    saves = [at for at, mark in enumerate(marks) if mark.saved and at > 0]
+    epochs = epoch_ends(marks)
+    for name in names:
+        kills: tuple[int, ...] | None = None
+        if name == "kill":
+            kills = (stop,)
+        elif name == "again":
+            kills = (stop, stop)
+        elif name == "third":
+            kills = (stop, min(stop + max(2, (last - stop) // 2), last))
+        elif name == "first-save" and saves:
+            kills = (saves[0],)
+        elif name == "before-save" and saves and saves[0] > 1:
+            kills = (saves[0] - 1,)
+        elif name == "epoch-end" and len(epochs) > 1:
+            kills = (epochs[1],)
+        elif name == "mid-epoch" and len(epochs) > 1:
+            kills = (min((epochs[0] + epochs[1]) // 2 + 1, last),)
+        elif name in ("on-validation", "off-validation"):
+            every = _default(parameters, "validate_every")
+            if every:
+                at = (stop // every) * every
+                kills = (max(1, at if name == "on-validation" else at - every // 2),)
+        if kills is not None:
+            if saves and min(kills) < saves[0] and name not in ("before-save",):
+                closed[name] = "nothing is saved before that step"
+            else:
+                planned.append(Road(name=name, kills=kills))
+        elif name == "intervals" and _intervals(parameters):
+            planned.append(Road(name=name, kind="options", options=_intervals(parameters)))
+        elif name in ("best", "older") and "resume" in parameters and saves:
+            which = "best" if name == "best" else marks[saves[0]].step
+            if name == "older" and len(saves) < 2:
+                closed[name] = "there is one save only"
+            else:
+                planned.append(Road(name=name, kills=(stop,), options={"resume": which}))
+        elif name == "extend" and "steps" in parameters:
+            planned.append(Road(name=name, kind="extend"))
+        else:
+            closed[name] = _REASONS.get(name, "the run has no such step")
+    return planned, closed
+
+
+_REASONS = {
+    "intervals": "the function takes neither save_every nor validate_every",
+    "best": "the function takes no resume",
+    "older": "the function takes no resume",
+    "extend": "the function takes no steps",
+    "on-validation": "the function takes no validate_every",
+    "off-validation": "the function takes no validate_every",
+    "epoch-end": "no second epoch was seen",
+    "mid-epoch": "no second epoch was seen",
+    "before-save": "the first step is saved",
+}
+
+
+def _default(parameters: Mapping[str, inspect.Parameter], name: str) -> int | None:
+    found = parameters.get(name)
+    return found.default if found is not None and isinstance(found.default, int) else None
+
+
+def _intervals(parameters: Mapping[str, inspect.Parameter]) -> dict[str, int]:
+    """Return other intervals than the function's own: neither multiples nor divisors of them."""
+    return {
+        name: (_default(parameters, name) or 4) * 2 + 1 for name in ("save_every", "validate_every") if name in parameters
+    }
+
+
+def epoch_ends(marks: Sequence[Mark]) -> list[int]:
+    """Return the marks at which an epoch counter had just grown, or an iterator of the data had begun anew."""
+    found: list[int] = []
+    for at in range(1, len(marks)):
+        before, after = marks[at - 1].snapshot.leaves, marks[at].snapshot.leaves
+        if any(_begins(path, leaf, after.get(path)) for path, leaf in before.items()):
+            found.append(at)
+    return found
+
+
+def _begins(path: str, before: Leaf, after: Leaf | None) -> bool:
+    if after is None or before.same(after):
+        return False
+    if before.type == "int" and path.rpartition(".")[2] in ("epoch", "ep", "epochs"):
+        return True
+    return path.endswith(".yielded") and before.digest.isdigit() and after.digest.isdigit() and int(after.digest) < int(before.digest)

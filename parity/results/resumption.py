@@ -1,0 +1,156 @@
+"""Resumption: the verdict of a resume check on a trainer of anybody, with the evidence for every suspect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from parity.results.record import CheckRecord, LeafChange, Verdict
+
+__all__ = ["Resumption", "Suspect"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suspect:
+    """One value that a resume changed."""
+
+    component: str
+    """In the field's words: `optimizer.second_moment`, `data.position`."""
+    path: str
+    """Where the trainer keeps it: `self.optimizer.state[head.weight].exp_avg_sq`."""
+    step: int
+    """Completed steps at the mark where it was seen."""
+    expected: str
+    """The value without a stop: a short one as text, of an array type and digest."""
+    got: str
+    when: str
+    """`at the resume`, `3 steps after the resume`, `across the save, train.py:41`, `in best.pt at the end`."""
+    road: str
+    """The road on which it was seen."""
+    advice: str = ""
+    elements: int | None = None
+    """Elements of the array; None where values were not fetched, as are the fields below."""
+    differing: int | None = None
+    max_abs: float | None = None
+    max_rel: float | None = None
+
+    @property
+    def amount(self) -> str:
+        """Return by how much an array differs, in words; empty where that is not known."""
+        if self.elements is None or self.differing is None:
+            return ""
+        worst = "" if self.max_abs is None else f", by up to {self.max_abs:.3g}"
+        return f"{self.differing:,} of {self.elements:,} elements{worst}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumption:
+    """What a resume check found on a training function."""
+
+    name: str
+    verdict: Verdict
+    mode: str
+    """`process` or `inline`."""
+    steps: int
+    stop_at: int
+    suspects: tuple[Suspect, ...] = ()
+    """The likeliest first; empty unless the verdict is `broken`."""
+    bookkeeping: tuple[Suspect, ...] = ()
+    """Values that differ and reach neither training nor a save nor a decision."""
+    unseen: Mapping[str, str] = field(default_factory=dict)
+    """Path to the type of what the check could not look into."""
+    roads: tuple[str, ...] = ()
+    """Ways of stopping and resuming that were tried."""
+    closed: Mapping[str, str] = field(default_factory=dict)
+    """Roads that the function cannot be driven along, with the reason."""
+    notes: tuple[str, ...] = ()
+    compared: int = 0
+    """Marks at which two states were compared."""
+    leaves: int = 0
+    """Leaves seen at a mark."""
+    changed: int = 0
+    """Floating leaves that training changed."""
+    frameworks: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """Return the components of the suspects, each once, the likeliest first."""
+        return tuple(dict.fromkeys(suspect.component for suspect in self.suspects))
+
+    def record(self) -> CheckRecord:
+        """Return the record for reports and result files."""
+        return CheckRecord(
+            name="resume",
+            spec=self.name,
+            precision="float32",
+            sides=self.frameworks or ("python",),
+            verdict=self.verdict,
+            criterion="bitwise",
+            steps_compared=self.compared,
+            suspects=self.components,
+            notes=(*self.notes, *(describe(one) for one in self.suspects[:8])),
+            leaves=tuple(
+                LeafChange(
+                    where=f"{one.when}, step {one.step}, road {one.road}",
+                    leaf=one.path,
+                    kind="value",
+                    detail=f"expected {one.expected}, got {one.got}",
+                    elements=one.elements,
+                    differing=one.differing,
+                    max_abs=one.max_abs,
+                    max_rel=one.max_rel,
+                )
+                for one in self.suspects[:64]
+            ),
+            seconds=self.seconds,
+        )
+
+    def text(self, most: int = 25) -> str:
+        """Return the verdict in at most so many lines: verdict, first difference, suspects, advice."""
+        what = f"{self.name}: {self.steps} steps, killed at {self.stop_at}, {self.mode}, roads {', '.join(self.roads)}"
+        lines = [f"{_WORDS[self.verdict]}: {what}"]
+        if self.suspects:
+            first = self.suspects[0]
+            lines += [f"lost: {', '.join(self.components[:4])}", *_show(first), f"  advice    {first.advice}"]
+            others = [one for one in self.suspects[1:] if one.component != first.component]
+            shown = list({one.component: one for one in reversed(others)}.values())[::-1][:4]
+            if shown:
+                lines.append("then:")
+                lines += [f"  {describe(one)}" for one in shown]
+        lines += [f"note: {note}" for note in self.notes[:4]]
+        if self.bookkeeping:
+            names = ", ".join(dict.fromkeys(one.path for one in self.bookkeeping))
+            lines.append(_cut(f"bookkeeping that differs: {names}"))
+        if self.unseen:
+            lines.append(_cut(f"not seen: {', '.join(self.unseen)}"))
+        if self.closed:
+            lines.append(_cut(f"not driven: {'; '.join(f'{road} ({why})' for road, why in self.closed.items())}"))
+        return "\n".join(lines[:most])
+
+
+_WORDS: Mapping[Verdict, str] = {
+    "holds": "resumes exactly",
+    "broken": "resume is broken",
+    "crashed": "crashed",
+    "inconclusive": "inconclusive",
+    "empty": "nothing was compared",
+}
+
+
+def describe(one: Suspect) -> str:
+    """Return one line about a suspect."""
+    return f"{one.component}: {one.path}, step {one.step}, {one.when}: expected {one.expected}, got {one.got}"
+
+
+def _show(one: Suspect) -> list[str]:
+    lines = [
+        f"  where     {one.path}, {one.when} (step {one.step}, road {one.road})",
+        f"  expected  {one.expected}",
+        f"  got       {one.got}",
+    ]
+    return lines + ([f"  differs   {one.amount}"] if one.amount else [])
+
+
+def _cut(text: str, most: int = 300) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."

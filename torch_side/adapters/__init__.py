@@ -1,0 +1,10 @@
+"""PyTorch for trainers of anybody: kinds of live state, the state that a process shares, files. Knows no twin."""
+
+from torch_side.adapters.files import read_saved
+from torch_side.adapters.kinds import install
+from torch_side.adapters.process import fresh_process, set_aside
+
+__all__ = ["fresh_process", "install", "readers", "set_aside"]
+
+readers = (read_saved,)
+"""What reads checkpoint files, in order."""

@@ -1,0 +1,43 @@
+"""State of PyTorch that a whole process shares: put aside before a check within it, put back after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+__all__ = ["fresh_process", "set_aside"]
+
+DEFAULT_SEED = 67280421310721
+"""Seed of the default generator in a new process (`c10::detail::default_rng_seed_val`)."""
+
+
+def set_aside() -> Callable[[], None]:
+    """Return a function that puts generators and settings back as they are now."""
+    cpu, cuda = torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    dtype, deterministic = torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    precision, grad = torch.get_float32_matmul_precision(), torch.is_grad_enabled()
+    cudnn = (torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32)
+    threads = torch.get_num_threads()
+
+    def put_back() -> None:
+        torch.set_rng_state(cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state_all(cuda)
+        torch.set_default_dtype(dtype)
+        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        torch.set_float32_matmul_precision(precision)
+        torch.set_grad_enabled(grad)
+        (torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32) = cudnn
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+
+    return put_back
+
+
+def fresh_process() -> None:
+    """Seed the default generator as a new process has it."""
+    torch.default_generator.manual_seed(DEFAULT_SEED)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(DEFAULT_SEED)
