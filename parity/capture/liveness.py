@@ -1,7 +1,8 @@
 """Liveness of local variables: which ones the code may still read, at one instruction of a function.
 
 A value that is written before it is read is lost without loss. Read from the byte code, so that it holds for every
-form of loop and needs no source: a backward data-flow analysis over the instructions, exception handlers included.
+form of loop and needs no source: a backward data-flow analysis over the instructions. Paths through exceptions do not
+count: every `with` could suppress one, and then nothing that is assigned in it would ever be written before it is read.
 """
 
 from __future__ import annotations
@@ -37,14 +38,9 @@ def _live_after(code: CodeType) -> dict[int, frozenset[str]]:
     """Return, for every instruction, the variables that are live after it."""
     found = list(dis.Bytecode(code))
     index = {instruction.offset: at for at, instruction in enumerate(found)}
-    handlers: list[set[int]] = [set() for _ in found]
-    for entry in getattr(dis.Bytecode(code), "exception_entries", ()):
-        for at, instruction in enumerate(found):
-            if entry.start <= instruction.offset < entry.end and entry.target in index:
-                handlers[at].add(index[entry.target])
     steps = []
     for at, instruction in enumerate(found):
-        follows = set(handlers[at])
+        follows: set[int] = set()
         if instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs:
             if instruction.argval in index:
                 follows.add(index[instruction.argval])

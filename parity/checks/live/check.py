@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import tempfile
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +49,8 @@ class Runner(Protocol):
     """Runs a training function once, in this process or in one of its own."""
 
     mode: str
+    parallel: int
+    """Runs that may go on at once."""
 
     def run(self, folder: Path, request: Request) -> Trace:
         """Run it from its start, or from what the folder holds, to its end or to a kill."""
@@ -123,6 +127,20 @@ def _runner(train: Train, mode: Mode, root: Path) -> tuple[Runner, list[str]]:
     return ProcessRunner(train, root), []
 
 
+class _AtOnce(Executor):
+    """Runs everything in this thread, when its result is asked for or at once."""
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call a function now."""
+        future: Future[Any] = Future()
+        future.set_result(function(*args, **kwargs))
+        return future
+
+    def map(self, function: Callable[..., Any], *iterables: Iterable[Any], **_: Any) -> Iterator[Any]:  # type: ignore[override]
+        """Call a function for each item when its turn comes."""
+        return map(function, *iterables)
+
+
 class _Check:
     def __init__(self, train: Train, runner: Runner, root: Path, steps: int, stop_at: int, options: dict[str, Any],
                  names: Sequence[str], notes: list[str]) -> None:  # fmt: skip
@@ -138,42 +156,130 @@ class _Check:
         self.closed: dict[str, str] = {}
         self.driven: list[str] = []
         self.compared = 0
+        self.unsure = False
+        self.full: Trace | None = None
+        self.lock = threading.Lock()
 
     def run(self) -> Resumption:
         """Run everything and return the record."""
-        self.reference = self._uninterrupted("reference", Request(steps=self.steps, options=self.options))
+        with _AtOnce() if self.runner.parallel == 1 else ThreadPoolExecutor(self.runner.parallel) as pool:
+            return self._run(pool)
+
+    def _run(self, pool: Executor) -> Resumption:
+        asked = Request(steps=self.steps, options=self.options)
+        if self.runner.parallel > 1:  # where they are killed must be known before it is seen what the first run saves
+            both = pool.submit(self._first_run, asked), pool.submit(self._second_run, None)
+            self.reference, again = both[0].result(), both[1].result()
+        else:
+            self.reference = self._first_run(asked)
+            again = self._second_run(self.reference)
         marks = self.reference.marks
-        self.stop = next(at for at, mark in enumerate(marks) if mark.step >= self.stop_at)
-        self._require_saves()
         changing = varying(marks)
-        roads, self.closed = plan_roads(self.names, marks, self.stop, self.parameters)
-        kills = sorted({road.kills[0] for road in roads if road.kills} | {self.stop})
-        copies = {at: self.root / f"killed-{at}" for at in kills}
-        watched = Request(steps=self.steps, options=self.options, copies=copies, watch=True, writes=self.reference.writes)
-        again = self._uninterrupted("again", watched)
         parted = judge_same(marks, again.marks, changing)
         trained = self._trained(changing)
         if parted is not None:
             return self._inconclusive(parted, trained)
         self.ground = ground_of(marks, again.marks, changing, self._sources())
-        self.copies, self.again = copies, again
-        effects = judge_effects(again, self.ground)
-        self._add(effects, "uninterrupted")
-        for road in roads:
-            self._drive(road)
-            if self.suspects and road.name != "kill":
-                break
+        roads, self.closed = plan_roads(self.names, marks, self.stop, self.parameters)
+        self._add(judge_effects(again, self.ground), "uninterrupted")
+        if not self.suspects:
+            self._merge(roads, pool.map(self._drive, roads), pool)
+        return self._verdict(trained)
+
+    def _merge(self, roads: Sequence[Road], outcomes: Iterable[Outcome], pool: Executor) -> None:
+        """Take what the roads found, up to the first that is broken: the others would show the same cause."""
+        for road, outcome in zip(roads, outcomes, strict=True):
+            if road.name in self.closed:
+                continue
+            self.driven.append(road.name)
+            self.compared += outcome.compared
+            self.notes += outcome.notes
+            self._book(outcome.bookkeeping, road.name)
+            if outcome.broken:
+                self._confirm(road, outcome, pool)
+                return
+
+    def _confirm(self, road: Road, outcome: Outcome, pool: Executor) -> None:
+        """Run both once more: equal runs may part after the kill too, and the verdict is to say by how much."""
+        paths = [e.path for e in outcome.broken if e.when in ("at the resume", "one step after the resume")][:40]
+        there, here = outcome.first or (0, 0)
+        fetched: Trace | None = None
+        if len(road.kills) == 1 and outcome.first is not None and paths:
+            folder = self.root / f"values-{road.name}"
+            copy_folder(self.copies[road.kills[0]], folder)
+            options = {**self.options, **road.options}
+            asked = Request(steps=self.steps, options=options, keep={here: paths}, kill=here)
+            waiting = pool.submit(self.runner.run, folder, asked)
+            full = self._full({there: paths})
+            fetched = waiting.result()
+        else:
+            full = self._full({})
+        if judge_same(self.reference.marks, full.marks, self.ground.changing) is not None:
+            self.notes.append("what differs after the kill differs between two equal runs as well")
+            self.unsure = True
+            return
+        self._add(outcome.broken, road.name)
+        if fetched is not None and len(fetched.marks) > here and len(full.marks) > there:
+            step = self.reference.marks[there].step
+            self._measure(full.marks[there].snapshot.values, fetched.marks[here].snapshot.values, step)
+
+    def _full(self, keep: Mapping[int, Sequence[str]]) -> Trace:
+        """Run a third time without a stop, once: what two equal runs leave, to the end."""
+        with self.lock:
+            if self.full is None:
+                self.full = self.runner.run(
+                    self.root / "once-more", Request(steps=self.steps, options=self.options, keep=keep)
+                )
+            return self.full
+
+    def _verdict(self, trained: int) -> Resumption:
+        marks = self.reference.marks
         if not trained:
             self.notes.append("no floating value that the check sees changed: nothing was trained, or it is out of sight")
-        if any(f == "torch" for f in self.reference.frameworks) and not any(
+        if "torch" in self.reference.frameworks and not any(
             leaf.component.startswith("optimizer.") for leaf in marks[-1].snapshot.leaves.values()
         ):
             self.notes.append("no optimizer was seen: give it to parity.mark, or keep it in a variable of the loop")
-        verdict: Verdict = "broken" if self.suspects else "inconclusive" if not trained or not self.compared else "holds"
+        unsure = self.unsure or not trained or not self.compared
+        verdict: Verdict = "broken" if self.suspects else "inconclusive" if unsure else "holds"
         if verdict == "holds" and self._not_finite():
             verdict = "inconclusive"
             self.notes.append("values are NaN in the uninterrupted run: after that every difference is hidden")
         return self._record(verdict, trained)
+
+    def _first_run(self, asked: Request) -> Trace:
+        trace = self._uninterrupted("reference", asked)
+        self.stop = next(at for at, mark in enumerate(trace.marks) if mark.step >= self.stop_at)
+        if not any(mark.saved for mark in trace.marks[: self.stop + 1]):
+            raise TrainerError(
+                f"nothing was saved in the folder before step {self.stop_at}; save into the folder that the function is "
+                "given, or give a later stop_at"
+            )
+        return trace
+
+    def _second_run(self, first: Trace | None) -> Trace:
+        """Run once more, up to the last kill, with a copy of the folder as each kill would leave it.
+
+        In processes it runs beside the first one: every mark up to the kill is copied that a road may want.
+        """
+        copies: dict[int, Path] = {}
+        if first is not None:
+            roads, _ = plan_roads(self.names, first.marks, self.stop, self.parameters)
+            wanted = sorted({road.kills[0] for road in roads if road.kills} | {self.stop})
+            kill: int | None = wanted[-1]
+            kill_step = None
+        else:
+            every = all(name in ("kill", "again", "third", "intervals", "best", "older", "extend") for name in self.names)
+            wanted, kill = ([] if every else list(range(1, self.steps))), None
+            kill_step = self.stop_at if every else self.steps - 1
+        copies = {at: self.root / f"killed-{at}" for at in wanted if at != kill}
+        request = Request(
+            steps=self.steps, options=self.options, copies=copies, kill=kill, kill_step=kill_step, watch=True,
+            writes=first.writes if first is not None else (),
+        )  # fmt: skip
+        trace = self._uninterrupted("again", request)
+        self.copies = {**copies, len(trace.marks) - 1: self.root / "again"}
+        return trace
 
     def _record(self, verdict: Verdict, trained: int) -> Resumption:
         last = self.reference.marks[-1].snapshot
@@ -211,13 +317,6 @@ class _Check:
             )
         return trace
 
-    def _require_saves(self) -> None:
-        if not any(mark.saved for mark in self.reference.marks[: self.stop + 1]):
-            raise TrainerError(
-                f"nothing was saved in the folder before step {self.stop_at}; save into the folder that the function is given, "
-                "or give a later stop_at"
-            )
-
     def _trained(self, changing: Iterable[str]) -> int:
         leaves = self.reference.marks[-1].snapshot.leaves
         return sum(
@@ -231,83 +330,77 @@ class _Check:
     def _sources(self) -> list[str]:
         return sorted({self.reference.code[0], *(file for file, _ in self.reference.writes)} - {""})
 
-    def _drive(self, road: Road) -> None:
-        if road.kind == "options":
-            self._drive_options(road)
-        elif road.kind == "extend":
-            self._drive_extend(road)
-        else:
-            self._drive_kills(road)
-        self.driven.append(road.name)
+    def _drive(self, road: Road) -> Outcome:
+        drive = {"options": self._drive_options, "extend": self._drive_extend, "resume": self._drive_kills}
+        return drive[road.kind](road)
 
-    def _drive_kills(self, road: Road) -> None:
+    def _drive_kills(self, road: Road) -> Outcome:
         folder = self.root / f"road-{road.name}"
         copy_folder(self.copies[road.kills[0]], folder)
         options = {**self.options, **road.options}
         killed = road.kills[0]
         for kill in road.kills[1:]:
-            start = self._resumed_at(folder, options, kill)
-            if start is None:
-                return
-            killed = kill
-        request = Request(steps=self.steps, options=options)
-        self._judge_run(road, self.runner.run(folder, request), killed, folder, options)
+            until = {"kill": 0} if kill == 0 else {"kill_step": self.reference.marks[kill].step}
+            trace = self.runner.run(folder, Request(steps=self.steps, options=options, **until))  # type: ignore[arg-type]
+            if trace.end == "failed" or not trace.marks:
+                return self._judge_run(road, trace, killed, folder)
+            killed = kill or killed
+        trace = self.runner.run(folder, Request(steps=self.steps, options=options))
+        return self._judge_run(road, trace, killed, folder)
 
-    def _resumed_at(self, folder: Path, options: dict[str, Any], kill: int) -> int | None:
-        """Resume and kill at a mark of the reference; return None if the run never came there."""
-        step = self.reference.marks[kill].step
-        probe = Request(steps=self.steps, options=options, kill_step=step)
-        trace = self.runner.run(folder, probe)
-        return trace.marks[0].step if trace.marks else None
-
-    def _judge_run(self, road: Road, trace: Trace, killed: int, folder: Path, options: dict[str, Any]) -> None:
+    def _judge_run(self, road: Road, trace: Trace, killed: int, folder: Path) -> Outcome:
         if trace.end in ("failed", "lost"):
-            raise_at = f"the function failed when it was resumed (road {road.name}):\n{trace.error}"
-            self._add([Evidence("checkpoint.restore", "function", self.reference.marks[killed].step, "a run that continues", trace.error.strip().splitlines()[-1] if trace.error else "nothing", "at the resume")], road.name)
-            self.notes.append(raise_at)
-            return
+            last = trace.error.strip().splitlines()[-1] if trace.error.strip() else "nothing"
+            step = self.reference.marks[killed].step
+            failed = Evidence("checkpoint.restore", "function", step, "a run that continues", last, "at the resume")
+            note = f"the function failed when it was resumed (road {road.name}):\n{trace.error}"
+            return Outcome(broken=[failed], notes=[note])
         lenient = road.name in ("best", "older", "before-save")
         outcome = judge_resumed(self.reference, trace, self.ground, 0 if lenient else killed)
-        self.compared += outcome.compared
         if not outcome.broken and trace.end == "finished" and road.name != "best":
             files = self._judge_files(folder)
             outcome.broken += files.broken
             outcome.bookkeeping += files.bookkeeping
-        broken = self._add(outcome.broken, road.name)
-        if broken and outcome.first is not None:
-            self._fetch(road, outcome, killed, options, broken)
-        self._book(outcome.bookkeeping, road.name)
+        return outcome
 
     def _judge_files(self, folder: Path) -> Outcome:
         readers = [reader for adapter in sides.adapters().values() for reader in adapter.readers]
-        expected, again, got = (contents(f, readers) for f in (self.root / "reference", self.root / "again", folder))
-        return judge_files(expected, again, got, self.ground, self.reference.marks[-1].step)
+        expected, got = (contents(f, readers) for f in (self.root / "reference", folder))
+        step = self.reference.marks[-1].step
+        found = judge_files(expected, expected, got, self.ground, step)
+        if found.broken:
+            self._full({})
+            found = judge_files(expected, contents(self.root / "once-more", readers), got, self.ground, step)
+        return found
 
-    def _drive_options(self, road: Road) -> None:
+    def _drive_options(self, road: Road) -> Outcome:
         """Compare a run with other intervals: what is trained must not change."""
-        trace = self.runner.run(self.root / f"road-{road.name}", Request(steps=self.steps, options={**self.options, **road.options}))
+        out = Outcome()
+        folder = self.root / f"road-{road.name}"
+        trace = self.runner.run(folder, Request(steps=self.steps, options={**self.options, **road.options}))
         if trace.end != "finished":
             self.closed[road.name] = f"the function failed with {road.options}"
-            return
-        changes = ", ".join(f"{k}={v}" for k, v in road.options.items())
+            return out
+        when = f"with {', '.join(f'{k}={v}' for k, v in road.options.items())}, never stopped"
         for left, right in zip(self.reference.marks, trace.marks, strict=False):
-            self.compared += 1
+            out.compared += 1
             a, b = left.snapshot.leaves, right.snapshot.leaves
             differ = [p for p, leaf in a.items() if p not in self.ground.noise and not left.snapshot.is_dead(p)
                       and _is_training(p, leaf, self.ground) and not leaf.same(b.get(p))]  # fmt: skip
             if differ:
-                found = [Evidence(a[p].component, p, left.step, a[p].text, b[p].text if p in b else "absent", f"with {changes}, never stopped") for p in differ]
-                self._add(sorted(found, key=lambda e: (not e.component.startswith("rng"), e.path)), road.name)
-                return
+                found = [Evidence(a[p].component, p, left.step, a[p].text, b[p].text if p in b else "absent", when)
+                         for p in differ]  # fmt: skip
+                out.broken += sorted(found, key=lambda e: (not e.component.startswith("rng"), e.path))
+                break
+        return out
 
-    def _drive_extend(self, road: Road) -> None:
+    def _drive_extend(self, road: Road) -> Outcome:
         folder = self.root / f"road-{road.name}"
         short = self.runner.run(folder, Request(steps=self.stop_at, options={**self.options, "steps": self.stop_at}))
         if short.end != "finished":
             self.closed[road.name] = f"the function failed with steps={self.stop_at}"
-            return
-        trace = self.runner.run(folder, Request(steps=self.steps, options=self.options))
-        self._judge_run(replace(road, name="extend"), trace, self.stop, folder, self.options)
+            return Outcome()
+        return self._judge_run(road, self.runner.run(folder, Request(steps=self.steps, options=self.options)), 0, folder)
 
     def _add(self, found: Sequence[Evidence], road: str) -> list[Suspect]:
         made = [
@@ -323,24 +416,11 @@ class _Check:
             for e in found
         ]
 
-    def _fetch(self, road: Road, outcome: Outcome, killed: int, options: dict[str, Any], broken: Sequence[Suspect]) -> None:
-        """Run both once more for the values of the leaves that differ, so that the verdict can say by how much."""
-        if len(road.kills) != 1 or outcome.first is None:
-            return
-        there, here = outcome.first
-        paths = [one.path for one in broken if one.when in ("at the resume", "one step after the resume")][:40]
-        if not paths or there >= len(self.reference.marks):
-            return
-        left = self.runner.run(self.root / "values", Request(steps=self.steps, options=self.options, keep={there: paths}, kill=there))
-        folder = self.root / f"values-{road.name}"
-        copy_folder(self.copies[killed], folder)
-        right = self.runner.run(folder, Request(steps=self.steps, options=options, keep={here: paths}, kill=here))
-        if len(left.marks) <= there or len(right.marks) <= here:
-            return
-        a, b = left.marks[there].snapshot.values, right.marks[here].snapshot.values
-        step = self.reference.marks[there].step
+    def _measure(self, expected: Mapping[str, Any], got: Mapping[str, Any], step: int) -> None:
         self.suspects = [
-            replace(one, **_measure(a[one.path], b[one.path])) if one.path in a and one.path in b and one.step == step else one
+            replace(one, **_measure(expected[one.path], got[one.path]))
+            if one.step == step and one.path in expected and one.path in got
+            else one
             for one in self.suspects
         ]
 

@@ -70,6 +70,11 @@ def statements_of(code: CodeType, writes: Sequence[tuple[str, int]] = ()) -> lis
                 found.append(Statement("save", first, last))
             elif any(EVALUATES.search(name) for name in called):
                 found.append(Statement("evaluation", first, last))
+    for node in ast.walk(function):  # what an evaluation is guarded with belongs to it
+        if isinstance(node, ast.If) and not any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(node)):
+            first, last = node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno
+            if any(s.what == "evaluation" and first <= s.first and s.last <= last for s in found):
+                found.append(Statement("evaluation", first, last))
     outer = [s for s in found if not any(o != s and o.first <= s.first and s.last <= o.last for o in found)]
     return [s for s in outer if not _is_mode(s, code)]
 

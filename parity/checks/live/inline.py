@@ -28,6 +28,7 @@ class InlineRunner:
     """Runs the function within this process; the process's generators and settings are put back at the end."""
 
     mode = "inline"
+    parallel = 1
 
     def __init__(self, train: Train) -> None:
         self._train = train
@@ -137,8 +138,7 @@ def _drive(
                 sys.settrace(tracing)
         if recorder.take(step, scopes_of(generator)):
             suspended.append(generator)
-            if recorder.on_kill is not None:
-                recorder.on_kill()
+            recorder.killed()
             return
 
 

@@ -6,7 +6,7 @@ before any step was taken, was lost; what differs first at a later mark shows wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -197,6 +197,9 @@ def _judge_pairs(out: Outcome, pairs: Sequence[tuple[Mark, Mark]], reference: Tr
         step, left, right = snapshots[index]
         when = ("at the resume", "one step after the resume")[index] if index < 2 else f"{index} steps after the resume"
         ranked = _ranked(paths, left.leaves, right.leaves, order)
+        if order is _RANK and _optimizer_absent(ranked, left, right):  # then its rates are lost with it
+            rates = [p for p in ranked if (left.leaves.get(p) or right.leaves[p]).component in _RATES]
+            ranked = [p for p in ranked if p not in rates] + rates
         return [_evidence(p, Mark(step, left), left.leaves, right.leaves, when) for p in ranked]
 
     if not found:
@@ -207,9 +210,9 @@ def _judge_pairs(out: Outcome, pairs: Sequence[tuple[Mark, Mark]], reference: Tr
         first_later = min(i for i in (downstream, shown, len(found)) if i is not None)
         fleeting = [p for p in hard[0] if p not in lasting]
         lost = evidence(0, lasting, _RANK) + evidence(0, fleeting, _RANK)
-        soft = [p for p in found[0] if p not in hard[0] and _may_cause(p, snapshots[0], ground)]
+        soft = [p for p in found[0] if p not in hard[0] and _may_cause(p, snapshots[0], ground, nothing_lost=not lost)]
         later = [] if first_later == len(found) else evidence(
-            first_later, [p for p in found[first_later] if not ground.is_history(p)], _LATER)  # fmt: skip
+            first_later, [p for p in found[first_later] if _may_follow(p, snapshots[first_later], ground)], _LATER)  # fmt: skip
         by_data = bool(later) and later[0].component in ("data.batch", "data.position")
         causes = evidence(0, soft, _RANK)
         if by_data and not lost:
@@ -220,19 +223,35 @@ def _judge_pairs(out: Outcome, pairs: Sequence[tuple[Mark, Mark]], reference: Tr
             causes = later[:1] + causes
         out.broken += lost + causes + later
         out.first = (at + (0 if lost or causes and causes[0].when == "at the resume" else first_later), 0 if lost else first_later)
-    _bookkeeping(out, found, hard, evidence, ground, broken)
+    if not broken:
+        _bookkeeping(out, found, hard, evidence, ground)
 
 
-def _bookkeeping(out, found, hard, evidence, ground, broken):  # type: ignore[no-untyped-def]
+def _bookkeeping(
+    out: Outcome,
+    found: Sequence[Sequence[str]],
+    hard: Sequence[Collection[str]],
+    evidence: Callable[[int, Sequence[str], Sequence[str]], list[Evidence]],
+    ground: Ground,
+) -> None:
     """Sort what differs to the end and takes no part in training: shown to people, or decided by."""
     last = len(found) - 1
-    for item in evidence(last, [p for p in found[last] if p not in hard[last]], _RANK):
-        leaf_name = _identifier(item.path)
-        if item.component == "best" or (item.path in ground.changing and decides(leaf_name, ground.files)):
-            if not broken and item.path in ground.changing:
-                out.broken.append(item._replace(component=item.component if "." in item.component or item.component == "best" else "counters"))
-                continue
-        out.bookkeeping.append(item)
+    for item in evidence(last, [p for p in found[last] if p not in hard[last] and p in ground.changing], _RANK):
+        if item.expected == "absent":
+            continue
+        if item.component == "best" or decides(_identifier(item.path), ground.files):
+            out.broken.append(item)
+        else:
+            out.bookkeeping.append(item)
+
+
+_RATES = ("schedule.lr", "optimizer.hyperparameters")
+
+
+def _optimizer_absent(paths: Sequence[str], left: Snapshot, right: Snapshot) -> bool:
+    """Return whether slots of the optimizer are not there at all: it was not loaded."""
+    lost = [p for p in paths if p in left.leaves and left.leaves[p].component.startswith("optimizer.") and ".state" in p]
+    return any(p not in right.leaves for p in lost)
 
 
 def _identifier(path: str) -> str:
@@ -280,11 +299,25 @@ def _shows(path: str, left: Snapshot, right: Snapshot, ground: Ground) -> bool:
     return leaf.role == "gradient" or (leaf.role == "array" and (dead or leaf.component == "data.batch"))
 
 
-def _may_cause(path: str, snapshots: tuple[int, Snapshot, Snapshot], ground: Ground) -> bool:
+def _may_cause(
+    path: str, snapshots: tuple[int, Snapshot, Snapshot], ground: Ground, *, nothing_lost: bool
+) -> bool:
     """Return whether a soft difference at the resume can be what later ones follow from."""
+    _, left, right = snapshots
+    leaf = left.leaves.get(path) or right.leaves[path]
+    if path not in left.leaves or leaf.component == "loss" or ground.is_history(path):
+        return False
+    if leaf.role == "gradient":  # usually cleared before it is used again
+        return nothing_lost
+    if leaf.role == "scalar":
+        return path in ground.changing or leaf.component == "model.hyperparameters"
+    return leaf.role in ("position", "array")
+
+
+def _may_follow(path: str, snapshots: tuple[int, Snapshot, Snapshot], ground: Ground) -> bool:
+    """Return whether a later difference says something: a constant of the process does not."""
     leaf = snapshots[1].leaves.get(path) or snapshots[2].leaves[path]
-    return leaf.role in ("position", "scalar", "array", "gradient") and leaf.component != "loss" and not ground.is_history(path) and (
-        path in ground.changing or leaf.role != "scalar" or leaf.component == "model.hyperparameters")  # fmt: skip
+    return not ground.is_history(path) and (path in ground.changing or leaf.role != "scalar")
 
 
 def _ranked(paths: Collection[str], left: Mapping[str, Leaf], right: Mapping[str, Leaf], order: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import multiprocessing.spawn
 import os
@@ -16,6 +17,7 @@ from typing import Any
 from parity.checks.live.inline import Train
 from parity.checks.live.recorder import MarkError, Request
 from parity.checks.live.trace import Trace, read_trace
+from parity.environment import usable_cpus
 from parity.errors import TrainerError
 
 __all__ = ["ProcessRunner", "why_not_importable"]
@@ -46,9 +48,10 @@ class ProcessRunner:
     """Runs the function in a new process each time."""
 
     mode = "process"
+    parallel = max(2, min(4, usable_cpus()))
 
     def __init__(self, train: Train, root: Path) -> None:
-        self._train, self._root, self._count = train, root, 0
+        self._train, self._root, self._count = train, root, itertools.count(1)
 
     def __enter__(self) -> ProcessRunner:
         return self
@@ -63,8 +66,7 @@ class ProcessRunner:
             TrainerError: It takes too long, or its process cannot import it.
             MarkError: A mark cannot be used.
         """
-        self._count += 1
-        work = self._root / f"process-{self._count}"
+        work = self._root / f"process-{next(self._count)}"
         work.mkdir(parents=True)
         (work / "job").write_bytes(pickle.dumps((folder, request)))
         (work / "train").write_bytes(pickle.dumps(self._train))

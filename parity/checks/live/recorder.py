@@ -79,9 +79,15 @@ class Recorder:
                 around = None if around.f_code is self.code else around.f_back
             sys.settrace(trace_no_calls)
         if self.take(step, outer_scopes(frame, self.code), state):
-            if self.on_kill is not None:
-                self.on_kill()
+            self.killed()
             raise Killed
+
+    def killed(self) -> None:
+        """Write what is known; in a process of its own, end it."""
+        if self.writer is not None:
+            self.writer.end(self.trace)
+        if self.on_kill is not None:
+            self.on_kill()
 
     def take(self, step: Any, scopes: Sequence[Scope], state: Mapping[str, Any] | None = None) -> bool:
         """Record a mark; return whether the run is to be killed here."""

@@ -38,7 +38,7 @@ class Road:
     name: str
     kind: Literal["resume", "options", "extend"] = "resume"
     kills: tuple[int, ...] = ()
-    """Marks at which processes are killed, one after the other; counted from the first mark of the reference."""
+    """Marks of the reference at which processes are killed, one after the other; 0 of a later one is its first mark."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of the process that resumes, or of the whole run."""
 
@@ -81,7 +81,7 @@ def plan_roads(
         if name == "kill":
             kills = (stop,)
         elif name == "again":
-            kills = (stop, stop)
+            kills = (stop, 0)
         elif name == "third":
             kills = (stop, min(stop + max(2, (last - stop) // 2), last))
         elif name == "first-save" and saves:
@@ -98,7 +98,7 @@ def plan_roads(
                 at = (stop // every) * every
                 kills = (max(1, at if name == "on-validation" else at - every // 2),)
         if kills is not None:
-            if saves and min(kills) < saves[0] and name not in ("before-save",):
+            if saves and kills[0] < saves[0] and name != "before-save":
                 closed[name] = "nothing is saved before that step"
             else:
                 planned.append(Road(name=name, kills=kills))
