@@ -1,4 +1,4 @@
-"""What a training loop can reach at a mark: the variables of its frames, the globals it names, the shared generators."""
+"""What a training loop can reach at a mark: variables of its frames, globals it names, generators that all share."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import gc
 import io
 import itertools
 import logging
+import operator
 import random
 import re
 import threading
@@ -24,7 +25,7 @@ import numpy as np
 
 from parity.capture.liveness import live_names
 from parity.capture.names import component_from_name
-from parity.capture.walk import Walk, digest_of, register
+from parity.capture.walk import Visit, Walk, digest_of, register
 
 __all__ = ["capture_python_streams", "loop_iterators"]
 
@@ -165,7 +166,7 @@ def _iterator(walk: Walk, path: str, value: Any) -> None:
     if not walk.is_new(path, value, "data.position"):
         return
     if isinstance(value, _RANGES):
-        walk.leaf(f"{path}.left", value.__length_hint__(), "data.position", "position")
+        walk.leaf(f"{path}.left", operator.length_hint(value), "data.position", "position")
         return
     hint = getattr(value, "__length_hint__", None)
     if hint is not None:
@@ -198,40 +199,46 @@ def _noticed(walk: Walk, path: str, value: Any) -> None:
     walk.not_seen(path, value)
 
 
-for _kind in _SCALARS:
-    register(_kind, _scalar)
-for _kind in (np.generic, enum.Enum, complex, decimal.Decimal, fractions.Fraction, slice, range, type(...)):
-    register(_kind, _scalar if _kind is np.generic else _text)
-for _kind in (
-    logging.Logger, logging.Handler, io.IOBase, threading.Thread, threading.Event, type(threading.Lock()),
-    type(threading.RLock()), threading.Condition, weakref.ref, argparse.ArgumentParser, re.Pattern, types.CodeType,
-    types.FrameType, types.TracebackType, type, property, staticmethod, classmethod, datetime.timezone,
-):  # fmt: skip
-    register(_kind, _ignore)
-for _kind in (datetime.datetime, datetime.timedelta, np.dtype):
-    register(_kind, _text)
-for _kind in (list, tuple, collections.deque, collections.UserList):
-    register(_kind, _sequence, order=1)
-for _kind in (set, frozenset):
-    register(_kind, _set)
-for _kind in (dict, types.MappingProxyType, collections.UserDict):
-    register(_kind, _mapping, order=1)
-register(np.ndarray, _array)
-register(functools.partial, _partial)
-register(random.Random, _python_random)
-for _kind in (np.random.Generator, np.random.RandomState, np.random.BitGenerator):
-    register(_kind, _numpy_generator)
-register(types.GeneratorType, _generator)
-for _kind in (enumerate, zip, map, filter, reversed, type(iter([])), type(iter(())), type(iter({})),
-    type(iter({}.items())), type(iter({}.values())), type(iter(set())), type(iter("")), *_RANGES,
-    itertools.cycle, itertools.chain, itertools.islice, itertools.zip_longest, itertools.repeat, itertools.product,
-    itertools.permutations, itertools.combinations, itertools.starmap, itertools.accumulate, itertools.batched
-    if hasattr(itertools, "batched") else itertools.takewhile, itertools.takewhile, itertools.dropwhile,
-    type(iter(int, 1)), type(iter(np.zeros(1))),
-):  # fmt: skip
-    register(_kind, _iterator)
-register(itertools.count, _counter)
-register(random.SystemRandom, _noticed)
+def _install() -> None:
+    """Register the kinds of this module."""
+    constants = (enum.Enum, complex, decimal.Decimal, fractions.Fraction, slice, range, type(...))
+    others = (datetime.datetime, datetime.timedelta, np.dtype)
+    nothing = (
+        logging.Logger, logging.Handler, io.IOBase, threading.Thread, threading.Event, type(threading.Lock()),
+        type(threading.RLock()), threading.Condition, weakref.ref, argparse.ArgumentParser, re.Pattern,
+        types.CodeType, types.FrameType, types.TracebackType, type, property, staticmethod, classmethod,
+        datetime.timezone,
+    )  # fmt: skip
+    streams = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
+    iterators = (
+        enumerate, zip, map, filter, reversed, type(iter([])), type(iter(())), type(iter({})), type(iter({}.items())),
+        type(iter({}.values())), type(iter(set())), type(iter("")), type(iter(int, 1)), type(iter(np.zeros(1))),
+        itertools.cycle, itertools.chain, itertools.islice, itertools.zip_longest, itertools.repeat,
+        itertools.product, itertools.permutations, itertools.combinations, itertools.starmap, itertools.accumulate,
+        itertools.takewhile, itertools.dropwhile, *_RANGES,
+    )  # fmt: skip
+    rows: tuple[tuple[tuple[Any, ...], Visit, int], ...] = (
+        ((*_SCALARS, np.generic), _scalar, 3),
+        ((*constants, *others), _text, 3),
+        (nothing, _ignore, 3),
+        ((list, tuple, collections.deque, collections.UserList), _sequence, 1),
+        ((set, frozenset), _set, 3),
+        ((dict, types.MappingProxyType, collections.UserDict), _mapping, 1),
+        ((np.ndarray,), _array, 3),
+        ((functools.partial,), _partial, 3),
+        ((random.Random,), _python_random, 3),
+        (streams, _numpy_generator, 3),
+        ((types.GeneratorType,), _generator, 3),
+        (iterators, _iterator, 3),
+        ((itertools.count,), _counter, 3),
+        ((random.SystemRandom,), _noticed, 3),
+    )
+    for kinds, visit, order in rows:
+        for kind in kinds:
+            register(kind, visit, order=order)
+
+
+_install()
 
 
 def capture_python_streams(walk: Walk) -> None:
@@ -239,4 +246,3 @@ def capture_python_streams(walk: Walk) -> None:
     walk.data("random", repr(random.getstate()).encode(), "random.Random", "rng.python", "stream")
     state = np.random.mtrand._rand  # the shared RandomState
     walk.data("numpy.random", _canonical(state.get_state(legacy=False)), "RandomState", "rng.numpy", "stream")
-

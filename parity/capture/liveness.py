@@ -1,8 +1,8 @@
 """Liveness of local variables: which ones the code may still read, at one instruction of a function.
 
 A value that is written before it is read is lost without loss. Read from the byte code, so that it holds for every
-form of loop and needs no source: a backward data-flow analysis over the instructions. Paths through exceptions do not
-count: every `with` could suppress one, and then nothing that is assigned in it would ever be written before it is read.
+form of loop and needs no source: a backward data-flow analysis over the instructions. Paths through exceptions do
+not count: every `with` could suppress one, and then nothing that is assigned in it is written before it is read.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def _live_after(code: CodeType) -> dict[int, frozenset[str]]:
     steps = []
     for at, instruction in enumerate(found):
         follows: set[int] = set()
-        if instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs:
-            if instruction.argval in index:
-                follows.add(index[instruction.argval])
+        jumps = instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs
+        if jumps and instruction.argval in index:
+            follows.add(index[instruction.argval])
         if instruction.opname not in _ENDS | _JUMPS and at + 1 < len(found):
             follows.add(at + 1)
         steps.append((follows, _effects(instruction)))

@@ -21,8 +21,8 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ("model.buffers", r"batch_?stats|running_(mean|var)|buffers|normali[sz]er|obs_(mean|var|count)"),
     ("rng", r"rng|(^|_)keys?$|seed|generator|random"),
     ("gradients", r"(^|_)grads?$|gradient|accum"),
-    ("data.position", r"loader|sampler|epoch|perm|order|cursor|position|(^|_)pos$|offset|shuffle|indices|(^|_)idx|iterator|"
-     r"stream|prefetch|queue|pending|buffer|leftover|consumed|dataset"),
+    ("data.position", r"loader|sampler|epoch|perm|order|cursor|position|(^|_)pos$|offset|shuffle|indices|"
+     r"(^|_)idx|iterator|stream|prefetch|queue|pending|buffer|leftover|consumed|dataset"),
     ("data.batch", r"batch|inputs?$|targets?$|labels?$|images?$|tokens$|(^|_)ids$|^x$|^y$|^xb$|^yb$"),
     ("counters.step", r"step|(^|_)iter|count|(^|_)seen|(^|_)n$|updates|samples"),
     ("loss", r"loss"),

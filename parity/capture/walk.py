@@ -259,7 +259,9 @@ def attributes_of(value: Any) -> dict[str, Any]:
         for name in (slots,) if isinstance(slots, str) else slots:
             if name in ("__dict__", "__weakref__"):
                 continue
-            mangled = f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
+            mangled = (
+                f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
+            )
             descriptor = cls.__dict__.get(mangled)
             try:
                 found[name] = descriptor.__get__(value) if descriptor is not None else getattr(value, name)

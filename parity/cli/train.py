@@ -11,7 +11,7 @@ from parity.cli.options import add_spec_options, count, deadline, directory, pos
 from parity.cli.progress import Progress
 from parity.contract import StepRecord, prepare_process, processes_of
 from parity.results import EXIT_CODES
-from parity.runs import DEADLINE_SECONDS, FaultInjection, Observers, Options, Resume, join, train
+from parity.runs import DEADLINE_SECONDS, FaultInjection, Observers, Options, Resume, end_with_parent, join, train
 from parity.spec import PRESETS, identity_of, load
 from parity.trackers import TRACKERS, Trackers
 from parity.trackers import load as load_trackers

@@ -108,7 +108,9 @@ class Resumption:
 
     def text(self, most: int = 25) -> str:
         """Return the verdict in at most so many lines: verdict, first difference, suspects, advice."""
-        what = f"{self.name}: {self.steps} steps, killed at {self.stop_at}, {self.mode}, roads {', '.join(self.roads)}"
+        what = (
+            f"{self.name}: {self.steps} steps, killed at {self.stop_at}, {self.mode}, roads {', '.join(self.roads)}"
+        )
         lines = [f"{_WORDS[self.verdict]}: {what}"]
         if self.suspects:
             first = self.suspects[0]

@@ -22,7 +22,7 @@ _NO_EFFECT = frozenset({"foreach", "fused", "capturable", "differentiable", "ini
 
 
 def tensor_leaf(value: torch.Tensor, role: Role, component: str) -> Leaf:
-    """Return the leaf of a tensor: dtype, shape, device, strides unless they are those of C order, digest of its bytes.
+    """Return the leaf of a tensor: dtype, shape, device, order of axes if it is not C order, digest of its bytes.
 
     Numerics: No copy for a dense tensor in memory of the host, in any order of axes; a device's is copied to the
     host, one with gaps made dense.
@@ -61,7 +61,11 @@ def _values(value: torch.Tensor) -> Any:
 
 def _memory(value: torch.Tensor) -> Any:
     """Return what two tensors of the same memory and shape share."""
-    if value.numel() == 0 or type(value) not in (torch.Tensor, nn.Parameter, nn.Buffer) or value.layout != torch.strided:
+    if (
+        value.numel() == 0
+        or type(value) not in (torch.Tensor, nn.Parameter, nn.Buffer)
+        or value.layout != torch.strided
+    ):
         return id(value)
     if value.device.type == "meta":
         return id(value)
@@ -111,7 +115,9 @@ def _module(walk: Walk, path: str, module: nn.Module) -> None:
         if child is not None:
             walk.inside(f"{path}.{name}", child)
     for name, value in vars(module).items():
-        if name not in _MODULE_INTERNALS and not name.startswith(("_forward", "_backward", "_state_dict", "_load_state")):
+        if name not in _MODULE_INTERNALS and not name.startswith(
+            ("_forward", "_backward", "_state_dict", "_load_state")
+        ):
             if isinstance(value, bool | int | float | str | torch.Tensor) and not name.startswith("_"):
                 _attribute(walk, f"{path}.{name}", value, known=type(module).__module__.startswith("torch."))
             else:
@@ -126,7 +132,7 @@ def _parameter_component(path: str) -> str:
 
 
 def _attribute(walk: Walk, path: str, value: Any, *, known: bool) -> None:
-    """Show a number or tensor that a module holds as a plain attribute, such as a dropout rate: forward may read it."""
+    """Show a number or tensor that a module holds as a plain attribute, such as a dropout rate: forward reads it."""
     if isinstance(value, torch.Tensor):
         _add(walk, path, value, "state", "model.buffers")
     else:
@@ -192,7 +198,7 @@ def _scheduler(walk: Walk, path: str, scheduler: Any) -> None:
         where = f"{path}.{name}"
         if name.startswith("_") and name not in ("_schedulers", "_milestones"):
             continue  # what it returned last, and whether it was called in order: its next value needs neither
-        if name == "step" or callable(value) and not isinstance(value, list) and not hasattr(value, "__self__"):
+        if name == "step" or (callable(value) and not isinstance(value, list) and not hasattr(value, "__self__")):
             walk.visit(where, value)
         elif isinstance(value, bool | int | float | str | None):
             walk.leaf(where, value, "schedule.step" if name in _SCHEDULE_STEP else f"schedule.{name}")
@@ -229,7 +235,13 @@ def _shared(walk: Walk) -> None:
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         for device in range(torch.cuda.device_count()):
             state = torch.cuda.get_rng_state(device)
-            walk.data(f"torch.cuda.default_generators[{device}]", state.numpy().data, "torch.Generator", "rng.cuda", "stream")
+            walk.data(
+                f"torch.cuda.default_generators[{device}]",
+                state.numpy().data,
+                "torch.Generator",
+                "rng.cuda",
+                "stream",
+            )
     settings = {
         "torch.get_default_dtype()": str(torch.get_default_dtype()),
         "torch.are_deterministic_algorithms_enabled()": torch.are_deterministic_algorithms_enabled(),
@@ -262,4 +274,3 @@ def install() -> None:
         register(constant, _constant)
     register_loaders()
     ambient(_shared)
-

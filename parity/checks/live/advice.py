@@ -9,16 +9,31 @@ from parity.checks.live.judge import Evidence
 __all__ = ["advise"]
 
 _ADVICE: tuple[tuple[str, str], ...] = (
-    ("checkpoint.latest", "the function did not continue from its newest checkpoint: look at how it finds and loads it"),
-    ("checkpoint.retention", "what is kept depends on the process: read the list of checkpoints from the folder at the start"),
+    (
+        "checkpoint.latest",
+        "the function did not continue from its newest checkpoint: look at how it finds and loads it",
+    ),
+    (
+        "checkpoint.retention",
+        "what is kept depends on the process: read the list of checkpoints from the folder at the start",
+    ),
     ("counters.step", "save the completed steps with the state, and continue at exactly that step"),
     ("schedule.step", "save and load the scheduler's state_dict; load it after its constructor ran"),
-    ("schedule.lr", "the constructor of a scheduler sets lr: load the optimizer's state after building the scheduler"),
+    (
+        "schedule.lr",
+        "the constructor of a scheduler sets lr: load the optimizer's state after building the scheduler",
+    ),
     ("schedule", "save and load the scheduler's whole state_dict"),
     ("scaler", "save scaler.state_dict() and load it into the scaler that the loop uses"),
     ("optimizer.param_order", "optimizer state is matched by position: give the parameters in one fixed order"),
-    ("optimizer.param_groups", "something holds param_groups from before load_state_dict: it edits a list nobody reads"),
-    ("optimizer.hyperparameters", "decide whether the checkpoint or the configuration wins, and apply it to every group"),
+    (
+        "optimizer.param_groups",
+        "something holds param_groups from before load_state_dict: it edits a list nobody reads",
+    ),
+    (
+        "optimizer.hyperparameters",
+        "decide whether the checkpoint or the configuration wins, and apply it to every group",
+    ),
     ("optimizer.step", "the optimizer's step count was lost: bias correction starts again; load its whole state"),
     ("optimizer.master_params", "save the float32 copies; deriving them from narrow weights loses their low bits"),
     ("optimizer", "save optimizer.state_dict() and load it after the last place that builds the optimizer"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
@@ -14,7 +15,7 @@ __all__ = ["align", "varying"]
 def varying(marks: Sequence[Mark]) -> frozenset[str]:
     """Return the paths whose value changes from any mark to the next."""
     found: set[str] = set()
-    for before, after in zip(marks, marks[1:], strict=False):
+    for before, after in itertools.pairwise(marks):
         old, new = before.snapshot.leaves, after.snapshot.leaves
         found |= {path for path, leaf in new.items() if path in old and not leaf.same(old[path])}
     return frozenset(found)

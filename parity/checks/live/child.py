@@ -1,4 +1,4 @@
-"""The process of one run: imports the training function, runs it, and ends itself with SIGKILL where it is to be killed."""
+"""The process of one run: imports the training function, runs it, and kills itself where it is to be killed."""
 
 from __future__ import annotations
 

@@ -61,7 +61,9 @@ def statements_of(code: CodeType, writes: Sequence[tuple[str, int]] = ()) -> lis
     found: list[Statement] = []
     function = tree.body[0] if tree.body else tree
     for node in ast.walk(function):
-        if isinstance(node, ast.With) and any(_names(item.context_expr) & {"no_grad", "inference_mode"} for item in node.items):
+        if isinstance(node, ast.With) and any(
+            _names(item.context_expr) & {"no_grad", "inference_mode"} for item in node.items
+        ):
             found.append(Statement("evaluation", node.lineno, node.end_lineno or node.lineno))
         elif isinstance(node, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
             first, last = node.lineno, node.end_lineno or node.lineno
@@ -87,7 +89,11 @@ def _is_mode(statement: Statement, code: CodeType) -> bool:
 
 def _names(node: ast.AST) -> set[str]:
     """Return the last names of a called expression: `torch.save` gives save and torch."""
-    return {n.attr if isinstance(n, ast.Attribute) else n.id for n in ast.walk(node) if isinstance(n, ast.Attribute | ast.Name)}
+    return {
+        n.attr if isinstance(n, ast.Attribute) else n.id
+        for n in ast.walk(node)
+        if isinstance(n, ast.Attribute | ast.Name)
+    }
 
 
 class StatementWatch:

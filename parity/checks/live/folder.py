@@ -89,7 +89,9 @@ def contents(folder: Path, readers: Iterable[Reader]) -> dict[str, Leaf]:
                 break
         if found is None:
             size = path.stat().st_size if path.is_file() else 0
-            walk.add(f"{name}:", Leaf("scalar", "checkpoint", f"file[{size}]", digest_range(path, 0, size)), lambda: None)
+            walk.add(
+                f"{name}:", Leaf("scalar", "checkpoint", f"file[{size}]", digest_range(path, 0, size)), lambda: None
+            )
         else:
             walk.root(f"{name}: ", found)
     return {path.replace(": .", ": ").replace(": [", ": ["): leaf for path, leaf in walk.finish().leaves.items()}

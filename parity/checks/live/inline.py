@@ -24,6 +24,7 @@ __all__ = ["InlineRunner", "Train", "run_function"]
 Train = Callable[..., Any]
 """A training function: takes the folder; a generator that yields completed steps, or a function that calls `mark`."""
 
+
 class InlineRunner:
     """Runs the function within this process; the process's generators and settings are put back at the end."""
 
@@ -54,13 +55,13 @@ class InlineRunner:
 @contextmanager
 def _own_process_state() -> Iterator[None]:
     """Put random generators and settings of this process aside, and back at the end."""
-    python, shared = random.getstate(), np.random.get_state()
+    python, shared = random.getstate(), np.random.get_state()  # noqa: NPY002 - the state that all code shares
     put_back = [adapter.set_aside() for adapter in sides.adapters().values()]
     try:
         yield
     finally:
         random.setstate(python)
-        np.random.set_state(shared)
+        np.random.set_state(shared)  # noqa: NPY002
         for restore in put_back:
             restore()
 
@@ -68,7 +69,7 @@ def _own_process_state() -> Iterator[None]:
 def _fresh_process() -> None:
     """Seed what all code shares as a new process does: Python's and NumPy's generators from the system."""
     random.seed()
-    np.random.seed()
+    np.random.seed()  # noqa: NPY002
     for adapter in sides.adapters().values():
         adapter.fresh_process()
 
@@ -124,8 +125,8 @@ def _drive(
         at_end = last is not None and last >= recorder.request.steps - 1
         if at_end:
             sys.setprofile(recorder.watch_return({scope.code for scope in scopes[-1:]}))
-        elif recorder.watch is not None and recorder.trace.marks:
-            generator.gi_frame.f_trace = recorder.watch.trace
+        elif recorder.watch is not None and recorder.frame is not None and recorder.trace.marks:
+            recorder.frame.f_trace = recorder.watch.trace
             sys.settrace(trace_no_calls)
         try:
             step = next(generator)
@@ -144,9 +145,11 @@ def _drive(
 
 def _unwrap(train: Any) -> Any:
     while not hasattr(train, "__code__"):
-        inner = getattr(train, "__wrapped__", None) or getattr(train, "func", None) or getattr(train, "__func__", None)
+        inner = (
+            getattr(train, "__wrapped__", None) or getattr(train, "func", None) or getattr(train, "__func__", None)
+        )
         if inner is None:
-            inner = getattr(type(train), "__call__", None) if not isinstance(train, type) else None
+            inner = vars(type(train)).get("__call__")
         if inner is None or inner is train:
             return None
         train = inner

@@ -8,8 +8,10 @@ import json
 import multiprocessing.spawn
 import os
 import pickle
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -88,7 +90,7 @@ class ProcessRunner:
             raise MarkError((work / "refused").read_text())
         if trace.end == "lost":
             asked = request.kill is not None or request.kill_step is not None
-            if code == -9 and asked:
+            if code == -signal.SIGKILL and asked:
                 trace.end = "killed"
             else:
                 trace.error = f"its process ended with {code}:\n{_tail(work)}"
@@ -97,10 +99,8 @@ class ProcessRunner:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Kill what is left of a process and all that it started."""
-    try:
-        os.killpg(process.pid, 9)
-    except ProcessLookupError:
-        pass
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 

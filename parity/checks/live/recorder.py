@@ -53,7 +53,9 @@ class Request:
 class Recorder:
     """Takes the marks of one run."""
 
-    def __init__(self, request: Request, folder: Path, code: CodeType | None, writer: TraceWriter | None = None) -> None:
+    def __init__(
+        self, request: Request, folder: Path, code: CodeType | None, writer: TraceWriter | None = None
+    ) -> None:
         self.request, self.folder, self.code, self.writer = request, folder, code, writer
         self.trace = Trace(folder=folder)
         self.on_kill: Callable[[], None] | None = None
@@ -110,7 +112,9 @@ class Recorder:
             return True
         return False
 
-    def snapshot(self, scopes: Sequence[Scope], state: Mapping[str, Any] | None, index: int | None = None) -> Snapshot:
+    def snapshot(
+        self, scopes: Sequence[Scope], state: Mapping[str, Any] | None, index: int | None = None
+    ) -> Snapshot:
         """Capture what frames reach."""
         self.trace.frameworks = tuple(sides.adapters())
         keep = self.request.keep.get(index, ()) if index is not None else ()

@@ -38,7 +38,7 @@ class Road:
     name: str
     kind: Literal["resume", "options", "extend"] = "resume"
     kills: tuple[int, ...] = ()
-    """Marks of the reference at which processes are killed, one after the other; 0 of a later one is its first mark."""
+    """Marks of the reference at which processes are killed, in turn; 0, of a later one: its first mark."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of the process that resumes, or of the whole run."""
 
@@ -138,7 +138,9 @@ def _default(parameters: Mapping[str, inspect.Parameter], name: str) -> int | No
 def _intervals(parameters: Mapping[str, inspect.Parameter]) -> dict[str, int]:
     """Return other intervals than the function's own: neither multiples nor divisors of them."""
     return {
-        name: (_default(parameters, name) or 4) * 2 + 1 for name in ("save_every", "validate_every") if name in parameters
+        name: (_default(parameters, name) or 4) * 2 + 1
+        for name in ("save_every", "validate_every")
+        if name in parameters
     }
 
 
@@ -157,4 +159,9 @@ def _begins(path: str, before: Leaf, after: Leaf | None) -> bool:
         return False
     if before.type == "int" and path.rpartition(".")[2] in ("epoch", "ep", "epochs"):
         return True
-    return path.endswith(".yielded") and before.digest.isdigit() and after.digest.isdigit() and int(after.digest) < int(before.digest)
+    return (
+        path.endswith(".yielded")
+        and before.digest.isdigit()
+        and after.digest.isdigit()
+        and int(after.digest) < int(before.digest)
+    )

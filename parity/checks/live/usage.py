@@ -11,7 +11,9 @@ from parity.checks.live.effects import SAVES
 
 __all__ = ["decides", "is_saved"]
 
-_SHOWS = re.compile(r"^(print|log\w*|info|debug|warn\w*|write|add_scalar\w*|set_\w*|update|flush|append|format|report\w*)$")
+_SHOWS = re.compile(
+    r"^(print|log\w*|info|debug|warn\w*|write|add_scalar\w*|set_\w*|update|flush|append|format|report\w*)$"
+)
 
 
 def decides(name: str, files: Iterable[str]) -> bool:
@@ -60,7 +62,11 @@ def _saved(file: str) -> frozenset[str]:
     found: set[str] = set()
     for node in ast.walk(_tree(file)):
         if isinstance(node, ast.Call) and SAVES.search(_called(node)):
-            found |= {name for argument in [*node.args, *(k.value for k in node.keywords)] for name in _identifiers(argument)}
+            found |= {
+                name
+                for argument in [*node.args, *(k.value for k in node.keywords)]
+                for name in _identifiers(argument)
+            }
     return frozenset(found)
 
 
@@ -88,10 +94,20 @@ def _identifiers(node: ast.AST) -> set[str]:
             found.add(one.id)
         elif isinstance(one, ast.Attribute):
             found.add(one.attr)
-        elif isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant) and isinstance(one.slice.value, str):
+        elif (
+            isinstance(one, ast.Subscript)
+            and isinstance(one.slice, ast.Constant)
+            and isinstance(one.slice.value, str)
+        ):
             found.add(one.slice.value)
     return found
 
 
 def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+    return (
+        call.func.attr
+        if isinstance(call.func, ast.Attribute)
+        else call.func.id
+        if isinstance(call.func, ast.Name)
+        else ""
+    )

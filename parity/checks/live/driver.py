@@ -1,0 +1,148 @@
+"""The driver: takes a run along one road, from the kill to the end, and has the judge compare it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from parity import sides
+from parity.capture import Leaf
+from parity.checks.live.evidence import Evidence, Ground, Outcome
+from parity.checks.live.folder import contents, copy_folder
+from parity.checks.live.judge import judge_resumed
+from parity.checks.live.left_files import judge_files
+from parity.checks.live.recorder import Request
+from parity.checks.live.roads import Road
+from parity.checks.live.trace import Trace
+
+__all__ = ["Driver", "Runner"]
+
+
+class Runner(Protocol):
+    """Runs a training function once, in this process or in one of its own."""
+
+    mode: str
+    parallel: int
+    """Runs that may go on at once."""
+
+    def run(self, folder: Path, request: Request) -> Trace:
+        """Run it from its start, or from what the folder holds, to its end or to a kill."""
+
+
+class Driver:
+    """Drives one training function; holds what every road is compared with.
+
+    Args:
+        runner: Runs the function.
+        root: Directory of the folders of the runs.
+        steps: Steps of the whole run.
+        stop_at: Completed steps at the kill.
+        options: Keyword arguments of the function.
+    """
+
+    def __init__(self, runner: Runner, root: Path, steps: int, stop_at: int, options: dict[str, Any]) -> None:
+        self.runner, self.root, self.steps, self.stop_at, self.options = runner, root, steps, stop_at, options
+        self.reference: Trace
+        self.ground: Ground
+        self.copies: dict[int, Path] = {}
+        """Mark to the folder as a kill there left it."""
+        self.closed: dict[str, str] = {}
+        self._full: Trace | None = None
+        self._lock = threading.Lock()
+
+    def full(self, keep: Mapping[int, Sequence[str]]) -> Trace:
+        """Run once more without a stop, one time only: what two equal runs leave, to the end."""
+        with self._lock:
+            if self._full is None:
+                request = Request(steps=self.steps, options=self.options, keep=keep)
+                self._full = self.runner.run(self.root / "once-more", request)
+            return self._full
+
+    def drive(self, road: Road) -> Outcome:
+        """Take the run along a road."""
+        drive = {"options": self._drive_options, "extend": self._drive_extend, "resume": self._drive_kills}
+        return drive[road.kind](road)
+
+    def _drive_kills(self, road: Road) -> Outcome:
+        folder = self.root / f"road-{road.name}"
+        copy_folder(self.copies[road.kills[0]], folder)
+        options = {**self.options, **road.options}
+        killed = road.kills[0]
+        for kill in road.kills[1:]:
+            until = {"kill": 0} if kill == 0 else {"kill_step": self.reference.marks[kill].step}
+            trace = self.runner.run(folder, Request(steps=self.steps, options=options, **until))  # type: ignore[arg-type]
+            if trace.end == "failed" or not trace.marks:
+                return self._judge_run(road, trace, killed, folder)
+            killed = kill or killed
+        trace = self.runner.run(folder, Request(steps=self.steps, options=options))
+        return self._judge_run(road, trace, killed, folder)
+
+    def _judge_run(self, road: Road, trace: Trace, killed: int, folder: Path) -> Outcome:
+        if trace.end in ("failed", "lost"):
+            last = trace.error.strip().splitlines()[-1] if trace.error.strip() else "nothing"
+            step = self.reference.marks[killed].step
+            failed = Evidence("checkpoint.restore", "function", step, "a run that continues", last, "at the resume")
+            note = f"the function failed when it was resumed (road {road.name}):\n{trace.error}"
+            return Outcome(broken=[failed], notes=[note])
+        lenient = road.name in ("best", "older", "before-save")
+        outcome = judge_resumed(self.reference, trace, self.ground, 0 if lenient else killed)
+        if not outcome.broken and trace.end == "finished" and road.name != "best":
+            files = self._judge_files(folder)
+            outcome.broken += files.broken
+            outcome.bookkeeping += files.bookkeeping
+        return outcome
+
+    def _judge_files(self, folder: Path) -> Outcome:
+        readers = [reader for adapter in sides.adapters().values() for reader in adapter.readers]
+        expected, got = (contents(f, readers) for f in (self.root / "reference", folder))
+        step = self.reference.marks[-1].step
+        found = judge_files(expected, expected, got, self.ground, step)
+        if found.broken:
+            self.full({})
+            found = judge_files(expected, contents(self.root / "once-more", readers), got, self.ground, step)
+        return found
+
+    def _drive_options(self, road: Road) -> Outcome:
+        """Compare a run with other intervals: what is trained must not change."""
+        out = Outcome()
+        folder = self.root / f"road-{road.name}"
+        trace = self.runner.run(folder, Request(steps=self.steps, options={**self.options, **road.options}))
+        if trace.end != "finished":
+            self.closed[road.name] = f"the function failed with {road.options}"
+            return out
+        when = f"with {', '.join(f'{k}={v}' for k, v in road.options.items())}, never stopped"
+        for left, right in zip(self.reference.marks, trace.marks, strict=False):
+            out.compared += 1
+            a, b = left.snapshot.leaves, right.snapshot.leaves
+            differ = [p for p, leaf in a.items() if p not in self.ground.noise and not left.snapshot.is_dead(p)
+                      and _is_training(p, leaf, self.ground) and not leaf.same(b.get(p))]  # fmt: skip
+            if differ:
+                found = [Evidence(a[p].component, p, left.step, a[p].text, b[p].text if p in b else "absent", when)
+                         for p in differ]  # fmt: skip
+                out.broken += sorted(found, key=lambda e: (not e.component.startswith("rng"), e.path))
+                break
+        return out
+
+    def _drive_extend(self, road: Road) -> Outcome:
+        folder = self.root / f"road-{road.name}"
+        short = self.runner.run(folder, Request(steps=self.stop_at, options={**self.options, "steps": self.stop_at}))
+        if short.end != "finished":
+            self.closed[road.name] = f"the function failed with steps={self.stop_at}"
+            return Outcome()
+        return self._judge_run(
+            road, self.runner.run(folder, Request(steps=self.steps, options=self.options)), 0, folder
+        )
+
+
+def _is_training(path: str, leaf: Leaf, ground: Ground) -> bool:
+    if leaf.role == "stream":
+        return path in ground.streams
+    if leaf.role == "state":
+        return leaf.component.startswith(
+            ("model.params", "model.buffers", "optimizer", "scaler", "model.mode", "ema")
+        )
+    return (
+        leaf.role == "array" and path in ground.changing and leaf.component.startswith(("model", "optimizer", "ema"))
+    )

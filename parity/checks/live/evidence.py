@@ -1,0 +1,145 @@
+"""Evidence: leaves that are not what they should be, what equal runs alone say, and the order of suspicion."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from parity.capture import Leaf, component_from_name
+from parity.checks.live.trace import Mark
+
+__all__ = [
+    "LATER",
+    "NONE",
+    "RANK",
+    "Evidence",
+    "Ground",
+    "Outcome",
+    "differing",
+    "evidence_of",
+    "ground_of",
+    "ranked",
+]
+
+
+class Evidence(NamedTuple):
+    """One leaf that is not what it should be."""
+
+    component: str
+    path: str
+    step: int
+    expected: str
+    """The value in the uninterrupted run, or its type and digest."""
+    got: str
+    when: str
+    """`at the resume`, `one step after the resume`, `in state.pt at the end`."""
+
+
+NONE = Leaf("scalar", "", "", "")
+"""Stands for a leaf that is not there."""
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What one comparison found."""
+
+    broken: list[Evidence] = field(default_factory=list)
+    """In the order of suspicion."""
+    bookkeeping: list[Evidence] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    compared: int = 0
+    """Marks that were compared."""
+    first: tuple[int, int] | None = None
+    """Marks of both runs at which the first evidence was seen: where values are to be fetched."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """What is known from uninterrupted runs alone."""
+
+    noise: frozenset[str]
+    """Paths that differ between two equal runs: no evidence."""
+    changing: frozenset[str]
+    """Paths whose value changes while the run goes."""
+    histories: tuple[str, ...]
+    """Paths of containers that only grow: metrics of the past, no state."""
+    files: tuple[str, ...] = ()
+    """Source files of the trainer."""
+    streams: frozenset[str] = frozenset()
+    """Generators that training draws from."""
+
+    def is_history(self, path: str) -> bool:
+        """Return whether a path lies in a container that only grows."""
+        return any(path.startswith(prefix) for prefix in self.histories)
+
+
+RANK = (
+    "model.ties", "optimizer.param_order", "optimizer.param_groups", "optimizer.identity", "schedule.identity",
+    "model.mode", "model.requires_grad", "settings", "schedule.step", "schedule", "scaler",
+    "optimizer.hyperparameters", "optimizer.step", "optimizer.first_moment", "optimizer.second_moment", "optimizer",
+    "model.params", "ema", "rng", "data.position", "data.batch", "model.buffers", "best", "gradients", "counters",
+    "model.hyperparameters", "loss",
+)  # fmt: skip
+"""What cannot be a consequence at the first mark comes first."""
+LATER = (
+    "data.batch", "data.position", "rng", "model.mode", "schedule", "scaler", "settings", "gradients", "loss",
+    "model.buffers", "ema", "best", "optimizer", "model.params",
+)  # fmt: skip
+"""At a later mark: what others follow from comes first."""
+
+
+def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[str], files: Sequence[str]) -> Ground:
+    """Return what two equal runs say about every leaf."""
+    noise: set[str] = set()
+    for left, right in zip(marks, again, strict=False):
+        noise.update(differing(left.snapshot.leaves, right.snapshot.leaves))
+    lengths: dict[str, list[int]] = {}
+    for mark in marks:
+        for path, leaf in mark.snapshot.leaves.items():
+            if leaf.role == "structure" and path.endswith(".len"):
+                lengths.setdefault(path.removesuffix(".len"), []).append(int(leaf.digest))
+    grow = [p for p, n in lengths.items() if len(n) > 2 and n == sorted(n) and n[-1] > n[0] + 1]
+    return Ground(
+        noise=frozenset(noise),
+        changing=changing,
+        histories=tuple(
+            p for p in grow if component_from_name(p) in ("loss", "counters.step", p) or _all_scalar(p, marks)
+        ),
+        files=tuple(files),
+        streams=frozenset(p for p in changing if marks[0].snapshot.leaves.get(p, NONE).role == "stream"),
+    )
+
+
+def _all_scalar(prefix: str, marks: Sequence[Mark]) -> bool:
+    inside = [leaf for path, leaf in marks[-1].snapshot.leaves.items() if path.startswith(f"{prefix}[")]
+    return all(leaf.role in ("scalar", "structure", "alias") or leaf.type.endswith("[]") for leaf in inside)
+
+
+def differing(left: Mapping[str, Leaf], right: Mapping[str, Leaf]) -> list[str]:
+    """Return the paths in which two sets of leaves differ."""
+    return [path for path in {*left, *right} if path not in left or not left[path].same(right.get(path))]
+
+
+def ranked(
+    paths: Collection[str], left: Mapping[str, Leaf], right: Mapping[str, Leaf], order: Sequence[str]
+) -> list[str]:
+    """Return paths in an order of suspicion: by component, then by name."""
+
+    def key(path: str) -> tuple[int, str]:
+        component = (left.get(path) or right[path]).component
+        for at, prefix in enumerate(order):
+            if component == prefix or component.startswith(f"{prefix}."):
+                return at, path
+        return len(order), path
+
+    return sorted(paths, key=key)
+
+
+def evidence_of(path: str, mark: Mark, left: Mapping[str, Leaf], right: Mapping[str, Leaf], when: str) -> Evidence:
+    """Return the evidence that one leaf is."""
+    a, b = left.get(path), right.get(path)
+    component = (a or right[path]).component
+    if component == "data.batch" and when == "at the resume":
+        component = "data.position"
+    return Evidence(component, path, mark.step, a.text if a else "absent", b.text if b else "absent", when)

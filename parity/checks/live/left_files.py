@@ -1,0 +1,57 @@
+"""Left files: the checkpoints that a resumed run left against those of a run that nothing stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from parity.capture import HARD, Leaf, component_from_name
+from parity.checks.live.evidence import Evidence, Ground, Outcome, differing
+
+__all__ = ["judge_files"]
+
+
+def judge_files(
+    expected: Mapping[str, Leaf], again: Mapping[str, Leaf], got: Mapping[str, Leaf], ground: Ground, step: int
+) -> Outcome:
+    """Compare the checkpoints that a resumed run left with those of a run that nothing stopped."""
+    out = Outcome()
+    noise = set(differing(expected, again))
+    noisy = {
+        path.partition(":")[0]
+        for path in noise
+        if path.partition(":")[0]
+        not in {p.partition(":")[0] for p in expected} & {p.partition(":")[0] for p in again}
+    }
+    names = {p.partition(":")[0] for p in expected}, {p.partition(":")[0] for p in got}
+    for name in sorted((names[0] ^ names[1]) - noisy):
+        here = name in names[0]
+        component = "best" if "best" in name else "checkpoint.retention"
+        out.broken.append(
+            Evidence(
+                component,
+                name,
+                step,
+                "there" if here else "absent",
+                "absent" if here else "there",
+                "in the folder at the end",
+            )
+        )
+    for path in sorted(differing(expected, got)):
+        name, _, inside = path.partition(": ")
+        if path in noise or name.rstrip(":") not in names[0] & names[1] or ground.is_history(inside):
+            continue
+        leaf = expected.get(path) or got[path]
+        if leaf.role in ("structure", "alias", "position") or (path not in expected):
+            continue
+        component = component_from_name(inside) if inside else "checkpoint"
+        component = "best" if "best" in name.lower() else component
+        item = Evidence(
+            component, path, step, leaf.text, got[path].text if path in got else "absent", f"in {name} at the end"
+        )
+        hard = (
+            leaf.role in HARD
+            or leaf.role == "array"
+            or component in ("best", "data.position", "counters.step", "schedule.step")
+        )
+        (out.broken if hard and inside else out.bookkeeping).append(item)
+    return out

@@ -1,0 +1,287 @@
+"""The session of a check: two equal runs, then every road, and what all of them together say."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from parity.checks.live.advice import advise
+from parity.checks.live.align import varying
+from parity.checks.live.driver import Driver, Runner
+from parity.checks.live.evidence import Evidence, Outcome, ground_of
+from parity.checks.live.folder import copy_folder
+from parity.checks.live.inline import Train
+from parity.checks.live.judge import judge_same
+from parity.checks.live.recorder import Request
+from parity.checks.live.roads import Road, plan_roads
+from parity.checks.live.side_effects import judge_effects
+from parity.checks.live.trace import Trace
+from parity.contract import measure_arrays
+from parity.errors import TrainerError
+from parity.results import Resumption, Suspect, Verdict
+
+__all__ = ["Session"]
+
+MOST = 200
+"""Most suspects that a record keeps."""
+
+
+class _AtOnce(Executor):
+    """Runs everything in this thread, when its result is asked for or at once."""
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call a function now."""
+        future: Future[Any] = Future()
+        future.set_result(function(*args, **kwargs))
+        return future
+
+    def map(self, function: Callable[..., Any], *iterables: Iterable[Any], **_: Any) -> Iterator[Any]:  # type: ignore[override]
+        """Call a function for each item when its turn comes."""
+        return map(function, *iterables)
+
+
+class Session:
+    """One check: the two equal runs, the roads, the verdict."""
+
+    def __init__(self, train: Train, runner: Runner, root: Path, steps: int, stop_at: int, options: dict[str, Any],
+                 names: Sequence[str], notes: list[str]) -> None:  # fmt: skip
+        self.names, self.notes = names, notes
+        try:
+            self.parameters: Mapping[str, inspect.Parameter] = inspect.signature(train).parameters
+        except (TypeError, ValueError):
+            self.parameters = {}
+        options = {**({"steps": steps} if "steps" in self.parameters else {}), **options}
+        self.driver = Driver(runner, root, steps, stop_at, options)
+        self.suspects: list[Suspect] = []
+        self.bookkeeping: list[Suspect] = []
+        self.driven: list[str] = []
+        self.compared = 0
+        self.unsure = False
+
+    def run(self) -> Resumption:
+        """Run everything and return the record."""
+        parallel = self.driver.runner.parallel
+        with _AtOnce() if parallel == 1 else ThreadPoolExecutor(parallel) as pool:
+            return self._run(pool)
+
+    def _run(self, pool: Executor) -> Resumption:
+        asked = Request(steps=self.driver.steps, options=self.driver.options)
+        if self.driver.runner.parallel > 1:  # side by side: the second begins before it is seen what the first saves
+            both = pool.submit(self._first_run, asked), pool.submit(self._second_run, None)
+            self.driver.reference, again = both[0].result(), both[1].result()
+        else:
+            self.driver.reference = self._first_run(asked)
+            again = self._second_run(self.driver.reference)
+        marks = self.driver.reference.marks
+        changing = varying(marks)
+        parted = judge_same(marks, again.marks, changing)
+        trained = self._trained(changing)
+        if parted is not None:
+            return self._inconclusive(parted, trained)
+        self.driver.ground = ground_of(marks, again.marks, changing, self._sources())
+        roads, self.driver.closed = plan_roads(self.names, marks, self.stop, self.parameters)
+        self._add(judge_effects(again, self.driver.ground), "uninterrupted")
+        if not self.suspects:
+            self._merge(roads, pool.map(self.driver.drive, roads), pool)
+        return self._verdict(trained)
+
+    def _merge(self, roads: Sequence[Road], outcomes: Iterable[Outcome], pool: Executor) -> None:
+        """Take what the roads found, up to the first that is broken: the others would show the same cause."""
+        for road, outcome in zip(roads, outcomes, strict=True):
+            if road.name in self.driver.closed:
+                continue
+            self.driven.append(road.name)
+            self.compared += outcome.compared
+            self.notes += outcome.notes
+            self._book(outcome.bookkeeping, road.name)
+            if outcome.broken:
+                self._confirm(road, outcome, pool)
+                return
+
+    def _confirm(self, road: Road, outcome: Outcome, pool: Executor) -> None:
+        """Run both once more: equal runs may part after the kill too, and the verdict is to say by how much."""
+        paths = [e.path for e in outcome.broken if e.when in ("at the resume", "one step after the resume")][:40]
+        there, here = outcome.first or (0, 0)
+        fetched: Trace | None = None
+        if len(road.kills) == 1 and outcome.first is not None and paths:
+            folder = self.driver.root / f"values-{road.name}"
+            copy_folder(self.driver.copies[road.kills[0]], folder)
+            options = {**self.driver.options, **road.options}
+            asked = Request(steps=self.driver.steps, options=options, keep={here: paths}, kill=here)
+            waiting = pool.submit(self.driver.runner.run, folder, asked)
+            full = self.driver.full({there: paths})
+            fetched = waiting.result()
+        else:
+            full = self.driver.full({})
+        if judge_same(self.driver.reference.marks, full.marks, self.driver.ground.changing) is not None:
+            self.notes.append("what differs after the kill differs between two equal runs as well")
+            self.unsure = True
+            return
+        self._add(outcome.broken, road.name)
+        if fetched is not None and len(fetched.marks) > here and len(full.marks) > there:
+            step = self.driver.reference.marks[there].step
+            self._measure(full.marks[there].snapshot.values, fetched.marks[here].snapshot.values, step)
+
+    def _verdict(self, trained: int) -> Resumption:
+        marks = self.driver.reference.marks
+        if not trained:
+            self.notes.append(
+                "no floating value that the check sees changed: nothing was trained, or it is out of sight"
+            )
+        if "torch" in self.driver.reference.frameworks and not any(
+            leaf.component.startswith("optimizer.") for leaf in marks[-1].snapshot.leaves.values()
+        ):
+            self.notes.append("no optimizer was seen: give it to parity.mark, or keep it in a variable of the loop")
+        unsure = self.unsure or not trained or not self.compared
+        verdict: Verdict = "broken" if self.suspects else "inconclusive" if unsure else "holds"
+        if verdict == "holds" and self._not_finite():
+            verdict = "inconclusive"
+            self.notes.append("values are NaN in the uninterrupted run: after that every difference is hidden")
+        return self._record(verdict, trained)
+
+    def _first_run(self, asked: Request) -> Trace:
+        trace = self._uninterrupted("reference", asked)
+        self.stop = next(at for at, mark in enumerate(trace.marks) if mark.step >= self.driver.stop_at)
+        if not any(mark.saved for mark in trace.marks[: self.stop + 1]):
+            raise TrainerError(
+                f"nothing was saved in the folder before step {self.driver.stop_at}; save into the folder that the "
+                "function is given, or give a later stop_at"
+            )
+        return trace
+
+    def _second_run(self, first: Trace | None) -> Trace:
+        """Run once more, up to the last kill, with a copy of the folder as each kill would leave it.
+
+        In processes it runs beside the first one: every mark up to the kill is copied that a road may want.
+        """
+        copies: dict[int, Path] = {}
+        if first is not None:
+            roads, _ = plan_roads(self.names, first.marks, self.stop, self.parameters)
+            wanted = sorted({road.kills[0] for road in roads if road.kills} | {self.stop})
+            kill: int | None = wanted[-1]
+            kill_step = None
+        else:
+            every = all(
+                name in ("kill", "again", "third", "intervals", "best", "older", "extend") for name in self.names
+            )
+            wanted, kill = ([] if every else list(range(1, self.driver.steps))), None
+            kill_step = self.driver.stop_at if every else self.driver.steps - 1
+        copies = {at: self.driver.root / f"killed-{at}" for at in wanted if at != kill}
+        request = Request(
+            steps=self.driver.steps, options=self.driver.options, copies=copies, kill=kill, kill_step=kill_step,
+            watch=True, writes=first.writes if first is not None else (),
+        )  # fmt: skip
+        trace = self._uninterrupted("again", request)
+        self.driver.copies = {**copies, len(trace.marks) - 1: self.driver.root / "again"}
+        return trace
+
+    def _record(self, verdict: Verdict, trained: int) -> Resumption:
+        last = self.driver.reference.marks[-1].snapshot
+        return Resumption(
+            name="",
+            verdict=verdict,
+            mode=self.driver.runner.mode,
+            steps=self.driver.steps,
+            stop_at=self.driver.stop_at,
+            suspects=tuple(self.suspects[:MOST]),
+            bookkeeping=tuple(_each_once(self.bookkeeping))[:MOST],
+            unseen=dict(last.unseen),
+            roads=tuple(self.driven),
+            closed=self.driver.closed,
+            notes=tuple(self.notes),
+            compared=self.compared,
+            leaves=len(last.leaves),
+            changed=trained,
+            frameworks=self.driver.reference.frameworks,
+        )
+
+    def _uninterrupted(self, name: str, request: Request) -> Trace:
+        trace = self.driver.runner.run(self.driver.root / name, request)
+        if trace.end in ("failed", "lost"):
+            raise TrainerError(f"the function failed without being stopped:\n{trace.error}")
+        if len(trace.marks) < 2:
+            raise TrainerError(
+                f"the function made {len(trace.marks)} marks in {self.driver.steps} steps; yield the completed "
+                "steps, or call parity.mark, once per step"
+            )
+        if trace.marks[-1].step < self.driver.stop_at:
+            raise TrainerError(
+                f"the function ended after {trace.marks[-1].step} steps, before the kill at {self.driver.stop_at}; "
+                "give steps and stop_at that it reaches"
+            )
+        return trace
+
+    def _trained(self, changing: Iterable[str]) -> int:
+        leaves = self.driver.reference.marks[-1].snapshot.leaves
+        return sum(
+            leaves[path].role in ("state", "array") and "float" in leaves[path].type
+            for path in changing
+            if path in leaves
+        )
+
+    def _not_finite(self) -> bool:
+        last = self.driver.reference.marks[-1].snapshot.leaves
+        return any(
+            leaf.type.startswith("float") and leaf.digest == "nan" and not leaf.component.startswith("best")
+            for leaf in last.values()
+        )
+
+    def _sources(self) -> list[str]:
+        return sorted({self.driver.reference.code[0], *(file for file, _ in self.driver.reference.writes)} - {""})
+
+    def _add(self, found: Sequence[Evidence], road: str) -> None:
+        self.suspects += [_suspect(e, road, advise(e, found)) for e in found[:MOST]]
+
+    def _book(self, found: Sequence[Evidence], road: str) -> None:
+        self.bookkeeping += [_suspect(e, road) for e in found]
+
+    def _measure(self, expected: Mapping[str, Any], got: Mapping[str, Any], step: int) -> None:
+        self.suspects = [
+            replace(one, **_amount(expected[one.path], got[one.path]))
+            if one.step == step and one.path in expected and one.path in got
+            else one
+            for one in self.suspects
+        ]
+
+    def _inconclusive(self, parted: Evidence, trained: int) -> Resumption:
+        self.notes.append(
+            f"two equal runs part by themselves: at step {parted.step} {parted.path} ({parted.component}) differs; "
+            f"{_likely(parted)}. Nothing is judged until they agree."
+        )
+        return self._record("inconclusive", trained)
+
+
+def _suspect(e: Evidence, road: str, advice: str = "") -> Suspect:
+    return Suspect(
+        component=e.component, path=e.path, step=e.step, expected=e.expected, got=e.got, when=e.when, road=road,
+        advice=advice,
+    )  # fmt: skip
+
+
+def _likely(parted: Evidence) -> str:
+    """Return the usual cause of what made two equal runs part."""
+    if parted.component.startswith("rng"):
+        return "a generator is not seeded"
+    if parted.component.startswith("data"):
+        return "the order of the data is not seeded, or depends on the order of files, of a set or of threads"
+    return (
+        "something is not seeded, or an operation adds in no fixed order (torch.use_deterministic_algorithms helps)"
+    )
+
+
+def _amount(expected: Any, got: Any) -> dict[str, Any]:
+    """Return by how much two arrays differ, as fields of a suspect."""
+    if not isinstance(expected, np.ndarray) or not isinstance(got, np.ndarray):
+        return {}
+    same = expected.shape == got.shape and expected.dtype == got.dtype and expected.dtype.kind in "fiub"
+    return measure_arrays(expected, got)._asdict() if same else {}
+
+
+def _each_once(found: Iterable[Suspect]) -> list[Suspect]:
+    return list({one.path: one for one in found}.values())

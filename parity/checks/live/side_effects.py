@@ -1,0 +1,70 @@
+"""Side effects: what saves and evaluations did to the state that training goes on from."""
+
+from __future__ import annotations
+
+from parity.capture import Leaf
+from parity.checks.live.evidence import NONE, RANK, Evidence, Ground
+from parity.checks.live.trace import Trace
+
+__all__ = ["judge_effects"]
+
+
+def judge_effects(trace: Trace, ground: Ground) -> list[Evidence]:
+    """Return what statements that save or evaluate did to the state that training goes on from."""
+    found: list[Evidence] = []
+    for effect in trace.effects:
+        changed = {p: pair for p, pair in effect.changed.items() if p not in ground.noise}
+        leaves = {p: (pair[0] or pair[1]) for p, pair in changed.items()}
+        parts = {leaf.component for leaf in leaves.values() if leaf is not None and leaf.role == "state"}
+        if effect.what == "evaluation" and any(
+            c.startswith("optimizer.") and c.endswith(("moment", "momentum", "step")) for c in parts
+        ):
+            continue  # it trains
+        for path, leaf in leaves.items():
+            if leaf is None or not _counts(effect.what, path, leaf, trace, effect.step, ground):
+                continue
+            before, after = changed[path]
+            when = f"across the {effect.what}, {effect.where}"
+            found.append(
+                Evidence(
+                    leaf.component,
+                    path,
+                    effect.step,
+                    before.text if before else "absent",
+                    after.text if after else "absent",
+                    when,
+                )
+            )
+    order = {p: i for i, p in enumerate(RANK)}
+    return sorted(found, key=lambda e: min((i for p, i in order.items() if e.component.startswith(p)), default=99))
+
+
+def _counts(what: str, path: str, leaf: Leaf, trace: Trace, step: int, ground: Ground) -> bool:
+    if leaf.role == "stream":
+        return path in ground.streams and _drawn_elsewhere(path, trace)
+    if leaf.component in ("model.mode", "model.requires_grad"):
+        following = next((m for m in trace.marks if m.step > step), None)
+        before = next((m for m in reversed(trace.marks) if m.step <= step), None)
+        return (
+            following is not None
+            and before is not None
+            and not before.snapshot.leaves.get(path, NONE).same(following.snapshot.leaves.get(path))
+        )
+    if leaf.role == "flag":
+        return True
+    if leaf.role != "state":
+        return False
+    if what == "save":
+        return not leaf.component.startswith(("schedule", "ema"))
+    return leaf.component in ("model.buffers", "model.params")
+
+
+def _drawn_elsewhere(path: str, trace: Trace) -> bool:
+    """Return whether a generator also moves in steps in which no watched statement moved it."""
+    moved = {e.step for e in trace.effects if path in e.changed}
+    watched = {e.step for e in trace.effects}
+    for before, after in zip(trace.marks, trace.marks[1:], strict=False):
+        a, b = before.snapshot.leaves.get(path), after.snapshot.leaves.get(path)
+        if a is not None and not a.same(b) and before.step not in moved and before.step not in watched:
+            return True
+    return False
