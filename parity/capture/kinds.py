@@ -210,7 +210,7 @@ def _install() -> None:
         datetime.timezone,
     )  # fmt: skip
     streams = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
-    iterators = (
+    iterators: tuple[Any, ...] = (
         enumerate, zip, map, filter, reversed, type(iter([])), type(iter(())), type(iter({})), type(iter({}.items())),
         type(iter({}.values())), type(iter(set())), type(iter("")), type(iter(int, 1)), type(iter(np.zeros(1))),
         itertools.cycle, itertools.chain, itertools.islice, itertools.zip_longest, itertools.repeat,

@@ -27,8 +27,8 @@ class Leaf:
     role: Role
     """`state`: parameters, buffers, optimizer, schedule, scaler, modes. `stream`: a random generator. `flag`: a
     global setting that changes results. `array`: an array of unknown purpose. `gradient`. `position`: inside of an
-    iterator or sampler. `scalar`: a Python value of unknown purpose. `alias`: a second path to an object or to its memory.
-    `structure`: length and type of a container."""
+    iterator or sampler. `scalar`: a Python value of unknown purpose. `alias`: a second path to an object or to its
+    memory. `structure`: length and type of a container."""
     component: str
     """What it is in the field's words, such as `optimizer.second_moment`."""
     type: str

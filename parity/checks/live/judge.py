@@ -102,8 +102,8 @@ def judge_resumed(reference: Trace, resumed: Trace, ground: Ground, killed_at: i
     _judge_pairs(out, pairs, reference, resumed, ground, at)
     expected_marks = len(reference.marks) - at
     if len(resumed.marks) != expected_marks and resumed.end == "finished" and not shifted:
-        expected, got = (f"the last at step {trace.steps[-1]}" for trace in (reference, resumed))
-        out.broken.append(Evidence("counters.step", "marks", resumed.steps[-1], expected, got, "at the end"))
+        last, got = (f"the last at step {trace.steps[-1]}" for trace in (reference, resumed))
+        out.broken.append(Evidence("counters.step", "marks", resumed.steps[-1], last, got, "at the end"))
     return out
 
 

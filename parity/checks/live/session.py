@@ -249,10 +249,20 @@ class Session:
             for one in self.suspects
         ]
 
+    def _likely(self, parted: Evidence) -> str:
+        """Return the usual cause of what made two equal runs part."""
+        if parted.step == self.driver.reference.marks[0].step and self.driver.runner.mode == "inline":
+            return "an object outlives the first run: a global, or what a factory returns twice; mode='process' helps"
+        if parted.component.startswith("rng"):
+            return "a generator is not seeded"
+        if parted.component.startswith("data"):
+            return "the order of the data is not seeded, or depends on the order of files, of a set or of threads"
+        return "something is not seeded, or adds in no fixed order (torch.use_deterministic_algorithms finds that)"
+
     def _inconclusive(self, parted: Evidence, trained: int) -> Resumption:
         self.notes.append(
             f"two equal runs part by themselves: at step {parted.step} {parted.path} ({parted.component}) differs; "
-            f"{_likely(parted)}. Nothing is judged until they agree."
+            f"{self._likely(parted)}. Nothing is judged until they agree."
         )
         return self._record("inconclusive", trained)
 
@@ -262,17 +272,6 @@ def _suspect(e: Evidence, road: str, advice: str = "") -> Suspect:
         component=e.component, path=e.path, step=e.step, expected=e.expected, got=e.got, when=e.when, road=road,
         advice=advice,
     )  # fmt: skip
-
-
-def _likely(parted: Evidence) -> str:
-    """Return the usual cause of what made two equal runs part."""
-    if parted.component.startswith("rng"):
-        return "a generator is not seeded"
-    if parted.component.startswith("data"):
-        return "the order of the data is not seeded, or depends on the order of files, of a set or of threads"
-    return (
-        "something is not seeded, or an operation adds in no fixed order (torch.use_deterministic_algorithms helps)"
-    )
 
 
 def _amount(expected: Any, got: Any) -> dict[str, Any]:

@@ -82,9 +82,16 @@ def _matters(statement: ast.stmt, names: set[str]) -> bool:
         if isinstance(node, ast.Assign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             assigned = {name for target in targets for name in _identifiers(target)}
-            if assigned & names and not isinstance(node.value, ast.Constant):
+            if assigned & names and not _is_constant(node.value):
                 return True
     return False
+
+
+def _is_constant(value: ast.expr) -> bool:
+    """Return whether a value is written out: what is set to it is reset."""
+    if isinstance(value, ast.Tuple):
+        return all(_is_constant(item) for item in value.elts)
+    return isinstance(value, ast.Constant)
 
 
 def _identifiers(node: ast.AST) -> set[str]:

@@ -1,0 +1,225 @@
+"""Training functions that cannot be judged: each gets one clear error or its own verdict, never a pass."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import parity
+from parity.checks.live import MarkError
+from parity.errors import SpecError, TrainerError, UnknownNameError
+
+
+def plain(folder: Path, steps: int = 12, save_every: int = 3) -> Iterator[int]:
+    """Train a line by gradient descent in NumPy, and resume exactly."""
+    inputs = np.linspace(-1.0, 1.0, 8)
+    weights, velocity, start = np.zeros(2), np.zeros(2), 0
+    if (folder / "state.json").exists():
+        state = json.loads((folder / "state.json").read_text())
+        weights, velocity, start = np.array(state["weights"]), np.array(state["velocity"]), state["step"]
+    for step in range(start, steps):
+        yield step
+        error = weights[0] * inputs + weights[1] - 3.0 * inputs - 1.0
+        gradient = np.array([(error * inputs).mean(), error.mean()])
+        velocity = 0.9 * velocity + gradient
+        weights = weights - 0.1 * velocity
+        if (step + 1) % save_every == 0:
+            state = {"weights": weights.tolist(), "velocity": velocity.tolist(), "step": step + 1}
+            (folder / "state.json").write_text(json.dumps(state))
+
+
+def check(train: object, **settings: object) -> parity.results.Resumption:
+    return parity.resumes(train, steps=12, stop_at=7, **{"mode": "inline", **settings})
+
+
+def test_a_function_without_a_framework_holds() -> None:
+    found = check(plain, roads="all")
+    assert found.verdict == "holds", found.text()
+    assert found.compared > 20
+    assert found.changed == 4  # weights, velocity, gradient, error
+
+
+def test_a_function_that_ignores_its_folder_and_starts_at_0_is_broken() -> None:
+    def train(folder: Path) -> Iterator[int]:
+        fresh = folder / "other"
+        fresh.mkdir(exist_ok=True)
+        for name in fresh.iterdir():
+            name.unlink()
+        yield from plain(fresh)
+
+    found = check(train)
+    assert (found.verdict, found.components[0]) == ("broken", "checkpoint.latest")
+
+
+def test_a_trainer_that_never_saves_is_an_error() -> None:
+    with pytest.raises(TrainerError, match="nothing was saved in the folder before step 7"):
+        check(lambda folder: plain(folder, save_every=100))
+
+
+def test_a_log_is_no_checkpoint() -> None:
+    def train(folder: Path) -> Iterator[int]:
+        for step in plain(folder, save_every=100):
+            (folder / "train.log").write_text(str(step))
+            yield step
+
+    with pytest.raises(TrainerError, match="nothing was saved"):
+        check(train)
+
+
+def test_a_loop_that_never_marks_is_an_error() -> None:
+    def train(folder: Path) -> None:
+        for _ in plain(folder):
+            pass
+
+    with pytest.raises(TrainerError, match="made 0 marks in 12 steps"):
+        check(train)
+
+
+def test_marks_that_go_backwards_are_an_error() -> None:
+    def train(folder: Path) -> Iterator[int]:
+        for step in plain(folder):
+            yield step % 5
+
+    with pytest.raises(MarkError, match="marks go backwards: 0 after 4"):
+        check(train)
+
+
+@pytest.mark.parametrize("step", ["3", 1.5, None, True])
+def test_a_mark_that_is_no_number_is_an_error(step: object) -> None:
+    def train(folder: Path) -> Iterator[object]:
+        for _ in plain(folder):
+            yield step
+
+    with pytest.raises(MarkError, match="gives the number of completed steps"):
+        check(train)
+
+
+def test_a_function_that_ends_before_the_kill_is_an_error() -> None:
+    with pytest.raises(TrainerError, match="ended after 4 steps, before the kill at 7"):
+        check(lambda folder: plain(folder, steps=5))
+
+
+def test_a_function_that_fails_by_itself_is_an_error() -> None:
+    def train(folder: Path) -> Iterator[int]:
+        for step in plain(folder):
+            yield step
+            if step == 8:
+                raise ZeroDivisionError("by itself")
+
+    with pytest.raises(TrainerError, match="ZeroDivisionError: by itself"):
+        check(train)
+
+
+def test_a_function_that_fails_when_it_is_resumed_is_broken() -> None:
+    def train(folder: Path) -> Iterator[int]:
+        if (folder / "state.json").exists():
+            raise KeyError("optimizer")
+        yield from plain(folder)
+
+    found = check(train)
+    assert (found.verdict, found.components) == ("broken", ("checkpoint.restore",))
+    assert "KeyError: 'optimizer'" in found.suspects[0].got
+
+
+def test_values_that_are_not_a_number_on_both_sides_are_no_pass() -> None:
+    def train(folder: Path) -> Iterator[int]:
+        for step in plain(folder):
+            loss = float("nan") if step > 1 else 1.0
+            yield step
+            if step > 20:
+                print(loss)
+
+    assert check(train).verdict == "inconclusive"
+
+
+def test_a_run_that_trains_nothing_is_no_pass() -> None:
+    def train(folder: Path) -> Iterator[int]:
+        start = int((folder / "step").read_text()) if (folder / "step").exists() else 0
+        for step in range(start, 12):
+            yield step
+            (folder / "step").write_text(str(step + 1))
+
+    found = check(train)
+    assert found.verdict == "inconclusive"
+    assert "nothing was trained" in found.notes[0]
+
+
+def test_a_trainer_that_is_not_deterministic_is_no_pass_and_says_where() -> None:
+    def train(folder: Path) -> Iterator[int]:
+        generator = np.random.default_rng()
+        weights = np.zeros(3)
+        for step in range(12):
+            yield step
+            weights = weights + generator.normal(size=3)
+            np.save(folder / "weights.npy", weights)
+
+    found = check(train)
+    assert found.verdict == "inconclusive"
+    assert "two equal runs part by themselves: at step" in found.notes[-1]
+
+
+def test_an_object_that_outlives_the_first_run_is_named() -> None:
+    weights = np.zeros(3)
+
+    def train(folder: Path) -> Iterator[int]:
+        for step in range(12):
+            yield step
+            weights[:] += 1.0
+            np.save(folder / "weights.npy", weights)
+
+    found = check(train)
+    assert found.verdict == "inconclusive"
+    assert "outlives the first run" in found.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"stop_at": 12}, "stop_at: must lie between 1 and 11"),
+        ({"stop_at": 0}, "stop_at: must lie between 1 and 11"),
+        ({"steps": 2}, "steps: must be a whole number of at least 3"),
+        ({"mode": "thread"}, "mode: must be auto, process or inline"),
+        ({"roads": ()}, "roads: must name at least one road"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_refused(settings: dict[str, object], problem: str) -> None:
+    with pytest.raises(SpecError, match=problem):
+        parity.resumes(plain, **{"steps": 12, "stop_at": 7, "mode": "inline", **settings})
+
+
+def test_an_unknown_road_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnknownNameError, match="unknown road 'klil'; did you mean kill"):
+        check(plain, roads="klil")
+
+
+def test_what_cannot_be_imported_is_checked_here_and_said_so_or_refused() -> None:
+    assert "not at the top of a module" in check(lambda folder: plain(folder), mode="auto").notes[0]
+    with pytest.raises(SpecError, match="process needs a function that another process can import"):
+        check(lambda folder: plain(folder), mode="process")
+
+
+def test_a_check_leaves_this_process_as_it_was() -> None:
+    shared = np.random.get_state()[1].copy()  # noqa: NPY002
+    folder = Path.cwd()
+    check(plain)
+    assert np.array_equal(np.random.get_state()[1], shared)  # noqa: NPY002
+    assert Path.cwd() == folder
+    parity.mark(3)
+
+
+def test_processes_are_killed_and_none_is_left(tmp_path: Path) -> None:
+    found = check(plain, mode="process", workdir=tmp_path)
+    assert found.verdict == "holds", found.text()
+    assert found.mode == "process"
+    left = [p for p in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(p)]
+    assert left == []
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes() if int(path.parent.name) != os.getpid() else b""
+    except OSError:
+        return b""
