@@ -14,7 +14,7 @@ import numpy as np
 from parity.checks.live.advice import advise
 from parity.checks.live.align import varying
 from parity.checks.live.driver import Driver, Runner
-from parity.checks.live.evidence import Evidence, Outcome, ground_of
+from parity.checks.live.evidence import Evidence, Outcome, differing, ground_of
 from parity.checks.live.folder import copy_folder
 from parity.checks.live.inline import Train
 from parity.checks.live.judge import judge_same
@@ -100,12 +100,15 @@ class Session:
             self.compared += outcome.compared
             self.notes += outcome.notes
             self._book(outcome.bookkeeping, road.name)
-            if outcome.broken:
-                self._confirm(road, outcome, pool)
+            if outcome.broken and self._confirm(road, outcome, pool):
                 return
 
-    def _confirm(self, road: Road, outcome: Outcome, pool: Executor) -> None:
-        """Run both once more: equal runs may part after the kill too, and the verdict is to say by how much."""
+    def _confirm(self, road: Road, outcome: Outcome, pool: Executor) -> bool:
+        """Run both once more: equal runs may part after the kill too, and the verdict is to say by how much.
+
+        Returns:
+            Whether something is left that equal runs do not show.
+        """
         paths = [e.path for e in outcome.broken if e.when in ("at the resume", "one step after the resume")][:40]
         there, here = outcome.first or (0, 0)
         fetched: Trace | None = None
@@ -122,11 +125,19 @@ class Session:
         if judge_same(self.driver.reference.marks, full.marks, self.driver.ground.changing) is not None:
             self.notes.append("what differs after the kill differs between two equal runs as well")
             self.unsure = True
-            return
+            return True
+        pairs = zip(self.driver.reference.marks, full.marks, strict=False)
+        noise = {path for a, b in pairs for path in differing(a.snapshot.leaves, b.snapshot.leaves)}
+        if self.driver.reference.final is not None and full.final is not None:
+            noise.update(differing(self.driver.reference.final.leaves, full.final.leaves))
+        outcome.broken = [e for e in outcome.broken if e.path not in noise]
+        if not outcome.broken:
+            return False
         self._add(outcome.broken, road.name)
         if fetched is not None and len(fetched.marks) > here and len(full.marks) > there:
             step = self.driver.reference.marks[there].step
             self._measure(full.marks[there].snapshot.values, fetched.marks[here].snapshot.values, step)
+        return True
 
     def _verdict(self, trained: int) -> Resumption:
         marks = self.driver.reference.marks

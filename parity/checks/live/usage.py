@@ -51,7 +51,7 @@ def _deciding(file: str) -> frozenset[str]:
         elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             for compared in ast.walk(node.value):
                 if isinstance(compared, ast.Compare):  # is_best = value < best
-                    found |= _identifiers(compared)
+                    found |= set() if _with_constant(compared) else _identifiers(compared)
                 elif isinstance(compared, ast.Call) and _called(compared) in ("min", "max", "minimum", "maximum"):
                     found |= {name for argument in compared.args for name in _identifiers(argument)}
     return frozenset(found)
@@ -85,6 +85,11 @@ def _matters(statement: ast.stmt, names: set[str]) -> bool:
             if assigned & names and not _is_constant(node.value):
                 return True
     return False
+
+
+def _with_constant(compared: ast.Compare) -> bool:
+    """Return whether something is compared with a number that is written out: a first time, not a record."""
+    return any(_is_constant(side) or isinstance(side, ast.UnaryOp) for side in (compared.left, *compared.comparators))
 
 
 def _is_constant(value: ast.expr) -> bool:

@@ -1,0 +1,51 @@
+"""Training functions that resume exactly are never called broken: kinds, stops, roads, processes."""
+
+import pytest
+
+import parity
+from tests.live.clean_torch import CLEAN, with_workers
+
+STOPS = (7, 11, 13, 14)
+SOAK = [(name, stop, roads) for name in CLEAN for stop in range(6, 19) for roads in ("quick", "all", "third,again")]
+
+
+@pytest.mark.parametrize("roads", ["quick", "all"])
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("name", CLEAN)
+def test_a_clean_trainer_holds_at_every_stop(name: str, stop: int, roads: str) -> None:
+    train, steps, _ = CLEAN[name]
+    found = parity.resumes(train, steps=steps, stop_at=stop, mode="inline", roads=roads)
+    assert found.verdict == "holds", found.text()
+    assert found.compared > 10
+    assert found.changed > 5
+
+
+def test_a_loader_with_workers_holds_and_what_workers_hold_is_listed_as_not_seen() -> None:
+    found = parity.resumes(with_workers, steps=20, stop_at=13, mode="inline", roads="kill")
+    assert found.verdict == "holds", found.text()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", ["class_style", "prefetched"])
+def test_a_clean_trainer_holds_in_processes_that_are_killed(name: str) -> None:
+    train, steps, stop = CLEAN[name]
+    found = parity.resumes(train, steps=steps, stop_at=stop, mode="process", roads="third")
+    assert found.verdict == "holds", found.text()
+    assert found.mode == "process"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("name", "stop", "roads"), SOAK)
+def test_no_clean_run_is_called_broken(name: str, stop: int, roads: str) -> None:
+    train, steps, _ = CLEAN[name]
+    found = parity.resumes(train, steps=steps, stop_at=stop, mode="inline", roads=roads)
+    assert found.verdict == "holds", found.text()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("stop", range(6, 19))
+@pytest.mark.parametrize("name", CLEAN)
+def test_no_clean_run_in_processes_is_called_broken(name: str, stop: int) -> None:
+    train, steps, _ = CLEAN[name]
+    found = parity.resumes(train, steps=steps, stop_at=stop, mode="process")
+    assert found.verdict == "holds", found.text()
