@@ -15,7 +15,7 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ("optimizer.first_moment", r"exp_avg$|first_moment|^mu$|^m$"),
     ("optimizer.second_moment", r"exp_avg_sq|second_moment|^nu$|^v$"),
     ("optimizer.momentum", r"momentum|velocity|^trace$"),
-    ("optimizer.state", r"opt_?state|optim|moment"),
+    ("optimizer.state", r"opt_?state|moment|(^|_)optim(izer)?$"),
     ("schedule.lr", r"(^|_)lr$|learning_rate"),
     ("schedule.step", r"sched|warm_?up"),
     ("model.buffers", r"batch_?stats|running_(mean|var)|buffers|normali[sz]er|obs_(mean|var|count)"),
@@ -29,6 +29,9 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ("model.params", r"params|weights?$|kernel|bias|theta|^w\d*$|^b\d*$|model|net$"),
 )  # fmt: skip
 _PATTERNS = [(component, re.compile(pattern)) for component, pattern in _HINTS]
+
+_OPTIMIZER = re.compile(r"^(\w+_)?opt(im|imizer)?(_?states?)?$")
+"""Names of an optimizer or of its state, as whole words."""
 
 _SLOTS = {
     "exp_avg": "first_moment",
@@ -59,6 +62,9 @@ def component_from_name(path: str) -> str:
     for component, pattern in _PATTERNS[:2]:  # an averaged or a master copy stays one, whatever is inside
         if any(pattern.search(word.lower()) for word in words):
             return component
+    if any(_OPTIMIZER.search(word.lower()) for word in words):  # what is inside is named after parameters
+        slots = [word for word in words if word in _SLOTS]
+        return slot_component(slots[0]) if slots else "optimizer.state"
     for word in reversed(words):
         for component, pattern in _PATTERNS:
             if pattern.search(word.lower()):
