@@ -4,6 +4,7 @@ Knows the kinds of the standard library and of NumPy; those of a framework are r
 """
 
 from parity.capture.frames import Scope, ambient, capture, outer_scopes, scopes_of
+from parity.capture.kinds import TRAINED
 from parity.capture.leaf import HARD, Leaf, Role, Snapshot
 from parity.capture.marks import activate, mark
 from parity.capture.names import component_from_name, slot_component
@@ -11,6 +12,7 @@ from parity.capture.walk import Walk, array_leaf, attributes_of, digest_of, regi
 
 __all__ = [
     "HARD",
+    "TRAINED",
     "Leaf",
     "Role",
     "Scope",

@@ -27,7 +27,10 @@ from parity.capture.liveness import live_names
 from parity.capture.names import component_from_name
 from parity.capture.walk import Visit, Walk, digest_of, register
 
-__all__ = ["capture_python_streams", "loop_iterators"]
+__all__ = ["TRAINED", "capture_python_streams", "loop_iterators"]
+
+TRAINED = ("model", "optimizer", "ema")
+"""Components of which a single number is a parameter, not a figure for people."""
 
 LONG = 64
 """Length above which a list of plain scalars is one leaf."""
@@ -53,7 +56,7 @@ def _array(walk: Walk, path: str, value: np.ndarray[Any, Any]) -> None:
     key = ("array", interface["data"][0], value.shape, value.strides, value.dtype.str)
     if value.size and not walk.is_new(path, value, component, key):
         return
-    walk.array(path, value, component, "scalar" if value.ndim == 0 else "array")
+    walk.array(path, value, component, "array" if value.size != 1 or component.startswith(TRAINED) else "scalar")
 
 
 def _sequence(walk: Walk, path: str, value: Any) -> None:
@@ -126,6 +129,7 @@ def _generator(walk: Walk, path: str, value: types.GeneratorType[Any, Any, Any])
     walk.leaf(f"{path}.at", frame.f_lasti if frame else -1, component, "position")
     if frame is None or value.gi_running:
         return
+    walk.inside_iterator(path)
     live = live_names(frame.f_code, frame.f_lasti)
     for name, item in frame.f_locals.items():
         if name in live:
@@ -165,6 +169,7 @@ def _iterator(walk: Walk, path: str, value: Any) -> None:
     """Look into an iterator of the standard library: its position, and what it iterates over."""
     if not walk.is_new(path, value, "data.position"):
         return
+    walk.inside_iterator(path)
     if isinstance(value, _RANGES):
         walk.leaf(f"{path}.left", operator.length_hint(value), "data.position", "position")
         return

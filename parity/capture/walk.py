@@ -38,6 +38,9 @@ _by_name: dict[str, tuple[Visit, int]] = {}
 LIBRARY_ROOTS = ("torch", "jax", "jaxlib", "numpy", "flax", "optax", "orbax", "grain", "lightning", "transformers")
 """Packages whose functions are not looked into: their closures hold no state of a training loop."""
 
+SHOWING_ROOTS = ("tqdm", "rich", "tensorboard", "tensorboardX", "wandb", "mlflow", "comet_ml", "neptune", "aim")
+"""Packages that show and log: their objects hold nothing that training goes on from."""
+
 
 def register(kind: type | str, visit: Visit, *, order: int = LAST) -> None:
     """Add a kind, or replace one.
@@ -123,6 +126,7 @@ class Walk:
         self._queue: list[tuple[int, int, str, Any, int]] = []
         self._count = itertools.count()
         self._depth = 0
+        self._iterators: tuple[str, ...] = ()
 
     def root(self, name: str, value: Any, *, dead: bool = False) -> None:
         """Add a variable; a dead one is walked last, so that what is live gives the paths."""
@@ -169,12 +173,18 @@ class Walk:
     def add(self, path: str, leaf: Leaf, value: Callable[[], Any]) -> None:
         """Add a leaf; `value` copies what it stands for and is called if the path is wanted."""
         leaves = self.snapshot.leaves
+        if leaf.role in ("array", "scalar") and path.startswith(self._iterators):
+            leaf = Leaf("position", "data.position", leaf.type, leaf.digest)
         if len(leaves) >= MOST_LEAVES:
             self.snapshot.unseen.setdefault("...", f"more than {MOST_LEAVES} leaves")
             return
         leaves[path] = leaf
         if path in self._keep:
             self.snapshot.values[path] = value()
+
+    def inside_iterator(self, path: str) -> None:
+        """Note that what lies below a path is the inside of an iterator: its numbers and arrays are its position."""
+        self._iterators = (*self._iterators, f"{path}.")
 
     def is_new(self, path: str, value: Any, component: str, key: Any = None) -> bool:
         """Return whether an object is met for the first time; of one that was met before, add an alias.
@@ -208,8 +218,10 @@ class Walk:
         kind = kind_of(cls)
         if kind is not None:
             kind[0](self, path, value)
-        elif isinstance(value, type | ModuleType | BuiltinFunctionType) or self._depth > MOST_DEPTH:
+        elif isinstance(value, type | ModuleType | BuiltinFunctionType) or _root(cls) in SHOWING_ROOTS:
             return
+        elif self._depth > MOST_DEPTH:
+            self.not_seen(path, value)
         elif isinstance(value, PurePath):
             self.leaf(path, str(value), component_from_name(path), "scalar")
         elif isinstance(value, MethodType):
@@ -249,6 +261,10 @@ class Walk:
         if type(value).__flags__ & (1 << 9):  # a class written in Python, without attributes
             return
         self.not_seen(path, value)
+
+
+def _root(cls: type) -> str:
+    return cls.__module__.partition(".")[0]
 
 
 def attributes_of(value: Any) -> dict[str, Any]:

@@ -7,7 +7,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from parity.capture import Leaf, Role, Walk, ambient, component_from_name, digest_of, register, slot_component
+from parity.capture import (
+    TRAINED,
+    Leaf,
+    Role,
+    Walk,
+    ambient,
+    component_from_name,
+    digest_of,
+    register,
+    slot_component,
+)
 from torch_side.adapters.loaders import register_loaders
 
 __all__ = ["install", "tensor_leaf"]
@@ -81,7 +91,7 @@ def _add(walk: Walk, path: str, value: torch.Tensor, role: Role, component: str)
 
 def _tensor(walk: Walk, path: str, value: torch.Tensor) -> None:
     component = component_from_name(path)
-    role: Role = "scalar" if value.ndim == 0 else "array"
+    role: Role = "array" if value.numel() != 1 or component.startswith(TRAINED) else "scalar"
     if isinstance(value, nn.Parameter):
         role, component = "state", component if component == "ema" else "model.params"
     _add(walk, path, value, role, component)
@@ -261,6 +271,14 @@ def _constant(walk: Walk, path: str, value: Any) -> None:
     walk.leaf(path, str(value), component_from_name(path), "scalar")
 
 
+def _metric(walk: Walk, path: str, metric: Any) -> None:
+    """Show what a metric has counted since its reset: a figure for people, whatever it computes."""
+    for name in getattr(metric, "_defaults", ()):
+        value = getattr(metric, name)
+        if isinstance(value, torch.Tensor):
+            _add(walk, f"{path}.{name}", value, "scalar", "metric")
+
+
 def install() -> None:
     """Register the kinds; again is no harm."""
     register(torch.Tensor, _tensor)
@@ -270,6 +288,7 @@ def install() -> None:
     register("torch.optim.lr_scheduler.ReduceLROnPlateau", _scheduler)
     register(torch.amp.GradScaler, _scaler)
     register(torch.Generator, _stream)
+    register("torchmetrics.metric.Metric", _metric)
     for constant in (torch.device, torch.dtype, torch.Size, torch.memory_format, torch.layout):
         register(constant, _constant)
     register_loaders()

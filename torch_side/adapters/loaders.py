@@ -38,6 +38,7 @@ def _stateful(walk: Walk, path: str, loader: Any) -> None:
 def _iterator(walk: Walk, path: str, iterator: Any) -> None:
     if not walk.is_new(path, iterator, "data.position"):
         return
+    walk.inside_iterator(path)
     walk.leaf(f"{path}.yielded", iterator._num_yielded, "data.position", "position")
     walk.leaf(f"{path}.base_seed", getattr(iterator, "_base_seed", None), "data.position", "position")
     if hasattr(iterator, "_rcvd_idx"):  # with workers: what they have prefetched is theirs

@@ -136,10 +136,10 @@ def ranked(
     return sorted(paths, key=key)
 
 
-def evidence_of(path: str, mark: Mark, left: Mapping[str, Leaf], right: Mapping[str, Leaf], when: str) -> Evidence:
+def evidence_of(path: str, step: int, left: Mapping[str, Leaf], right: Mapping[str, Leaf], when: str) -> Evidence:
     """Return the evidence that one leaf is."""
     a, b = left.get(path), right.get(path)
     component = (a or right[path]).component
     if component == "data.batch" and when == "at the resume":
         component = "data.position"
-    return Evidence(component, path, mark.step, a.text if a else "absent", b.text if b else "absent", when)
+    return Evidence(component, path, step, a.text if a else "absent", b.text if b else "absent", when)

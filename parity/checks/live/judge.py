@@ -6,7 +6,7 @@ before any step was taken, was lost; what differs first at a later mark shows wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from parity.capture import HARD, Leaf, Snapshot
 from parity.checks.live.align import align
@@ -27,10 +27,12 @@ def judge_same(marks: Sequence[Mark], again: Sequence[Mark], changing: Collectio
         differ = [p for p in differing(a, b) if not left.snapshot.is_dead(p)]
         trained = [p for p in differ if _trained(a.get(p) or b[p], p, changing)]
         causes = [p for p in differ if (a.get(p) or b[p]).role in ("array", "stream", "position", "gradient")]
-        parted += [evidence_of(p, left, a, b, "in an equal run") for p in ranked(causes, a, b, LATER)]
+        parted += [evidence_of(p, left.step, a, b, "in an equal run") for p in ranked(causes, a, b, LATER)]
         if trained:
             first = [e for e in parted if e.component.startswith(("data", "rng")) and e.path not in _SHARED]
-            return (first or [evidence_of(p, left, a, b, "in an equal run") for p in ranked(trained, a, b, LATER)])[0]
+            return (
+                first or [evidence_of(p, left.step, a, b, "in an equal run") for p in ranked(trained, a, b, LATER)]
+            )[0]
     return None
 
 
@@ -110,89 +112,105 @@ def judge_resumed(reference: Trace, resumed: Trace, ground: Ground, killed_at: i
 def _judge_pairs(
     out: Outcome, pairs: Sequence[tuple[Mark, Mark]], reference: Trace, resumed: Trace, ground: Ground, at: int
 ) -> None:
-    snapshots = [(left.step, left.snapshot, right.snapshot) for left, right in pairs]
+    states = [(left.step, left.snapshot, right.snapshot) for left, right in pairs]
     if reference.final is not None and resumed.final is not None and resumed.end == "finished":
-        snapshots.append((reference.marks[-1].step + 1, reference.final, resumed.final))
-    found = [_compare(left, right, ground, index) for index, (_, left, right) in enumerate(snapshots)]
-    hard = [
-        [p for p in differ if _is_hard(p, snapshots[i][1], snapshots[i][2], ground, first=i == 0)]
-        for i, differ in enumerate(found)
-    ]
-    downstream = next((i for i in range(1, len(found)) if hard[i]), None)
-    shown = next(
-        (
-            i
-            for i in range(1, len(found))
-            if any(_shows(p, snapshots[i][1], snapshots[i][2], ground) for p in found[i])
-        ),
-        None,
-    )
+        states.append((reference.marks[-1].step + 1, reference.final, resumed.final))
+    if not states:
+        return
+    seen = _Seen(states, ground)
+    if seen.broken:
+        lost, causes, later = seen.lost(), seen.causes(), seen.later()
+        out.broken += lost + (causes if lost else _with_data(causes, later)) + later
+        here = 0 if lost or not later else seen.first_later
+        out.first = (at + here, here)
+    else:
+        for item in seen.at_the_end():
+            decided = item.component == "best" or decides(_identifier(item.path), ground.files)
+            (out.broken if decided and item.path not in ground.streams else out.bookkeeping).append(item)
 
-    def evidence(index: int, paths: Sequence[str], order: Sequence[str]) -> list[Evidence]:
-        step, left, right = snapshots[index]
-        when = (
-            ("at the resume", "one step after the resume")[index] if index < 2 else f"{index} steps after the resume"
-        )
+
+class _Seen:
+    """The differences between two runs, mark by mark from the resume on, and what follows from what.
+
+    Args:
+        states: Step, state of the uninterrupted run, state of the resumed one; the first are those at the resume.
+        ground: What equal runs say.
+    """
+
+    def __init__(self, states: Sequence[tuple[int, Snapshot, Snapshot]], ground: Ground) -> None:
+        self.states, self.ground = states, ground
+        self.found = [_compare(left, right, ground, index) for index, (_, left, right) in enumerate(states)]
+        self.hard = [
+            [p for p in differ if _is_hard(p, left, right, ground)]
+            for differ, (_, left, right) in zip(self.found, states, strict=True)
+        ]
+        firm = [[p for p in hard if not self._is_stream(p)] for hard in self.hard]
+        shown = [
+            any(_shows(p, left, right, ground) for p in differ)
+            for differ, (_, left, right) in zip(self.found, states, strict=True)
+        ]
+        later = [index for index in range(1, len(states)) if firm[index] or shown[index]]
+        self.first_later = later[0] if later else len(states)
+        """The first mark after the resume at which something differs that takes part in training."""
+        self._lasting = [p for p in self.hard[0] if len(self.hard) == 1 or p in self.hard[1]]
+        self.broken = bool(later) or any(not self._is_stream(p) for p in self._lasting)
+        """A generator alone is no loss: nothing that is seen came to depend on what it draws."""
+
+    def _is_stream(self, path: str) -> bool:
+        return path in self.ground.streams
+
+    def lost(self) -> list[Evidence]:
+        """Return what differs at the resume and takes part in training: what is still wrong a step later first."""
+        fleeting = [p for p in self.hard[0] if p not in self._lasting]
+        return self._evidence(0, self._lasting, RANK) + self._evidence(0, fleeting, RANK)
+
+    def causes(self) -> list[Evidence]:
+        """Return what else differs at the resume and can be what the later differences follow from."""
+        nothing = not self.hard[0]
+        soft = [
+            p for p in self.found[0] if p not in self.hard[0] and _may_cause(p, self.states[0], self.ground, nothing)
+        ]
+        return self._evidence(0, soft, RANK)
+
+    def later(self) -> list[Evidence]:
+        """Return what differs at the first later mark that shows something."""
+        if self.first_later >= len(self.states):
+            return []
+        follow = [
+            p for p in self.found[self.first_later] if _may_follow(p, self.states[self.first_later], self.ground)
+        ]
+        return self._evidence(self.first_later, follow, LATER)
+
+    def at_the_end(self) -> list[Evidence]:
+        """Return what differs at the end although nothing in training does."""
+        last = len(self.found) - 1
+        found = self._evidence(last, [p for p in self.found[last] if p in self.ground.changing], RANK)
+        return [item for item in found if item.expected != "absent"]
+
+    def _evidence(self, index: int, paths: Sequence[str], order: Sequence[str]) -> list[Evidence]:
+        step, left, right = self.states[index]
+        when = "at the resume" if index == 0 else f"{'one step' if index == 1 else f'{index} steps'} after the resume"
         ordered = ranked(paths, left.leaves, right.leaves, order)
         if order is RANK and _optimizer_absent(ordered, left, right):  # then its rates are lost with it
             rates = [p for p in ordered if (left.leaves.get(p) or right.leaves[p]).component in _RATES]
             ordered = [p for p in ordered if p not in rates] + rates
-        return [evidence_of(p, Mark(step, left), left.leaves, right.leaves, when) for p in ordered]
+        return [evidence_of(p, step, left.leaves, right.leaves, when) for p in ordered]
 
-    if not found:
-        return
-    lasting = [p for p in hard[0] if len(hard) == 1 or p in hard[1]]
-    broken = bool(lasting) or downstream is not None or shown is not None
-    if broken:
-        first_later = min(i for i in (downstream, shown, len(found)) if i is not None)
-        fleeting = [p for p in hard[0] if p not in lasting]
-        lost = evidence(0, lasting, RANK) + evidence(0, fleeting, RANK)
-        soft = [
-            p for p in found[0] if p not in hard[0] and _may_cause(p, snapshots[0], ground, nothing_lost=not lost)
+
+_TELLING = ("data", "rng", "gradients", "ema", "model", "optim", "best")
+"""Components of a soft difference at the resume that name a cause by themselves."""
+
+
+def _with_data(causes: list[Evidence], later: list[Evidence]) -> list[Evidence]:
+    """Return the causes where nothing hard was lost: by what the first later difference is of."""
+    if later and later[0].component in ("data.batch", "data.position"):
+        position = [e for e in causes if e.component == "data.position"] or [
+            later[0]._replace(component="data.position")
         ]
-        later: list[Evidence] = []
-        if first_later < len(found):
-            follow = [p for p in found[first_later] if _may_follow(p, snapshots[first_later], ground)]
-            later = evidence(first_later, follow, LATER)
-        by_data = bool(later) and later[0].component in ("data.batch", "data.position")
-        causes = evidence(0, soft, RANK)
-        if by_data and not lost:
-            causes = [e for e in causes if e.component == "data.position"] + [
-                e for e in causes if e.component != "data.position"
-            ]
-            if later and not any(e.component == "data.position" for e in causes):
-                causes.insert(0, later[0]._replace(component="data.position"))
-        elif (
-            not lost
-            and later
-            and not any(e.component.startswith(("data", "rng", "gradients", "ema", "model", "optim")) for e in causes)
-        ):
-            causes = later[:1] + causes
-        out.broken += lost + causes + later
-        out.first = (
-            at + (0 if lost or (causes and causes[0].when == "at the resume") else first_later),
-            0 if lost else first_later,
-        )
-    if not broken:
-        _bookkeeping(out, found, hard, evidence, ground)
-
-
-def _bookkeeping(
-    out: Outcome,
-    found: Sequence[Sequence[str]],
-    hard: Sequence[Collection[str]],
-    evidence: Callable[[int, Sequence[str], Sequence[str]], list[Evidence]],
-    ground: Ground,
-) -> None:
-    """Sort what differs to the end and takes no part in training: shown to people, or decided by."""
-    last = len(found) - 1
-    for item in evidence(last, [p for p in found[last] if p not in hard[last] and p in ground.changing], RANK):
-        if item.expected == "absent":
-            continue
-        if item.component == "best" or decides(_identifier(item.path), ground.files):
-            out.broken.append(item)
-        else:
-            out.bookkeeping.append(item)
+        return position + [e for e in causes if e.component != "data.position"]
+    if later and not any(e.component.startswith(_TELLING) for e in causes):
+        return later[:1] + causes
+    return causes
 
 
 _RATES = ("schedule.lr", "optimizer.hyperparameters")
@@ -224,7 +242,7 @@ def _compare(left: Snapshot, right: Snapshot, ground: Ground, index: int) -> lis
     return out
 
 
-def _is_hard(path: str, left: Snapshot, right: Snapshot, ground: Ground, *, first: bool) -> bool:
+def _is_hard(path: str, left: Snapshot, right: Snapshot, ground: Ground) -> bool:
     leaf = left.leaves.get(path) or right.leaves[path]
     if left.is_dead(path) or right.is_dead(path) or ground.is_history(path):
         return False
@@ -251,7 +269,7 @@ def _shows(path: str, left: Snapshot, right: Snapshot, ground: Ground) -> bool:
     return leaf.role == "gradient" or (leaf.role == "array" and (dead or leaf.component == "data.batch"))
 
 
-def _may_cause(path: str, snapshots: tuple[int, Snapshot, Snapshot], ground: Ground, *, nothing_lost: bool) -> bool:
+def _may_cause(path: str, snapshots: tuple[int, Snapshot, Snapshot], ground: Ground, nothing_lost: bool) -> bool:
     """Return whether a soft difference at the resume can be what later ones follow from."""
     _, left, right = snapshots
     leaf = left.leaves.get(path) or right.leaves[path]
