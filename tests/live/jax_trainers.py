@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -87,6 +87,12 @@ def schedule(length: int = 40) -> optax.Schedule:
     return optax.warmup_cosine_decay_schedule(0.0, 0.05, 4, length)
 
 
+@cache
+def adamw(length: int) -> optax.GradientTransformation:
+    """Return the transformation: the same one each time, as a compiled step belongs to it."""
+    return optax.adamw(schedule(length))
+
+
 @nnx.jit
 def nnx_step(model: Net, optimizer: nnx.Optimizer[Any], x: Any, y: Any) -> Any:
     def loss_of(model: Net) -> Any:
@@ -140,7 +146,7 @@ def train_nnx(
     last, start, length = newest(folder, "step_*"), 0, 40
     if last is not None:
         length = 40 - int(last.stem.rpartition("_")[2]) if fault == "schedule_of_the_rest" else 40
-    optimizer = nnx.Optimizer(model, optax.adamw(schedule(length)), wrt=nnx.Param)
+    optimizer = nnx.Optimizer(model, adamw(length), wrt=nnx.Param)
     if last is not None:
         found = read_tree(last)
         start = int(found["step"])
@@ -296,11 +302,6 @@ def _restore_linen(fresh: State, path: Path, fault: str) -> State:
 # Optax alone, pickle
 
 
-class Accumulated(NamedTuple):
-    total: Any
-    micro: Any
-
-
 def forward(params: Any, x: Any, key: Any) -> Any:
     hidden = jnp.tanh(x @ params["w1"] + params["b1"])
     keep = jax.random.bernoulli(key, 0.8, hidden.shape)
@@ -318,41 +319,57 @@ def raw_step(params: Any, opt_state: Any, key: Any, x: Any, y: Any) -> Any:
     return optax.apply_updates(params, updates), opt_state, key
 
 
-def train_raw(folder: Path, steps: int = STEPS, save_every: int = EVERY, fault: str = "") -> Iterator[int]:
-    """Train plain dictionaries with Optax and donated buffers; the order of the data is a permutation in memory."""
+def new_raw() -> dict[str, Any]:
     first, second = jax.random.split(jax.random.key(2))
     params = {
         "w1": jax.random.normal(first, (WIDTH, 8)) * 0.3,
         "b1": jnp.zeros(8),
         "w2": jax.random.normal(second, (8, 2)) * 0.3,
     }
-    opt_state, key = raw_tx.init(params), jax.random.key(11)
-    ema_params = jax.tree.map(jnp.copy, params)
     rng = np.random.default_rng(5)
-    perm, position, start = rng.permutation(SAMPLES), 0, 0
+    return {
+        "step": 0,
+        "params": params,
+        "opt_state": raw_tx.init(params),
+        "key": jax.random.key(11),
+        "ema": jax.tree.map(jnp.copy, params),
+        "perm": rng.permutation(SAMPLES),
+        "position": 0,
+        "rng": rng,
+    }
+
+
+def restore_raw(run: dict[str, Any], saved: dict[str, Any], fault: str) -> None:
+    """Put what was saved into a new run; a fault leaves out or changes one thing."""
+    run["step"] = saved["step"] + (fault == "step_off_by_one")
+    for name in ("params", "opt_state", "ema"):
+        if fault != f"{name}_lost":
+            run[name] = jax.tree.map(jnp.asarray, saved[name])
+    trace, rate = run["opt_state"]
+    if fault == "momentum_lost":
+        run["opt_state"] = (optax.TraceState(jax.tree.map(jnp.zeros_like, run["params"])), rate)
+    elif fault == "schedule_lost":
+        run["opt_state"] = (trace, optax.ScaleByScheduleState(jnp.zeros((), jnp.int32)))
+    elif fault == "params_rounded":
+        run["params"] = rounded(run["params"])
+    if fault != "key_lost":
+        run["key"] = jax.random.wrap_key_data(saved["key"])
+    for name in ("perm", "position"):
+        if fault != f"{name}_lost":
+            run[name] = saved[name]
+    if fault != "rng_lost":
+        run["rng"].bit_generator.state = saved["rng"]
+
+
+def train_raw(folder: Path, steps: int = STEPS, save_every: int = EVERY, fault: str = "") -> Iterator[int]:
+    """Train plain dictionaries with Optax and donated buffers; the order of the data is a permutation in memory."""
+    run = new_raw()
     last = newest(folder, "raw_*.pkl")
     if last is not None:
-        saved = pickle.loads(last.read_bytes())
-        start = saved["step"] + (fault == "step_off_by_one")
-        params = jax.tree.map(jnp.asarray, saved["params"])
-        if fault != "optimizer_lost":
-            opt_state = jax.tree.map(jnp.asarray, saved["opt_state"])
-        if fault == "momentum_lost":
-            opt_state = (optax.TraceState(jax.tree.map(jnp.zeros_like, params)), opt_state[1])
-        if fault == "schedule_lost":
-            opt_state = (opt_state[0], optax.ScaleByScheduleState(jnp.zeros((), jnp.int32)))
-        if fault == "params_rounded":
-            params = rounded(params)
-        if fault != "key_lost":
-            key = jax.random.wrap_key_data(saved["key"])
-        if fault != "average_lost":
-            ema_params = jax.tree.map(jnp.asarray, saved["ema"])
-        if fault != "order_lost":
-            perm = saved["perm"]
-        if fault != "position_lost":
-            position = saved["position"]
-        if fault != "generator_lost":
-            rng.bit_generator.state = saved["rng"]
+        restore_raw(run, pickle.loads(last.read_bytes()), fault)
+    params, opt_state, key, ema_params = run["params"], run["opt_state"], run["key"], run["ema"]
+    rng, perm, position, start = run["rng"], run["perm"], run["position"], run["step"]
+    del run
     for step in range(start, steps):
         yield step
         if position + BATCH > SAMPLES:

@@ -47,7 +47,7 @@ def test_a_module_shows_parameters_buffers_modes_and_ties() -> None:
     leaves = see(model=Tied()).leaves
     components = {path: (leaf.role, leaf.component) for path, leaf in leaves.items()}
     assert components["model.embedding.weight"] == ("state", "model.params")
-    assert components["model.head.weight"] == ("alias", "model.params")
+    assert components["model.head.weight"] == ("alias", "model.ties")
     assert leaves["model.head.weight"].digest == "model.embedding.weight"
     assert components["model.table"] == ("state", "model.buffers")
     assert components["model.training"] == ("state", "model.mode")
