@@ -9,7 +9,7 @@ __all__ = ["component_from_name", "slot_component"]
 _HINTS: tuple[tuple[str, str], ...] = (
     ("ema", r"(^|_)(ema|swa|polyak)|shadow|averag|teacher|target_(net|model|params)"),
     ("optimizer.master_params", r"master|fp32_(params|copy|weights)"),
-    ("best", r"best|patience|bad_epochs|early_stop|(^|_)wait$|top_?k"),
+    ("best", r"best|patience|bad_epochs|early_stop|(^|_)wait(ed)?$|(^|_)stop(ped)?(_flag)?$|top_?k"),
     ("scaler.scale", r"loss_scale|scaler"),
     ("scaler.growth_tracker", r"growth"),
     ("optimizer.first_moment", r"exp_avg$|first_moment|^mu$|^m$"),

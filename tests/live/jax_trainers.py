@@ -18,7 +18,7 @@ from flax import nnx, serialization
 from flax.training import train_state
 
 SAMPLES, WIDTH, BATCH = 24, 6, 4
-STEPS, STOP, EVERY = 12, 9, 4
+STEPS, STOP, EVERY = 14, 9, 4
 _source = np.random.default_rng(7)
 INPUTS = _source.normal(size=(SAMPLES, WIDTH)).astype(np.float32)
 TARGETS = (INPUTS @ _source.normal(size=(WIDTH, 2))).astype(np.float32)
@@ -106,9 +106,7 @@ def nnx_step(model: Net, optimizer: nnx.Optimizer[Any], x: Any, y: Any) -> Any:
 def words(tree: Any) -> Any:
     """Return a tree of plain arrays: keys as their words, and mappings with names only."""
     pure = nnx.to_pure_dict(nnx.state(tree))
-    return jax.tree.map(
-        lambda a: jax.random.key_data(a) if jnp.issubdtype(a.dtype, jax.dtypes.prng_key) else a, pure
-    )
+    return jax.tree.map(lambda a: jax.random.key_data(a) if jnp.issubdtype(a.dtype, jax.dtypes.prng_key) else a, pure)
 
 
 def put(node: Any, pure: Any, fault: str = "") -> None:
@@ -158,10 +156,7 @@ def train_nnx(
             model.train()
         loss = nnx_step(model, optimizer, x, y)
         if (step + 1) % save_every == 0:
-            model_state = words(model)
-            if fault == "statistics_not_saved":
-                model_state = {name: item for name, item in model_state.items() if name != "norm"}
-            tree = {"step": np.int64(step + 1), "model": model_state, "optimizer": words(optimizer)}
+            tree = {"step": np.int64(step + 1), "model": words(model), "optimizer": words(optimizer)}
             write_tree(folder / f"step_{step + 1}", tree, orbax=orbax)
             with (folder / "log.jsonl").open("a") as log:
                 log.write(json.dumps({"step": step + 1, "loss": float(loss)}) + "\n")
@@ -180,7 +175,7 @@ def _restore_nnx(model: Net, optimizer: nnx.Optimizer[Any], found: Any, fault: s
         opt = rounded(opt)
     elif fault == "weights_lost":
         state["last"] = fresh["last"]
-    put(model, {**fresh, **state}, fault)
+    put(model, state, fault)
     if fault == "optimizer_lost":
         return
     if fault == "counters_as_floats":
@@ -288,7 +283,9 @@ def _restore_linen(fresh: State, path: Path, fault: str) -> State:
         return state.replace(opt_state=(state.opt_state[0], (adam._replace(count=np.zeros((), np.int32)), rate)))
     if fault == "second_moment_lost":
         adam, rate = state.opt_state[1]
-        return state.replace(opt_state=(state.opt_state[0], (adam._replace(nu=jax.tree.map(jnp.zeros_like, adam.nu)), rate)))
+        return state.replace(
+            opt_state=(state.opt_state[0], (adam._replace(nu=jax.tree.map(jnp.zeros_like, adam.nu)), rate))
+        )
     kept = {
         "statistics_lost": {"batch_stats": fresh.batch_stats},
         "key_lost": {"dropout_key": fresh.dropout_key},
@@ -359,6 +356,43 @@ def restore_raw(run: dict[str, Any], saved: dict[str, Any], fault: str) -> None:
             run[name] = saved[name]
     if fault != "rng_lost":
         run["rng"].bit_generator.state = saved["rng"]
+
+
+def train_folded(folder: Path, steps: int = STEPS, fault: str = "") -> Iterator[int]:
+    """Train with a key that stays and is folded with the step; a resumed run may be given another."""
+    saved = folder / "folded.npz"
+    key = jax.random.key(4 if saved.exists() and fault == "seed_changed" else 3)
+    w, start = jnp.zeros((WIDTH, 2)), 0
+    if saved.exists():
+        with np.load(saved) as found:
+            w, start = jnp.asarray(found["w"]), int(found["step"])
+    for step in range(start, steps):
+        yield step
+        x, y = batch_of(step)
+        noise = 0.1 * jax.random.normal(jax.random.fold_in(key, step), x.shape)
+        w = w - 0.05 * (x + noise).T @ ((x + noise) @ w - y) / BATCH
+        if (step + 1) % EVERY == 0:
+            np.savez(saved, w=w, step=step + 1)
+
+
+def train_grain(folder: Path, steps: int = STEPS, fault: str = "") -> Iterator[int]:
+    """Train on a Grain dataset; the iterator's own state is saved."""
+    import grain.python as grain
+
+    order = grain.MapDataset.source(list(range(SAMPLES))).seed(3).shuffle().repeat(3).batch(BATCH)
+    batches = iter(order.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)))
+    saved, w, start = folder / "grain.pkl", jnp.zeros((WIDTH, 2)), 0
+    if saved.exists():
+        found = pickle.loads(saved.read_bytes())
+        w, start = jnp.asarray(found["w"]), found["step"]
+        if fault != "iterator_lost":
+            batches.set_state(found["batches"])
+    for step in range(start, steps):
+        yield step
+        rows = next(batches)
+        w = w - 0.05 * INPUTS[rows].T @ (INPUTS[rows] @ w - TARGETS[rows]) / BATCH
+        if (step + 1) % EVERY == 0:
+            saved.write_bytes(pickle.dumps({"w": np.asarray(w), "step": step + 1, "batches": batches.get_state()}))
 
 
 def train_raw(folder: Path, steps: int = STEPS, save_every: int = EVERY, fault: str = "") -> Iterator[int]:

@@ -82,8 +82,8 @@ def _memory(value: torch.Tensor) -> Any:
     return ("tensor", str(value.device), value.data_ptr(), tuple(value.shape), value.stride(), value.dtype)
 
 
-def _add(walk: Walk, path: str, value: torch.Tensor, role: Role, component: str) -> bool:
-    if not walk.is_new(path, value, component, _memory(value)):
+def _add(walk: Walk, path: str, value: torch.Tensor, role: Role, component: str, tie: str = "") -> bool:
+    if not walk.is_new(path, value, tie or component, _memory(value)):
         return False
     walk.add(path, tensor_leaf(value, role, component), lambda: _values(value))
     return True
@@ -114,7 +114,8 @@ def _module(walk: Walk, path: str, module: nn.Module) -> None:
             continue
         where = f"{path}.{name}"
         walk.names.setdefault(id(parameter), where)
-        if _add(walk, where, parameter, "state", "ema" if averaged else _parameter_component(where)) and not averaged:
+        _add(walk, where, parameter, "state", "ema" if averaged else _parameter_component(where), tie="model.ties")
+        if not averaged:
             walk.leaf(f"{where}.requires_grad", parameter.requires_grad, "model.requires_grad")
         if parameter.grad is not None:
             _add(walk, f"{where}.grad", parameter.grad, "gradient", "gradients")

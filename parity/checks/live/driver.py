@@ -85,7 +85,10 @@ class Driver:
             step = self.reference.marks[killed].step
             failed = Evidence("checkpoint.restore", "function", step, "a run that continues", last, "at the resume")
             note = f"the function failed when it was resumed (road {road.name}):\n{trace.error}"
-            return Outcome(broken=[failed], notes=[note])
+            outcome = judge_resumed(self.reference, trace, self.ground, killed) if trace.marks else Outcome()
+            outcome.broken.append(failed)
+            outcome.notes.append(note)
+            return outcome
         lenient = road.name in ("best", "older", "before-save")
         outcome = judge_resumed(self.reference, trace, self.ground, 0 if lenient else killed)
         if not outcome.broken and trace.end == "finished" and road.name != "best":

@@ -127,7 +127,7 @@ def ranked(
     """Return paths in an order of suspicion: by component, then by name."""
 
     def key(path: str) -> tuple[int, str]:
-        component = (left.get(path) or right[path]).component
+        component = _component(left.get(path), right.get(path))
         for at, prefix in enumerate(order):
             if component == prefix or component.startswith(f"{prefix}."):
                 return at, path
@@ -136,10 +136,20 @@ def ranked(
     return sorted(paths, key=key)
 
 
+def _component(a: Leaf | None, b: Leaf | None) -> str:
+    """Return what differs: of memory that is shared on one side only, the tie."""
+    leaf = a or b
+    assert leaf is not None
+    if a is not None and b is not None and (a.role == "alias") != (b.role == "alias"):
+        parameters = {a.component, b.component} & {"model.params", "model.ties"}
+        return "model.ties" if parameters else leaf.component
+    return leaf.component
+
+
 def evidence_of(path: str, step: int, left: Mapping[str, Leaf], right: Mapping[str, Leaf], when: str) -> Evidence:
     """Return the evidence that one leaf is."""
     a, b = left.get(path), right.get(path)
-    component = (a or right[path]).component
+    component = _component(a, b)
     if component == "data.batch" and when == "at the resume":
         component = "data.position"
     return Evidence(component, path, step, a.text if a else "absent", b.text if b else "absent", when)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from parity.capture import HARD, Leaf, Snapshot
+from parity.capture import HARD, Leaf, Role, Snapshot
 from parity.checks.live.align import align
 from parity.checks.live.evidence import LATER, RANK, Evidence, Ground, Outcome, differing, evidence_of, ranked
 from parity.checks.live.trace import Mark, Trace
@@ -170,7 +170,22 @@ class _Seen:
         soft = [
             p for p in self.found[0] if p not in self.hard[0] and _may_cause(p, self.states[0], self.ground, nothing)
         ]
+        if self._same_batch():  # iterators that have skipped differ inside from those that were never stopped
+            soft = [p for p in soft if not self._is(p, 0, "position")]
         return self._evidence(0, soft, RANK)
+
+    def _is(self, path: str, index: int, role: Role) -> bool:
+        _, left, right = self.states[index]
+        return (left.leaves.get(path) or right.leaves[path]).role == role
+
+    def _same_batch(self) -> bool:
+        """Return whether batches were seen at the first mark that shows something, and are equal."""
+        if self.first_later >= len(self.states):
+            return True
+        _, left, _ = self.states[self.first_later]
+        seen = [p for p, leaf in left.leaves.items() if leaf.component in _DATA and leaf.role == "array"]
+        seen = [p for p in seen if p in self.ground.changing]
+        return bool(seen) and not set(seen) & set(self.found[self.first_later])
 
     def later(self) -> list[Evidence]:
         """Return what differs at the first later mark that shows something."""
@@ -179,12 +194,15 @@ class _Seen:
         follow = [
             p for p in self.found[self.first_later] if _may_follow(p, self.states[self.first_later], self.ground)
         ]
+        inside = [p for p in follow if self._is(p, self.first_later, "position")]
+        follow = follow if inside == follow else [p for p in follow if p not in inside]
         return self._evidence(self.first_later, follow, LATER)
 
     def at_the_end(self) -> list[Evidence]:
         """Return what differs at the end although nothing in training does."""
         last = len(self.found) - 1
-        found = self._evidence(last, [p for p in self.found[last] if p in self.ground.changing], RANK)
+        paths = [p for p in self.found[last] if p in self.ground.changing and not self._is(p, last, "position")]
+        found = self._evidence(last, paths, RANK)
         return [item for item in found if item.expected != "absent"]
 
     def _evidence(self, index: int, paths: Sequence[str], order: Sequence[str]) -> list[Evidence]:
@@ -197,13 +215,15 @@ class _Seen:
         return [evidence_of(p, step, left.leaves, right.leaves, when) for p in ordered]
 
 
+_DATA = ("data.batch", "data.position")
+
 _TELLING = ("data", "rng", "gradients", "ema", "model", "optim", "best")
 """Components of a soft difference at the resume that name a cause by themselves."""
 
 
 def _with_data(causes: list[Evidence], later: list[Evidence]) -> list[Evidence]:
     """Return the causes where nothing hard was lost: by what the first later difference is of."""
-    if later and later[0].component in ("data.batch", "data.position"):
+    if later and later[0].component in _DATA:
         position = [e for e in causes if e.component == "data.position"] or [
             later[0]._replace(component="data.position")
         ]
