@@ -68,11 +68,16 @@ def _sequence(walk: Walk, path: str, value: Any) -> None:
     if fields:
         for name, item in zip(fields, value, strict=False):
             walk.visit(f"{path}.{name}", item)
-    elif len(value) > LONG and all(type(item) in _SCALARS for item in value):
+    elif len(value) > LONG and all(_plain(item) for item in value):
         walk.data(path, repr(list(value)).encode(), f"{type(value).__name__}[{len(value)}]", component, "scalar")
     else:
         for at, item in enumerate(value):
             walk.visit(f"{path}[{at}]", item)
+
+
+def _plain(item: Any) -> bool:
+    """Return whether an item of a long list is a scalar, or a list of scalars such as a document of tokens."""
+    return type(item) in _SCALARS or (type(item) in (list, tuple) and all(type(one) in _SCALARS for one in item))
 
 
 def _set(walk: Walk, path: str, value: Any) -> None:

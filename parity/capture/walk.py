@@ -119,6 +119,8 @@ class Walk:
         self.snapshot = Snapshot()
         self.names: dict[int, str] = {}
         """Object id to the name that its module gives it: the parameters, for optimizers."""
+        self.noted: dict[str, Any] = {}
+        """What visits note for each other, by a name of theirs."""
         self._hide = dict(hide or {})
         self._keep = frozenset(keep)
         self._seen: dict[Any, str] = {}

@@ -59,7 +59,8 @@ def read_tree(path: Path) -> Any:
     if path.is_dir():
         import orbax.checkpoint as ocp
 
-        as_arrays = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), ocp.PyTreeCheckpointer().metadata(path.resolve()).item_metadata.tree)  # fmt: skip
+        described = ocp.PyTreeCheckpointer().metadata(path.resolve()).item_metadata.tree
+        as_arrays = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), described)
         return ocp.PyTreeCheckpointer().restore(path.resolve(), restore_args=as_arrays)
     return serialization.msgpack_restore(path.read_bytes())
 

@@ -189,22 +189,27 @@ def test_a_node_of_trees_is_seen() -> None:
         ),
         (
             optax.inject_hyperparams(optax.adam)(learning_rate=1e-3),
-            {".count": "schedule.step", ".hyperparams.learning_rate": "schedule.lr", ".hyperparams.b1": "hyperparameters"},
+            {".count": "schedule.step", ".hyperparams.learning_rate": "schedule.lr"},
         ),
         (
             optax.contrib.reduce_on_plateau(),
             {".scale": "schedule.lr", ".best_value": "schedule.best_value", ".count": "schedule.step"},
         ),
         (optax.ema(0.9), {".count": "ema", ".ema.w": "ema"}),
-        (optax.apply_if_finite(optax.trace(0.9), 3), {".notfinite_count": "notfinite_count", ".inner_state.trace.w": "momentum"}),
-        (optax.contrib.schedule_free_adamw(1e-3), {".step_count": "step", ".z.w": "z", ".base_optimizer_state[0].nu.w": "second_moment"}),
+        (
+            optax.apply_if_finite(optax.trace(0.9), 3),
+            {".notfinite_count": "notfinite_count", ".inner_state.trace.w": "momentum"},
+        ),
+        (
+            optax.contrib.schedule_free_adamw(1e-3),
+            {".step_count": "step", ".z.w": "z", ".base_optimizer_state[0].nu.w": "second_moment"},
+        ),
         (optax.scale_by_factored_rms(), {".count": "step", ".v.w": "second_moment"}),
     ],
 )  # fmt: skip
 def test_states_of_optax_are_named_by_class_and_field(transformation: Any, expected: dict[str, str]) -> None:
     found = named(opt_state=transformation.init(PARAMS))
-    full = {path: name if "." in name or name == "ema" else name for path, name in expected.items()}
-    for path, name in full.items():
+    for path, name in expected.items():
         wanted = name if "." in name or name in ("ema", "gradients") else f"optimizer.{name}"
         assert found[f"opt_state{path}"] == ("state", wanted)
 
@@ -471,7 +476,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("stop", [5, 8, 9, 12])
+@pytest.mark.parametrize("stop", [5, 8, 9, 11, 12])
 @pytest.mark.parametrize("train", CLEAN, ids=lambda train: train.__name__)
 def test_a_clean_trainer_holds(train: Any, stop: int) -> None:
     found = parity.resumes(train, steps=jax_trainers.STEPS, stop_at=stop, mode="inline")

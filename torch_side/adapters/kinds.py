@@ -114,6 +114,8 @@ def _module(walk: Walk, path: str, module: nn.Module) -> None:
             continue
         where = f"{path}.{name}"
         walk.names.setdefault(id(parameter), where)
+        if parameter.dtype.itemsize < 4:
+            walk.noted.setdefault("narrow", set()).add(parameter.shape)
         _add(walk, where, parameter, "state", "ema" if averaged else _parameter_component(where), tie="model.ties")
         if not averaged:
             walk.leaf(f"{where}.requires_grad", parameter.requires_grad, "model.requires_grad")
@@ -162,7 +164,8 @@ def _optimizer(walk: Walk, path: str, optimizer: torch.optim.Optimizer) -> None:
             name = walk.names.get(id(parameter))
             if name is None:
                 name = f"{where}.params[{index}]"
-                component = "optimizer.master_params" if "master" in path else "model.params"
+                narrow = parameter.dtype.itemsize >= 4 and parameter.shape in walk.noted.get("narrow", ())
+                component = "optimizer.master_params" if narrow or "master" in path else "model.params"
                 _add(walk, name, parameter, "state", component)
                 walk.names[id(parameter)] = name
                 if parameter.grad is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from parity import sides
-from parity.capture import Leaf
+from parity.capture import Leaf, Snapshot
 from parity.checks.live.evidence import Evidence, Ground, Outcome
 from parity.checks.live.folder import contents, copy_folder
 from parity.checks.live.judge import judge_resumed
@@ -121,12 +121,23 @@ class Driver:
             a, b = left.snapshot.leaves, right.snapshot.leaves
             differ = [p for p, leaf in a.items() if p not in self.ground.noise and not left.snapshot.is_dead(p)
                       and _is_training(p, leaf, self.ground) and not leaf.same(b.get(p))]  # fmt: skip
+            if differ and self._decided_by_evaluation(left.snapshot, right.snapshot):
+                out.notes.append(f"{when}: the schedule follows the evaluations, so training may differ")
+                break
             if differ:
                 found = [Evidence(a[p].component, p, left.step, a[p].text, b[p].text if p in b else "absent", when)
                          for p in differ]  # fmt: skip
                 out.broken += sorted(found, key=lambda e: (not e.component.startswith("rng"), e.path))
                 break
         return out
+
+    def _decided_by_evaluation(self, left: Snapshot, right: Snapshot) -> bool:
+        """Return whether rates differ too, and follow evaluations by design, as on a plateau."""
+        plateau = any(leaf.component == "schedule.num_bad_epochs" for leaf in left.leaves.values())
+        rates = [
+            p for p, leaf in left.leaves.items() if leaf.component.startswith("schedule") and leaf.role == "state"
+        ]
+        return plateau and any(not left.leaves[p].same(right.leaves.get(p)) for p in rates)
 
     def _drive_extend(self, road: Road) -> Outcome:
         folder = self.root / f"road-{road.name}"

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
@@ -67,24 +67,39 @@ def statements_of(code: CodeType, writes: Sequence[tuple[str, int]] = ()) -> lis
             found.append(Statement("evaluation", node.lineno, node.end_lineno or node.lineno))
         elif isinstance(node, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
             first, last = node.lineno, node.end_lineno or node.lineno
+            if _is_mode(node):
+                continue
             called = {name for call in ast.walk(node) if isinstance(call, ast.Call) for name in _names(call.func)}
             if any(SAVES.search(name) for name in called) or any(first <= line <= last for line in lines_written):
                 found.append(Statement("save", first, last))
             elif any(EVALUATES.search(name) for name in called):
                 found.append(Statement("evaluation", first, last))
-    for node in ast.walk(function):  # what an evaluation is guarded with belongs to it
-        if isinstance(node, ast.If) and not any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(node)):
+    for node in ast.walk(function):  # what stands under one condition is swapped in and put back under it
+        if isinstance(node, ast.If) and not _trains(node):
             first, last = node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno
-            if any(s.what == "evaluation" and first <= s.first and s.last <= last for s in found):
-                found.append(Statement("evaluation", first, last))
+            inside = {s.what for s in found if first <= s.first and s.last <= last}
+            if inside:
+                found.append(Statement("evaluation" if "evaluation" in inside else "save", first, last))
     outer = [s for s in found if not any(o != s and o.first <= s.first and s.last <= o.last for o in found)]
-    return [s for s in outer if not _is_mode(s, code)]
+    return outer
 
 
-def _is_mode(statement: Statement, code: CodeType) -> bool:
+def _is_mode(node: ast.AST) -> bool:
     """Return whether a statement is a lone `model.eval()`, which changes the mode and is meant to."""
-    line = linecache.getline(code.co_filename, statement.first).strip()
-    return statement.first == statement.last and re.fullmatch(r"[\w.\[\]]+\.(eval|train)\(\w*\)", line) is not None
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in ("eval", "train")
+
+
+_TRAINS = frozenset(
+    {"step", "backward", "update", "apply_gradients", "train_step", "train_one_step", "apply_updates"}
+)
+
+
+def _trains(node: ast.AST) -> bool:
+    """Return whether a block trains, or holds the mark: it is more than a save or an evaluation."""
+    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+    names = {n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", "") for n in calls}
+    return bool(names & _TRAINS) or any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(node))
 
 
 def _names(node: ast.AST) -> set[str]:
@@ -104,6 +119,7 @@ class StatementWatch:
         self._statements: dict[CodeType, list[Statement]] = {}
         self._times: dict[tuple[CodeType, int], int] = {}
         self._open: tuple[FrameType, Statement, Snapshot] | None = None
+        self._put_back: Callable[[], None] | None = None
 
     def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
         """Trace function of the marked frames: called before each line of theirs."""
@@ -127,9 +143,10 @@ class StatementWatch:
         for statement in self._statements[code]:
             if frame.f_lineno == statement.first and self.recorder.trace.marks:
                 times = self._times.get((code, statement.first), 0)
-                if times < MOST:
+                if times < MOST or self.recorder.request.put_back:
                     self._times[(code, statement.first)] = times + 1
                     self._open = (frame, statement, self._now(frame))
+                    self._put_back = self.recorder.set_aside() if self.recorder.request.put_back else None
                 return
 
     def _leave(self, frame: FrameType, *, returning: bool = False) -> None:
@@ -146,6 +163,9 @@ class StatementWatch:
         assert self._open is not None
         frame, statement, before = self._open
         self._open = None
+        if self._put_back is not None:
+            self._put_back()
+            return
         paths = {*before.leaves, *after.leaves}
         changed = {
             path: (before.leaves.get(path), after.leaves.get(path))

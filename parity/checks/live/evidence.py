@@ -121,6 +121,10 @@ def differing(left: Mapping[str, Leaf], right: Mapping[str, Leaf]) -> list[str]:
     return [path for path in {*left, *right} if path not in left or not left[path].same(right.get(path))]
 
 
+_WITH_ITS_OWNER = ("optimizer.param_order", "optimizer.param_groups", "model.mode", "model.requires_grad")
+"""Components that are absent only where what has them is absent too."""
+
+
 def ranked(
     paths: Collection[str], left: Mapping[str, Leaf], right: Mapping[str, Leaf], order: Sequence[str]
 ) -> list[str]:
@@ -128,6 +132,8 @@ def ranked(
 
     def key(path: str) -> tuple[int, str]:
         component = _component(left.get(path), right.get(path))
+        if component in _WITH_ITS_OWNER and (path not in left or path not in right):
+            return len(order), path
         for at, prefix in enumerate(order):
             if component == prefix or component.startswith(f"{prefix}."):
                 return at, path

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import random
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import GeneratorType
 from typing import Any
 
-import numpy as np
-
-from parity import sides
 from parity.capture import activate, scopes_of
+from parity.checks.live.aside import fresh_process, set_aside_all
 from parity.checks.live.effects import writes
 from parity.checks.live.recorder import Killed, MarkError, Recorder, Request, trace_no_calls
 from parity.checks.live.trace import Trace, TraceWriter
@@ -38,7 +35,7 @@ class InlineRunner:
         """Generators that were killed: kept, so that no `finally` of theirs runs while their folder is compared."""
 
     def __enter__(self) -> InlineRunner:
-        self._state.enter_context(_own_process_state())
+        self._state.callback(set_aside_all())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -50,28 +47,6 @@ class InlineRunner:
     def run(self, folder: Path, request: Request) -> Trace:
         """Run it once."""
         return run_function(self._train, folder, request, suspended=self._suspended)
-
-
-@contextmanager
-def _own_process_state() -> Iterator[None]:
-    """Put random generators and settings of this process aside, and back at the end."""
-    python, shared = random.getstate(), np.random.get_state()  # noqa: NPY002 - the state that all code shares
-    put_back = [adapter.set_aside() for adapter in sides.adapters().values()]
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(shared)  # noqa: NPY002
-        for restore in put_back:
-            restore()
-
-
-def _fresh_process() -> None:
-    """Seed what all code shares as a new process does: Python's and NumPy's generators from the system."""
-    random.seed()
-    np.random.seed()  # noqa: NPY002
-    for adapter in sides.adapters().values():
-        adapter.fresh_process()
 
 
 def run_function(train: Train, folder: Path, request: Request, *, writer: TraceWriter | None = None,
@@ -90,7 +65,7 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
     folder.mkdir(parents=True, exist_ok=True)
     recorder = Recorder(request, folder, getattr(_unwrap(train), "__code__", None), writer)
     recorder.on_kill = on_kill
-    _fresh_process()
+    fresh_process()
     before, tracing = activate(recorder), sys.gettrace()
     writes.start(recorder)
     try:

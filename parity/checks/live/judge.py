@@ -201,7 +201,8 @@ class _Seen:
     def at_the_end(self) -> list[Evidence]:
         """Return what differs at the end although nothing in training does."""
         last = len(self.found) - 1
-        paths = [p for p in self.found[last] if p in self.ground.changing and not self._is(p, last, "position")]
+        paths = [p for p in self.found[last] if p in self.ground.changing]
+        paths = [p for p in paths if not self._is(p, last, "position") and not self._is(p, last, "alias")]
         found = self._evidence(last, paths, RANK)
         return [item for item in found if item.expected != "absent"]
 
@@ -227,7 +228,11 @@ def _with_data(causes: list[Evidence], later: list[Evidence]) -> list[Evidence]:
         position = [e for e in causes if e.component == "data.position"] or [
             later[0]._replace(component="data.position")
         ]
-        return position + [e for e in causes if e.component != "data.position"]
+        others = [e for e in causes if e.component != "data.position"]
+        telling = [
+            e for e in others if e.component.startswith(("rng", "ema", "model", "optim", "best"))
+        ]  # what the batch is made with
+        return telling + position + [e for e in others if e not in telling]
     if later and not any(e.component.startswith(_TELLING) for e in causes):
         return later[:1] + causes
     return causes

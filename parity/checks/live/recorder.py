@@ -13,6 +13,7 @@ from typing import Any
 from parity import sides
 from parity.capture import Scope, Snapshot, capture, outer_scopes
 from parity.checks.live.effects import StatementWatch
+from parity.checks.live.aside import set_aside_all
 from parity.checks.live.folder import copy_folder, is_log, list_folder
 from parity.checks.live.trace import Mark, Trace, TraceWriter
 from parity.errors import ParityError
@@ -42,6 +43,8 @@ class Request:
     """Mark to a directory that takes a copy of the folder, as a kill at that mark would leave it."""
     keep: Mapping[int, Sequence[str]] = field(default_factory=dict)
     """Mark to the paths whose values are wanted; -1 is the final state."""
+    put_back: bool = False
+    """Whether the generators that all code shares are put back after statements that save or evaluate."""
     watch: bool = False
     """Whether the state before and after statements that save or evaluate is compared."""
     writes: Sequence[tuple[str, int]] = ()
@@ -59,7 +62,7 @@ class Recorder:
         self.request, self.folder, self.code, self.writer = request, folder, code, writer
         self.trace = Trace(folder=folder)
         self.on_kill: Callable[[], None] | None = None
-        self.watch = StatementWatch(self) if request.watch else None
+        self.watch = StatementWatch(self) if request.watch or request.put_back else None
         self.frame: FrameType | None = None
         """The frame that holds the marks, as far as it is known."""
         self._files = list_folder(folder)
@@ -119,6 +122,11 @@ class Recorder:
         self.trace.frameworks = tuple(sides.adapters())
         keep = self.request.keep.get(index, ()) if index is not None else ()
         return capture(scopes, state, hide={str(self.folder): "FOLDER"}, keep=keep)
+
+    @staticmethod
+    def set_aside() -> Callable[[], None]:
+        """Return a function that puts the generators that all code shares back as they are now."""
+        return set_aside_all()
 
     def finish(self, frame: FrameType) -> None:
         """Capture the state of the frame that is about to return; of each frame that returns, the last one counts."""

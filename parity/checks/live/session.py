@@ -28,6 +28,9 @@ from parity.results import Resumption, Suspect, Verdict
 
 __all__ = ["Session"]
 
+SHARED = ("random", "numpy.random", "torch.default_generator")
+"""Paths of the generators that all code shares and that a check can put back."""
+
 MOST = 200
 """Most suspects that a record keeps."""
 
@@ -86,10 +89,27 @@ class Session:
             return self._inconclusive(parted, trained)
         self.driver.ground = ground_of(marks, again.marks, changing, self._sources())
         roads, self.driver.closed = plan_roads(self.names, marks, self.stop, self.parameters)
-        self._add(judge_effects(again, self.driver.ground), "uninterrupted")
+        self._add(self._effects(again), "uninterrupted")
         if not self.suspects:
             self._merge(roads, pool.map(self.driver.drive, roads), pool)
         return self._verdict(trained)
+
+    def _effects(self, again: Trace) -> list[Evidence]:
+        """Return what saves and evaluations changed; of shared generators only where training comes to differ by it.
+
+        Every data loader draws a seed when it begins, which mostly nobody reads: so the run is made once more with the
+        generators put back after each such statement, and what it trains is compared.
+        """
+        found = judge_effects(again, self.driver.ground)
+        shared = [e for e in found if e.path in SHARED]
+        if not shared:
+            return found
+        asked = Request(steps=self.driver.steps, options=self.driver.options, put_back=True, writes=again.writes)
+        quiet = self.driver.runner.run(self.driver.root / "put-back", asked)
+        if judge_same(self.driver.reference.marks, quiet.marks, self.driver.ground.changing) is not None:
+            return found
+        self.notes.append(f"{shared[0].when} draws from {shared[0].path}; training does not come to differ by it")
+        return [e for e in found if e not in shared]
 
     def _merge(self, roads: Sequence[Road], outcomes: Iterable[Outcome], pool: Executor) -> None:
         """Take what the roads found, up to the first that is broken: the others would show the same cause."""

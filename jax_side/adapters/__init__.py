@@ -1,0 +1,13 @@
+"""JAX for trainers of anybody: kinds of live state, the state that a process shares, files. Knows no twin.
+
+Only JAX itself is imported: what belongs to Flax, Optax, Grain and Orbax is known by name.
+"""
+
+from jax_side.adapters.files import read_msgpack, read_orbax
+from jax_side.adapters.kinds import install
+from jax_side.adapters.process import fresh_process, set_aside
+
+__all__ = ["fresh_process", "install", "readers", "set_aside"]
+
+readers = (read_msgpack, read_orbax)
+"""What reads checkpoint files, in order."""
