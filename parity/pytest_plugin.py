@@ -24,6 +24,9 @@ __all__ = ["Parity", "parity"]
 
 SETTINGS = ("roads", "mode")
 MODES = ("auto", "process", "inline")
+MOST_LINES = 25
+"""Lines of the message of a red check."""
+
 PACKAGE = Path(__file__).resolve().parent
 
 Left = dict[str, list[str]]
@@ -86,6 +89,7 @@ class Parity:
                 raise
         self._note(found)
         if broken is not None:
+            broken.args = ("\n".join(str(broken).splitlines()[:MOST_LINES]),)  # a note may be a whole traceback
             raise broken.with_traceback(None)
         return found
 

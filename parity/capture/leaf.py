@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 _DIGEST = re.compile("[0-9a-f]{32}")
 
-__all__ = ["HARD", "Leaf", "Role", "Snapshot"]
+__all__ = ["HARD", "Leaf", "Role", "Snapshot", "root_of"]
 
 Role = Literal["state", "stream", "flag", "array", "gradient", "position", "scalar", "alias", "structure"]
 
@@ -70,3 +70,14 @@ class Snapshot:
 
 _NEXT = ("", ".", "[")
 """What may follow the name of a variable in a path."""
+
+
+def root_of(path: str) -> str:
+    """Return the variable that a path begins with.
+
+    Example:
+        >>> root_of("self.model.head.weight"), root_of("batches[0]"), root_of("x")
+        ('self', 'batches', 'x')
+    """
+    ends = [at for at in (path.find("."), path.find("[")) if at > 0]
+    return path[: min(ends)] if ends else path

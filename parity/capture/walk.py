@@ -26,11 +26,13 @@ __all__ = ["LIBRARY_ROOTS", "Visit", "Walk", "array_leaf", "attributes_of", "dig
 Visit = Callable[["Walk", str, Any], None]
 """Shows a walk what the object at a path holds: calls `leaf`, `array` and `visit` of the walk."""
 
+TIES = ("model.ties", "optimizer.param_groups", "optimizer.identity", "schedule.identity")
+"""Components of which a second path matters: what is edited through it must reach the first."""
 MOST_LEAVES = 100_000
 """Leaves of one snapshot; what is above is listed as not seen."""
 MOST_DEPTH = 40
-FIRST, OPTIMIZERS, LAST, DEAD = 0, 2, 3, 9
-"""Order of visits: modules, whose names others use; containers; optimizers; the rest; variables that nobody reads."""
+FIRST, OPTIMIZERS, CONTAINERS, LAST, DEAD = 0, 1, 2, 3, 9
+"""Order of visits: modules, whose names others use; optimizers; containers; the rest; variables nobody reads."""
 
 _by_type: dict[type, tuple[Visit, int]] = {}
 _by_name: dict[str, tuple[Visit, int]] = {}
@@ -48,7 +50,7 @@ def register(kind: type | str, visit: Visit, *, order: int = LAST) -> None:
     Args:
         kind: The class, or its full name, `package.module.Class`, for a class that need not be imported.
         visit: Called as `visit(walk, path, value)`; must not change the value.
-        order: 0 for what gives names to others, 2 for what uses them, 3 for the rest.
+        order: 0 for what gives names to others, 1 for what uses them, 3 for the rest.
 
     Raises:
         SpecError: `kind` is neither a class nor a dotted name, or `visit` cannot be called.
@@ -123,7 +125,7 @@ class Walk:
         """What visits note for each other, by a name of theirs."""
         self._hide = dict(hide or {})
         self._keep = frozenset(keep)
-        self._seen: dict[Any, str] = {}
+        self._seen: dict[Any, tuple[str, str]] = {}
         self._held: list[Any] = []
         self._queue: list[tuple[int, int, str, Any, int]] = []
         self._count = itertools.count()
@@ -199,10 +201,11 @@ class Walk:
         """
         key = id(value) if key is None else key
         self._held.append(value)
-        first = self._seen.setdefault(key, path)
+        first, owner = self._seen.setdefault(key, (path, component))
         if first == path:
             return True
-        self.add(path, Leaf("alias", component, "alias", first), lambda: first)
+        shown = owner if owner in TIES else component
+        self.add(path, Leaf("alias", shown, "alias", first), lambda: first)
         return False
 
     def not_seen(self, path: str, value: Any) -> None:
@@ -212,7 +215,7 @@ class Walk:
     def _push(self, path: str, value: Any, order: int | None, depth: int) -> None:
         if order is None:
             kind = kind_of(type(value))
-            order = kind[1] if kind else 1
+            order = kind[1] if kind else CONTAINERS
         heapq.heappush(self._queue, (order, next(self._count), path, value, depth))
 
     def _enter(self, path: str, value: Any) -> None:

@@ -128,7 +128,7 @@ class Resumption:
             lines.append(_cut(f"not seen: {', '.join(self.unseen)}"))
         if self.closed:
             lines.append(_cut(f"not driven: {'; '.join(f'{road} ({why})' for road, why in self.closed.items())}"))
-        return "\n".join(lines[:most])
+        return "\n".join("\n".join(lines).splitlines()[:most])
 
 
 _WORDS: Mapping[Verdict, str] = {

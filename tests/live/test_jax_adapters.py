@@ -446,6 +446,7 @@ FAULTS = {
         "counters_as_floats": "schedule.step",
         "count_lost": "schedule.step",
         "optimizer_step_lost": "optimizer.step",
+        "optimizer_lost": "schedule.step",
     },
     jax_trainers.train_linen: {
         "optimizer_lost": "schedule.step",

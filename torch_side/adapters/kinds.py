@@ -287,7 +287,7 @@ def install() -> None:
     """Register the kinds; again is no harm."""
     register(torch.Tensor, _tensor)
     register(nn.Module, _module, order=0)
-    register(torch.optim.Optimizer, _optimizer, order=2)
+    register(torch.optim.Optimizer, _optimizer, order=1)
     register(torch.optim.lr_scheduler.LRScheduler, _scheduler)
     register("torch.optim.lr_scheduler.ReduceLROnPlateau", _scheduler)
     register(torch.amp.GradScaler, _scaler)

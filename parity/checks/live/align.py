@@ -24,8 +24,8 @@ def varying(marks: Sequence[Mark]) -> frozenset[str]:
 def align(marks: Sequence[Mark], resumed: Snapshot, step: int, changing: Collection[str]) -> tuple[int, bool]:
     """Return the mark of the uninterrupted run that a resumed state is of.
 
-    Every component has one vote, for the marks whose leaves it equals in full: parameters, each slot of the
-    optimizer, schedule. The mark that the resumed run itself names wins unless another has more votes.
+    Every part has one vote, for the marks whose leaves it equals in full: model, optimizer, schedule, scaler, ema,
+    generators. The mark that the resumed run itself names wins unless another has more votes.
 
     Args:
         marks: Marks of the uninterrupted run.
@@ -39,18 +39,20 @@ def align(marks: Sequence[Mark], resumed: Snapshot, step: int, changing: Collect
     said = next((at for at, mark in enumerate(marks) if mark.step == step), None)
     groups: dict[str, dict[str, Leaf]] = defaultdict(dict)
     for path, leaf in resumed.leaves.items():
-        if path in changing and leaf.role in ("state", "array") and not resumed.is_dead(path):
-            groups[leaf.component.partition("[")[0]][path] = leaf
+        if path in changing and leaf.role in ("state", "array", "stream") and not resumed.is_dead(path):
+            groups[leaf.component.partition(".")[0]][path] = leaf
     votes = [_votes(mark.snapshot.leaves, groups) for mark in marks]
     if not votes:
         return 0, False
     best = max(votes)
-    if said is not None and (votes[said] == best or best < 2 or best <= len(groups) / 2):
+    if said is not None and (votes[said] == best or best < 2):
         return said, False
     if best == 0:
         nearest = min(range(len(marks)), key=lambda at: abs(marks[at].step - step))
         return nearest, False
     candidates = [at for at, count in enumerate(votes) if count == best]
+    if candidates == [0] and said is not None:  # what is new was lost, and is named leaf by leaf
+        return said, False
     at = min(candidates, key=lambda one: abs(marks[one].step - step))
     return at, True
 

@@ -25,6 +25,9 @@ class ResumeBrokenError(AssertionError):
         super().__init__(resumption.text())
 
 
+ResumeBrokenError.__module__ = "parity"
+
+
 def resumes(
     train: Train,
     *,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from parity import sides
 from parity.capture import Leaf, Snapshot
+from parity.checks.live.beginning import Kill
 from parity.checks.live.evidence import Evidence, Ground, Outcome
-from parity.checks.live.folder import contents, copy_folder
+from parity.checks.live.folder import contents, copy_folder, list_folder
 from parity.checks.live.judge import judge_resumed
 from parity.checks.live.left_files import judge_files
 from parity.checks.live.recorder import Request
@@ -49,6 +50,8 @@ class Driver:
         self.copies: dict[int, Path] = {}
         """Mark to the folder as a kill there left it."""
         self.closed: dict[str, str] = {}
+        self.reads: set[str] = set()
+        """Files that resumed runs read: the checkpoints."""
         self._full: Trace | None = None
         self._lock = threading.Lock()
 
@@ -80,31 +83,44 @@ class Driver:
         return self._judge_run(road, trace, killed, folder)
 
     def _judge_run(self, road: Road, trace: Trace, killed: int, folder: Path) -> Outcome:
+        lenient = road.name in ("best", "older", "before-save", "extend")
+        left = list_folder(self.copies[road.kills[0]]) if road.kills else {}
+        with self._lock:
+            self.reads |= {name for name in trace.reads if name in self.reference.names}
+        kill = Kill(mark=0 if lenient else killed, left=left, reads=self.reads)
         if trace.end in ("failed", "lost"):
-            last = trace.error.strip().splitlines()[-1] if trace.error.strip() else "nothing"
-            step = self.reference.marks[killed].step
-            failed = Evidence("checkpoint.restore", "function", step, "a run that continues", last, "at the resume")
-            note = f"the function failed when it was resumed (road {road.name}):\n{trace.error}"
-            outcome = judge_resumed(self.reference, trace, self.ground, killed) if trace.marks else Outcome()
-            outcome.broken.append(failed)
-            outcome.notes.append(note)
+            outcome = judge_resumed(self.reference, trace, self.ground, kill) if trace.marks else Outcome()
+            outcome.broken.append(self._failed(trace, killed, left))
+            outcome.notes.append(f"the function failed when it was resumed (road {road.name}):\n{trace.error}")
             return outcome
-        lenient = road.name in ("best", "older", "before-save")
-        outcome = judge_resumed(self.reference, trace, self.ground, 0 if lenient else killed)
+        outcome = judge_resumed(self.reference, trace, self.ground, kill)
         if not outcome.broken and trace.end == "finished" and road.name != "best":
-            files = self._judge_files(folder)
+            files = self._judge_files(folder, trace, left)
             outcome.broken += files.broken
             outcome.bookkeeping += files.bookkeeping
         return outcome
 
-    def _judge_files(self, folder: Path) -> Outcome:
+    def _failed(self, trace: Trace, killed: int, left: Collection[str]) -> Evidence:
+        """Return what a resumed run that failed shows: a file that it wanted may have been removed."""
+        last = trace.error.strip().splitlines()[-1] if trace.error.strip() else "nothing"
+        gone = any(name in last and name not in left for name in self.reference.names)
+        component = "checkpoint.retention" if gone and "No such file" in last else "checkpoint.restore"
+        step = self.reference.marks[killed].step
+        return Evidence(component, "function", step, "a run that continues", last, "at the resume")
+
+    def _judge_files(self, folder: Path, trace: Trace, left: Collection[str]) -> Outcome:
+        new = {name for name in trace.names if name not in left and name not in self.reference.names}
+        own = {name.partition("/")[0] for name in new if "/" in name} - {
+            name.partition("/")[0] for name in self.reference.names
+        }
         readers = [reader for adapter in sides.adapters().values() for reader in adapter.readers]
         expected, got = (contents(f, readers) for f in (self.root / "reference", folder))
         step = self.reference.marks[-1].step
-        found = judge_files(expected, expected, got, self.ground, step)
+        found = judge_files(expected, expected, got, self.ground, step, comparable=not own)
         if found.broken:
             self.full({})
-            found = judge_files(expected, contents(self.root / "once-more", readers), got, self.ground, step)
+            again = contents(self.root / "once-more", readers)
+            found = judge_files(expected, again, got, self.ground, step, comparable=not own)
         return found
 
     def _drive_options(self, road: Road) -> Outcome:

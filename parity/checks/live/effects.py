@@ -178,7 +178,7 @@ class StatementWatch:
 
 
 class WriteWatch:
-    """Notes on which line of the marked frame files below the folder were opened for writing."""
+    """Notes which files below the folder are opened: to write, with the line of the marked frame, or to read."""
 
     def __init__(self) -> None:
         self.recorder: Recorder | None = None
@@ -197,12 +197,14 @@ class WriteWatch:
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         recorder = self.recorder
-        if recorder is None or event != "open" or recorder.frame is None:
+        if recorder is None or event != "open":
             return
         path, mode = arguments[0], arguments[1]
-        if not isinstance(path, str | Path) or not isinstance(mode, str) or not set(mode) & set("wax+"):
+        if not isinstance(path, str | Path) or not str(path).startswith(str(recorder.folder)):
             return
-        if str(path).startswith(str(recorder.folder)):
+        if isinstance(mode, str) and not set(mode) & set("wax+"):
+            recorder.trace.reads.add(os.path.relpath(path, recorder.folder))
+        elif isinstance(mode, str) and recorder.frame is not None:
             where = (recorder.frame.f_code.co_filename, recorder.frame.f_lineno)
             if where not in recorder.trace.writes:
                 recorder.trace.writes.append(where)

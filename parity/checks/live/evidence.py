@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from parity.capture import Leaf, component_from_name
+from parity.capture import Leaf, component_from_name, root_of
 from parity.checks.live.trace import Mark
 
 __all__ = [
@@ -69,6 +69,9 @@ class Ground:
     streams: frozenset[str] = frozenset()
     """Generators that training draws from."""
 
+    late: frozenset[str] = frozenset()
+    """Variables that are not there at the first mark of a run: what a step makes for itself."""
+
     def is_history(self, path: str) -> bool:
         """Return whether a path lies in a container that only grows."""
         return any(path.startswith(prefix) for prefix in self.histories)
@@ -77,9 +80,9 @@ class Ground:
 RANK = (
     "model.ties", "optimizer.param_order", "optimizer.param_groups", "optimizer.identity", "schedule.identity",
     "model.mode", "model.requires_grad", "settings", "schedule.step", "schedule", "scaler",
-    "optimizer.hyperparameters", "optimizer.step", "optimizer.first_moment", "optimizer.second_moment", "optimizer",
-    "model.params", "ema", "rng", "data.position", "data.batch", "model.buffers", "best", "gradients", "counters",
-    "model.hyperparameters", "loss",
+    "optimizer.hyperparameters", "optimizer.master_params", "optimizer.step", "optimizer.first_moment",
+    "optimizer.second_moment", "optimizer", "model.params", "ema", "rng", "data.position", "data.batch",
+    "model.buffers", "best", "gradients", "counters", "model.hyperparameters", "loss",
 )  # fmt: skip
 """What cannot be a consequence at the first mark comes first."""
 LATER = (
@@ -107,6 +110,8 @@ def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[
             p for p in grow if component_from_name(p) in ("loss", "counters.step", p) or _all_scalar(p, marks)
         ),
         files=tuple(files),
+        late=frozenset({root_of(p) for mark in marks for p in mark.snapshot.leaves})
+        - frozenset({root_of(p) for p in marks[0].snapshot.leaves}),
         streams=frozenset(p for p in changing if marks[0].snapshot.leaves.get(p, NONE).role == "stream"),
     )
 

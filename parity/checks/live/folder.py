@@ -75,18 +75,19 @@ def contents(folder: Path, readers: Iterable[Reader]) -> dict[str, Leaf]:
     """
     walk = Walk({str(folder): "FOLDER"})
     read: list[Path] = []
+    for root, _, _ in os.walk(folder):  # a checkpoint may be a directory, whose files have names of chance
+        path = Path(root)
+        if path == folder or any(parent in path.parents for parent in read):
+            continue
+        found = _first(readers, path)
+        if found is not None:
+            read.append(path)
+            walk.root(f"{path.relative_to(folder)}: ", found)
     for name in sorted(list_folder(folder)):
         path = folder / name
         if is_log(name) or any(parent in path.parents for parent in read):
             continue
-        found = None
-        for reader in (*readers, _read_plain):
-            try:
-                found = reader(path)
-            except Exception:  # not of this kind, or of classes that are gone: its bytes are compared
-                found = None
-            if found is not None:
-                break
+        found = _first((*readers, _read_plain), path)
         if found is None:
             size = path.stat().st_size if path.is_file() else 0
             walk.add(
@@ -95,6 +96,18 @@ def contents(folder: Path, readers: Iterable[Reader]) -> dict[str, Leaf]:
         else:
             walk.root(f"{name}: ", found)
     return {path.replace(": .", ": ").replace(": [", ": ["): leaf for path, leaf in walk.finish().leaves.items()}
+
+
+def _first(readers: Iterable[Reader], path: Path) -> Any:
+    """Return what the first reader that knows a file or directory finds in it."""
+    for reader in readers:
+        try:
+            found = reader(path)
+        except Exception:  # not of this kind, or of classes that are gone: its bytes are compared
+            continue
+        if found is not None:
+            return found
+    return None
 
 
 def _read_plain(path: Path) -> Any:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from parity.capture import HARD, Leaf, Role, Snapshot
+from parity.capture import HARD, Leaf, Role, Snapshot, root_of
 from parity.checks.live.align import align
+from parity.checks.live.beginning import Kill, judge_silence, judge_start
 from parity.checks.live.evidence import LATER, RANK, Evidence, Ground, Outcome, differing, evidence_of, ranked
 from parity.checks.live.trace import Mark, Trace
 from parity.checks.live.usage import decides
@@ -44,54 +45,26 @@ def _trained(leaf: Leaf, path: str, changing: Collection[str]) -> bool:
     return trained and leaf.component.startswith(("model", "optimizer", "ema", "schedule", "scaler"))
 
 
-def judge_resumed(reference: Trace, resumed: Trace, ground: Ground, killed_at: int) -> Outcome:
+def judge_resumed(reference: Trace, resumed: Trace, ground: Ground, kill: Kill) -> Outcome:
     """Compare a resumed run with one that nothing stopped.
 
     Args:
         reference: The uninterrupted run.
         resumed: The run of the process that resumed.
         ground: What equal runs say.
-        killed_at: Mark at which the process before was killed.
+        kill: Where the process before was killed, and what it left.
     """
     out = Outcome()
     if not resumed.marks:
-        return _no_marks(out, reference, resumed, killed_at)
+        if resumed.end != "failed":
+            out.broken.append(judge_silence(reference, kill))
+        return out
     start = resumed.marks[0]
     at, shifted = align(reference.marks, start.snapshot, start.step, ground.changing)
-    if shifted:
-        expected = reference.marks[at].step
-        out.broken.append(
-            Evidence("counters.step", "mark", start.step, str(expected), str(start.step), "at the resume")
-        )
-    elif start.step == reference.marks[0].step and killed_at > 0 and _saved_before(reference, killed_at):
-        out.broken.append(
-            Evidence("checkpoint.latest", "mark", start.step, f"step {_last_save(reference, killed_at)} or later",
-                     f"step {start.step}", "at the resume")
-        )  # fmt: skip
+    wrong = judge_start(reference, start.step, at, kill, shifted=shifted)
+    out.broken += wrong
+    if wrong and not shifted and not (wrong[0].component == "checkpoint.latest" and start.step > reference.steps[0]):
         return out
-    elif start.step not in reference.steps:
-        out.broken.append(
-            Evidence(
-                "counters.step",
-                "mark",
-                start.step,
-                "a step of the uninterrupted run",
-                str(start.step),
-                "at the resume",
-            )
-        )
-        return out
-    elif (older := _second_last_save(reference, killed_at)) is not None and start.step < older:
-        out.broken.append(
-            Evidence(
-                "checkpoint.latest",
-                "mark",
-                start.step,
-                f"step {older} or later",
-                f"step {start.step}",
-                "at the resume",
-            )
-        )
     pairs = list(zip(reference.marks[at:], resumed.marks, strict=False))
     if not shifted:
         for left, right in pairs:
@@ -139,7 +112,9 @@ class _Seen:
 
     def __init__(self, states: Sequence[tuple[int, Snapshot, Snapshot]], ground: Ground) -> None:
         self.states, self.ground = states, ground
+        roots = {root_of(path) for path in states[0][2].leaves}
         self.found = [_compare(left, right, ground, index) for index, (_, left, right) in enumerate(states)]
+        self.found[0] = [p for p in self.found[0] if root_of(p) in roots or root_of(p) not in ground.late]
         self.hard = [
             [p for p in differ if _is_hard(p, left, right, ground)]
             for differ, (_, left, right) in zip(self.found, states, strict=True)
@@ -166,10 +141,9 @@ class _Seen:
 
     def causes(self) -> list[Evidence]:
         """Return what else differs at the resume and can be what the later differences follow from."""
-        nothing = not self.hard[0]
-        soft = [
-            p for p in self.found[0] if p not in self.hard[0] and _may_cause(p, self.states[0], self.ground, nothing)
-        ]
+        soft = [p for p in self.found[0] if p not in self.hard[0] and _may_cause(p, self.states[0], self.ground)]
+        if not self._gradients_lost():  # usually cleared before they are used again
+            soft = [p for p in soft if not self._is(p, 0, "gradient")]
         if self._same_batch():  # iterators that have skipped differ inside from those that were never stopped
             soft = [p for p in soft if not self._is(p, 0, "position")]
         return self._evidence(0, soft, RANK)
@@ -182,10 +156,22 @@ class _Seen:
         """Return whether batches were seen at the first mark that shows something, and are equal."""
         if self.first_later >= len(self.states):
             return True
-        _, left, _ = self.states[self.first_later]
-        seen = [p for p, leaf in left.leaves.items() if leaf.component in _DATA and leaf.role == "array"]
-        seen = [p for p in seen if p in self.ground.changing]
+        seen = self._batches(self.first_later)
         return bool(seen) and not set(seen) & set(self.found[self.first_later])
+
+    def _batches(self, index: int) -> list[str]:
+        """Return the paths of the batch: by name, or the array that the loop assigns first."""
+        _, left, _ = self.states[index]
+        arrays = [p for p, leaf in left.leaves.items() if leaf.role == "array" and p in self.ground.changing]
+        return [p for p in arrays if left.leaves[p].component in _DATA] or [p for p in arrays if left.is_dead(p)][:1]
+
+    def _gradients_lost(self) -> bool:
+        """Return whether gradients differ later although batch and loss are equal: a sum was cut off."""
+        if self.first_later >= len(self.states):
+            return False
+        _, left, right = self.states[self.first_later]
+        components = {(left.leaves.get(p) or right.leaves[p]).component for p in self.found[self.first_later]}
+        return "gradients" in components and not components & {"loss", *_DATA}
 
     def later(self) -> list[Evidence]:
         """Return what differs at the first later mark that shows something."""
@@ -196,7 +182,12 @@ class _Seen:
         ]
         inside = [p for p in follow if self._is(p, self.first_later, "position")]
         follow = follow if inside == follow else [p for p in follow if p not in inside]
-        return self._evidence(self.first_later, follow, LATER)
+        batch = set(self._batches(self.first_later))
+        found = self._evidence(self.first_later, follow, LATER)
+        found = [
+            e._replace(component="data.batch") if e.path in batch and e.component not in _DATA else e for e in found
+        ]
+        return sorted(found, key=lambda e: e.component not in _DATA)
 
     def at_the_end(self) -> list[Evidence]:
         """Return what differs at the end although nothing in training does."""
@@ -230,7 +221,7 @@ def _with_data(causes: list[Evidence], later: list[Evidence]) -> list[Evidence]:
         ]
         others = [e for e in causes if e.component != "data.position"]
         telling = [
-            e for e in others if e.component.startswith(("rng", "ema", "model", "optim", "best"))
+            e for e in others if e.component.startswith(("rng", "ema", "model.b", "model.p", "optim", "best"))
         ]  # what the batch is made with
         return telling + position + [e for e in others if e not in telling]
     if later and not any(e.component.startswith(_TELLING) for e in causes):
@@ -278,6 +269,8 @@ def _is_hard(path: str, left: Snapshot, right: Snapshot, ground: Ground) -> bool
     if leaf.role == "alias" or (path in right.leaves and right.leaves[path].role == "alias"):
         other = right.leaves.get(path)
         tied = leaf.component in ("model.ties", "optimizer.param_groups", "optimizer.identity", "schedule.identity")
+        if other is None and leaf.role == "alias":  # what was shared has contents of its own now
+            return tied and any(p.startswith((f"{path}.", f"{path}[")) for p in right.leaves)
         arrays = {leaf.role, other.role if other else "alias"} & {"state"}
         return path in left.leaves and (bool(arrays) or (tied and other is not None))
     if leaf.role == "array":
@@ -294,54 +287,18 @@ def _shows(path: str, left: Snapshot, right: Snapshot, ground: Ground) -> bool:
     return leaf.role == "gradient" or (leaf.role == "array" and (dead or leaf.component == "data.batch"))
 
 
-def _may_cause(path: str, snapshots: tuple[int, Snapshot, Snapshot], ground: Ground, nothing_lost: bool) -> bool:
+def _may_cause(path: str, snapshots: tuple[int, Snapshot, Snapshot], ground: Ground) -> bool:
     """Return whether a soft difference at the resume can be what later ones follow from."""
     _, left, right = snapshots
     leaf = left.leaves.get(path) or right.leaves[path]
     if path not in left.leaves or leaf.component == "loss" or ground.is_history(path):
         return False
-    if leaf.role == "gradient":  # usually cleared before it is used again
-        return nothing_lost
     if leaf.role == "scalar":
         return path in ground.changing or leaf.component == "model.hyperparameters"
-    return leaf.role in ("position", "array")
+    return leaf.role in ("position", "array", "gradient")
 
 
 def _may_follow(path: str, snapshots: tuple[int, Snapshot, Snapshot], ground: Ground) -> bool:
     """Return whether a later difference says something: a constant of the process does not."""
     leaf = snapshots[1].leaves.get(path) or snapshots[2].leaves[path]
     return not ground.is_history(path) and (path in ground.changing or leaf.role != "scalar")
-
-
-def _no_marks(out: Outcome, reference: Trace, resumed: Trace, killed_at: int) -> Outcome:
-    if resumed.end == "failed":
-        return out
-    expected = f"a mark at step {_last_save(reference, killed_at)} or later"
-    out.broken.append(
-        Evidence(
-            "counters.step",
-            "mark",
-            reference.marks[killed_at].step,
-            expected,
-            "the function returned without a mark",
-            "at the resume",
-        )
-    )
-    return out
-
-
-def _saves(reference: Trace, killed_at: int) -> list[int]:
-    return [mark.step for mark in reference.marks[: killed_at + 1] if mark.saved]
-
-
-def _saved_before(reference: Trace, killed_at: int) -> bool:
-    return any(step > reference.marks[0].step for step in _saves(reference, killed_at))
-
-
-def _last_save(reference: Trace, killed_at: int) -> int:
-    return max(_saves(reference, killed_at), default=0) - 1
-
-
-def _second_last_save(reference: Trace, killed_at: int) -> int | None:
-    saves = _saves(reference, killed_at)
-    return saves[-2] - 1 if len(saves) > 1 else None

@@ -12,8 +12,8 @@ from typing import Any
 
 from parity import sides
 from parity.capture import Scope, Snapshot, capture, outer_scopes
-from parity.checks.live.effects import StatementWatch
 from parity.checks.live.aside import set_aside_all
+from parity.checks.live.effects import StatementWatch
 from parity.checks.live.folder import copy_folder, is_log, list_folder
 from parity.checks.live.trace import Mark, Trace, TraceWriter
 from parity.errors import ParityError
@@ -133,6 +133,8 @@ class Recorder:
         state: Mapping[str, Any] = self._last_state[1] if self._last_state and frame is self._last_state[0] else {}
         scopes = [Scope("", frame.f_code, -1, dict(frame.f_locals), frame.f_globals)]
         self.trace.final = self.snapshot(scopes, state, -1)
+        if self.trace.marks:  # nothing is read after a return: what was dead in the loop stays so
+            self.trace.final.dead |= self.trace.marks[-1].snapshot.dead
 
     def watch_return(self, codes: set[CodeType]) -> Callable[[FrameType, str, Any], None]:
         """Return a profile function that captures marked frames as they return."""
@@ -161,11 +163,12 @@ class Recorder:
             )
         return number
 
-    def _changed(self) -> bool:
-        """Return whether files that are no logs changed since the last call."""
+    def _changed(self) -> tuple[str, ...]:
+        """Return the files that are no logs and changed since the last call."""
         before, self._files = self._files, list_folder(self.folder)
         changed = {name for name in {*before, *self._files} if before.get(name) != self._files.get(name)}
-        return any(not is_log(name) for name in changed)
+        self.trace.names.update(self._files)
+        return tuple(sorted(name for name in changed if name in self._files and not is_log(name)))
 
 
 def trace_no_calls(frame: FrameType, event: str, argument: Any) -> None:

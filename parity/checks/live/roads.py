@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -61,7 +61,12 @@ def road_names(roads: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def plan_roads(
-    names: Sequence[str], marks: Sequence[Mark], stop: int, parameters: Mapping[str, inspect.Parameter]
+    names: Sequence[str],
+    marks: Sequence[Mark],
+    stop: int,
+    parameters: Mapping[str, inspect.Parameter],
+    saves: Sequence[int],
+    there: Collection[str] = (),
 ) -> tuple[list[Road], dict[str, str]]:
     """Return the roads that the run can be driven along, and the others with the reason.
 
@@ -70,11 +75,13 @@ def plan_roads(
         marks: Marks of the uninterrupted run.
         stop: Index of the mark at which the run is killed.
         parameters: Parameters of the training function.
+        saves: Marks before which a checkpoint was saved.
+        there: Files that the kill at `stop` leaves.
     """
     planned: list[Road] = []
     closed: dict[str, str] = {}
     last = len(marks) - 1
-    saves = [at for at, mark in enumerate(marks) if mark.saved and at > 0]
+    kept = [at for at in saves if at <= stop and (not there or set(marks[at].saved) & set(there))]
     epochs = epoch_ends(marks)
     for name in names:
         kills: tuple[int, ...] | None = None
@@ -105,9 +112,9 @@ def plan_roads(
         elif name == "intervals" and _intervals(parameters):
             planned.append(Road(name=name, kind="options", options=_intervals(parameters)))
         elif name in ("best", "older") and "resume" in parameters and saves:
-            which = "best" if name == "best" else marks[saves[0]].step
-            if name == "older" and len(saves) < 2:
-                closed[name] = "there is one save only"
+            which = "best" if name == "best" else marks[kept[0]].step if kept else 0
+            if name == "older" and len(kept) < 2:
+                closed[name] = "one checkpoint is kept"
             else:
                 planned.append(Road(name=name, kills=(stop,), options={"resume": which}))
         elif name == "extend" and "steps" in parameters:

@@ -15,7 +15,7 @@ from parity.checks.live.advice import advise
 from parity.checks.live.align import varying
 from parity.checks.live.driver import Driver, Runner
 from parity.checks.live.evidence import Evidence, Outcome, differing, ground_of
-from parity.checks.live.folder import copy_folder
+from parity.checks.live.folder import copy_folder, list_folder
 from parity.checks.live.inline import Train
 from parity.checks.live.judge import judge_same
 from parity.checks.live.recorder import Request
@@ -88,16 +88,40 @@ class Session:
         if parted is not None:
             return self._inconclusive(parted, trained)
         self.driver.ground = ground_of(marks, again.marks, changing, self._sources())
-        roads, self.driver.closed = plan_roads(self.names, marks, self.stop, self.parameters)
         self._add(self._effects(again), "uninterrupted")
         if not self.suspects:
-            self._merge(roads, pool.map(self.driver.drive, roads), pool)
+            self._drive(pool)
         return self._verdict(trained)
+
+    def _drive(self, pool: Executor) -> None:
+        """Drive every road; the first tells what the function reads, so what its checkpoints are."""
+        drive, names = self.driver.drive, list(self.names)
+        if not self._simple:
+            first = self._plan(["kill"])
+            outcomes = [drive(road) for road in first]
+            if "kill" in names:
+                names.remove("kill")
+                self._merge(first, outcomes, pool)
+        if names and not self.suspects and not self.unsure:
+            roads = self._plan(names)
+            self._merge(roads, pool.map(drive, roads), pool)
+
+    def _plan(self, names: Sequence[str]) -> list[Road]:
+        marks, there = self.driver.reference.marks, list_folder(self.driver.copies[self.stop])
+        saves = self.driver.reference.saves(self.driver.reads)
+        roads, closed = plan_roads(names, marks, self.stop, self.parameters, saves, there)
+        self.driver.closed |= closed
+        return roads
+
+    @property
+    def _simple(self) -> bool:
+        """Whether all roads begin with the kill at the stop."""
+        return set(self.names) <= {"kill", "again", "third", "intervals", "best", "extend"}
 
     def _effects(self, again: Trace) -> list[Evidence]:
         """Return what saves and evaluations changed; of shared generators only where training comes to differ by it.
 
-        Every data loader draws a seed when it begins, which mostly nobody reads: so the run is made once more with the
+        Every data loader draws a seed when it begins, which mostly nobody reads: so the run is made once more, the
         generators put back after each such statement, and what it trains is compared.
         """
         found = judge_effects(again, self.driver.ground)
@@ -191,25 +215,20 @@ class Session:
 
         In processes it runs beside the first one: every mark up to the kill is copied that a road may want.
         """
-        copies: dict[int, Path] = {}
-        if first is not None:
-            roads, _ = plan_roads(self.names, first.marks, self.stop, self.parameters)
-            wanted = sorted({road.kills[0] for road in roads if road.kills} | {self.stop})
-            kill: int | None = wanted[-1]
-            kill_step = None
-        else:
-            every = all(
-                name in ("kill", "again", "third", "intervals", "best", "older", "extend") for name in self.names
-            )
-            wanted, kill = ([] if every else list(range(1, self.driver.steps))), None
-            kill_step = self.driver.stop_at if every else self.driver.steps - 1
-        copies = {at: self.driver.root / f"killed-{at}" for at in wanted if at != kill}
+        wanted = [] if self._simple else range(self.driver.steps + 1)
+        copies = {at: self.driver.root / f"killed-{at}" for at in wanted}
+        kill_step = self.driver.stop_at if self._simple else None
         request = Request(
-            steps=self.driver.steps, options=self.driver.options, copies=copies, kill=kill, kill_step=kill_step,
+            steps=self.driver.steps, options=self.driver.options, copies=copies, kill_step=kill_step,
             watch=True, writes=first.writes if first is not None else (),
         )  # fmt: skip
         trace = self._uninterrupted("again", request)
-        self.driver.copies = {**copies, len(trace.marks) - 1: self.driver.root / "again"}
+        killed = {len(trace.marks) - 1: self.driver.root / "again"} if self._simple else {}
+        self.driver.copies = {**copies, **killed}
+        if not self._simple and self.driver.runner.mode == "process":  # a copy is no kill: this one is
+            folder = self.driver.root / "killed"
+            asked = Request(steps=self.driver.steps, options=self.driver.options, kill_step=self.driver.stop_at)
+            self.driver.copies[len(self.driver.runner.run(folder, asked).marks) - 1] = folder
         return trace
 
     def _record(self, verdict: Verdict, trained: int) -> Resumption:

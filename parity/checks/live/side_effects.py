@@ -13,7 +13,13 @@ def judge_effects(trace: Trace, ground: Ground) -> list[Evidence]:
     """Return what statements that save or evaluate did to the state that training goes on from."""
     found: list[Evidence] = []
     for effect in trace.effects:
-        changed = {p: pair for p, pair in effect.changed.items() if p not in ground.noise}
+        before_it = next((m for m in reversed(trace.marks) if m.step <= effect.step), None)
+        changed = {
+            p: pair
+            for p, pair in effect.changed.items()
+            if p not in ground.noise and pair[0] is not None  # what the statement makes for itself is no change
+            and not (before_it is not None and before_it.snapshot.is_dead(p))
+        }  # fmt: skip
         leaves = {p: (pair[0] or pair[1]) for p, pair in changed.items()}
         parts = {leaf.component for leaf in leaves.values() if leaf is not None and leaf.role == "state"}
         if effect.what == "evaluation" and any(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from parity.capture import Leaf, Snapshot
 
-__all__ = ["Effect", "End", "Mark", "Trace", "TraceWriter", "read_trace"]
+__all__ = ["Effect", "End", "Mark", "Trace", "TraceWriter", "blot", "read_trace"]
 
 End = Literal["finished", "killed", "failed", "lost"]
 """How a run ended; `lost`: its process died without a word."""
@@ -23,8 +24,8 @@ class Mark:
 
     step: int
     snapshot: Snapshot
-    saved: bool = False
-    """Whether checkpoint files changed since the mark before."""
+    saved: tuple[str, ...] = ()
+    """Checkpoint files that changed since the mark before, by their names in the folder."""
 
 
 @dataclass(slots=True)
@@ -56,13 +57,41 @@ class Trace:
     """File and first line of the function whose frame holds the marks."""
     frameworks: tuple[str, ...] = ()
     """Frameworks whose kinds were seen."""
+    names: set[str] = field(default_factory=set)
+    """Files that were in the folder at any mark."""
+    reads: set[str] = field(default_factory=set)
+    """Files of the folder that were opened for reading."""
     writes: list[tuple[str, int]] = field(default_factory=list)
     """Files and lines of the marked code during which files of the folder were opened for writing."""
+
+    def saves(self, reads: Collection[str] = ()) -> list[int]:
+        """Return the marks, counted from 0, before which a checkpoint was saved.
+
+        Args:
+            reads: Files that a resumed run read: then only files named like those are checkpoints. Digits in names
+                do not count.
+        """
+        like = {blot(name) for name in reads}
+        return [
+            at
+            for at, mark in enumerate(self.marks)
+            if at > 0 and any(not like or blot(name) in like for name in mark.saved)
+        ]
 
     @property
     def steps(self) -> list[int]:
         """Return the completed steps at the marks."""
         return [mark.step for mark in self.marks]
+
+
+def blot(name: str) -> str:
+    """Return a file's name without its digits.
+
+    Example:
+        >>> blot("checkpoint-40/model.pt")
+        'checkpoint-#/model.pt'
+    """
+    return re.sub(r"\d+", "#", name)
 
 
 class TraceWriter:
@@ -89,7 +118,7 @@ class TraceWriter:
         self._file.flush()
 
 
-_REST = ("final", "effects", "end", "error", "code", "frameworks", "writes")
+_REST = ("final", "effects", "end", "error", "code", "frameworks", "writes", "names", "reads")
 
 
 def read_trace(path: Path) -> Trace:

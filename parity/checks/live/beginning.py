@@ -1,0 +1,64 @@
+"""The beginning of a resumed run: whether it continues from the newest checkpoint, at the step of its state."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from parity.checks.live.evidence import Evidence
+from parity.checks.live.trace import Trace
+
+__all__ = ["Kill", "judge_silence", "judge_start"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kill:
+    """The end of the process before."""
+
+    mark: int
+    """Mark of the uninterrupted run at which it came, counted from 0; 0 asks for no checkpoint at all."""
+    left: Collection[str] = ()
+    """Files in the folder after it."""
+    reads: Collection[str] = field(default_factory=frozenset)
+    """Files that resumed runs of this function read: what is saved under other names is no checkpoint."""
+
+
+def judge_start(reference: Trace, step: int, at: int, kill: Kill, *, shifted: bool) -> list[Evidence]:
+    """Return what is wrong with the step at which a run resumed.
+
+    Args:
+        reference: The uninterrupted run.
+        step: Completed steps, as the resumed run says.
+        at: Mark of the uninterrupted run whose state it holds.
+        kill: The end of the process before.
+        shifted: Whether its state is of another step than it says.
+    """
+    first = reference.steps[0]
+    saves = [mark for mark in reference.saves(kill.reads) if mark <= kill.mark]
+    if shifted:
+        return [Evidence("counters.step", "mark", step, str(reference.steps[at]), str(step), "at the resume")]
+    if step == first and saves:
+        return [_not_found(reference, saves[-1], step, kill)]
+    if step not in reference.steps:
+        return [
+            Evidence("counters.step", "mark", step, "a step of the uninterrupted run", str(step), "at the resume")
+        ]
+    if len(saves) > 1 and step < reference.steps[saves[-2]] - 1:
+        return [_not_found(reference, saves[-2], step, kill)]
+    return []
+
+
+def judge_silence(reference: Trace, kill: Kill) -> Evidence:
+    """Return the evidence that a resumed run made no mark although it was not at its end."""
+    step = reference.steps[kill.mark]
+    return Evidence("counters.step", "mark", step, "a mark", "the function returned without one", "at the resume")
+
+
+def _not_found(reference: Trace, save: int, step: int, kill: Kill) -> Evidence:
+    """Return that a checkpoint was not taken: it is gone, or was not found."""
+    names = reference.marks[save].saved
+    gone = bool(names) and bool(kill.left) and not set(names) & set(kill.left)
+    component = "checkpoint.retention" if gone else "checkpoint.latest"
+    expected = f"step {reference.steps[save] - 1} or later"
+    got = f"step {step}" + (f", and {names[0]} is gone" if gone else "")
+    return Evidence(component, "mark", step, expected, got, "at the resume")

@@ -1,0 +1,132 @@
+"""A small loop with one fault at a time: found, named, with expected and got; and the draws that matter to nobody."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import parity
+from tests.live.clean_torch import mlp, toy
+
+
+def train(folder: Path, steps: int = 24, fault: str = "") -> Iterator[int]:
+    torch.manual_seed(0)
+    x, y = toy(64)
+    model = mlp()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)
+    start, best = 0, 9e9
+    path = folder / "state.pt"
+    if path.exists():
+        state = torch.load(path, weights_only=False)
+        model.load_state_dict(state["model"])
+        if fault != "optimizer":
+            optimizer.load_state_dict(state["optimizer"])
+        if fault != "scheduler":
+            scheduler.load_state_dict(state["scheduler"])
+        if fault == "constructor":
+            optimizer.param_groups[0]["lr"] = 1e-2
+        start = state["step"] + (fault == "off by one")
+        best = best if fault == "best" else state["best"]
+        if fault != "rng":
+            torch.set_rng_state(state["rng"])
+    model.train()
+    for step in range(start, steps):
+        yield step
+        first = step - start if fault == "data" else step
+        at = torch.arange(first * 8, first * 8 + 8) % 64
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x[at]), y[at])
+        loss.backward()
+        optimizer.step()
+        scheduler.step()
+        if (step + 1) % 7 == 0:
+            model.eval()
+            with torch.no_grad():
+                value = float(nn.functional.cross_entropy(model(x), y))
+            if fault != "mode":
+                model.train()
+            if fault == "draw":
+                torch.randn(3)
+            best = min(best, value)
+        if (step + 1) % 5 == 0:
+            if fault == "rounding save":
+                model.half().float()
+            parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "best": best, "step": step + 1}
+            torch.save({**parts, "scheduler": scheduler.state_dict(), "rng": torch.get_rng_state()}, path)
+
+
+FAULTS = {
+    "optimizer": ("optimizer.step", "optimizer.state[model.0.bias].step", "30.0 -> absent"),
+    "scheduler": ("schedule.step", "scheduler.last_epoch", "15 -> 0"),
+    "constructor": ("schedule.lr", "optimizer.param_groups[0].lr", ""),
+    "off by one": ("counters.step", "mark", "15 -> 16"),
+    "best": ("best", "parts.best", ""),
+    "rng": ("rng.torch", "torch.default_generator", ""),
+    "data": ("data.position", "at", ""),
+    "mode": ("model.mode", "model.0.training", "True -> False"),
+    "draw": ("rng.torch", "torch.default_generator", ""),
+    "rounding save": ("model.params", "model.0.bias", ""),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found_and_named(fault: str) -> None:
+    component, path, _ = FAULTS[fault]
+    found = parity.resumes(train, steps=24, stop_at=17, mode="inline", options={"fault": fault})
+    assert found.verdict == "broken", found.text()
+    assert (found.components[0], found.suspects[0].path.removeprefix("state.pt: ")) == (component, path), found.text()
+    assert len(found.text().splitlines()) <= 25
+
+
+def test_expected_and_got_are_said_with_the_number_of_elements() -> None:
+    first = parity.resumes(train, steps=24, stop_at=17, mode="inline", options={"fault": "data"}).suspects[0]
+    assert (first.elements, first.differing) == (8, 8)
+    scheduler = parity.resumes(train, steps=24, stop_at=17, mode="inline", options={"fault": "scheduler"}).suspects[0]
+    assert (scheduler.expected, scheduler.got, scheduler.step) == ("15", "0", 15)
+
+
+def test_the_assertion_raises_with_the_verdict_and_names_the_component() -> None:
+    with pytest.raises(parity.ResumeBrokenError, match=r"resume is broken: train: .*\nlost: schedule\.step"):
+        parity.assert_resumes(train, steps=24, stop_at=17, mode="inline", options={"fault": "scheduler"})
+
+
+@pytest.mark.processes
+def test_a_fault_is_found_in_processes_too() -> None:
+    found = parity.resumes(train, steps=24, stop_at=17, mode="process", roads="kill", options={"fault": "scheduler"})
+    assert (found.verdict, found.components[0], found.mode) == ("broken", "schedule.step", "process")
+
+
+def drawing(folder: Path, steps: int = 20) -> Iterator[int]:
+    """Train in order and without dropout; loaders of training and of evaluation draw seeds that nobody reads."""
+    torch.manual_seed(0)
+    x, y = toy()
+    model, data = nn.Linear(4, 3), DataLoader(TensorDataset(x, y), batch_size=12)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    epoch = 0
+    if (folder / "state.pt").exists():
+        state = torch.load(folder / "state.pt", weights_only=True)
+        model.load_state_dict(state["model"])
+        epoch = state["epoch"]
+    step = epoch * 4
+    while step < steps:
+        for inputs, labels in data:
+            yield step
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(inputs), labels).backward()
+            optimizer.step()
+            step += 1
+        epoch += 1
+        if epoch != 2:
+            with torch.no_grad():
+                print(sum(float(nn.functional.cross_entropy(model(a), b)) for a, b in DataLoader(data.dataset, 24)))
+        torch.save({"model": model.state_dict(), "epoch": epoch}, folder / "state.pt")
+
+
+def test_a_generator_that_nothing_depends_on_is_no_loss() -> None:
+    found = parity.resumes(drawing, steps=20, stop_at=14, mode="inline")
+    assert found.verdict == "holds", found.text()
+    assert any("training does not come to differ by it" in note for note in found.notes)
