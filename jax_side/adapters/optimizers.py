@@ -11,8 +11,7 @@ import jax
 import numpy as np
 
 from jax_side.adapters.arrays import add_array, child, is_number, tree
-from parity.capture import Leaf, Walk, register, slot_component
-from parity.capture.walk import Visit, kind_of
+from parity.capture import Leaf, Visit, Walk, kind_of, register, slot_component
 
 __all__ = ["register_optimizers"]
 

@@ -8,7 +8,7 @@ from parity.capture.kinds import TRAINED
 from parity.capture.leaf import HARD, Leaf, Role, Snapshot, root_of
 from parity.capture.marks import activate, mark
 from parity.capture.names import component_from_name, slot_component
-from parity.capture.walk import Walk, array_leaf, attributes_of, digest_of, register
+from parity.capture.walk import Visit, Walk, array_leaf, attributes_of, digest_of, kind_of, register
 
 __all__ = [
     "HARD",
@@ -17,6 +17,7 @@ __all__ = [
     "Role",
     "Scope",
     "Snapshot",
+    "Visit",
     "Walk",
     "activate",
     "ambient",
@@ -25,6 +26,7 @@ __all__ = [
     "capture",
     "component_from_name",
     "digest_of",
+    "kind_of",
     "mark",
     "outer_scopes",
     "register",

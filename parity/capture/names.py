@@ -9,8 +9,8 @@ __all__ = ["component_from_name", "slot_component"]
 _HINTS: tuple[tuple[str, str], ...] = (
     ("ema", r"(^|_)(ema|swa|polyak)|shadow|averag|teacher|target_(net|model|params)"),
     ("optimizer.master_params", r"master|fp32_(params|copy|weights)"),
-    ("model.buffers", r"normali[sz]er|batch_?stats|running_(mean|var)"),
     ("best", r"best|patience|bad_epochs|early_stop|(^|_)wait(ed)?$|(^|_)stop(ped)?(_flag)?$|top_?k"),
+    ("model.buffers", r"normali[sz]er|batch_?stats|running_(mean|var)"),
     ("scaler.scale", r"loss_scale|scaler"),
     ("scaler.growth_tracker", r"growth"),
     ("optimizer.first_moment", r"exp_avg$|first_moment|^mu$|^m$"),
@@ -60,7 +60,7 @@ def component_from_name(path: str) -> str:
         'self.helper.thing'
     """
     words = [word for word in re.split(r"[^0-9A-Za-z_]+", path) if word and not word.isdigit()]
-    for component, pattern in _PATTERNS[:3]:  # an averaged or a master copy stays one, whatever is inside
+    for component, pattern in _PATTERNS[:4]:  # an averaged, a master or the best copy stays one, whatever is inside
         if any(pattern.search(word.lower()) for word in words):
             return component
     if any(_OPTIMIZER.search(word.lower()) for word in words):  # what is inside is named after parameters

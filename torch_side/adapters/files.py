@@ -5,22 +5,32 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 __all__ = ["read_saved"]
+
+_PLAIN = [np.ndarray, np.dtype, *{type(np.dtype(kind)) for kind in "?bhilqBHILQfde"}]
+"""What files hold beside tensors: NumPy arrays, as in the state of its generator."""
+
+
+_RECONSTRUCT = np.ndarray(0).__reduce__()[0]
+"""The function by which NumPy's arrays are unpickled; it makes an empty one."""
 
 
 def read_saved(path: Path) -> Any:
     """Return what `torch.save` or safetensors wrote; None for another kind of file.
 
-    The file is the trainer's own, of a moment ago: unpickling runs what its own `torch.load` runs.
+    Raises:
+        UnpicklingError: The file holds objects that would run code to be read.
     """
     if not path.is_file():
         return None
     with path.open("rb") as file:
         start = file.read(4)
     if start[:2] == b"PK":
-        return torch.load(path, map_location="cpu", weights_only=False)
+        with torch.serialization.safe_globals([*_PLAIN, _RECONSTRUCT]):
+            return torch.load(path, map_location="cpu", weights_only=True)
     if path.suffix == ".safetensors":
         from safetensors.torch import load_file
 

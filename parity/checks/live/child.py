@@ -3,55 +3,65 @@
 from __future__ import annotations
 
 import importlib.util
-import multiprocessing.spawn
 import os
-import pickle
 import signal
 import sys
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from parity.checks.live.inline import run_function
 from parity.checks.live.recorder import MarkError
+from parity.checks.live.request import Request
 from parity.checks.live.trace import TraceWriter
 from parity.runs import end_with_parent
 
-__all__ = ["main"]
+__all__ = ["ByFile", "run_child"]
 
 
-def main(data: dict[str, Any]) -> None:
-    """Run one job.
+@dataclass(frozen=True, slots=True)
+class ByFile:
+    """A function of a module that is found by its file alone, as pytest imports tests."""
+
+    module: str
+    file: str
+    name: str
+
+    def load(self) -> Any:
+        """Import the module under its own name and return the function."""
+        spec = importlib.util.spec_from_file_location(self.module, self.file)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{self.file} is no module")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[self.module] = module
+        spec.loader.exec_module(module)
+        return attrgetter(self.name)(module)
+
+
+def run_child(rows: Connection, train: Any, folder: Path, request: Request, parent: int, log: Path) -> None:
+    """Run a training function and send what it shows.
 
     Args:
-        data: `work`: directory with the job; `parent`: process ID; `main`, or `module` and `file`: how the module of
-            the function is found.
+        rows: Takes the rows of the trace.
+        train: The function, or where it is.
+        folder: Its folder.
+        request: How far, and what is looked at.
+        parent: Process ID of the check; this process ends with it.
+        log: Takes what the run prints.
     """
-    end_with_parent(data["parent"])
-    work = Path(data["work"])
-    if data.get("main"):
-        multiprocessing.spawn.prepare(data["main"])
-    elif data.get("file"):
-        _load(data["module"], data["file"])
-    train = pickle.loads((work / "train").read_bytes())
-    folder, request = pickle.loads((work / "job").read_bytes())
-    with (work / "trace").open("wb") as file:
-        writer = TraceWriter(file)
-        try:
-            trace = run_function(train, folder, request, writer=writer, on_kill=_kill)
-        except MarkError as error:
-            (work / "refused").write_text(str(error))
-            return
-        writer.end(trace)
-
-
-def _load(name: str, file: str) -> None:
-    """Import a module from its file, under the name by which its functions were pickled."""
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{file} is no module")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
+    os.setpgid(0, 0)  # a kill takes workers along
+    end_with_parent(parent)
+    with log.open("wb") as printed:
+        os.dup2(printed.fileno(), 1)
+        os.dup2(printed.fileno(), 2)
+    writer = TraceWriter(rows.send)
+    try:
+        function = train.load() if isinstance(train, ByFile) else train
+        writer.end(run_function(function, folder, request, writer=writer, on_kill=_kill))
+    except MarkError as error:
+        rows.send(("refused", str(error)))
 
 
 def _kill() -> None:

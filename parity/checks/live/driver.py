@@ -14,7 +14,7 @@ from parity.checks.live.evidence import Evidence, Ground, Outcome
 from parity.checks.live.folder import contents, copy_folder, list_folder
 from parity.checks.live.judge import judge_resumed
 from parity.checks.live.left_files import judge_files
-from parity.checks.live.recorder import Request
+from parity.checks.live.request import Request
 from parity.checks.live.roads import Road
 from parity.checks.live.trace import Trace
 
@@ -84,7 +84,7 @@ class Driver:
 
     def _judge_run(self, road: Road, trace: Trace, killed: int, folder: Path) -> Outcome:
         lenient = road.name in ("best", "older", "before-save", "extend")
-        left = list_folder(self.copies[road.kills[0]]) if road.kills else {}
+        left = list_folder(self.copies[road.kills[0]] if road.kills else folder)
         with self._lock:
             self.reads |= {name for name in trace.reads if name in self.reference.names}
         kill = Kill(mark=0 if lenient else killed, left=left, reads=self.reads)
@@ -103,7 +103,8 @@ class Driver:
     def _failed(self, trace: Trace, killed: int, left: Collection[str]) -> Evidence:
         """Return what a resumed run that failed shows: a file that it wanted may have been removed."""
         last = trace.error.strip().splitlines()[-1] if trace.error.strip() else "nothing"
-        gone = any(name in last and name not in left for name in self.reference.names)
+        before = {name for mark in self.reference.marks[: killed + 1] for name in mark.saved}
+        gone = any(name in last and name not in left for name in before)
         component = "checkpoint.retention" if gone and "No such file" in last else "checkpoint.restore"
         step = self.reference.marks[killed].step
         return Evidence(component, "function", step, "a run that continues", last, "at the resume")

@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
+
+import numpy as np
 
 from parity.capture import Scope, Snapshot
-from parity.checks.live.trace import Effect
-
-if TYPE_CHECKING:
-    from parity.checks.live.recorder import Recorder
+from parity.checks.live.request import Request
+from parity.checks.live.trace import Effect, Trace
 
 __all__ = ["SAVES", "Statement", "StatementWatch", "statements_of", "writes"]
 
@@ -31,6 +31,11 @@ SAVES = re.compile(r"(^|_)(save\w*|checkpoint\w*|ckpt|dump\w*|export\w*|snapshot
 EVALUATES = re.compile(
     r"(^|_)(eval\w*|valid\w*|val|test|infer\w*|sample|generate|predict\w*|estimate\w*)($|_)", re.IGNORECASE
 )
+MOST_PARAMS = 64
+"""Parameters whose values are kept across a statement."""
+
+_HALF_ULP = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+
 MOST = 3
 """Times that one statement is watched."""
 
@@ -111,10 +116,27 @@ def _names(node: ast.AST) -> set[str]:
     }
 
 
+class Watched(Protocol):
+    """The run whose statements are watched."""
+
+    request: Request
+    trace: Trace
+    folder: Path
+    frame: FrameType | None
+
+    def snapshot(
+        self, scopes: Sequence[Scope], state: Mapping[str, Any] | None, *, keep: Sequence[str] = ()
+    ) -> Snapshot:
+        """Capture what frames reach, with the values of some paths."""
+
+    def set_aside(self) -> Callable[[], None]:
+        """Return a function that puts the generators that all code shares back as they are now."""
+
+
 class StatementWatch:
     """Compares the live state before and after the statements, within a run that is traced line by line."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Watched) -> None:
         self.recorder = recorder
         self._statements: dict[CodeType, list[Statement]] = {}
         self._times: dict[tuple[CodeType, int], int] = {}
@@ -157,7 +179,10 @@ class StatementWatch:
             self._close(self._now(frame))
 
     def _now(self, frame: FrameType) -> Snapshot:
-        return self.recorder.snapshot([Scope("", frame.f_code, -1, dict(frame.f_locals), frame.f_globals)], None)
+        scope = Scope("", frame.f_code, -1, dict(frame.f_locals), frame.f_globals)
+        last = self.recorder.trace.marks[-1].snapshot.leaves
+        params = [p for p, leaf in last.items() if leaf.component == "model.params"]
+        return self.recorder.snapshot([scope], None, keep=params[:MOST_PARAMS])
 
     def _close(self, after: Snapshot) -> None:
         assert self._open is not None
@@ -174,17 +199,28 @@ class StatementWatch:
         }
         name = frame.f_code.co_filename
         where = f"{os.path.basename(name)}:{statement.first}: {linecache.getline(name, statement.first).strip()}"
-        self.recorder.trace.effects.append(Effect(statement.what, self.recorder.trace.marks[-1].step, where, changed))
+        rounded = frozenset(p for p in changed if _is_rounding(before.values.get(p), after.values.get(p), before, p))
+        step = self.recorder.trace.marks[-1].step
+        self.recorder.trace.effects.append(Effect(statement.what, step, where, changed, rounded))
+
+
+def _is_rounding(before: Any, after: Any, snapshot: Snapshot, path: str) -> bool:
+    """Return whether an array changed by a few units in the last place of its largest element."""
+    if not isinstance(before, np.ndarray) or not isinstance(after, np.ndarray) or before.shape != after.shape:
+        return False
+    unit = _HALF_ULP.get(snapshot.leaves[path].type.partition("[")[0], 0.0)
+    largest = float(np.abs(before.astype(np.float64)).max(initial=0.0))
+    return float(np.abs(before.astype(np.float64) - after.astype(np.float64)).max(initial=0.0)) <= 16 * unit * largest
 
 
 class WriteWatch:
     """Notes which files below the folder are opened: to write, with the line of the marked frame, or to read."""
 
     def __init__(self) -> None:
-        self.recorder: Recorder | None = None
+        self.recorder: Watched | None = None
         self._installed = False
 
-    def start(self, recorder: Recorder) -> None:
+    def start(self, recorder: Watched) -> None:
         """Watch for one run; the hook stays, as no audit hook can be taken away, and does nothing meanwhile."""
         self.recorder = recorder
         if not self._installed:
@@ -197,7 +233,13 @@ class WriteWatch:
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         recorder = self.recorder
-        if recorder is None or event != "open":
+        if recorder is None or event not in ("open", "os.remove", "shutil.rmtree"):
+            return
+        if event != "open":
+            path = os.fspath(arguments[0])
+            if isinstance(path, str) and path.startswith(str(recorder.folder)):
+                removed = (max(0, len(recorder.trace.marks) - 1), os.path.relpath(path, recorder.folder))
+                recorder.trace.removed.append(removed)
             return
         path, mode = arguments[0], arguments[1]
         if not isinstance(path, str | Path) or not str(path).startswith(str(recorder.folder)):

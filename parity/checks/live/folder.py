@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import pickle
 import re
 import shutil
 from collections.abc import Callable, Iterable
@@ -70,8 +70,7 @@ def copy_folder(folder: Path, to: Path) -> None:
 def contents(folder: Path, readers: Iterable[Reader]) -> dict[str, Leaf]:
     """Return the leaves of every checkpoint file: `name: path in it` to leaf.
 
-    A file that no reader understands is one leaf, the digest of its bytes. The files are the trainer's own, of a
-    moment ago: reading them runs what its own loading runs, pickles too.
+    A file that no reader understands is one leaf, the digest of its bytes; nothing that is read is run.
     """
     walk = Walk({str(folder): "FOLDER"})
     read: list[Path] = []
@@ -112,13 +111,6 @@ def _first(readers: Iterable[Reader], path: Path) -> Any:
 
 def _read_plain(path: Path) -> Any:
     if path.suffix in (".npz", ".npy"):
-        loaded = np.load(path, allow_pickle=True)
+        loaded = np.load(path, allow_pickle=False)
         return dict(loaded) if path.suffix == ".npz" else loaded
-    if path.suffix in (".pkl", ".pickle"):
-        with path.open("rb") as file:
-            return pickle.load(file)
-    if path.suffix == ".json":
-        import json
-
-        return json.loads(path.read_text())
-    return None
+    return json.loads(path.read_text()) if path.suffix == ".json" else None

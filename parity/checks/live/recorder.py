@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -15,10 +14,11 @@ from parity.capture import Scope, Snapshot, capture, outer_scopes
 from parity.checks.live.aside import set_aside_all
 from parity.checks.live.effects import StatementWatch
 from parity.checks.live.folder import copy_folder, is_log, list_folder
+from parity.checks.live.request import Request
 from parity.checks.live.trace import Mark, Trace, TraceWriter
 from parity.errors import ParityError
 
-__all__ = ["Killed", "MarkError", "Recorder", "Request", "trace_no_calls"]
+__all__ = ["Killed", "MarkError", "Recorder", "trace_no_calls"]
 
 
 class MarkError(ParityError, ValueError):
@@ -27,30 +27,6 @@ class MarkError(ParityError, ValueError):
 
 class Killed(BaseException):
     """Stands for SIGKILL within one process."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What one run of the function is for."""
-
-    steps: int
-    """Last step of the run; the state after it is captured as well."""
-    kill: int | None = None
-    """Mark, counted from 0, at which the run is killed."""
-    kill_step: int | None = None
-    """Completed steps at or after which the run is killed, for a run that does not begin at step 0."""
-    copies: Mapping[int, Path] = field(default_factory=dict)
-    """Mark to a directory that takes a copy of the folder, as a kill at that mark would leave it."""
-    keep: Mapping[int, Sequence[str]] = field(default_factory=dict)
-    """Mark to the paths whose values are wanted; -1 is the final state."""
-    put_back: bool = False
-    """Whether the generators that all code shares are put back after statements that save or evaluate."""
-    watch: bool = False
-    """Whether the state before and after statements that save or evaluate is compared."""
-    writes: Sequence[tuple[str, int]] = ()
-    """Files and lines that write to the folder, from an earlier run: statements to watch."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Keyword arguments of the function, besides the folder."""
 
 
 class Recorder:
@@ -116,11 +92,17 @@ class Recorder:
         return False
 
     def snapshot(
-        self, scopes: Sequence[Scope], state: Mapping[str, Any] | None, index: int | None = None
+        self,
+        scopes: Sequence[Scope],
+        state: Mapping[str, Any] | None,
+        index: int | None = None,
+        *,
+        keep: Sequence[str] = (),
     ) -> Snapshot:
-        """Capture what frames reach."""
+        """Capture what frames reach, with the values of some paths."""
         self.trace.frameworks = tuple(sides.adapters())
-        keep = self.request.keep.get(index, ()) if index is not None else ()
+        if index is not None:
+            keep = self.request.keep.get(index, ())
         return capture(scopes, state, hide={str(self.folder): "FOLDER"}, keep=keep)
 
     @staticmethod

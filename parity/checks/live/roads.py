@@ -81,7 +81,7 @@ def plan_roads(
     planned: list[Road] = []
     closed: dict[str, str] = {}
     last = len(marks) - 1
-    kept = [at for at in saves if at <= stop and (not there or set(marks[at].saved) & set(there))]
+    kept = [at for at in saves if at <= stop and (not there or set(marks[at].saved) <= set(there))]
     epochs = epoch_ends(marks)
     for name in names:
         kills: tuple[int, ...] | None = None

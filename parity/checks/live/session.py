@@ -18,7 +18,7 @@ from parity.checks.live.evidence import Evidence, Outcome, differing, ground_of
 from parity.checks.live.folder import copy_folder, list_folder
 from parity.checks.live.inline import Train
 from parity.checks.live.judge import judge_same
-from parity.checks.live.recorder import Request
+from parity.checks.live.request import Request
 from parity.checks.live.roads import Road, plan_roads
 from parity.checks.live.side_effects import judge_effects
 from parity.checks.live.trace import Trace

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from parity.capture import Leaf
+import itertools
+
+from parity.capture import Leaf, root_of
 from parity.checks.live.evidence import NONE, RANK, Evidence, Ground
 from parity.checks.live.trace import Trace
 
@@ -17,8 +19,10 @@ def judge_effects(trace: Trace, ground: Ground) -> list[Evidence]:
         changed = {
             p: pair
             for p, pair in effect.changed.items()
-            if p not in ground.noise and pair[0] is not None  # what the statement makes for itself is no change
-            and not (before_it is not None and before_it.snapshot.is_dead(p))
+            if p not in ground.noise
+            and before_it is not None
+            and not before_it.snapshot.is_dead(p)
+            and root_of(p) in {root_of(one) for one in before_it.snapshot.leaves}  # not made by the statement
         }  # fmt: skip
         leaves = {p: (pair[0] or pair[1]) for p, pair in changed.items()}
         parts = {leaf.component for leaf in leaves.values() if leaf is not None and leaf.role == "state"}
@@ -27,7 +31,9 @@ def judge_effects(trace: Trace, ground: Ground) -> list[Evidence]:
         ):
             continue  # it trains
         for path, leaf in leaves.items():
-            if leaf is None or not _counts(effect.what, path, leaf, trace, effect.step, ground):
+            if leaf is None or path in effect.rounded:
+                continue  # swapped for other weights and put back by arithmetic
+            if not _counts(effect.what, path, leaf, trace, effect.step, ground):
                 continue
             before, after = changed[path]
             when = f"across the {effect.what}, {effect.where}"
@@ -67,10 +73,9 @@ def _counts(what: str, path: str, leaf: Leaf, trace: Trace, step: int, ground: G
 
 def _drawn_elsewhere(path: str, trace: Trace) -> bool:
     """Return whether a generator also moves in steps in which no watched statement moved it."""
-    moved = {e.step for e in trace.effects if path in e.changed}
-    watched = {e.step for e in trace.effects}
-    for before, after in zip(trace.marks, trace.marks[1:], strict=False):
+    moved = {effect.step for effect in trace.effects if path in effect.changed}
+    for before, after in itertools.pairwise(trace.marks):
         a, b = before.snapshot.leaves.get(path), after.snapshot.leaves.get(path)
-        if a is not None and not a.same(b) and before.step not in moved and before.step not in watched:
+        if a is not None and not a.same(b) and before.step not in moved and before.step <= max(moved, default=0):
             return True
     return False

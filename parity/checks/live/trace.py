@@ -1,18 +1,16 @@
-"""Trace: what a training function showed in one run, mark by mark; written while it runs, read after its death."""
+"""Trace: what a training function showed in one run, mark by mark; passed on while it runs, kept after its death."""
 
 from __future__ import annotations
 
-import io
-import pickle
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from parity.capture import Leaf, Snapshot
 
-__all__ = ["Effect", "End", "Mark", "Trace", "TraceWriter", "blot", "read_trace"]
+__all__ = ["Effect", "End", "Mark", "Trace", "TraceReader", "TraceWriter", "blot"]
 
 End = Literal["finished", "killed", "failed", "lost"]
 """How a run ended; `lost`: its process died without a word."""
@@ -39,6 +37,8 @@ class Effect:
     """`file.py:41: save(model)`."""
     changed: dict[str, tuple[Leaf | None, Leaf | None]]
     """Path to the leaf before and after."""
+    rounded: frozenset[str] = frozenset()
+    """Paths of parameters that changed by no more than rounding: swapped for others and put back by arithmetic."""
 
 
 @dataclass(slots=True)
@@ -61,6 +61,8 @@ class Trace:
     """Files that were in the folder at any mark."""
     reads: set[str] = field(default_factory=set)
     """Files of the folder that were opened for reading."""
+    removed: list[tuple[int, str]] = field(default_factory=list)
+    """Mark after which a file or directory of the folder was removed, and its name."""
     writes: list[tuple[str, int]] = field(default_factory=list)
     """Files and lines of the marked code during which files of the folder were opened for writing."""
 
@@ -95,57 +97,46 @@ def blot(name: str) -> str:
 
 
 class TraceWriter:
-    """Appends marks to a file as they come; a leaf that did not change is not written again."""
+    """Passes marks on as they come, as rows; a leaf that did not change is not passed on again.
 
-    def __init__(self, file: io.BufferedWriter) -> None:
-        self._file = file
+    Args:
+        send: Takes a row.
+    """
+
+    def __init__(self, send: Callable[[Any], None]) -> None:
+        self._send = send
         self._last: dict[str, Leaf] = {}
 
     def mark(self, mark: Mark) -> None:
-        """Append a mark."""
+        """Pass a mark on."""
         changed = {p: leaf for p, leaf in mark.snapshot.leaves.items() if self._last.get(p) != leaf}
         gone = [p for p in self._last if p not in mark.snapshot.leaves]
         rest = (mark.snapshot.dead, mark.snapshot.unseen, mark.snapshot.values)
-        self._write(("mark", mark.step, mark.saved, changed, gone, rest))
+        self._send(("mark", mark.step, mark.saved, changed, gone, rest))
         self._last = dict(mark.snapshot.leaves)
 
     def end(self, trace: Trace) -> None:
-        """Append everything but the marks."""
-        self._write(("end", {name: getattr(trace, name) for name in _REST}))
-
-    def _write(self, row: Any) -> None:
-        pickle.dump(row, self._file, protocol=pickle.HIGHEST_PROTOCOL)
-        self._file.flush()
+        """Pass everything but the marks on."""
+        self._send(("end", {name: getattr(trace, name) for name in _REST}))
 
 
-_REST = ("final", "effects", "end", "error", "code", "frameworks", "writes", "names", "reads")
+_REST = ("final", "effects", "end", "error", "code", "frameworks", "writes", "names", "reads", "removed")
 
 
-def read_trace(path: Path) -> Trace:
-    """Read what a process of this check wrote; what its death cut off is left out.
+class TraceReader:
+    """Puts the rows of a `TraceWriter` together; what the death of its process cut off is missing."""
 
-    Only for files that this check's own processes wrote in its own directory: they are pickles.
-    """
-    trace, leaves = Trace(), dict[str, Leaf]()
-    for row in _rows(path):
+    def __init__(self) -> None:
+        self.trace = Trace()
+        self._leaves: dict[str, Leaf] = {}
+
+    def add(self, row: Any) -> None:
+        """Take a row."""
         if row[0] == "mark":
             _, step, saved, changed, gone, (dead, unseen, values) = row
-            leaves = {p: leaf for p, leaf in leaves.items() if p not in set(gone)} | changed
-            trace.marks.append(Mark(step, Snapshot(dict(leaves), dead, unseen, values), saved))
+            lost = set(gone)
+            self._leaves = {p: leaf for p, leaf in self._leaves.items() if p not in lost} | changed
+            self.trace.marks.append(Mark(step, Snapshot(dict(self._leaves), dead, unseen, values), saved))
         else:
             for name, value in row[1].items():
-                setattr(trace, name, value)
-    return trace
-
-
-def _rows(path: Path) -> Iterator[Any]:
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        return
-    with file:
-        while True:
-            try:
-                yield pickle.load(file)
-            except (EOFError, pickle.UnpicklingError):
-                return
+                setattr(self.trace, name, value)
