@@ -37,7 +37,10 @@ QUICK = frozenset(
         "jax_side/test_child_environment.py",
         "jax_side/test_optimizer.py",
         "jax_side/test_quiet_orbax.py",
+        "live/test_capture.py",
+        "live/test_bad_input.py",
         "parity",
+        "plugin/test_curves.py",
         "processes/test_new_best.py::test_it_survives_a_restart[torch]",
         "report",
         "storage/test_records.py",
@@ -51,6 +54,9 @@ QUICK = frozenset(
 
 SLOW = frozenset(
     {
+        "docs/test_your_trainer.py::test_the_examples_hold_and_an_optimizer_that_is_not_loaded_is_named",
+        "live/test_bad_input.py::test_processes_are_killed_and_none_is_left",
+        "torch_side/test_adapters.py::test_the_position_of_a_loader_is_seen_and_looking_does_not_move_it",
         "cli/test_bad_values.py::test_what_never_ends_is_neither_read_nor_waited_for",
         "cli/test_interrupt.py",
         "cli/test_lost_streams.py",

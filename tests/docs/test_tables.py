@@ -7,10 +7,12 @@ import pytest
 from tests.docs.pages import PAGES, ROOT, Table, read, tables
 
 BENCHMARKS, CHECKPOINTS, METHOD = "docs/benchmarks.md", "docs/checkpoints.md", "docs/method.md"
+TRAINER, CI, BUGS = "docs/your-trainer.md", "docs/ci.md", "docs/resume-bugs.md"
 LOADING, POLICY, RESULTS, VERSIONS = "docs/loading.md", "docs/policy.md", "docs/results.md", "docs/versions.md"
 
 GENERATED = {
     ("README.md", "check", "spec"): "docs/test_results_page::test_the_readme_shows_the_checks_of_the_page",
+    (BUGS, "bug", "reported"): "docs/test_your_trainer::test_the_page_of_bugs_is_the_one_of_the_catalogue",
     (RESULTS,): "docs/test_results_page::test_the_page_is_as_it_was_written",
     (METHOD, "preset", "steps"): "docs/test_method::test_the_tables_are_those_of_the_record",
     (METHOD, "port", "preset"): "docs/test_method::test_the_tables_are_those_of_the_record",
@@ -58,6 +60,12 @@ COMPARED = {
         "docs/test_facts::test_the_names_of_a_run_directory_are_those_in_use"
     ),
     (POLICY, "command", "what it does"): "docs/test_facts::test_the_commands_of_the_policy_exist",
+    (TRAINER, "road", "what happens on it"): (
+        "docs/test_your_trainer::test_the_roads_of_the_page_are_those_of_the_check"
+    ),
+    (TRAINER, "verdict", "meaning"): "docs/test_your_trainer::test_the_verdicts_of_the_page_are_those_of_records",
+    (TRAINER, "kind", "what of it"): "docs/test_your_trainer::test_the_kinds_of_the_page_are_seen",
+    (CI, "option", "ini"): "docs/test_your_trainer::test_the_options_of_the_plugin_are_those_of_the_page",
     (VERSIONS, "file", "schema now"): "docs/test_facts::test_the_schemas_are_those_that_are_written_and_read",
 }
 """Page and first two columns to the test that compares it with the code, with edited pages that must turn it red."""

@@ -5,12 +5,12 @@ import pytest
 import parity
 from tests.live.clean_torch import CLEAN, with_workers
 
-STOPS = (7, 11, 13, 14)
-SOAK = [(name, stop, roads) for name in CLEAN for stop in range(6, 19) for roads in ("quick", "all", "third,again")]
+STOPS = ((7, "all"), (11, "quick"), (13, "all"), (14, "third"))
+ROADS = ("quick", "all", "third,again", "kill", "epoch-end,mid-epoch,first-save")
+SOAK = [(name, stop, roads) for name in CLEAN for stop in range(6, 19) for roads in ROADS]
 
 
-@pytest.mark.parametrize("roads", ["quick", "all"])
-@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize(("stop", "roads"), STOPS)
 @pytest.mark.parametrize("name", CLEAN)
 def test_a_clean_trainer_holds_at_every_stop(name: str, stop: int, roads: str) -> None:
     train, steps, _ = CLEAN[name]

@@ -26,7 +26,9 @@ def set_aside() -> Callable[[], None]:
         if cuda is not None:
             torch.cuda.set_rng_state_all(cuda)
         torch.set_default_dtype(dtype)
-        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        now = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+        if now != (deterministic, warn_only):  # setting it imports a compiler
+            torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
         torch.set_float32_matmul_precision(precision)
         torch.set_grad_enabled(grad)
         (torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32) = cudnn
