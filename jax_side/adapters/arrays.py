@@ -107,7 +107,7 @@ def _digested(walk: Walk, value: jax.Array) -> tuple[str, str]:
     found = known.get(id(value))
     if found is None:
         leaf = array_leaf("array", "", _host(value))
-        kind = leaf.type
+        kind = leaf.kind
         if len(value.sharding.device_set) > 1:
             kind += f"@{_sharding(value.sharding)}"
         found = known[id(value)] = (value, kind, leaf.digest)

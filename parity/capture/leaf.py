@@ -21,7 +21,7 @@ HARD: frozenset[Role] = frozenset({"state", "stream", "flag"})
 class Leaf:
     """One value of the state.
 
-    Two leaves are equal if type and digest are: the component is a name, and the role follows from the kind.
+    Two leaves are equal if kind and digest are: the component is a name, and the role follows from the kind.
     """
 
     role: Role
@@ -31,19 +31,19 @@ class Leaf:
     memory. `structure`: length and type of a container."""
     component: str
     """What it is in the field's words, such as `optimizer.second_moment`."""
-    type: str
+    kind: str
     """Kind, dtype, shape and memory order, such as `float32[3x4]`, `int`, `list`."""
     digest: str
     """XXH3-128 of the bytes in memory order; of a short Python value its text."""
 
     def same(self, other: Leaf | None) -> bool:
         """Return whether another leaf holds the same value, bit for bit."""
-        return other is not None and self.type == other.type and self.digest == other.digest
+        return other is not None and self.kind == other.kind and self.digest == other.digest
 
     @property
     def text(self) -> str:
         """Return the value if it is short, otherwise its type."""
-        return f"{self.type} {self.digest[:8]}" if _DIGEST.fullmatch(self.digest) else self.digest
+        return f"{self.kind} {self.digest[:8]}" if _DIGEST.fullmatch(self.digest) else self.digest
 
 
 @dataclass(slots=True)

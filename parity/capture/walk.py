@@ -178,7 +178,7 @@ class Walk:
         """Add a leaf; `value` copies what it stands for and is called if the path is wanted."""
         leaves = self.snapshot.leaves
         if leaf.role in ("array", "scalar") and path.startswith(self._iterators):
-            leaf = Leaf("position", "data.position", leaf.type, leaf.digest)
+            leaf = Leaf("position", "data.position", leaf.kind, leaf.digest)
         if len(leaves) >= MOST_LEAVES:
             self.snapshot.unseen.setdefault("...", f"more than {MOST_LEAVES} leaves")
             return

@@ -40,7 +40,7 @@ class Slotted:
 
 def test_scalars_are_leaves_with_their_text() -> None:
     leaves = see(step=3, rate=0.5, name="adam", nothing=None, flag=True).leaves
-    assert {p: (leaf.type, leaf.digest) for p, leaf in leaves.items()} == {
+    assert {p: (leaf.kind, leaf.digest) for p, leaf in leaves.items()} == {
         "step": ("int", "3"),
         "rate": ("float", "0.5"),
         "name": ("str", "'adam'"),

@@ -65,9 +65,9 @@ def test_an_array_has_the_leaf_of_numpy() -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "bool", "complex64", "float8_e4m3fn"])
 def test_an_array_of_any_dtype_is_seen(dtype: str) -> None:
-    assert leaves(w=jnp.ones((2, 2), dtype))["w"].type == f"{dtype}[2x2]"
+    assert leaves(w=jnp.ones((2, 2), dtype))["w"].kind == f"{dtype}[2x2]"
     assert leaves(w=jnp.ones((), dtype))["w"].role == "scalar"
-    assert leaves(w=jnp.ones((0, 2), dtype))["w"].type == f"{dtype}[0x2]"
+    assert leaves(w=jnp.ones((0, 2), dtype))["w"].kind == f"{dtype}[0x2]"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_donated_array_or_key_is_a_leaf() -> None:
     value.delete()
     jax.random.key_data(key).delete()
     found = leaves(w=value, key=key)
-    assert (found["w"].type, found["key"].type) == ("deleted", "deleted")
+    assert (found["w"].kind, found["key"].kind) == ("deleted", "deleted")
 
 
 def test_a_tracer_is_nothing() -> None:
@@ -126,7 +126,7 @@ def test_a_sharded_array_is_seen_whole_with_its_sharding() -> None:
     copied = jax.device_put(value, jax.NamedSharding(mesh, jax.P()))
     found, plain = leaves(a=split, b=copied), leaves(a=value)["a"]
     assert found["a"].digest == found["b"].digest == plain.digest
-    assert len({found["a"].type, found["b"].type, plain.type}) == 3
+    assert len({found["a"].kind, found["b"].kind, plain.kind}) == 3
 
 
 def test_what_holds_no_state_is_left_out() -> None:
@@ -380,7 +380,7 @@ def test_capture_leaves_a_buffer_free_to_be_donated() -> None:
             before, state = state, step(state)
             assert before["w"].is_deleted()
             assert state["w"].unsafe_buffer_pointer() == where
-            assert found.leaves["state.w"].type == "float32[8]"
+            assert found.leaves["state.w"].kind == "float32[8]"
 
 
 def test_capture_keeps_no_copy_on_an_array() -> None:
@@ -392,7 +392,7 @@ def test_capture_keeps_no_copy_on_an_array() -> None:
 def test_capture_works_under_a_transfer_guard() -> None:
     value = jnp.ones(3)
     with jax.transfer_guard("disallow"):
-        assert leaves(w=value)["w"].type == "float32[3]"
+        assert leaves(w=value)["w"].kind == "float32[3]"
 
 
 # files
@@ -418,7 +418,7 @@ def test_directories_of_orbax_are_read(tmp_path: Path, saver: Any) -> None:
         found = leaves(file=read_orbax(path))
         assert found["file.params.w"].same(leaves(w=np.ones((2, 2), jnp.bfloat16))["w"])
         assert found["file.step"].digest == "3"
-        assert found["file.mu[0]"].type == "float32[3]"
+        assert found["file.mu[0]"].kind == "float32[3]"
     assert read_orbax(tmp_path / "step_3" / "manifest.ocdbt") == {}
     assert read_orbax(tmp_path) is None
 

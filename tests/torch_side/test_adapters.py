@@ -142,7 +142,7 @@ def test_every_dtype_and_shape_has_a_leaf_that_one_bit_changes(dtype: torch.dtyp
 
 def test_the_order_of_axes_belongs_to_a_leaf() -> None:
     value = torch.arange(6.0).reshape(2, 3)
-    assert "@1,0" in see(v=value.T).leaves["v"].type
+    assert "@1,0" in see(v=value.T).leaves["v"].kind
     assert not see(v=value.T).leaves["v"].same(see(v=value.T.contiguous()).leaves["v"])
 
 
@@ -152,6 +152,7 @@ def loader(workers: int = 0) -> DataLoader[Any]:
     return DataLoader(data, batch_size=2, shuffle=True, generator=generator, num_workers=workers)
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # by JAX, where another test has imported it
 @pytest.mark.parametrize("workers", [0, 1])
 def test_the_position_of_a_loader_is_seen_and_looking_does_not_move_it(workers: int) -> None:
     twin, seen = iter(loader(workers)), iter(loader(workers))

@@ -208,7 +208,7 @@ def _is_rounding(before: Any, after: Any, snapshot: Snapshot, path: str) -> bool
     """Return whether an array changed by a few units in the last place of its largest element."""
     if not isinstance(before, np.ndarray) or not isinstance(after, np.ndarray) or before.shape != after.shape:
         return False
-    unit = _HALF_ULP.get(snapshot.leaves[path].type.partition("[")[0], 0.0)
+    unit = _HALF_ULP.get(snapshot.leaves[path].kind.partition("[")[0], 0.0)
     largest = float(np.abs(before.astype(np.float64)).max(initial=0.0))
     return float(np.abs(before.astype(np.float64) - after.astype(np.float64)).max(initial=0.0)) <= 16 * unit * largest
 

@@ -118,7 +118,7 @@ def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[
 
 def _all_scalar(prefix: str, marks: Sequence[Mark]) -> bool:
     inside = [leaf for path, leaf in marks[-1].snapshot.leaves.items() if path.startswith(f"{prefix}[")]
-    return all(leaf.role in ("scalar", "structure", "alias") or leaf.type.endswith("[]") for leaf in inside)
+    return all(leaf.role in ("scalar", "structure", "alias") or leaf.kind.endswith("[]") for leaf in inside)
 
 
 def differing(left: Mapping[str, Leaf], right: Mapping[str, Leaf]) -> list[str]:

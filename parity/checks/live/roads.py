@@ -164,7 +164,7 @@ def epoch_ends(marks: Sequence[Mark]) -> list[int]:
 def _begins(path: str, before: Leaf, after: Leaf | None) -> bool:
     if after is None or before.same(after):
         return False
-    if before.type == "int" and path.rpartition(".")[2] in ("epoch", "ep", "epochs"):
+    if before.kind == "int" and path.rpartition(".")[2] in ("epoch", "ep", "epochs"):
         return True
     return (
         path.endswith(".yielded")

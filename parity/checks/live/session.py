@@ -270,7 +270,7 @@ class Session:
     def _trained(self, changing: Iterable[str]) -> int:
         leaves = self.driver.reference.marks[-1].snapshot.leaves
         return sum(
-            leaves[path].role in ("state", "array") and "float" in leaves[path].type
+            leaves[path].role in ("state", "array") and "float" in leaves[path].kind
             for path in changing
             if path in leaves
         )
@@ -278,7 +278,7 @@ class Session:
     def _not_finite(self) -> bool:
         last = self.driver.reference.marks[-1].snapshot.leaves
         return any(
-            leaf.type.startswith("float") and leaf.digest == "nan" and not leaf.component.startswith("best")
+            leaf.kind.startswith("float") and leaf.digest == "nan" and not leaf.component.startswith("best")
             for leaf in last.values()
         )
 
