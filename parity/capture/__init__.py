@@ -6,6 +6,7 @@ Knows the kinds of the standard library and of NumPy; those of a framework are r
 from parity.capture.frames import Scope, ambient, capture, outer_scopes, scopes_of
 from parity.capture.kinds import TRAINED
 from parity.capture.leaf import HARD, Leaf, Role, Snapshot, root_of
+from parity.capture.liveness import live_names
 from parity.capture.marks import activate, mark
 from parity.capture.names import component_from_name, slot_component
 from parity.capture.walk import Visit, Walk, array_leaf, attributes_of, digest_of, kind_of, register
@@ -27,6 +28,7 @@ __all__ = [
     "component_from_name",
     "digest_of",
     "kind_of",
+    "live_names",
     "mark",
     "outer_scopes",
     "register",

@@ -16,7 +16,7 @@ def test_a_clean_trainer_holds_at_every_stop(name: str, stop: int, roads: str) -
     train, steps, _ = CLEAN[name]
     found = parity.resumes(train, steps=steps, stop_at=stop, mode="inline", roads=roads)
     assert found.verdict == "holds", found.text()
-    assert found.compared > 10
+    assert found.compared > 3
     assert found.changed > 5
 
 

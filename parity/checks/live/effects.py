@@ -21,16 +21,14 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from parity.capture import Scope, Snapshot
+from parity.capture import Leaf, Scope, Snapshot, live_names, root_of
 from parity.checks.live.request import Request
 from parity.checks.live.trace import Effect, Trace
 
 __all__ = ["SAVES", "Statement", "StatementWatch", "statements_of", "writes"]
 
 SAVES = re.compile(r"(^|_)(save\w*|checkpoint\w*|ckpt|dump\w*|export\w*|snapshot)($|_)", re.IGNORECASE)
-EVALUATES = re.compile(
-    r"(^|_)(eval\w*|valid\w*|val|test|infer\w*|sample|generate|predict\w*|estimate\w*)($|_)", re.IGNORECASE
-)
+EVALUATES = re.compile(r"(^|_)(eval\w*|valid\w*|val|test|estimate\w*)($|_)", re.IGNORECASE)
 MOST_PARAMS = 64
 """Parameters whose values are kept across a statement."""
 
@@ -197,11 +195,22 @@ class StatementWatch:
             for path in sorted(paths)
             if before.leaves.get(path) != after.leaves.get(path)
         }
+        if statement.what == "evaluation" and _makes_data(frame, changed):
+            return
         name = frame.f_code.co_filename
         where = f"{os.path.basename(name)}:{statement.first}: {linecache.getline(name, statement.first).strip()}"
         rounded = frozenset(p for p in changed if _is_rounding(before.values.get(p), after.values.get(p), before, p))
         step = self.recorder.trace.marks[-1].step
         self.recorder.trace.effects.append(Effect(statement.what, step, where, changed, rounded))
+
+
+def _makes_data(frame: FrameType, changed: Mapping[str, tuple[Leaf | None, Leaf | None]]) -> bool:
+    """Return whether a statement leaves arrays that the code reads later: a rollout, a batch, no evaluation."""
+    live = live_names(frame.f_code, frame.f_lasti)
+    return any(
+        leaf is not None and leaf.role == "array" and leaf.component not in ("best", "ema") and root_of(path) in live
+        for path, (_, leaf) in changed.items()
+    )
 
 
 def _is_rounding(before: Any, after: Any, snapshot: Snapshot, path: str) -> bool:

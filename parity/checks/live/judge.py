@@ -114,6 +114,8 @@ class _Seen:
         self.states, self.ground = states, ground
         roots = {root_of(path) for path in states[0][2].leaves}
         self.found = [_compare(left, right, ground, index) for index, (_, left, right) in enumerate(states)]
+        for index in range(len(states) - 1, 0, -1):
+            self.found[index] = [p for p in self.found[index] if self._is_of_this_step(p, index)]
         self.found[0] = [p for p in self.found[0] if root_of(p) in roots or root_of(p) not in ground.late]
         self.hard = [
             [p for p in differ if _is_hard(p, left, right, ground)]
@@ -128,8 +130,19 @@ class _Seen:
         self.first_later = later[0] if later else len(states)
         """The first mark after the resume at which something differs that takes part in training."""
         self._lasting = [p for p in self.hard[0] if len(self.hard) == 1 or p in self.hard[1]]
-        self.broken = bool(later) or any(not self._is_stream(p) for p in self._lasting)
-        """A generator alone is no loss: nothing that is seen came to depend on what it draws."""
+        self.broken = any(firm[1:]) or any(not self._is_stream(p) for p in self._lasting)
+        """A generator or a gradient alone is no loss: nothing that is trained came to depend on it."""
+
+    def _is_of_this_step(self, path: str, index: int) -> bool:
+        """Return whether a value that nobody reads was made by the step before, in both runs: others tell nothing."""
+        _, left, right = self.states[index]
+        _, left_before, right_before = self.states[index - 1]
+        if not left.is_dead(path) and not right.is_dead(path):
+            return True
+        pairs = ((left, left_before), (right, right_before))
+        return all(
+            p in now.leaves and not now.leaves[p].same(old.leaves.get(p)) for now, old in pairs for p in (path,)
+        )
 
     def _is_stream(self, path: str) -> bool:
         return path in self.ground.streams

@@ -15,6 +15,8 @@ def judge_effects(trace: Trace, ground: Ground) -> list[Evidence]:
     """Return what statements that save or evaluate did to the state that training goes on from."""
     found: list[Evidence] = []
     for effect in trace.effects:
+        if effect.what == "save" and not _saved_after(effect.step, trace):
+            continue  # `checkpoint` may also be the one of activations
         before_it = next((m for m in reversed(trace.marks) if m.step <= effect.step), None)
         changed = {
             p: pair
@@ -49,6 +51,12 @@ def judge_effects(trace: Trace, ground: Ground) -> list[Evidence]:
             )
     order = {p: i for i, p in enumerate(RANK)}
     return sorted(found, key=lambda e: min((i for p, i in order.items() if e.component.startswith(p)), default=99))
+
+
+def _saved_after(step: int, trace: Trace) -> bool:
+    """Return whether files changed between the mark at a step and the next one."""
+    following = next((mark for mark in trace.marks if mark.step > step), None)
+    return following is not None and bool(following.saved)
 
 
 def _counts(what: str, path: str, leaf: Leaf, trace: Trace, step: int, ground: Ground) -> bool:
