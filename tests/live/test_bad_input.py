@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -223,3 +225,17 @@ def _read(path: Path) -> bytes:
         return path.read_bytes() if int(path.parent.name) != os.getpid() else b""
     except OSError:
         return b""
+
+
+def test_a_script_that_calls_the_check_at_its_top_is_told_where_to_put_the_call(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    call = "found = parity.resumes(plain, steps=12, stop_at=7, roads='kill')\nprint(found.verdict, found.mode)\n"
+    source = Path(__file__).read_text().partition("def check(")[0] + call
+    script.write_text(source)
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert run.returncode != 0
+    assert 'Is the check called under `if __name__ == "__main__":`?' in run.stderr
+    guarded = "".join(f"    {line}\n" for line in call.splitlines())
+    script.write_text(source.replace(call, f'if __name__ == "__main__":\n{guarded}'))
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert run.stdout == "holds process\n", run.stderr

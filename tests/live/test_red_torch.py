@@ -1,5 +1,7 @@
 """A small loop with one fault at a time: found, named, with expected and got; and the draws that matter to nobody."""
 
+import itertools
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from tests.live.clean_torch import mlp, toy
 
 
 def train(folder: Path, steps: int = 24, fault: str = "") -> Iterator[int]:
+    faults = fault.split("+")
     torch.manual_seed(0)
     x, y = toy(64)
     model = mlp()
@@ -24,20 +27,20 @@ def train(folder: Path, steps: int = 24, fault: str = "") -> Iterator[int]:
     if path.exists():
         state = torch.load(path, weights_only=False)
         model.load_state_dict(state["model"])
-        if fault != "optimizer":
+        if "optimizer" not in faults:
             optimizer.load_state_dict(state["optimizer"])
-        if fault != "scheduler":
+        if "scheduler" not in faults:
             scheduler.load_state_dict(state["scheduler"])
-        if fault == "constructor":
+        if "constructor" in faults:
             optimizer.param_groups[0]["lr"] = 1e-2
-        start = state["step"] + (fault == "off by one")
-        best = best if fault == "best" else state["best"]
-        if fault != "rng":
+        start = state["step"] + ("off by one" in faults)
+        best = best if "best" in faults else state["best"]
+        if "rng" not in faults:
             torch.set_rng_state(state["rng"])
     model.train()
     for step in range(start, steps):
         yield step
-        first = step - start if fault == "data" else step
+        first = step - start if "data" in faults else step
         at = torch.arange(first * 8, first * 8 + 8) % 64
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(x[at]), y[at])
@@ -48,13 +51,13 @@ def train(folder: Path, steps: int = 24, fault: str = "") -> Iterator[int]:
             model.eval()
             with torch.no_grad():
                 value = float(nn.functional.cross_entropy(model(x), y))
-            if fault != "mode":
+            if "mode" not in faults:
                 model.train()
-            if fault == "draw":
+            if "draw" in faults:
                 torch.randn(3)
             best = min(best, value)
         if (step + 1) % 5 == 0:
-            if fault == "rounding save":
+            if "rounding save" in faults:
                 model.half().float()
             parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "best": best, "step": step + 1}
             torch.save({**parts, "scheduler": scheduler.state_dict(), "rng": torch.get_rng_state()}, path)
@@ -81,6 +84,16 @@ def test_a_fault_is_found_and_named(fault: str) -> None:
     assert found.verdict == "broken", found.text()
     assert (found.components[0], found.suspects[0].path.removeprefix("state.pt: ")) == (component, path), found.text()
     assert len(found.text().splitlines()) <= 25
+
+
+PAIRS = random.Random(0).sample(list(itertools.combinations(FAULTS, 2)), 14)
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_of_two_faults_at_once_one_is_named_first(first: str, second: str) -> None:
+    found = parity.resumes(train, steps=24, stop_at=17, mode="inline", options={"fault": f"{first}+{second}"})
+    assert found.verdict == "broken", found.text()
+    assert found.components[0] in {FAULTS[first][0], FAULTS[second][0]}, found.text()
 
 
 def test_expected_and_got_are_said_with_the_number_of_elements() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
@@ -53,6 +54,10 @@ def check_trainer(
         TrainerError: A function that cannot be judged: it does not mark, does not save, fails by itself.
     """
     began = time.perf_counter()
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SpecError(
+            "train", 'the script is imported by a process of the check: call it under `if __name__ == "__main__":`'
+        )
     names = road_names(roads)
     options = dict(options or {})
     stop_at = _require_stop(steps, stop_at)

@@ -87,8 +87,14 @@ class ProcessRunner:
             if process.exitcode == -signal.SIGKILL and asked:
                 trace.end = "killed"
             else:
-                trace.error = f"its process ended with {process.exitcode}:\n{_tail(log)}"
+                trace.error = f"its process ended with {process.exitcode}:\n{_tail(log)}{self._hint(trace)}"
         return trace
+
+    def _hint(self, trace: Trace) -> str:
+        """Return what may be wrong where a process could not even import a function of the main program."""
+        if trace.marks or getattr(self._train, "__module__", "") != "__main__":
+            return ""
+        return '\nIs the check called under `if __name__ == "__main__":`? Each process imports the script anew.'
 
 
 def _receive(here: Connection, process: BaseProcess, log: Path) -> Trace:

@@ -15,10 +15,10 @@ Side = Literal["torch", "jax", "both"]
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One row of `shared/reference/resume-bugs.md`."""
+    """One real defect, reported in a public tracker."""
 
     id: str
-    """As in the reference; two entries may share it where a defect has two forms."""
+    """Its name on the page; two entries may share it where a defect has two forms."""
     source: str
     """The first report of it, `owner/repo#n`."""
     lost: str
