@@ -87,14 +87,8 @@ class ProcessRunner:
             if process.exitcode == -signal.SIGKILL and asked:
                 trace.end = "killed"
             else:
-                trace.error = f"its process ended with {process.exitcode}:\n{_tail(log)}{self._hint(trace)}"
+                trace.error = f"its process ended with {process.exitcode}:\n{_tail(log)}{_hint(trace, log)}"
         return trace
-
-    def _hint(self, trace: Trace) -> str:
-        """Return what may be wrong where a process could not even import a function of the main program."""
-        if trace.marks or getattr(self._train, "__module__", "") != "__main__":
-            return ""
-        return '\nIs the check called under `if __name__ == "__main__":`? Each process imports the script anew.'
 
 
 def _receive(here: Connection, process: BaseProcess, log: Path) -> Trace:
@@ -143,6 +137,13 @@ def _by_file(train: Train) -> Any:
         sys.modules[module.__name__] = held
     same = found is not None and found.origin is not None and Path(found.origin).resolve() == Path(file).resolve()
     return train if same else ByFile(module.__name__, str(Path(file).resolve()), train.__qualname__)
+
+
+def _hint(trace: Trace, log: Path) -> str:
+    """Return what may be wrong where a process ended before it ran anything: it imports the main program first."""
+    if trace.marks or log.exists():
+        return ""
+    return '\nIs the check called under `if __name__ == "__main__":`? Each process imports the script anew.'
 
 
 def _tail(log: Path) -> str:
