@@ -239,3 +239,21 @@ def test_a_script_that_calls_the_check_at_its_top_is_told_where_to_put_the_call(
     script.write_text(source.replace(call, f'if __name__ == "__main__":\n{guarded}'))
     run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
     assert run.stdout == "holds process\n", run.stderr
+
+
+def test_without_a_resume_nothing_is_said_to_resume() -> None:
+    found = check(plain, roads="intervals")
+    assert (found.verdict, found.roads) == ("inconclusive", ("intervals",))
+    assert "no road was driven on which the run is resumed" in found.notes
+
+
+@pytest.mark.parametrize("kind", [float, np.float32, np.float64])
+def test_a_loss_that_is_not_a_number_is_no_pass_in_any_type(kind: type) -> None:
+    def train(folder: Path) -> Iterator[int]:
+        for step in plain(folder):
+            loss = kind("nan") if step > 1 else kind(1.0)
+            yield step
+            if step > 20:
+                print(loss)
+
+    assert check(train).verdict == "inconclusive"

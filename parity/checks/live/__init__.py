@@ -3,9 +3,9 @@
 Knows neither run directories nor checkpoints of the suite: what it sees are live objects, and files the trainer left.
 """
 
-from parity.checks.live.assertions import ResumeBrokenError, assert_resumes, resumes
-from parity.checks.live.check import Mode, check_trainer
+from parity.checks.live.assertions import ResumeBrokenError, assert_resumes
+from parity.checks.live.check import Mode, resumes
 from parity.checks.live.recorder import MarkError
 from parity.checks.live.roads import ROADS
 
-__all__ = ["ROADS", "MarkError", "Mode", "ResumeBrokenError", "assert_resumes", "check_trainer", "resumes"]
+__all__ = ["ROADS", "MarkError", "Mode", "ResumeBrokenError", "assert_resumes", "resumes"]

@@ -19,12 +19,12 @@ from parity.checks.live.session import Session
 from parity.errors import SpecError
 from parity.results import Resumption
 
-__all__ = ["Mode", "check_trainer"]
+__all__ = ["Mode", "resumes"]
 
 Mode = Literal["auto", "process", "inline"]
 
 
-def check_trainer(
+def resumes(
     train: Train,
     *,
     steps: int,
@@ -35,23 +35,33 @@ def check_trainer(
     options: Mapping[str, Any] | None = None,
     workdir: Path | None = None,
 ) -> Resumption:
-    """Train twice without a stop, then stop and resume along every road, and compare the live states bit by bit.
+    """Check that a training function resumes exactly, and return the verdict.
+
+    The function is trained twice without a stop, then killed and resumed along every road, and the live state is
+    compared at every mark, leaf by leaf: parameters, buffers, optimizer, schedule, scaler, modes, generators, data.
 
     Args:
-        train: Training function, `train(folder, **options)`: a generator that yields the number of completed steps
-            once per step, or a function that calls `parity.mark`. It continues from what it finds in the folder.
-        steps: Steps of the whole run; passed on if the function takes `steps`.
-        stop_at: Completed steps at the kill; by default two thirds of the run.
-        mode: `process`: every run in a process of its own, killed by SIGKILL; `inline`: all in this process;
-            `auto`: `process` where the function can be imported.
-        roads: `quick`, `all`, or names of roads.
-        name: What the record calls it; by default the function's name.
-        options: Further keyword arguments of the function.
-        workdir: Keeps the folders of the runs; by default a temporary directory, removed at the end.
+        train: `train(folder)`, with one mark per step: a generator that yields the completed steps, or a function
+            that calls `parity.mark`. It saves into the folder, and continues from what it finds there.
+        steps: Completed steps at which the run ends; passed to the function if it takes `steps`.
+        stop_at: Completed steps at the kill, after the first save; by default two thirds of the run.
+        mode: `process`: each run in a process of its own, ended by SIGKILL; `inline`: all in this process; `auto`:
+            `process` where the function can be imported, and a note where it cannot.
+        roads: `quick`, `all`, or names of roads (`parity.checks.live.ROADS`).
+        name: Name of the record; by default the function's.
+        options: Further keyword arguments for the function.
+        workdir: Directory that keeps the folders of the runs; by default a temporary one.
+
+    Returns:
+        The verdict: `holds`, `broken` with its suspects, or `inconclusive` with the reason.
 
     Raises:
-        SpecError: Arguments that cannot be used.
-        TrainerError: A function that cannot be judged: it does not mark, does not save, fails by itself.
+        SpecError: An argument that cannot be used.
+        TrainerError: A function that makes no marks, saves nothing before the kill, or fails without being stopped.
+
+    Numerics:
+        Bitwise; no tolerance. What differs between two equal runs is no evidence, and if what is trained differs
+        there, nothing is judged.
     """
     began = time.perf_counter()
     if getattr(multiprocessing.current_process(), "_inheriting", False):

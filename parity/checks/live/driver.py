@@ -76,7 +76,7 @@ class Driver:
         for kill in road.kills[1:]:
             until = {"kill": 0} if kill == 0 else {"kill_step": self.reference.marks[kill].step}
             trace = self.runner.run(folder, Request(steps=self.steps, options=options, **until))  # type: ignore[arg-type]
-            if trace.end == "failed" or not trace.marks:
+            if trace.end != "killed":  # it failed, or came to its end without reaching the kill
                 return self._judge_run(road, trace, killed, folder)
             killed = kill or killed
         trace = self.runner.run(folder, Request(steps=self.steps, options=options))

@@ -79,7 +79,7 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
         recorder.trace.end = "killed"
     except MarkError:
         raise
-    except Exception:
+    except Exception:  # the trainer's own error: it is reported with its traceback
         recorder.trace.end, recorder.trace.error = "failed", traceback.format_exc(limit=-6)
     finally:
         activate(before)

@@ -13,7 +13,7 @@ from parity.checks.live.align import align
 from parity.checks.live.beginning import Kill, judge_silence, judge_start
 from parity.checks.live.evidence import LATER, RANK, Evidence, Ground, Outcome, differing, evidence_of, ranked
 from parity.checks.live.trace import Mark, Trace
-from parity.checks.live.usage import decides
+from parity.checks.live.usage import decides, is_saved
 
 __all__ = ["judge_resumed", "judge_same"]
 
@@ -93,12 +93,12 @@ def _judge_pairs(
     seen = _Seen(states, ground)
     if seen.broken:
         lost, causes, later = seen.lost(), seen.causes(), seen.later()
-        out.broken += lost + (causes if lost else _with_data(causes, later)) + later
+        out.broken += lost + (causes if lost else _with_data(causes, later, ground)) + later
         here = 0 if lost or not later else seen.first_later
         out.first = (at + here, here)
     else:
         for item in seen.at_the_end():
-            decided = item.component == "best" or decides(_identifier(item.path), ground.files)
+            decided = item.component == "best" or decides((_identifiers(item.path) or [item.path])[-1], ground.files)
             (out.broken if decided and item.path not in ground.streams else out.bookkeeping).append(item)
 
 
@@ -226,7 +226,7 @@ _TELLING = ("data", "rng", "gradients", "ema", "model", "optim", "best")
 """Components of a soft difference at the resume that name a cause by themselves."""
 
 
-def _with_data(causes: list[Evidence], later: list[Evidence]) -> list[Evidence]:
+def _with_data(causes: list[Evidence], later: list[Evidence], ground: Ground) -> list[Evidence]:
     """Return the causes where nothing hard was lost: by what the first later difference is of."""
     if later and later[0].component in _DATA:
         position = [e for e in causes if e.component == "data.position"] or [
@@ -238,7 +238,8 @@ def _with_data(causes: list[Evidence], later: list[Evidence]) -> list[Evidence]:
         ]  # what the batch is made with
         return telling + position + [e for e in others if e not in telling]
     if later and not any(e.component.startswith(_TELLING) for e in causes):
-        return later[:1] + causes
+        saved = [e for e in causes if any(is_saved(word, ground.files) for word in _identifiers(e.path))]
+        return saved + later[:1] + [e for e in causes if e not in saved]
     return causes
 
 
@@ -253,9 +254,8 @@ def _optimizer_absent(paths: Sequence[str], left: Snapshot, right: Snapshot) -> 
     return any(p not in right.leaves for p in lost)
 
 
-def _identifier(path: str) -> str:
-    words = [w for w in path.replace("]", "").replace("'", "").replace("[", ".").split(".") if w and not w.isdigit()]
-    return words[-1] if words else path
+def _identifiers(path: str) -> list[str]:
+    return [w for w in path.replace("]", "").replace("'", "").replace("[", ".").split(".") if w and not w.isdigit()]
 
 
 def _compare(left: Snapshot, right: Snapshot, ground: Ground, index: int) -> list[str]:

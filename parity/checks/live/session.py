@@ -193,6 +193,9 @@ class Session:
             leaf.component.startswith("optimizer.") for leaf in marks[-1].snapshot.leaves.values()
         ):
             self.notes.append("no optimizer was seen: give it to parity.mark, or keep it in a variable of the loop")
+        if not set(self.driven) - {"intervals"} and not self.suspects:
+            self.notes.append("no road was driven on which the run is resumed")
+            self.unsure = True
         unsure = self.unsure or not trained or not self.compared
         verdict: Verdict = "broken" if self.suspects else "inconclusive" if unsure else "holds"
         if verdict == "holds" and self._not_finite():
@@ -278,7 +281,7 @@ class Session:
     def _not_finite(self) -> bool:
         last = self.driver.reference.marks[-1].snapshot.leaves
         return any(
-            leaf.kind.startswith("float") and leaf.digest == "nan" and not leaf.component.startswith("best")
+            "float" in leaf.kind and leaf.digest == "nan" and not leaf.component.startswith("best")
             for leaf in last.values()
         )
 
