@@ -11,31 +11,51 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from parity.capture import mark, register
     from parity.checks.live import ResumeBrokenError, assert_resumes, resumes
+    from parity.checks.ports import (
+        HandoverBrokenError,
+        TwinsDifferError,
+        assert_handover,
+        assert_twins,
+        hands_over,
+        twins_agree,
+    )
     from parity.contract import StepRecord, Trainer, TrainingState, Validation
     from parity.spec import RunSpec, preset
 
 __all__ = [
+    "HandoverBrokenError",
     "ResumeBrokenError",
     "RunSpec",
     "StepRecord",
     "Trainer",
     "TrainingState",
+    "TwinsDifferError",
     "Validation",
+    "assert_handover",
     "assert_resumes",
+    "assert_twins",
+    "hands_over",
     "mark",
     "preset",
     "register",
     "resumes",
+    "twins_agree",
 ]
 
 _PACKAGES = {
+    "HandoverBrokenError": "checks.ports",
     "ResumeBrokenError": "checks.live",
     "RunSpec": "spec",
+    "TwinsDifferError": "checks.ports",
+    "assert_handover": "checks.ports",
     "assert_resumes": "checks.live",
+    "assert_twins": "checks.ports",
+    "hands_over": "checks.ports",
     "mark": "capture",
     "preset": "spec",
     "register": "capture",
     "resumes": "checks.live",
+    "twins_agree": "checks.ports",
 }
 """Public name to the package that defines it; the names that are not listed come from `contract`."""
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from parity.results import Resumption
+    from parity.results import Crossing, Resumption
 
 __all__ = ["Parity", "parity"]
 
@@ -93,6 +93,65 @@ class Parity:
             raise broken.with_traceback(None)
         return found
 
+    def twins(
+        self, train_a: Callable[..., Any], train_b: Callable[..., Any], *, steps: int, **settings: Any
+    ) -> Crossing:
+        """Assert that two training functions train alike; arguments as of `parity.twins_agree`.
+
+        Raises:
+            TwinsDifferError: They do not, or that cannot be judged.
+            SpecError: An argument that cannot be used.
+            TrainerError: A function that does not mark, or fails by itself.
+        """
+        __tracebackhide__ = True
+        from parity.checks.ports import assert_twins
+
+        return self._across("twins", lambda known: assert_twins(train_a, train_b, steps=steps, **known), settings)
+
+    def handover(
+        self,
+        train_a: Callable[..., Any],
+        train_b: Callable[..., Any],
+        *,
+        convert: Callable[[Path, Path], object],
+        steps: int,
+        **settings: Any,
+    ) -> Crossing:
+        """Assert that a run can be handed from one trainer to the other; arguments as of `parity.hands_over`.
+
+        Raises:
+            HandoverBrokenError: It cannot, or that cannot be judged.
+            SpecError: An argument that cannot be used.
+            TrainerError: A function that does not mark, does not save or fails; a conversion that fails.
+        """
+        __tracebackhide__ = True
+        from parity.checks.ports import assert_handover
+
+        return self._across(
+            "handover",
+            lambda known: assert_handover(train_a, train_b, convert=convert, steps=steps, **known),
+            settings,
+        )
+
+    def _across(self, check: str, run: Callable[[dict[str, Any]], Crossing], settings: dict[str, Any]) -> Crossing:
+        """Run a check of two trainers and keep its verdict; roads are none of its settings."""
+        __tracebackhide__ = True
+        from parity.checks.ports import CrossingBrokenError
+
+        known = {"name": self._item.nodeid, "mode": self._defaults["mode"], **settings}
+        began, broken = time.perf_counter(), None
+        try:
+            found = run(known)
+        except CrossingBrokenError as error:
+            found, broken = error.crossing, error
+        except Exception as error:
+            self._note_crash(known["name"], error, began, check)
+            raise
+        self._note(found)
+        if broken is not None:
+            raise broken.with_traceback(None)
+        return found
+
     def curve(self, name: str, values: Iterable[Any], *, rtol: float = 0.0, atol: float = 0.0) -> None:
         """Assert that a curve is the baseline beside the test file, or write the baseline with `--parity-update`.
 
@@ -128,7 +187,7 @@ class Parity:
             written.add(str(path))
             self._leave("curves", str(path))
 
-    def _note(self, found: Resumption) -> None:
+    def _note(self, found: Resumption | Crossing) -> None:
         """Keep a verdict: for the report, and as properties of the test."""
         self._item.user_properties += [
             ("parity_verdict", found.verdict),
@@ -142,7 +201,7 @@ class Parity:
 
             self._leave("records", pack(found.record()))
 
-    def _note_crash(self, name: str, error: Exception, began: float) -> None:
+    def _note_crash(self, name: str, error: Exception, began: float, check: str = "resume") -> None:
         """Keep that a check came to no verdict: a report without it would look green."""
         self._item.user_properties.append(("parity_verdict", "crashed"))
         if self._item.config.option.parity_report:
@@ -150,7 +209,7 @@ class Parity:
             from parity.results import CheckRecord
 
             notes = (f"{type(error).__name__}: {error}",)
-            record = CheckRecord.of("resume", name, "float32", ("python",), "crashed", began=began, notes=notes)
+            record = CheckRecord.of(check, name, "float32", ("python",), "crashed", began=began, notes=notes)
             self._leave("records", pack(record))
 
     def _keep_repro(self, train: Callable[..., Any], found: Resumption, settings: dict[str, Any]) -> None:

@@ -12,9 +12,10 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import xxhash
+from numpy.typing import NDArray
 
 from parity.contract import Side
 from parity.errors import MissingFrameworkError, SideError, UnknownNameError
@@ -52,6 +53,9 @@ class Adapters(Protocol):
 
     def fresh_process(self) -> None:
         """Set the framework's state of the process to what a new process has."""
+
+    def write(self, target: object, values: NDArray[Any]) -> bool:
+        """Write values into a parameter in place; return whether it is one of the framework's that can be written."""
 
 
 def load(name: str) -> Side:

@@ -41,6 +41,7 @@ QUICK = frozenset(
         "live/test_bad_input.py",
         "parity",
         "plugin/test_curves.py",
+        "ports/test_pairing.py",
         "processes/test_new_best.py::test_it_survives_a_restart[torch]",
         "report",
         "storage/test_records.py",

@@ -5,9 +5,9 @@ Only JAX itself is imported: what belongs to Flax, Optax, Grain and Orbax is kno
 
 from jax_side.adapters.files import read_msgpack, read_orbax
 from jax_side.adapters.kinds import install
-from jax_side.adapters.process import fresh_process, set_aside
+from jax_side.adapters.process import fresh_process, set_aside, write
 
-__all__ = ["fresh_process", "install", "readers", "set_aside"]
+__all__ = ["fresh_process", "install", "readers", "set_aside", "write"]
 
 readers = (read_msgpack, read_orbax)
 """What reads checkpoint files, in order."""

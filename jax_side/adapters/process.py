@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
+from numpy.typing import NDArray
 
+from jax_side.adapters.arrays import raw_value
 from parity.capture import Walk
 
-__all__ = ["SETTINGS", "fresh_process", "set_aside", "show_settings"]
+__all__ = ["SETTINGS", "fresh_process", "set_aside", "show_settings", "write"]
 
 SETTINGS = (
     "jax_enable_x64",
@@ -57,3 +60,14 @@ def fresh_process() -> None:
     JAX draws nothing without a key, so there is no generator to seed. Its settings are the user's, who may have made
     them before the trainer was called; programs that are compiled already give the results of those compiled anew.
     """
+
+
+def write(target: object, values: NDArray[Any]) -> bool:
+    """Write values into a variable of Flax NNX; return whether it is one. Arrays of JAX themselves never change."""
+    if not hasattr(type(target), "set_raw_value"):
+        return False
+    held = raw_value(target)
+    if not isinstance(held, jax.Array):
+        return False
+    target.set_raw_value(jax.device_put(values.astype(held.dtype), held.sharding))  # type: ignore[attr-defined]
+    return True

@@ -76,6 +76,7 @@ def capture(
     *,
     hide: Mapping[str, str] | None = None,
     keep: Iterable[str] = (),
+    walk: Walk | None = None,
 ) -> Snapshot:
     """Walk what frames reach.
 
@@ -84,11 +85,12 @@ def capture(
         state: Variables that are the state; the frames then count for nothing.
         hide: Texts that differ between equal runs, to what stands for them.
         keep: Paths whose values are wanted.
+        walk: A walk of one's own that has been given nothing yet, instead of one with `hide` and `keep`.
 
     Returns:
         Every leaf once, at the first path that leads to it; live variables lead, modules before optimizers.
     """
-    walk = Walk(hide, keep)
+    walk = Walk(hide, keep) if walk is None else walk
     dead: set[str] = set()
     if state:
         for name, value in state.items():

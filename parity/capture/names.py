@@ -50,6 +50,10 @@ _SLOTS = {
 }
 
 
+_MOMENTS = frozenset(("mu", "nu", "exp_avg", "exp_avg_sq"))
+"""Variables that hold moments by themselves, in loops that keep no optimizer state as one."""
+
+
 def component_from_name(path: str) -> str:
     """Return the component that a path's words point to: the last word that says something, else the path itself.
 
@@ -63,6 +67,8 @@ def component_from_name(path: str) -> str:
     for component, pattern in _PATTERNS[:4]:  # an averaged, a master or the best copy stays one, whatever is inside
         if any(pattern.search(word.lower()) for word in words):
             return component
+    if words and words[0] in _MOMENTS:
+        return slot_component(words[0])
     if any(_OPTIMIZER.search(word.lower()) for word in words):  # what is inside is named after parameters
         slots = [word for word in words if word in _SLOTS]
         return slot_component(slots[0]) if slots else "optimizer.state"

@@ -3,6 +3,7 @@
 from parity.results.benchmark_compare import Comparison, RatioChange, RatioVerdict, compare_benchmarks
 from parity.results.benchmarks import Benchmark, BenchmarkFile, Growth, Outcome, Ratio, Speed, read_benchmarks
 from parity.results.check_compare import VerdictChange, compare_records, compare_verdicts
+from parity.results.crossing import Crossing
 from parity.results.documents import document, encode, schema
 from parity.results.read import CheckResult, read_result
 from parity.results.record import (
@@ -31,6 +32,7 @@ __all__ = [
     "CheckResult",
     "Comparison",
     "Criterion",
+    "Crossing",
     "Curves",
     "Growth",
     "LeafChange",

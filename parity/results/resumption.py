@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from parity.results.record import CheckRecord, LeafChange, Verdict
 
-__all__ = ["Resumption", "Suspect"]
+__all__ = ["Resumption", "Suspect", "clipped", "describe"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,11 +123,11 @@ class Resumption:
         lines += [f"note: {note}" for note in self.notes[:4]]
         if self.bookkeeping:
             names = ", ".join(dict.fromkeys(one.path for one in self.bookkeeping))
-            lines.append(_cut(f"bookkeeping that differs: {names}"))
+            lines.append(clipped(f"bookkeeping that differs: {names}"))
         if self.unseen:
-            lines.append(_cut(f"not seen: {', '.join(self.unseen)}"))
+            lines.append(clipped(f"not seen: {', '.join(self.unseen)}"))
         if self.closed:
-            lines.append(_cut(f"not driven: {'; '.join(f'{road} ({why})' for road, why in self.closed.items())}"))
+            lines.append(clipped(f"not driven: {'; '.join(f'{road} ({why})' for road, why in self.closed.items())}"))
         return "\n".join("\n".join(lines).splitlines()[:most])
 
 
@@ -154,5 +154,6 @@ def _show(one: Suspect) -> list[str]:
     return lines + ([f"  differs   {one.amount}"] if one.amount else [])
 
 
-def _cut(text: str, most: int = 300) -> str:
+def clipped(text: str, most: int = 300) -> str:
+    """Return a text of at most so many characters."""
     return text if len(text) <= most else f"{text[: most - 3]}..."

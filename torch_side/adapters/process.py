@@ -1,12 +1,15 @@
-"""State of PyTorch that a whole process shares: put aside before a check within it, put back after."""
+"""State of PyTorch that a whole process shares: put aside before a check within it, put back after; writes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-__all__ = ["fresh_process", "set_aside"]
+__all__ = ["fresh_process", "set_aside", "write"]
 
 DEFAULT_SEED = 67280421310721
 """Seed of the default generator in a new process (`c10::detail::default_rng_seed_val`)."""
@@ -43,3 +46,12 @@ def fresh_process() -> None:
     torch.default_generator.manual_seed(DEFAULT_SEED)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(DEFAULT_SEED)
+
+
+def write(target: object, values: NDArray[Any]) -> bool:
+    """Write values into a tensor in place; return whether it is one."""
+    if not isinstance(target, torch.Tensor):
+        return False
+    with torch.no_grad():
+        target.copy_(torch.from_numpy(np.ascontiguousarray(values)))
+    return True

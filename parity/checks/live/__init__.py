@@ -3,9 +3,34 @@
 Knows neither run directories nor checkpoints of the suite: what it sees are live objects, and files the trainer left.
 """
 
+from parity.checks.live.align import varying
 from parity.checks.live.assertions import ResumeBrokenError, assert_resumes
-from parity.checks.live.check import Mode, resumes
+from parity.checks.live.check import Mode, resumes, runner_of
+from parity.checks.live.driver import Runner
+from parity.checks.live.folder import copy_folder
+from parity.checks.live.inline import Train
+from parity.checks.live.judge import judge_same
+from parity.checks.live.nudge import Compute, Nudge
 from parity.checks.live.recorder import MarkError
+from parity.checks.live.request import Request
 from parity.checks.live.roads import ROADS
+from parity.checks.live.trace import Trace
 
-__all__ = ["ROADS", "MarkError", "Mode", "ResumeBrokenError", "assert_resumes", "resumes"]
+__all__ = [
+    "ROADS",
+    "Compute",
+    "MarkError",
+    "Mode",
+    "Nudge",
+    "Request",
+    "ResumeBrokenError",
+    "Runner",
+    "Trace",
+    "Train",
+    "assert_resumes",
+    "copy_folder",
+    "judge_same",
+    "resumes",
+    "runner_of",
+    "varying",
+]

@@ -19,7 +19,7 @@ from parity.checks.live.session import Session
 from parity.errors import SpecError
 from parity.results import Resumption
 
-__all__ = ["Mode", "resumes"]
+__all__ = ["Mode", "resumes", "runner_of"]
 
 Mode = Literal["auto", "process", "inline"]
 
@@ -79,7 +79,7 @@ def resumes(
         else:
             root = workdir
             root.mkdir(parents=True, exist_ok=True)
-        runner, notes = _runner(train, mode, root)
+        runner, notes = runner_of(train, mode, root)
         stack.enter_context(runner)  # type: ignore[arg-type]
         found = Session(train, runner, root, steps, stop_at, options, names, notes).run()
     return replace(found, name=name or _name(train), seconds=time.perf_counter() - began)
@@ -99,7 +99,12 @@ def _name(train: Train) -> str:
     return named.replace("<locals>.", "")
 
 
-def _runner(train: Train, mode: Mode, root: Path) -> tuple[Runner, list[str]]:
+def runner_of(train: Train, mode: Mode, root: Path) -> tuple[Runner, list[str]]:
+    """Return what runs a function in a mode, and the notes of the verdict on that.
+
+    Raises:
+        SpecError: No such mode; or processes are asked for, and the function cannot be imported.
+    """
     if mode not in ("auto", "process", "inline"):
         raise SpecError("mode", f"must be auto, process or inline, got {mode!r}")
     why = why_not_importable(train) if mode != "inline" else ""

@@ -14,6 +14,7 @@ from parity.capture import Scope, Snapshot, capture, outer_scopes
 from parity.checks.live.aside import set_aside_all
 from parity.checks.live.effects import StatementWatch
 from parity.checks.live.folder import copy_folder, is_log, list_folder
+from parity.checks.live.nudge import nudge_parameters
 from parity.checks.live.request import Request
 from parity.checks.live.trace import Mark, Trace, TraceWriter
 from parity.errors import ParityError
@@ -76,6 +77,8 @@ class Recorder:
             self.watch.flush(scopes, state)
         number = self._number(step)
         index = len(self.trace.marks)
+        if index == 0 and self.request.nudge is not None:
+            self.trace.nudged = nudge_parameters(scopes, state, self.request.nudge)
         snapshot = self.snapshot(scopes, state, index)
         found = Mark(number, snapshot, self._changed())
         self.trace.marks.append(found)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from parity.checks.live.nudge import Nudge
+
 __all__ = ["Request"]
 
 
@@ -30,5 +32,7 @@ class Request:
     """Whether the state before and after statements that save or evaluate is compared."""
     writes: Sequence[tuple[str, int]] = ()
     """Files and lines that write to the folder, from an earlier run: statements to watch."""
+    nudge: Nudge | None = None
+    """How the parameters are moved at the first mark; None to leave them."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of the function, besides the folder."""

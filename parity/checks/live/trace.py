@@ -63,6 +63,8 @@ class Trace:
     """Files of the folder that were opened for reading."""
     removed: list[tuple[int, str]] = field(default_factory=list)
     """Mark after which a file or directory of the folder was removed, and its name."""
+    nudged: list[str] = field(default_factory=list)
+    """Parameters that were moved at the first mark."""
     writes: list[tuple[str, int]] = field(default_factory=list)
     """Files and lines of the marked code during which files of the folder were opened for writing."""
 
@@ -120,7 +122,7 @@ class TraceWriter:
         self._send(("end", {name: getattr(trace, name) for name in _REST}))
 
 
-_REST = ("final", "effects", "end", "error", "code", "frameworks", "writes", "names", "reads", "removed")
+_REST = ("final", "effects", "end", "error", "code", "frameworks", "writes", "names", "reads", "removed", "nudged")
 
 
 class TraceReader:

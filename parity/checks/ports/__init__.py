@@ -1,0 +1,27 @@
+"""Checks across two trainers of anybody: a trainer and its port, and a run that is handed from one to the other.
+
+Knows no RunSpec and no side: both are training functions with one mark per step, seen as `checks.live` sees them.
+"""
+
+from parity.checks.ports.assertions import (
+    CrossingBrokenError,
+    HandoverBrokenError,
+    TwinsDifferError,
+    assert_handover,
+    assert_twins,
+)
+from parity.checks.ports.handover import hands_over
+from parity.checks.ports.pairing import Pair, Rule
+from parity.checks.ports.twins import twins_agree
+
+__all__ = [
+    "CrossingBrokenError",
+    "HandoverBrokenError",
+    "Pair",
+    "Rule",
+    "TwinsDifferError",
+    "assert_handover",
+    "assert_twins",
+    "hands_over",
+    "twins_agree",
+]

@@ -1,0 +1,107 @@
+"""Arrays of two trainers: what may differ between them, and what is the cause of the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.checks.across import FLOAT64_LIMIT, FLOOR_ULPS, ulp
+from parity.checks.live import Compute
+from parity.checks.ports.noise import Noise, spread_of
+from parity.checks.ports.pairing import Pair
+from parity.checks.ports.series import Series, scalar_of
+
+__all__ = ["ARRAY_LIMIT", "Difference", "exact", "judge_array", "rank_of"]
+
+ARRAY_LIMIT = 10.0
+"""Largest multiple of its measured noise by which an array may differ below float64. The arrays of clean
+ports reach 0.9 (NumPy) and 1.1 (PyTorch and NNX, rates and bias correction in float64); with Optax's bias correction,
+which is float32, 9.9. Of the faults in tests/ports that no curve shows, the least reaches 320."""
+
+ORDER = ("data.batch", "loss", "scaler", "optimizer.first_moment", "optimizer.momentum", "optimizer.second_moment",
+         "optimizer", "schedule", "model.params", "model.buffers", "ema")  # fmt: skip
+"""The order in which a step computes things: what comes first at the first bad step is the cause."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that is not the same on both sides."""
+
+    component: str
+    path: str
+    other: str
+    """The path on the other side."""
+    step: int
+    expected: str
+    got: str
+    amount: float
+    """As a multiple of what passes."""
+    relative: float = math.nan
+    """Relative to the expected value; of an array, to its largest element."""
+
+
+def judge_array(a: Series, b: Series, pair: Pair, noise: Noise, precision: Compute, step: int) -> Difference | None:
+    """Return by how much two arrays differ at a step; None where they were not kept, or nothing says what may differ.
+
+    Numerics: in float64 1e-12 of the largest element, or three times the measured noise of the leaf where that is
+    more: leaves whose gradient is zero in exact arithmetic hold nothing but noise. Below, `ARRAY_LIMIT` times the
+    noise, which counts as four units in the last place of the largest element at least.
+    """
+    one, two = a.values.get(step, {}).get(pair.a), b.values.get(step, {}).get(pair.b)
+    if one is None or two is None:
+        return None
+    expected, got = pair.carry(np.asarray(one, np.float64), np.shape(two)), np.asarray(two, np.float64)
+    gap = spread_of(expected, got)
+    scale = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
+    moved = max(noise.leaf(pair.a, step), noise.leaf(pair.b, step))
+    if precision == "float64":
+        limit = max(FLOAT64_LIMIT * scale, 3.0 * moved)
+    elif noise.sides:
+        limit = ARRAY_LIMIT * max(moved, float(FLOOR_ULPS * ulp(np.array([scale]), precision)[0]))
+    else:
+        return None
+    at = worst_of(expected, got)
+    where = f"[{', '.join(map(str, at))}]"
+    return Difference(pair.component, pair.a, pair.b, step, f"{where} {scalar_of(expected[at])!r}",
+                      f"{where} {scalar_of(got[at])!r}",
+                      _share(gap, limit), gap / max(scale, 1e-300))  # fmt: skip
+
+
+def worst_of(expected: NDArray[np.float64], got: NDArray[np.float64]) -> tuple[int, ...]:
+    """Return the index of the largest difference."""
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(expected - got)
+    flat = int(np.argmax(np.where(np.isnan(gap), np.inf, gap)))
+    return tuple(int(one) for one in np.unravel_index(flat, expected.shape))
+
+
+def exact(a: Series, b: Series, pairs: Sequence[Pair], step_a: int, step_b: int) -> list[Difference]:
+    """Return the arrays that are not equal bit for bit where a run starts or is taken over."""
+    found = []
+    for pair in pairs:
+        one, two = a.values.get(step_a, {}).get(pair.a), b.values.get(step_b, {}).get(pair.b)
+        if one is None or two is None:
+            continue
+        expected, got = pair.carry(np.asarray(one), np.shape(two)), np.asarray(two)
+        if not np.array_equal(expected, got, equal_nan=True):
+            at = worst_of(np.asarray(expected, np.float64), np.asarray(got, np.float64))
+            where = f"[{', '.join(map(str, at))}]"
+            gap = spread_of(expected, got)
+            relative = gap / max(float(np.abs(np.asarray(expected, np.float64)).max(initial=0.0)), 1e-300)
+            found.append(Difference(pair.component, pair.a, pair.b, step_b, f"{where} {scalar_of(expected[at])!r}",
+                                    f"{where} {scalar_of(got[at])!r}", math.inf, relative))  # fmt: skip
+    return sorted(found, key=lambda one: (not one.component.startswith("model"), rank_of(one.component), one.path))
+
+
+def _share(gap: float, limit: float) -> float:
+    """Return a difference as a share of what passes; nothing passes where nothing may differ."""
+    return gap / limit if limit else (0.0 if gap == 0.0 else math.inf)
+
+
+def rank_of(component: str) -> int:
+    """Return the place of a component in the order in which a step computes things."""
+    return next((at for at, one in enumerate(ORDER) if component.startswith(one)), len(ORDER))

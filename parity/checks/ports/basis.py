@@ -1,0 +1,187 @@
+"""The basis of a comparison: pairs of arrays, pairs of curves, and what has no counterpart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from parity.checks.live import Compute, Trace
+from parity.checks.ports.judge import Curve
+from parity.checks.ports.pairing import Pair, Rule, pair_leaves, pair_slots
+from parity.checks.ports.series import CURVES, Series, Trained
+
+__all__ = ["Basis", "build_basis", "different_counts", "different_settings"]
+
+SLOTS = ("optimizer.", "ema")
+
+SAME_SETTING = {"betas[0]": "b1", "betas[1]": "b2", "rho": "decay", "alpha": "decay", "eps_root": "eps_root"}
+"""PyTorch's names of hyperparameters to Optax's."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What is compared with what."""
+
+    pairs: tuple[Pair, ...]
+    """Parameters first, then buffers, then what belongs to parameters."""
+    curves: tuple[Curve, ...]
+    unpaired: tuple[str, ...]
+    precision: Compute
+    notes: tuple[str, ...] = ()
+
+    @property
+    def params(self) -> list[Pair]:
+        """Return the pairs of parameters."""
+        return [pair for pair in self.pairs if pair.component == "model.params"]
+
+    @property
+    def left(self) -> list[str]:
+        """Return the arrays of the reference."""
+        return [pair.a for pair in self.pairs]
+
+    @property
+    def right(self) -> list[str]:
+        """Return the arrays of the port."""
+        return [pair.b for pair in self.pairs]
+
+
+def build_basis(a: Trained, b: Trained, at: tuple[Series, int], other: tuple[Series, int], rules: Sequence[Rule],
+                precision: Compute | None) -> Basis:  # fmt: skip
+    """Pair what two trainers hold.
+
+    Args:
+        a: The reference.
+        b: Its port.
+        at: Values of the reference, and the step at which both should be equal.
+        other: The same of the port.
+        rules: Rows of paths and transforms, for parameters and buffers.
+        precision: Type in which the products are computed; None for the narrowest of the parameters.
+
+    Raises:
+        SpecError: A rule that cannot be used.
+    """
+    pairs: list[Pair] = []
+    unpaired: list[str] = []
+    for component in ("model.params", "model.buffers"):
+        left, right = (
+            {p: np.asarray(series.values[step][p]) for p in trained.state
+             if trained.component(p) == component and p in series.values[step]}
+            for trained, (series, step) in ((a, at), (b, other))
+        )  # fmt: skip
+        others = {p for p in a.state if p not in left}  # what matches nothing at all is refused with the parameters
+        mine = [
+            rule for rule in rules if _names(rule, left) or (component == "model.params" and not _names(rule, others))
+        ]
+        last = tuple(
+            {p: np.asarray(series.values[max(series.kept([p]))][p], np.float64) for p in values if series.kept([p])}
+            for values, (series, _) in ((left, at), (right, other))
+        )
+        found, alone = pair_leaves(left, right, component, mine if left and right else (), (last[0], last[1]))
+        pairs += found
+        unpaired += alone
+    params = [pair for pair in pairs if pair.component == "model.params"]
+    slots = [{p: t.component(p) for p in t.state if t.component(p).startswith(SLOTS)} for t in (a, b)]
+    pairs += pair_slots(params, *slots)
+    taken = {pair.a for pair in pairs} | {pair.b for pair in pairs}
+    unpaired += [p for one in slots for p in one if p not in taken]
+    curves, notes = _curves(a, b)
+    return Basis(
+        pairs=tuple(pairs),
+        curves=tuple(curves),
+        unpaired=tuple(dict.fromkeys(unpaired)),
+        precision=precision or _narrower(a.precision([p.a for p in params]), b.precision([p.b for p in params])),
+        notes=tuple(notes),
+    )
+
+
+def _names(rule: Rule, paths: Iterable[str]) -> bool:
+    pattern = re.compile("(.+?)".join(map(re.escape, rule[0].split("*"))))
+    return any(pattern.fullmatch(path) for path in paths)
+
+
+def _narrower(a: Compute, b: Compute) -> Compute:
+    order: tuple[Compute, ...] = ("bfloat16", "float16", "float32", "float64")
+    return min(a, b, key=order.index)
+
+
+def _curves(a: Trained, b: Trained) -> tuple[list[Curve], list[str]]:
+    found, notes = [], []
+    for component in CURVES:
+        left, right = ([p for p in t.numbers if t.component(p) == component] for t in (a, b))
+        if len(left) > 1 or len(right) > 1:
+            common = [(p, o) for p in left for o in right if _end(p) == _end(o)]
+            left, right = ([p for p, _ in common[:1]], [o for _, o in common[:1]])
+        if left and right:
+            found.append(Curve(left[0], right[0], component))
+        elif component == "loss":
+            notes.append(
+                "no loss was seen on both sides: keep it in a variable called loss, or give it to parity.mark"
+            )
+    return found, notes
+
+
+def _end(path: str) -> str:
+    return re.split(r"[.\[\]'\"]+", path.rstrip("]'\""))[-1]
+
+
+def different_settings(a: Trained, b: Trained) -> list[tuple[str, str, str, str]]:
+    """Return hyperparameters of the optimizers that both sides have once and that differ.
+
+    Returns:
+        Path, path on the other side, value, value on the other side.
+
+    Numerics: compared as float32, in which Optax keeps them.
+    """
+    left, right = _settings(a), _settings(b)
+    found = []
+    for name in sorted(left.keys() & right.keys()):
+        (path, one), (other, two) = left[name], right[name]
+        if np.float32(one) != np.float32(two):
+            found.append((path, other, repr(one), repr(two)))
+    return found
+
+
+def _settings(trained: Trained) -> dict[str, tuple[str, float]]:
+    """Return name to path and value of hyperparameters that have one value in all groups."""
+    values: dict[str, set[tuple[str, float]]] = {}
+    for path, leaf in trained.leaves.items():
+        if leaf.component != "optimizer.hyperparameters" or leaf.kind not in ("float", "int", "number", "float32[]"):
+            continue
+        last = path.rpartition(".")[2]
+        try:
+            values.setdefault(SAME_SETTING.get(last, last), set()).add((path, float(leaf.digest)))
+        except ValueError:
+            continue
+    return {name: next(iter(found)) for name, found in values.items() if len({value for _, value in found}) == 1}
+
+
+def different_counts(source: Trained, taken: Trace, step: int) -> list[tuple[str, str, str, str]]:
+    """Return counts of updates that a run which took over has and that the run before had nowhere.
+
+    Args:
+        source: The trainer that was killed.
+        taken: The run that took over.
+        step: Completed steps at the handover.
+
+    Returns:
+        Path, path on the other side, values, value on the other side.
+    """
+    before = next(mark.snapshot for mark in source.reference.marks if mark.step == step)
+    held = {path: leaf.text for path, leaf in before.leaves.items() if leaf.component == "optimizer.step"}
+    counts = {_whole(text) for text in held.values()}
+    found = [
+        (next(iter(held)), path, ", ".join(sorted(map(str, counts))), leaf.text)
+        for path, leaf in taken.marks[0].snapshot.leaves.items()
+        if held and leaf.component == "optimizer.step" and _whole(leaf.text) not in counts
+    ]
+    return found[:1]
+
+
+def _whole(text: str) -> int | str:
+    try:
+        return int(float(text))
+    except ValueError:
+        return text

@@ -1,0 +1,217 @@
+"""The handover check on trainers of anybody: killed on one side, its checkpoint converted, continued on the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from parity.checks.live import Compute, Mode, Trace, Train, copy_folder
+from parity.checks.ports.arrays import Difference, exact
+from parity.checks.ports.basis import Basis, build_basis, different_counts
+from parity.checks.ports.judge import Judged, judge_pair
+from parity.checks.ports.noise import Noise, measure_noise
+from parity.checks.ports.pairing import Pair, Rule
+from parity.checks.ports.series import Series, Trained, kept_steps
+from parity.checks.ports.session import Sides, crossing, open_sides, suspects_of
+from parity.errors import SpecError, TrainerError
+from parity.results import Crossing, Suspect
+
+__all__ = ["Convert", "hands_over"]
+
+Convert = Callable[[Path, Path], object]
+"""Called as `convert(source, target)`: reads what one trainer saved, writes what the other resumes from."""
+
+
+@dataclass
+class _Taken:
+    """One side's part of a run that was handed over."""
+
+    source: Trained
+    trained: Trained
+    """Who took over."""
+    left: Series
+    """What the source held up to its kill."""
+    series: Series
+    trace: Trace
+    when: str
+
+
+def hands_over(
+    train_a: Train,
+    train_b: Train,
+    *,
+    convert: Convert,
+    steps: int,
+    stop_at: int | None = None,
+    back: Convert | None = None,
+    rules: Sequence[Rule] = (),
+    precision: Compute | None = None,
+    mode: Mode = "auto",
+    options: Mapping[str, Any] | None = None,
+    seeds: int | None = None,
+    name: str | None = None,
+    workdir: Path | None = None,
+) -> Crossing:
+    """Check that a run can be handed from one trainer to the other in mid-training, and return the verdict.
+
+    The first trainer is killed, its folder converted, and the second continues to the end; with `back`, it is
+    killed in turn and the first takes over again. What one holds when it takes over must be what the other held at
+    that step, bit for bit; from there on the run must be the uninterrupted one of the first.
+
+    Args:
+        train_a: The trainer that begins.
+        train_b: The one that takes over.
+        convert: Called as `convert(source, target)` with two folders.
+        steps: Completed steps at which the run ends.
+        stop_at: Completed steps at the kill, after a save; by default half of the run.
+        back: Converts the other way; None for one handover only.
+        rules: As of `twins_agree`.
+        precision: As of `twins_agree`.
+        mode: As of `parity.resumes`.
+        options: Further keyword arguments for both functions.
+        seeds: As of `twins_agree`.
+        name: Name of the record; by default those of the functions.
+        workdir: Directory that keeps the folders of the runs; by default a temporary one.
+
+    Returns:
+        The verdict: `holds`, `broken` with its suspects, or `inconclusive` with the reason.
+
+    Raises:
+        SpecError: An argument that cannot be used.
+        TrainerError: A function that makes no marks, saves nothing before the kill, or fails; a conversion that
+            fails.
+
+    Numerics:
+        The state that is taken over: bitwise. What follows: as of `twins_agree`.
+    """
+    began = time.perf_counter()
+    stop = steps // 2 if stop_at is None else stop_at
+    if not 0 < stop < steps:
+        raise SpecError("stop_at", f"must lie between 1 and {steps - 1}, before the run ends, got {stop_at!r}")
+    with ExitStack() as stack:
+        sides = open_sides(stack, train_a, train_b, steps, mode, options, workdir)
+        judged, basis, suspects, at = _hand_over(sides, (convert, back), stop, rules, precision, seeds)
+    return crossing("handover", sides, judged, basis, suspects, name=name, began=began, handovers=at)
+
+
+Found = tuple[Judged, Basis, list[Suspect], tuple[int, ...]]
+
+
+def _hand_over(sides: Sides, converts: tuple[Convert, Convert | None], stop: int, rules: Sequence[Rule],
+               precision: Compute | None, seeds: int | None) -> Found:  # fmt: skip
+    a, b = sides.a, sides.b
+    nothing = Basis((), (), (), precision or "float32")
+    parts = [_take_over(sides, (a, b), converts[0], "there", None, stop)]
+    if converts[1] is not None:
+        parts.append(_take_over(sides, (b, a), converts[1], "back", parts[0], (stop + a.steps) // 2))
+    taken = tuple(part.trace.marks[0].step for part in parts if part.trace.marks)
+    for part in parts:
+        if (lost := _not_taken(part, stop, a)) is not None:
+            judged = Judged("broken", differences=[lost])
+            return judged, nothing, suspects_of([lost], sides, part.when, "at the handover"), taken
+    base, again = a.series("again", a.state, _steps_kept(a, parts))
+    if parted := a.parts(again):
+        return Judged("inconclusive", notes=[f"{parted}: seed what is random, then compare"]), nothing, [], taken
+    return _judge(sides, parts, base, rules, precision, seeds, taken)
+
+
+def _judge(sides: Sides, parts: Sequence[_Taken], base: Series, rules: Sequence[Rule], precision: Compute | None,
+           seeds: int | None, taken: tuple[int, ...]) -> Found:  # fmt: skip
+    a, b = sides.a, sides.b
+    basis = build_basis(a, b, (base, taken[0]), (parts[0].series, taken[0]), rules, precision)
+    if not basis.params:
+        note = "no parameter could be paired: give rules, or give parameters to parity.mark"
+        return Judged("inconclusive", notes=[note]), basis, [], taken
+    noise: Noise | None = None
+    judged, suspects = Judged(), list[Suspect]()
+    for part, step in zip(parts, taken, strict=True):
+        of = basis if part.trained is b else build_basis(a, a, (base, step), (base, step), (), basis.precision)
+        over = basis.pairs if part.trained is b else [pair.turned for pair in basis.pairs]
+        unlike = exact(part.left, part.series, over, step, step)
+        if unlike:
+            unlike = _another_step(part, over, step) or unlike
+            judged.verdict, judged.differences = "broken", unlike
+            suspects += suspects_of(unlike, sides, part.when, "at the handover")
+            break
+        every = [one for one in part.series.steps if one > step and one in set(base.steps)]
+        if noise is None:
+            noise = measure_noise(((a, base, basis.left),), base.kept(basis.left), basis.precision, seeds)
+        found = judge_pair(base, part.series, of.pairs, of.curves, noise, basis.precision, every)
+        settings = different_counts(part.source, part.trace, step)
+        judged = sides.conclude(_worse(judged, found), of, noise, settings=settings, component="optimizer.step")
+        suspects += suspects_of(found.differences, sides, part.when)
+        if judged.verdict != "holds":
+            break
+    judged.compared = max(judged.compared, 1)
+    return judged, basis, suspects, taken
+
+
+def _another_step(part: _Taken, pairs: Sequence[Pair], step: int) -> list[Difference]:
+    """Return that the state is that of another step than the run which took over says; empty where it is not."""
+    for other in part.left.kept([pairs[0].a]):
+        if other != step and not exact(part.left, part.series, pairs, other, step):
+            text = f"{other}, whose state this is"
+            return [Difference("counters.step", "mark", "mark", step, text, str(step), float("inf"))]
+    return []
+
+
+def _worse(judged: Judged, found: Judged) -> Judged:
+    """Return what was found later, with what was compared before."""
+    found.compared += judged.compared
+    found.arrays = max(found.arrays or 0.0, judged.arrays or 0.0)
+    found.notes = [*judged.notes, *found.notes]
+    if found.gap.max_rel < judged.gap.max_rel or not found.gap.steps:
+        found.gap = judged.gap
+    return found
+
+
+def _take_over(sides: Sides, pair: tuple[Trained, Trained], convert: Convert, when: str, before: _Taken | None,
+               stop: int) -> _Taken:  # fmt: skip
+    """Kill one trainer, convert its folder, and let the other continue from it."""
+    source, target = pair
+    folder = source.root / f"killed-{when}"
+    if before is not None:
+        copy_folder(source.root / "converted-there", folder)
+    kept = [step for step in source.marked if step <= stop]
+    again = folder if before is not None else None
+    left, trace = source.series(folder.name, source.state, kept, folder=again, kill_step=stop)
+    if not any(mark.saved for mark in trace.marks):
+        raise TrainerError(
+            f"{source.name} saved nothing in its folder before step {stop}; save there, or give a later stop_at"
+        )
+    there = target.root / f"converted-{when}"
+    there.mkdir(parents=True)
+    try:
+        convert(folder, there)
+    except Exception as error:  # the caller's own function
+        raise TrainerError(f"the conversion from {source.name} to {target.name} failed with {type(error).__name__}: "
+                           f"{error}") from error  # fmt: skip
+    if not any(path.is_file() for path in there.rglob("*")):
+        raise TrainerError(f"the conversion from {source.name} to {target.name} wrote nothing into the folder it was "
+                           "given as its second argument")  # fmt: skip
+    run = target.root / f"taken-{when}"
+    copy_folder(there, run)
+    series, trace = target.series(run.name, target.state, target.marked, folder=run)
+    return _Taken(source, target, left, series, trace, when)
+
+
+def _not_taken(part: _Taken, stop: int, a: Trained) -> Difference | None:
+    """Return that a trainer did not continue from what was converted."""
+    first = part.trace.marks[0].step if part.trace.marks else None
+    if first is not None and a.marked[0] < first <= a.steps:
+        return None
+    got = "no mark at all" if first is None else f"a run that begins at step {first}"
+    return Difference("checkpoint.restore", "function", "function", stop, "a run that continues", got, float("inf"))
+
+
+def _steps_kept(a: Trained, parts: Sequence[_Taken]) -> list[int]:
+    """Return the steps at which the uninterrupted run keeps its arrays: those at which one that took over did."""
+    wanted = set(kept_steps(a.marked, a.size))
+    for part in parts:
+        kept = [step for step, found in part.series.values.items() if len(found) > len(part.trained.numbers)]
+        wanted |= set(kept[:1]) | (set(kept) if a.size * len(kept) < 1 << 30 else set())
+    return sorted(wanted & set(a.marked))

@@ -1,0 +1,98 @@
+"""Noise: how far one unit in the last place at the start moves curves and arrays, measured on every side it can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.checks.across import SEEDS, WINDOW
+from parity.checks.gap import distance
+from parity.checks.live import Compute, Nudge
+from parity.checks.ports.series import Series, Trained
+
+__all__ = ["FLOAT64_SEEDS", "Noise", "measure_noise", "spread_of"]
+
+FLOAT64_SEEDS = 4
+"""Nudged runs of each side in float64: they only have to show that noise stays far below the limit."""
+
+
+@dataclass
+class Noise:
+    """Largest movement at every step, over all nudged runs."""
+
+    curves: dict[str, dict[int, float]] = field(default_factory=dict)
+    """Path of a number to step to absolute movement."""
+    leaves: dict[str, dict[int, float]] = field(default_factory=dict)
+    """Path of an array to step to the largest absolute movement of an element."""
+    runs: int = 0
+    sides: tuple[str, ...] = ()
+    unmoved: tuple[str, ...] = ()
+    """Sides whose parameters cannot be written in place."""
+
+    def curve(self, path: str, steps: Sequence[int]) -> NDArray[np.float64]:
+        """Return the movement of a curve, float64, shape [steps]: in each window of steps the largest."""
+        found = self.curves.get(path, {})
+        width = np.array([found.get(step, 0.0) for step in steps])
+        for start in range(0, len(width), WINDOW):
+            width[start : start + WINDOW] = width[start : start + WINDOW].max(initial=0.0)
+        return width
+
+    def leaf(self, path: str, step: int) -> float:
+        """Return the largest movement of a leaf up to the first step at or after the given one that was kept."""
+        found = self.leaves.get(path, {})
+        later = [one for one in found if one >= step]
+        until = min(later) if later else step
+        return max((width for one, width in found.items() if one <= until), default=0.0)
+
+
+def measure_noise(
+    sides: Sequence[tuple[Trained, Series, Sequence[str]]], steps: Sequence[int], precision: Compute,
+    seeds: int | None = None,
+) -> Noise:  # fmt: skip
+    """Run each side with nudged starts and return how far that moves it.
+
+    Args:
+        sides: A trainer, the values of its run, and the paths of its arrays.
+        steps: Completed steps at which arrays are kept.
+        precision: Type in which the products are computed.
+        seeds: Nudged runs of each side; by default 16, in float64 4.
+    """
+    seeds = seeds or (FLOAT64_SEEDS if precision == "float64" else SEEDS)
+    noise = Noise()
+    for trained, base, paths in sides:
+        for seed in range(seeds):
+            moved, trace = trained.series(f"nudged-{seed}", paths, steps, nudge=Nudge(seed, precision))
+            if not trace.nudged:
+                noise.unmoved = (*noise.unmoved, trained.name)
+                break
+            _take(noise, base, moved, paths, trained.numbers)
+            noise.runs += 1
+        else:
+            noise.sides = (*noise.sides, trained.name)
+    return noise
+
+
+def _take(noise: Noise, base: Series, moved: Series, paths: Sequence[str], numbers: Sequence[str]) -> None:
+    for path in numbers:
+        a, b = base.curve(path), moved.curve(path)
+        found = noise.curves.setdefault(path, {})
+        for step in a.keys() & b.keys():
+            found[step] = max(found.get(step, 0.0), spread_of(a[step], b[step]))
+    for path in paths:
+        widths = noise.leaves.setdefault(path, {})
+        for step in base.kept([path]):
+            if path in moved.values.get(step, {}):
+                gap = spread_of(base.values[step][path], moved.values[step][path])
+                widths[step] = max(widths.get(step, 0.0), gap)
+
+
+def spread_of(a: Any, b: Any) -> float:
+    """Return the largest absolute difference of two values; infinite where one is NaN and the other is not."""
+    left, right = (np.asarray(x, np.float64) for x in (a, b))
+    if left.shape != right.shape:
+        return float("inf")
+    return float(distance(left, right).max(initial=0.0))

@@ -1,0 +1,202 @@
+"""The two sides of a check: how they are run, how their differences are worded, and the record."""
+
+from __future__ import annotations
+
+import inspect
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from parity.checks.live import Mode, Train, runner_of
+from parity.checks.ports.advice import advise_port
+from parity.checks.ports.arrays import Difference
+from parity.checks.ports.basis import Basis
+from parity.checks.ports.judge import Judged
+from parity.checks.ports.noise import Noise
+from parity.checks.ports.series import Trained
+from parity.errors import SpecError
+from parity.results import Crossing, Suspect
+
+__all__ = ["Sides", "crossing", "open_sides", "suspects_of"]
+
+CLOSE = 10.0
+"""Multiple of the envelope below which a difference may be one of precision."""
+
+NEAR = (
+    "a difference of this size may come from what one side computes in a narrower type: Optax's bias correction in "
+    "float32 alone reaches 4.8 times the envelope. Compare in float64 (jax_enable_x64) to see if the meaning differs"
+)
+
+
+@dataclass
+class Sides:
+    """A trainer and its port, each run once."""
+
+    a: Trained
+    b: Trained
+    notes: list[str]
+    root: Path
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Return what both are called."""
+        return self.a.name, self.b.name
+
+    def conclude(self, judged: Judged, basis: Basis, noise: Noise, settings: Sequence[tuple[str, str, str, str]] = (),
+                 component: str = "optimizer.hyperparameters") -> Judged:  # fmt: skip
+        """Add to a verdict what it rests on, and take a pass back that rests on nothing.
+
+        Args:
+            judged: What the curves and arrays showed.
+            basis: What was compared with what.
+            noise: The measured noise.
+            settings: Path, other path, value and other value of what differs and may be the cause.
+            component: What those are.
+        """
+        if judged.verdict == "broken" and judged.differences[0].component != "data.batch":
+            batch = self._other_batch()
+            first = judged.differences[0].step
+            if batch is not None and batch.step <= first:
+                judged.differences.insert(0, batch)
+            judged.differences[:0] = [
+                Difference(component, path, other, first, one, two, float("inf"))
+                for path, other, one, two in settings
+                if judged.differences[0].component.startswith(("optimizer", "model.params"))
+            ]
+        judged.notes += basis.notes
+        if judged.verdict == "broken" and judged.multiple is not None and judged.multiple < CLOSE:
+            judged.notes.append(NEAR)
+        if noise.unmoved:
+            judged.notes.append(f"noise was not measured on {', '.join(noise.unmoved)}: its parameters cannot be "
+                                "written in place")  # fmt: skip
+        has_loss = any(curve.component == "loss" for curve in basis.curves)
+        if judged.verdict == "holds" and basis.precision != "float64" and not noise.sides:
+            judged.verdict = "inconclusive"
+            judged.notes.append("no noise could be measured, so nothing says what may differ: compare in float64")
+        alone = [p for p in basis.unpaired if self._component(p) == "model.params"]
+        if judged.verdict == "holds" and alone and not has_loss:
+            judged.verdict = "inconclusive"
+            judged.notes.append(f"{len(alone)} parameters have no counterpart and no loss was seen: give rules")
+        if judged.verdict == "holds" and not self._trained(basis):
+            judged.verdict = "inconclusive"
+            judged.notes.append("no parameter changed: nothing was trained")
+        return judged
+
+    def _component(self, path: str) -> str:
+        return self.a.component(path) if path in self.a.leaves else self.b.component(path)
+
+    def _trained(self, basis: Basis) -> bool:
+        return any(pair.a in self.a.changing for pair in basis.params)
+
+    def _other_batch(self) -> Difference | None:
+        """Return the first step at which a batch differs that both keep under one name, in one type and shape."""
+        for one, two in zip(self.a.reference.marks, self.b.reference.marks, strict=False):
+            for path, leaf in one.snapshot.leaves.items():
+                other = two.snapshot.leaves.get(path)
+                batch = leaf.component == "data.batch" and path in self.a.changing and path in self.b.changing
+                if batch and other is not None and leaf.kind == other.kind and leaf.digest != other.digest:
+                    return Difference("data.batch", path, path, one.step, leaf.text, other.text, float("inf"))
+        return None
+
+
+def open_sides(stack: ExitStack, train_a: Train, train_b: Train, steps: int, mode: Mode,
+               options: Mapping[str, Any] | None, workdir: Path | None) -> Sides:  # fmt: skip
+    """Run both trainers once.
+
+    Raises:
+        SpecError: An argument that cannot be used.
+        TrainerError: A function that makes no marks, or fails.
+    """
+    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 2:
+        raise SpecError("steps", f"must be a whole number of at least 2, got {steps!r}")
+    if train_a is train_b:
+        raise SpecError("train_b", "is train_a itself: a trainer that is compared with itself shows nothing")
+    root = workdir or Path(
+        stack.enter_context(tempfile.TemporaryDirectory(prefix="parity-", ignore_cleanup_errors=True))
+    )
+    notes: list[str] = []
+    names = _names(train_a, train_b)
+    trained = []
+    for name, train in zip(names, (train_a, train_b), strict=True):
+        home = root / name
+        home.mkdir(parents=True, exist_ok=True)
+        runner, told = runner_of(train, mode, home)
+        stack.enter_context(runner)  # type: ignore[arg-type]
+        notes += [f"{name}: {note}" for note in told]
+        trained.append(Trained(name, runner, home, steps, _options(train, steps, options)))
+    return Sides(trained[0], trained[1], notes, root)
+
+
+def _options(train: Train, steps: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    try:
+        takes = "steps" in inspect.signature(train).parameters
+    except (TypeError, ValueError):
+        takes = False
+    return {**({"steps": steps} if takes else {}), **(options or {})}
+
+
+def _names(train_a: Train, train_b: Train) -> tuple[str, str]:
+    """Return names that differ: of the functions, or of their modules where those are the same."""
+    own = [
+        getattr(one, "__qualname__", type(one).__qualname__).replace("<locals>.", "") for one in (train_a, train_b)
+    ]
+    if own[0] == own[1]:
+        own = [getattr(one, "__module__", "?").rpartition(".")[2] for one in (train_a, train_b)]
+    return (own[0], own[1]) if own[0] != own[1] else (f"{own[0]}-a", f"{own[1]}-b")
+
+
+def _name(train: Train) -> str:
+    named: str = getattr(train, "__qualname__", type(train).__qualname__)
+    return named.replace("<locals>.", "")
+
+
+def suspects_of(differences: Sequence[Difference], sides: Sides, road: str, when: str = "") -> list[Suspect]:
+    """Return differences as suspects of a record.
+
+    Args:
+        differences: The likeliest cause first.
+        sides: The trainers.
+        road: `twins`, or how a run was handed over.
+        when: When they were seen; by default `at the start` or `after n steps`.
+    """
+    start = sides.a.marked[0]
+    found = []
+    for one in differences[:200]:
+        seen = when or ("at the start" if one.step <= start else f"after {one.step - start} steps")
+        path = one.path if one.path == one.other else f"{one.path} ({sides.b.name}: {one.other})"
+        found.append(
+            Suspect(component=one.component, path=path, step=one.step, expected=one.expected, got=one.got, when=seen,
+                    road=road, advice=advise_port(one.component, seen), max_rel=one.relative)
+        )  # fmt: skip
+    return found
+
+
+def crossing(check: Literal["twins", "handover"], sides: Sides, judged: Judged, basis: Basis,
+             suspects: Sequence[Suspect], *, name: str | None, began: float, handovers: tuple[int, ...] = ()
+             ) -> Crossing:  # fmt: skip
+    """Return the record of a check."""
+    seen = judged.gap.steps > 0
+    found = Crossing(
+        check=check,
+        name=name or f"{sides.a.name} and {sides.b.name}",
+        verdict=judged.verdict,
+        steps=sides.a.steps,
+        sides=sides.names,
+        precision=basis.precision,
+        suspects=tuple(suspects),
+        pairs=len(basis.pairs),
+        unpaired=basis.unpaired,
+        compared=judged.compared,
+        max_abs=judged.gap.max_abs if seen else None,
+        max_rel=judged.gap.max_rel if seen else None,
+        multiple=judged.multiple,
+        arrays=judged.arrays,
+        handovers=handovers,
+        notes=(*sides.notes, *judged.notes),
+        frameworks=tuple(dict.fromkeys((*sides.a.reference.frameworks, *sides.b.reference.frameworks))),
+    )
+    return replace(found, seconds=time.perf_counter() - began)

@@ -1,0 +1,116 @@
+"""The twins check on trainers of anybody: a training function and its port, from one start, on the same batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from parity.checks.live import Compute, Mode, Train
+from parity.checks.ports.arrays import Difference, exact
+from parity.checks.ports.basis import Basis, build_basis, different_settings
+from parity.checks.ports.judge import Judged, judge_pair
+from parity.checks.ports.noise import measure_noise
+from parity.checks.ports.pairing import Rule
+from parity.checks.ports.series import Trained, kept_steps
+from parity.checks.ports.session import Sides, crossing, open_sides, suspects_of
+from parity.results import Crossing
+
+__all__ = ["twins_agree"]
+
+
+def twins_agree(
+    train_a: Train,
+    train_b: Train,
+    *,
+    steps: int,
+    rules: Sequence[Rule] = (),
+    precision: Compute | None = None,
+    mode: Mode = "auto",
+    options: Mapping[str, Any] | None = None,
+    seeds: int | None = None,
+    name: str | None = None,
+    workdir: Path | None = None,
+) -> Crossing:
+    """Check that two training functions train alike, and return the verdict.
+
+    Both are trained from the start, with one mark per step as for `parity.resumes`. Parameters are paired by the
+    rules, and where there are none by their values at the start, which must be equal bit for bit; what belongs to a
+    parameter (moments, averages) follows it. Then losses, rates and every array are compared at the same steps.
+
+    Args:
+        train_a: The trainer that counts as the reference.
+        train_b: Its port.
+        steps: Completed steps to train; passed to a function that takes `steps`.
+        rules: Rows `(path, path of the port)`, or with a transform: `transpose`, `reshape`, or a permutation of the
+            axes. `*` stands for the same text on both sides. Needed only for what values and names do not pair.
+        precision: Type in which the products are computed; by default the narrowest of the parameters.
+        mode: As of `parity.resumes`.
+        options: Further keyword arguments for both functions.
+        seeds: Runs of each side with nudged starts, by which noise is measured; by default 16, in float64 4.
+        name: Name of the record; by default those of the functions.
+        workdir: Directory that keeps the folders of the runs; by default a temporary one.
+
+    Returns:
+        The verdict: `holds`, `broken` with its suspects, or `inconclusive` with the reason.
+
+    Raises:
+        SpecError: An argument that cannot be used.
+        TrainerError: A function that makes no marks, or fails.
+
+    Numerics:
+        In float64 the loss must agree to 1e-12 relative, and one unit in the last place at the start must not
+        move it by 1e-13. Below, it must stay within three times the envelope of runs whose start was nudged by one
+        unit in the last place; arrays within ten times their own noise.
+    """
+    began = time.perf_counter()
+    with ExitStack() as stack:
+        sides = open_sides(stack, train_a, train_b, steps, mode, options, workdir)
+        judged, basis = _compare(sides, rules, precision, seeds)
+    suspects = suspects_of(judged.differences, sides, "twins")
+    return crossing("twins", sides, judged, basis, suspects, name=name, began=began)
+
+
+def _compare(
+    sides: Sides, rules: Sequence[Rule], precision: Compute | None, seeds: int | None
+) -> tuple[Judged, Basis]:
+    a, b = sides.a, sides.b
+    if a.marked != b.marked:
+        return _other_steps(a, b), Basis((), (), (), precision or "float32")
+    steps = kept_steps(a.marked, max(a.size, b.size))
+    (left, again_a), (right, again_b) = (t.series("again", t.state, steps) for t in (a, b))
+    for trained, again in ((a, again_a), (b, again_b)):
+        if parted := trained.parts(again):
+            notes = [f"{parted}: seed what is random, then compare"]
+            return Judged("inconclusive", notes=notes), Basis((), (), (), precision or "float32")
+    start = a.marked[0]
+    basis = build_basis(a, b, (left, start), (right, start), rules, precision)
+    unlike = exact(left, right, basis.params, start, start)
+    if unlike or not basis.params:
+        return _no_start(unlike, basis, a, b), basis
+    noise = measure_noise(((a, left, basis.left), (b, right, basis.right)), steps, basis.precision, seeds)
+    every = [step for step in left.steps if step in set(right.steps) and step > start]
+    judged = judge_pair(left, right, basis.pairs, basis.curves, noise, basis.precision, every)
+    return sides.conclude(judged, basis, noise, settings=different_settings(a, b)), basis
+
+
+def _other_steps(a: Trained, b: Trained) -> Judged:
+    at = next((i for i, (x, y) in enumerate(zip(a.marked, b.marked, strict=False)) if x != y), None)
+    here, there = (f"{len(t.marked)} marks, the last at step {t.marked[-1]}" for t in (a, b))
+    step = a.marked[at] if at is not None else min(a.marked[-1], b.marked[-1])
+    return Judged(
+        "broken", differences=[Difference("counters.step", "marks", "marks", step, here, there, float("inf"))]
+    )
+
+
+def _no_start(unlike: list[Difference], basis: Basis, a: Trained, b: Trained) -> Judged:
+    if unlike:
+        return Judged("broken", differences=unlike, compared=1)
+    seen = [sum(t.component(p) == "model.params" for p in t.state) for t in (a, b)]
+    note = (
+        f"no parameter could be paired: {a.name} shows {seen[0]}, {b.name} {seen[1]}; give rules, or give parameters "
+        "to parity.mark"
+    )
+    return Judged("inconclusive", notes=[note])
