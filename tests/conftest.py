@@ -1,12 +1,17 @@
-"""Set-up of every test process: eight forced CPU devices, compiled programs on disk, envelopes never cached."""
+"""Set-up of every test process: eight forced CPU devices, compiled programs on disk, forks in place of interpreters.
+
+Envelopes are never cached.
+"""
 
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
+from tests.forks.client import forking, new_interpreters
 from tests.quick import is_quick
 
 jax.config.update("jax_num_cpu_devices", 8)
@@ -52,3 +57,18 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each training process compile its own programs, as those of a user do."""
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked() -> Iterator[None]:
+    """Start command lines of `parity` as forks of a process that has imported the framework."""
+    with forking():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def started_anew(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Start an interpreter for every process of a test that is marked for it, and of the soak tests."""
+    marked = any(request.node.get_closest_marker(name) for name in ("new_interpreters", "soak"))
+    with new_interpreters() if marked else nullcontext():
+        yield

@@ -29,6 +29,7 @@ QUICK = frozenset(
         f"{PLANTED}[uneven_shard_padding-torch]",
         f"{PLANTED}[best_metric_reset-torch]",
         f"{PLANTED}[mixed_generation-torch]",
+        "forks",
         "foreign/test_foreign_trainer.py::test_a_planted_fault_is_found_and_named[momentum lost-here]",
         "foreign/test_foreign_trainer.py::test_it_resumes_bitwise[here]",
         "foreign/test_foreign_trainer.py::test_what_must_not_be_imported_cannot_be",

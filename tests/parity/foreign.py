@@ -49,7 +49,7 @@ def install(
         code: The module.
     """
     metadata = site / f"{package}-0.dist-info"
-    metadata.mkdir(parents=True)
+    metadata.mkdir(parents=True, exist_ok=True)
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 0\n")
     (metadata / "entry_points.txt").write_text(f"[parity.sides]\n{entries}\n")
     (site / f"{package}.py").write_text(code)

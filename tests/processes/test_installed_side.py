@@ -19,9 +19,9 @@ TINY = ["--spec", "mlp-digits", "--set", "model.hidden=[8]", "--set", "batch=16"
 
 
 @pytest.fixture(autouse=True)
-def installed(tmp_path, monkeypatch):
-    """Install a side `mine` for this process and its children."""
-    install(tmp_path / "site", monkeypatch, "mine = mine")
+def installed(tmp_path_factory, monkeypatch):
+    """Install a side `mine` for this process and its children; always in one place, so that they can be forks."""
+    install(tmp_path_factory.getbasetemp() / "site", monkeypatch, "mine = mine")
 
 
 def parity(*words):
