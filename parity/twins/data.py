@@ -20,8 +20,8 @@ from parity.twins.datasets import Dataset
 __all__ = ["ArrayStream", "BatchStream", "Chunk", "GrainStream", "Position", "open_stream"]
 
 GRAIN_READS = {"num_threads": 2, "prefetch_buffer_size": 16}
-"""What Grain reads ahead, in batches. The samples lie in memory: its defaults, 500 batches by 16 threads, are for files,
-and take 2.5 s of a processor at every start and every seek."""
+"""What Grain reads ahead, in batches. The samples lie in memory: its defaults, 500 batches by 16 threads, are for
+files, and take 2.5 s of a processor at every start and every seek."""
 
 Position = dict[str, Any]
 """JSON object; always holds `samples` (consumed so far) and `batch_size`."""

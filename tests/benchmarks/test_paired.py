@@ -61,9 +61,7 @@ class Clock:
 def clock(monkeypatch):
     made = Clock()
     monkeypatch.setattr(paired, "time", SimpleNamespace(perf_counter=lambda: made.now))
-    monkeypatch.setattr(
-        paired, "gc", SimpleNamespace(collect=lambda: 0)
-    )  # 0.2 s a round, of all that tests have loaded
+    monkeypatch.setattr(paired, "gc", SimpleNamespace(collect=lambda: 0))  # 0.2 s each: tests load much
     return made
 
 

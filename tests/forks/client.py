@@ -50,7 +50,7 @@ TURNS = 2
 MOST_SERVERS = 12
 """Of one test process; each takes 50 to 250 MB."""
 
-UNREAD = ("PYTEST_CURRENT_TEST",)
+UNREAD = ("PYTEST_CURRENT_TEST", "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 """Variables that no import reads and that differ from process to process."""
 
 _plain = subprocess.Popen

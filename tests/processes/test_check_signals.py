@@ -17,9 +17,16 @@ from parity.spec import load, to_toml
 pytestmark = pytest.mark.processes
 
 STOPPING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+"""They share a handler: here each stops one of the two checks, `make soak` has the product."""
 
 DEADLINE = 10.0
 """Seconds from a signal to the end; it takes some tenths, and less than two on a machine that is not overloaded."""
+
+
+def at_once(*numbers):
+    """Return the signals that stop a check; those that are not named here are for the soak."""
+    return [pytest.param(number, marks=() if number in numbers else pytest.mark.soak) for number in STOPPING]
+
 
 MAIN = "import sys; from parity.cli import main; sys.exit(main())"
 """`parity`, after what a test plants."""
@@ -101,7 +108,7 @@ def both_train(check):
     return "(torch): holds" in check.errors() and len(check.training()) == 2
 
 
-@pytest.mark.parametrize("number", STOPPING)
+@pytest.mark.parametrize("number", at_once(signal.SIGTERM, signal.SIGHUP))
 def test_a_resume_check_that_is_stopped_writes_what_it_judged_and_leaves_no_process(number, tmp_path):
     with resume_check(tmp_path, IN_TURN) as check:
         check.wait_for(lambda: both_train(check))
@@ -134,7 +141,7 @@ def test_checks_that_run_ahead_end_with_the_others_and_no_verdict_is_made_up(tmp
     assert list(check.scratch.glob("parity-*")) == []
 
 
-@pytest.mark.parametrize("number", STOPPING)
+@pytest.mark.parametrize("number", at_once(signal.SIGINT))
 def test_a_twins_check_that_is_stopped_inside_a_long_call_writes_what_it_judged(number, tmp_path):
     """A chunk of the large model is ten steps of some tenths of a second, in a single call of the main thread."""
     quick = load("mlp-digits", "float64", ["model.hidden=[8]"])
