@@ -44,6 +44,9 @@ MODULES = {
 }
 """Side that a command line names to what its server imports."""
 
+FORKED = ("parity", "tests.forks.probe")
+"""Modules that are run by a fork: none of those that must import little."""
+
 TURNS = 2
 """Servers that take turns."""
 
@@ -192,7 +195,7 @@ def _side(asked: Mapping[str, Any]) -> str | None:
         return None
     if asked["executable"] not in (None, sys.executable) or args[:2] != [sys.executable, "-m"]:
         return None
-    if args[2:3] != ["parity"] and not args[2].startswith("tests."):
+    if args[2] not in FORKED:
         return None
     if asked["cwd"] is not None and not os.path.isdir(asked["cwd"]):
         return None

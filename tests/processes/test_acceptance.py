@@ -18,6 +18,7 @@ EPOCH = 1437 // 64
 
 
 @pytest.mark.processes
+@pytest.mark.new_interpreters
 @pytest.mark.usefixtures("compiled_anew")
 @pytest.mark.parametrize("side", ["jax", "torch"])
 def test_a_five_epochs_saved_killed_and_five_more_have_a_continuous_validation_curve(side, tmp_path):
