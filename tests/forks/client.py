@@ -50,7 +50,7 @@ FORKED = ("parity", "tests.forks.probe")
 TURNS = 2
 """Servers that take turns."""
 
-MOST_SERVERS = 12
+MOST_SERVERS = 8
 """Of one test process; each takes 50 to 250 MB."""
 
 UNREAD = ("PYTEST_CURRENT_TEST", "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
