@@ -23,6 +23,7 @@ __all__ = [
     "ResultError",
     "RunDirectoryError",
     "SaveError",
+    "ScheduleError",
     "SideError",
     "SpecError",
     "SpecMismatchError",
@@ -252,6 +253,26 @@ class SaveError(ParityError, RuntimeError):
         text = " ".join(problem.split())  # a framework's message may hold the whole state
         what = "is saved, but work after the save failed" if saved else "could not be saved"
         super().__init__(f"step {step} {what}: {text[:400]}{'...' if len(text) > 400 else ''}")
+
+
+class ScheduleError(ParityError, ValueError):
+    """A schedule that cannot be built, moved or converted as asked.
+
+    Args:
+        where: The rule and its constant, such as `cosine.T_max`, or the class that was given.
+        problem: What it must be and what it is, or why there is no next rate.
+
+    Attributes:
+        where: The rule and its constant, or the class that was given.
+
+    Example:
+        >>> print(ScheduleError("plateau", "needs the metric of this validation: step(metric)"))
+        plateau: needs the metric of this validation: step(metric)
+    """
+
+    def __init__(self, where: str, problem: str) -> None:
+        self.where = where
+        super().__init__(f"{where}: {problem}")
 
 
 class ResultError(ParityError, ValueError):

@@ -1,0 +1,47 @@
+"""Learning-rate schedules: small state machines on the host whose rates are PyTorch's, bit for bit.
+
+A rule holds constants under PyTorch's names; a `Schedule` is a rule at its position, for several parameter groups.
+Knows no framework, no optimizer, and nothing of what the rates are used for.
+"""
+
+from parity.schedules.cosines import Cosine, CosineRestarts, RestartPosition
+from parity.schedules.cycles import Cyclic, OneCycle
+from parity.schedules.decays import Constant, Exponential, Linear, MultiStep, Polynomial, Step
+from parity.schedules.plateau import Plateau, PlateauPosition
+from parity.schedules.rule import AnyRule, Groups, Place, Position, Rule, spread
+from parity.schedules.schedule import Moves, Schedule
+from parity.schedules.state import RULES
+from parity.schedules.tables import Lambda, Multiplicative, tabulate
+from parity.schedules.trees import Beside, Chained, Sequential, TreePosition
+
+__all__ = [
+    "RULES",
+    "AnyRule",
+    "Beside",
+    "Chained",
+    "Constant",
+    "Cosine",
+    "CosineRestarts",
+    "Cyclic",
+    "Exponential",
+    "Groups",
+    "Lambda",
+    "Linear",
+    "Moves",
+    "MultiStep",
+    "Multiplicative",
+    "OneCycle",
+    "Place",
+    "Plateau",
+    "PlateauPosition",
+    "Polynomial",
+    "Position",
+    "RestartPosition",
+    "Rule",
+    "Schedule",
+    "Sequential",
+    "Step",
+    "TreePosition",
+    "spread",
+    "tabulate",
+]

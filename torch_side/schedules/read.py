@@ -1,0 +1,298 @@
+"""The reader of PyTorch's schedulers: class, constants and position become a schedule of the suite.
+
+Every attribute of a scheduler has its place in the rule, in the position or in the values of the groups; one that has
+none stops the conversion.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch.optim import lr_scheduler as lr
+
+from parity import schedules
+from parity.errors import ScheduleError, UnknownNameError
+from parity.schedules import AnyRule, Groups, Schedule
+
+__all__ = ["KNOWN", "from_torch"]
+
+PLAIN: dict[type, type[AnyRule]] = {
+    lr.ConstantLR: schedules.Constant,
+    lr.LinearLR: schedules.Linear,
+    lr.PolynomialLR: schedules.Polynomial,
+    lr.ExponentialLR: schedules.Exponential,
+    lr.StepLR: schedules.Step,
+    lr.CosineAnnealingLR: schedules.Cosine,
+    lr.CosineAnnealingWarmRestarts: schedules.CosineRestarts,
+}
+"""Scheduler to the rule whose constants are attributes of the same name."""
+
+OWN: dict[type, tuple[type[AnyRule], set[str]]] = {
+    lr.MultiStepLR: (schedules.MultiStep, {"milestones", "gamma"}),
+    lr.LambdaLR: (schedules.Lambda, {"lr_lambdas"}),
+    lr.MultiplicativeLR: (schedules.Multiplicative, {"lr_lambdas"}),
+    lr.CyclicLR: (
+        schedules.Cyclic,
+        {"max_lrs", "total_size", "step_ratio", "mode", "gamma", "_scale_fn_ref", "_scale_fn_custom", "scale_mode"}
+        | {"cycle_momentum", "use_beta1", "base_momentums", "max_momentums"},
+    ),
+    lr.OneCycleLR: (
+        schedules.OneCycle,
+        {"total_steps", "_schedule_phases", "_anneal_func_type", "cycle_momentum", "use_beta1"},
+    ),
+    lr.ReduceLROnPlateau: (
+        schedules.Plateau,
+        {"factor", "patience", "threshold", "threshold_mode", "cooldown", "eps", "mode", "min_lrs"}
+        | {"default_min_lr", "mode_worse", "best", "num_bad_epochs", "cooldown_counter"},
+    ),
+    lr.SequentialLR: (schedules.Sequential, {"_schedulers", "_milestones"}),
+    lr.ChainedScheduler: (schedules.Chained, {"_schedulers"}),
+}
+"""Scheduler to its rule, and to the attributes that its constants and position are in."""
+
+COMMON = {"optimizer", "base_lrs", "last_epoch", "_step_count", "_last_lr"}
+PASSING = {"_is_initial", "_get_lr_called_within_step", "verbose"}
+"""Flags within a call; `verbose` comes with states that PyTorch 2.6 and older saved."""
+
+KNOWN = {**{cls: rule for cls, (rule, _) in OWN.items()}, **PLAIN}
+"""Scheduler to its rule."""
+
+
+def from_torch(scheduler: lr.LRScheduler | Sequence[lr.LRScheduler], *, horizon: int | None = None) -> Schedule:
+    """Return the schedule of a scheduler at its position.
+
+    Args:
+        scheduler: A scheduler of `torch.optim.lr_scheduler`, or several of one optimizer, in the order in which they
+            are stepped; it is not changed.
+        horizon: Last step for which functions (`lr_lambda`, `scale_fn`) are evaluated, into tables of their values;
+            needed where there is one.
+
+    Raises:
+        UnknownNameError: It is no scheduler that is known.
+        ScheduleError: It is of a subclass, has an attribute that has no place, computes with tensors, or a function
+            has no table.
+
+    Example:
+        >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.5)
+        >>> from_torch(lr.CosineAnnealingLR(optimizer, T_max=100)).rates
+        (0.5,)
+    """
+    several = isinstance(scheduler, list | tuple)
+    parts: tuple[Any, ...] = tuple(scheduler) if several else (scheduler,)
+    if not parts:
+        raise ScheduleError("from_torch", "there is no scheduler")
+    read = [_read(part, horizon) for part in parts]
+    optimizer = parts[0].optimizer
+    if any(part.optimizer is not optimizer for part in parts):
+        raise ScheduleError("from_torch", "the schedulers belong to several optimizers; convert those of each")
+    rule, position = read[0]
+    if several:
+        rule = schedules.Beside(rules=tuple(rule for rule, _ in read))
+        rates = _rates(optimizer, "lr")
+        position = schedules.TreePosition(rates, tuple(position for _, position in read))
+    return Schedule.at(rule, position, _groups(optimizer, momentum=rule.momentum))
+
+
+def _read(scheduler: Any, horizon: int | None) -> tuple[AnyRule, Any]:
+    """Return rule and position of a scheduler."""
+    cls, name = type(scheduler), type(scheduler).__name__
+    if cls not in KNOWN:
+        bases = [base.__name__ for base in KNOWN if isinstance(scheduler, base)]
+        if bases:
+            problem = f"is a subclass of {bases[0]} and may compute other rates; convert a {bases[0]} itself"
+            raise ScheduleError(name, f"{problem}, or write its rates as a table: parity.schedules.Lambda")
+        raise UnknownNameError("scheduler", name, (known.__name__ for known in KNOWN))
+    own = {field.name for field in fields(PLAIN[cls])} if cls in PLAIN else OWN[cls][1]
+    own = own | {"T_cur", "T_i"} if cls is lr.CosineAnnealingWarmRestarts else own
+    if rest := sorted(set(vars(scheduler)) - own - COMMON - PASSING):
+        raise ScheduleError(name, f"has attributes that no schedule of PyTorch 2.13 has: {', '.join(rest)}")
+    if cls in TREES:
+        return TREES[cls](scheduler, horizon)
+    if cls in PLAIN:
+        given = {field.name: _plain(getattr(scheduler, field.name), name) for field in fields(PLAIN[cls])}
+        rule: AnyRule = PLAIN[cls](**given)
+    else:
+        rule = READERS[cls](scheduler, horizon)
+    return rule, _position(scheduler, rule)
+
+
+def _position(scheduler: Any, rule: AnyRule) -> Any:
+    name, epoch = type(scheduler).__name__, int(scheduler.last_epoch)
+    last = tuple(_float(rate, name) for rate in scheduler._last_lr)
+    if isinstance(rule, schedules.Plateau):
+        best, bad = _float(scheduler.best, name), int(scheduler.num_bad_epochs)
+        return schedules.PlateauPosition(last, epoch, best, bad, _plain(scheduler.cooldown_counter, name))
+    bases = tuple(_float(rate, name) for rate in scheduler.base_lrs)
+    _same_count(scheduler, len(bases))
+    if isinstance(rule, schedules.CosineRestarts):
+        within, length = _plain(scheduler.T_cur, name), _plain(scheduler.T_i, name)
+        return schedules.RestartPosition(last, epoch, scheduler._step_count, bases, within, length)
+    return schedules.Position(last, epoch, scheduler._step_count, bases)
+
+
+def _same_count(scheduler: Any, count: int) -> None:
+    groups = len(scheduler.optimizer.param_groups)
+    if groups != count:
+        problem = f"was built for {count} parameter groups, and its optimizer has {groups}"
+        raise ScheduleError(type(scheduler).__name__, f"{problem}; add groups before the scheduler is built")
+
+
+def _multi_step(scheduler: Any, horizon: int | None) -> AnyRule:
+    milestones = tuple(_plain(step, "MultiStepLR") for step in sorted(scheduler.milestones.elements()))
+    return schedules.MultiStep(milestones=milestones, gamma=_plain(scheduler.gamma, "MultiStepLR"))
+
+
+def _lambda(scheduler: Any, horizon: int | None) -> AnyRule:
+    rule = schedules.Lambda if type(scheduler) is lr.LambdaLR else schedules.Multiplicative
+    first = 0 if rule is schedules.Lambda else 1
+
+    def values(function: Any) -> Callable[[int], list[Any]]:
+        return lambda steps: [1.0] * first + [function(step) for step in range(first, steps + 1)]
+
+    tables = [_table(function, scheduler, horizon, values(function)) for function in scheduler.lr_lambdas]
+    same = all(table == tables[0] for table in tables)
+    return rule(tables=tuple(tables[:1] if same else tables))
+
+
+def _table(
+    function: Any, scheduler: Any, horizon: int | None, values: Callable[[int], list[Any]]
+) -> tuple[float, ...]:
+    """Return the values of a function of a scheduler: the table it was made from, or those up to the horizon."""
+    if isinstance(function, types.FunctionType) and hasattr(function, "table"):
+        return tuple(function.table)
+    name = type(scheduler).__name__
+    if horizon is None:
+        problem = "computes its factors by a Python function, of which no state can hold more than a table of values"
+        raise ScheduleError(name, f"{problem}: from_torch(scheduler, horizon=LAST_STEP) makes it")
+    return tuple(_plain(value, name) for value in values(horizon))
+
+
+def _cyclic(scheduler: Any, horizon: int | None) -> AnyRule:
+    name, custom = "CyclicLR", scheduler._scale_fn_custom
+    table: tuple[float, ...] = ()
+    size = _float(scheduler.total_size, name)
+    if custom is not None:
+        cycles = scheduler.scale_mode == "cycle"
+
+        def values(steps: int) -> list[Any]:
+            return [custom(x) for x in (range(1, 2 + int(steps / size)) if cycles else range(steps + 1))]
+
+        table = _table(custom, scheduler, horizon, values)
+    momentum = {}
+    if scheduler.cycle_momentum:
+        lows, highs = scheduler.base_momentums, scheduler.max_momentums
+        momentum = {"base_momentum": _each(lows, name), "max_momentum": _each(highs, name)}
+    return schedules.Cyclic(
+        base_lr=_each(scheduler.base_lrs, name),
+        max_lr=_each(scheduler.max_lrs, name),
+        total_size=size,
+        step_ratio=_float(scheduler.step_ratio, name),
+        mode="table" if table else scheduler.mode,
+        gamma=_plain(scheduler.gamma, name),
+        table=table,
+        scale_mode=scheduler.scale_mode,
+        cycle_momentum=bool(scheduler.cycle_momentum),
+        **momentum,
+    )
+
+
+def _one_cycle(scheduler: Any, horizon: int | None) -> AnyRule:
+    name, groups = "OneCycleLR", scheduler.optimizer.param_groups
+    lacking = {"initial_lr", "max_lr", "min_lr"} - set(groups[-1])
+    if lacking:
+        raise ScheduleError(name, f"a parameter group has no {', '.join(sorted(lacking))}")
+    momentum = {}
+    if scheduler.cycle_momentum:
+        momentum = {key: _each([group[key] for group in groups], name) for key in ("base_momentum", "max_momentum")}
+    rates = {key: _each([group[key] for group in groups], name) for key in ("initial_lr", "max_lr", "min_lr")}
+    return schedules.OneCycle(
+        total_steps=scheduler.total_steps,
+        ends=tuple(_plain(phase["end_step"], name) for phase in scheduler._schedule_phases),
+        anneal_strategy=scheduler._anneal_func_type,
+        cycle_momentum=bool(scheduler.cycle_momentum),
+        **rates,
+        **momentum,
+    )
+
+
+def _plateau(scheduler: Any, horizon: int | None) -> AnyRule:
+    name, lowest = "ReduceLROnPlateau", scheduler.min_lrs
+    _same_count(scheduler, len(scheduler._last_lr))
+    one = scheduler.default_min_lr
+    given = ("mode", "threshold_mode")
+    numbers = ("factor", "patience", "threshold", "cooldown", "eps")
+    return schedules.Plateau(
+        min_lr=tuple(_plain(value, name) for value in lowest) if one is None else _plain(one, name),
+        **{key: getattr(scheduler, key) for key in given},
+        **{key: _plain(getattr(scheduler, key), name) for key in numbers},
+    )
+
+
+def _sequential(scheduler: Any, horizon: int | None) -> tuple[AnyRule, Any]:
+    name = "SequentialLR"
+    rules, children = zip(*(_read(child, horizon) for child in scheduler._schedulers), strict=True)
+    milestones = tuple(_plain(step, name) for step in scheduler._milestones)
+    last = tuple(_float(rate, name) for rate in scheduler._last_lr)
+    rule = schedules.Sequential(rules=rules, milestones=milestones)
+    return rule, schedules.TreePosition(last, children, scheduler.last_epoch)
+
+
+def _chained(scheduler: Any, horizon: int | None) -> tuple[AnyRule, Any]:
+    rules, children = zip(*(_read(child, horizon) for child in scheduler._schedulers), strict=True)
+    last = tuple(_float(rate, "ChainedScheduler") for rate in scheduler._last_lr)
+    return schedules.Chained(rules=rules), schedules.TreePosition(last, children)
+
+
+TREES: dict[type, Callable[[Any, int | None], tuple[AnyRule, Any]]] = {
+    lr.SequentialLR: _sequential,
+    lr.ChainedScheduler: _chained,
+}
+
+READERS: dict[type, Callable[[Any, int | None], AnyRule]] = {
+    lr.MultiStepLR: _multi_step,
+    lr.LambdaLR: _lambda,
+    lr.MultiplicativeLR: _lambda,
+    lr.CyclicLR: _cyclic,
+    lr.OneCycleLR: _one_cycle,
+    lr.ReduceLROnPlateau: _plateau,
+}
+
+
+def _plain(value: Any, name: str) -> Any:
+    """Return a constant as a Python number; float32 and tensors compute other bits."""
+    if isinstance(value, np.float64 | np.integer):
+        return value.item()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        kind = f"{value.dtype} tensor" if isinstance(value, torch.Tensor) else type(value).__name__
+        raise ScheduleError(name, f"computes with a {kind}; a schedule computes with Python's numbers (float64)")
+    return value
+
+
+def _float(value: Any, name: str) -> float:
+    return float(_plain(value, name))
+
+
+def _each(values: Sequence[Any], name: str) -> Any:
+    return tuple(_plain(value, name) for value in values)
+
+
+def _rates(optimizer: torch.optim.Optimizer, key: str) -> tuple[float, ...]:
+    return tuple(_float(group[key], type(optimizer).__name__) for group in optimizer.param_groups)
+
+
+def _groups(optimizer: torch.optim.Optimizer, *, momentum: bool) -> Groups:
+    """Return what a schedule moves of an optimizer's groups."""
+    name, initial, momenta = type(optimizer).__name__, None, None
+    if all("initial_lr" in group for group in optimizer.param_groups):
+        initial = _rates(optimizer, "initial_lr")
+    if momentum:
+        betas = "betas" in optimizer.defaults
+        momenta = tuple(
+            _float(group["betas"][0] if betas else group["momentum"], name) for group in optimizer.param_groups
+        )
+    return Groups(_rates(optimizer, "lr"), initial, momenta)
