@@ -1,7 +1,8 @@
 """Schedules drawn at random, each built twice: by the classes of PyTorch and as rules of the suite."""
 
+from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch.optim import lr_scheduler as lr
 
 from parity import schedules as ours
 
-__all__ = ["DRAWS", "Draw", "draw", "driven", "optimizer_of", "pairs", "run"]
+__all__ = ["DRAWS", "Draw", "Pair", "draw", "driven", "optimizer_of", "ours_driven", "pair", "run", "seen"]
 
 Build = Callable[[torch.optim.Optimizer], Any]
 
@@ -23,9 +24,34 @@ class Draw:
     rule: ours.AnyRule
 
 
+@dataclass
+class Pair:
+    """One schedule on both sides, at one step."""
+
+    draw: Draw
+    rates: list[float]
+    scheduler: Any
+    optimizer: torch.optim.Optimizer
+    schedule: ours.Schedule
+    metrics: list[float]
+
+    def run(self, first: int = 0, last: int | None = None) -> int | None:
+        """Step both, and return the first step at which they differ."""
+        return run(self.scheduler, self.optimizer, self.schedule, self.metrics[:last], first)
+
+    def fresh(self) -> torch.optim.Optimizer:
+        """Return an optimizer of the same class and groups, with other rates."""
+        return optimizer_of([0.123] * len(self.rates), type(self.optimizer))
+
+
 def odd(random: Random, low: float, high: float) -> float:
     """Return a number of a range, sometimes one of its ends or a round one."""
     return random.choice([low, high, round(random.uniform(low, high), 2), *[random.uniform(low, high)] * 3])
+
+
+def length(random: Random, steps: int) -> int:
+    """Return a number of steps within a run, often a short one."""
+    return random.choice([1, 2, random.randrange(1, 40), *[random.randrange(1, steps)] * 3])
 
 
 def plain(cls: Any, rule: Any, **constants: Any) -> Draw:
@@ -33,41 +59,42 @@ def plain(cls: Any, rule: Any, **constants: Any) -> Draw:
     return Draw(lambda optimizer: cls(optimizer, **constants), rule(**constants))
 
 
-def constant(random: Random, groups: int) -> Draw:
-    return plain(lr.ConstantLR, ours.Constant, factor=odd(random, 0.001, 1.0), total_iters=random.randrange(0, 300))
+def constant(random: Random, groups: int, steps: int) -> Draw:
+    return plain(lr.ConstantLR, ours.Constant, factor=odd(random, 0.001, 1.0), total_iters=length(random, steps))
 
 
-def linear(random: Random, groups: int) -> Draw:
+def linear(random: Random, groups: int, steps: int) -> Draw:
     start, end = odd(random, 1e-3, 1.0), odd(random, 0.0, 1.0)
-    total = random.choice([1, random.randrange(1, 400), random.uniform(1, 300)])
+    total = random.choice([length(random, steps), random.uniform(1, steps)])
     return plain(lr.LinearLR, ours.Linear, start_factor=start, end_factor=end, total_iters=total)
 
 
-def polynomial(random: Random, groups: int) -> Draw:
-    total, power = random.choice([1, random.randrange(1, 400), 77.5]), odd(random, 0.0, 3.0)
+def polynomial(random: Random, groups: int, steps: int) -> Draw:
+    total, power = random.choice([length(random, steps), steps / 3 + 0.5]), odd(random, 0.0, 3.0)
     return plain(lr.PolynomialLR, ours.Polynomial, total_iters=total, power=power)
 
 
-def exponential(random: Random, groups: int) -> Draw:
-    return plain(lr.ExponentialLR, ours.Exponential, gamma=odd(random, 0.97, 1.001))
+def exponential(random: Random, groups: int, steps: int) -> Draw:
+    return plain(lr.ExponentialLR, ours.Exponential, gamma=odd(random, 1 - 5 / steps, 1 + 1 / steps))
 
 
-def step(random: Random, groups: int) -> Draw:
-    return plain(lr.StepLR, ours.Step, step_size=random.randrange(1, 60), gamma=odd(random, 0.5, 1.5))
+def step(random: Random, groups: int, steps: int) -> Draw:
+    return plain(lr.StepLR, ours.Step, step_size=length(random, steps), gamma=odd(random, 0.5, 1.5))
 
 
-def multi_step(random: Random, groups: int) -> Draw:
-    at = tuple(sorted(random.choices(range(200), k=random.randrange(0, 8))))
+def multi_step(random: Random, groups: int, steps: int) -> Draw:
+    at = random.choices(range(steps), k=random.randrange(0, 5))
+    at = tuple(sorted(at + random.choices(at or [0], k=random.randrange(0, 3))))
     return plain(lr.MultiStepLR, ours.MultiStep, milestones=at, gamma=odd(random, 0.1, 2.0))
 
 
-def cosine(random: Random, groups: int) -> Draw:
-    span = random.choice([1, 2, random.randrange(1, 200), random.uniform(1, 200)])
+def cosine(random: Random, groups: int, steps: int) -> Draw:
+    span = random.choice([length(random, steps), random.uniform(1, steps)])
     return plain(lr.CosineAnnealingLR, ours.Cosine, T_max=span, eta_min=odd(random, 0.0, 0.3))
 
 
-def cosine_restarts(random: Random, groups: int) -> Draw:
-    names = {"T_0": random.randrange(1, 40), "T_mult": random.randrange(1, 4), "eta_min": odd(random, 0.0, 0.3)}
+def cosine_restarts(random: Random, groups: int, steps: int) -> Draw:
+    names = {"T_0": length(random, steps), "T_mult": random.randrange(1, 4), "eta_min": odd(random, 0.0, 0.3)}
     return plain(lr.CosineAnnealingWarmRestarts, ours.CosineRestarts, **names)
 
 
@@ -81,12 +108,12 @@ def given(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def cyclic(random: Random, groups: int) -> Draw:
+def cyclic(random: Random, groups: int, steps: int) -> Draw:
     names: dict[str, Any] = {
         "base_lr": each(random, groups, 0.0, 0.1),
         "max_lr": each(random, groups, 0.1, 1.0),
-        "step_size_up": random.randrange(1, 50),
-        "step_size_down": random.choice([None, random.randrange(1, 50)]),
+        "step_size_up": steps // 900 + length(random, steps),  # at most 1,023 cycles: 2.0**1024 is too large
+        "step_size_down": random.choice([None, length(random, steps)]),
         "mode": random.choice(["triangular", "triangular2", "exp_range"]),
         "gamma": odd(random, 0.99, 1.0),
         "cycle_momentum": random.random() < 0.7,
@@ -96,7 +123,7 @@ def cyclic(random: Random, groups: int) -> Draw:
     if random.random() < 0.3:
         mode = random.choice(["cycle", "iterations"])
         function = lambda x: 1 / (1 + x / 3)  # noqa: E731
-        values = [function(x) for x in range(0 if mode == "iterations" else 1, 5000)]
+        values = [function(x) for x in range(0 if mode == "iterations" else 1, steps + 2)]
         build = lambda optimizer: lr.CyclicLR(optimizer, **names, scale_fn=function, scale_mode=mode)  # noqa: E731
         rule = ours.Cyclic.of(**{k: given(v) for k, v in names.items()} | {"table": values, "scale_mode": mode})
         return Draw(build, rule)
@@ -104,7 +131,7 @@ def cyclic(random: Random, groups: int) -> Draw:
     return Draw(lambda optimizer: lr.CyclicLR(optimizer, **names), rule)
 
 
-def one_cycle(random: Random, groups: int, steps: int = 300) -> Draw:
+def one_cycle(random: Random, groups: int, steps: int) -> Draw:
     names: dict[str, Any] = {
         "max_lr": each(random, groups, 0.1, 3.0),
         "total_steps": steps,
@@ -121,23 +148,23 @@ def one_cycle(random: Random, groups: int, steps: int = 300) -> Draw:
     return Draw(lambda optimizer: lr.OneCycleLR(optimizer, **names), rule)
 
 
-def tables(cls: Any, rule: Any) -> Callable[[Random, int], Draw]:
-    def make(random: Random, groups: int) -> Draw:
+def tables(cls: Any, rule: Any) -> Callable[[Random, int, int], Draw]:
+    def make(random: Random, groups: int, steps: int) -> Draw:
         a = [random.uniform(0.9, 1.1) for _ in range(groups)]
         one = random.random() < 0.5
-        functions = [lambda t, a=a[g]: a ** (t % 7) for g in range(1 if one else groups)]
-        values = tuple(tuple(f(t) for t in range(3000)) for f in functions)
+        functions = [lambda t, a=a[g]: a ** (t % 7 - 3) for g in range(1 if one else groups)]
+        values = tuple(tuple(f(t) for t in range(steps + 1)) for f in functions)
         return Draw(lambda optimizer: cls(optimizer, functions[0] if one else functions), rule(tables=values))
 
     return make
 
 
-def plateau(random: Random, groups: int) -> Draw:
+def plateau(random: Random, groups: int, steps: int) -> Draw:
     names: dict[str, Any] = {
         "mode": random.choice(["min", "max"]),
-        "factor": odd(random, 0.0, 0.99),
-        "patience": random.randrange(0, 5),
-        "threshold": odd(random, 0.0, 0.2),
+        "factor": odd(random, 0.5, 0.99),
+        "patience": random.randrange(0, 9),
+        "threshold": odd(random, 0.0, 0.05),
         "threshold_mode": random.choice(["rel", "abs"]),
         "cooldown": random.randrange(0, 4),
         "min_lr": each(random, groups, 0.0, 1e-3),
@@ -163,37 +190,38 @@ SINGLE = {
 }
 
 
-def _parts(random: Random, groups: int, least: int, *, trees: bool) -> list[Draw]:
+def _parts(random: Random, groups: int, steps: int, *, trees: bool) -> list[Draw]:
     """Return the parts of a tree: one cycle at most, whose constants PyTorch keeps in the groups."""
-    names = [random.choice([n for n in SINGLE if n not in ("cyclic", "one_cycle")]) for _ in range(least + random.randrange(3))]
+    others = [name for name in SINGLE if name not in ("cyclic", "one_cycle")]
+    names = random.choices(others, k=random.randrange(1, 4))
     if random.random() < 0.4:
         names[random.randrange(len(names))] = random.choice(["cyclic", "one_cycle"])
-    parts = [one_cycle(random, groups, 5000) if n == "one_cycle" else SINGLE[n](random, groups) for n in names]
+    parts = [SINGLE[name](random, groups, steps) for name in names]
     if trees and random.random() < 0.4 and not {"cyclic", "one_cycle"} & set(names):
-        parts[0] = random.choice([chained, sequential])(random, groups, trees=False)
+        parts[0] = random.choice([chained, sequential])(random, groups, steps, trees=False)
     return parts
 
 
-def sequential(random: Random, groups: int, *, trees: bool = True) -> Draw:
-    parts = _parts(random, groups, 1, trees=trees)
-    at = sorted(random.sample(range(1, 200), len(parts) - 1))
+def sequential(random: Random, groups: int, steps: int, *, trees: bool = True) -> Draw:
+    parts = _parts(random, groups, steps, trees=trees)
+    at = sorted(random.sample(range(1, steps), len(parts) - 1))
     rule = ours.Sequential(rules=tuple(part.rule for part in parts), milestones=tuple(at))
     return Draw(lambda o: lr.SequentialLR(o, [part.build(o) for part in parts], list(at)), rule)
 
 
-def chained(random: Random, groups: int, *, trees: bool = True) -> Draw:
-    parts = _parts(random, groups, 1, trees=trees)
+def chained(random: Random, groups: int, steps: int, *, trees: bool = True) -> Draw:
+    parts = _parts(random, groups, steps, trees=trees)
     rule = ours.Chained(rules=tuple(part.rule for part in parts))
     return Draw(lambda o: lr.ChainedScheduler([part.build(o) for part in parts], o), rule)
 
 
-def beside(random: Random, groups: int) -> Draw:
-    parts = [random.choice([linear, cosine, step, sequential])(random, groups), plateau(random, groups)]
+def beside(random: Random, groups: int, steps: int) -> Draw:
+    parts = [random.choice([linear, cosine, step, sequential])(random, groups, steps), plateau(random, groups, steps)]
     rule = ours.Beside(rules=tuple(part.rule for part in parts))
     return Draw(lambda o: tuple(part.build(o) for part in parts), rule)
 
 
-DRAWS: dict[str, Callable[[Random, int], Draw]] = {
+DRAWS: dict[str, Callable[[Random, int, int], Draw]] = {
     **SINGLE,
     "plateau": plateau,
     "sequential": sequential,
@@ -202,12 +230,12 @@ DRAWS: dict[str, Callable[[Random, int], Draw]] = {
 }
 
 
-def draw(kind: str, seed: int) -> tuple[Draw, list[float], Random]:
-    """Return a schedule of a kind, the rates of one to three groups, and the generator for more."""
+def draw(kind: str, seed: int, steps: int) -> tuple[Draw, list[float], Random]:
+    """Return a schedule of a kind for a run, the rates of one to three groups, and the generator for more."""
     random = Random(f"{kind}-{seed}")
     groups = random.randrange(1, 4)
     rates = [odd(random, 1e-4, 1.0) for _ in range(groups)]
-    return DRAWS[kind](random, groups), rates, random
+    return DRAWS[kind](random, groups, steps), rates, random
 
 
 def optimizer_of(rates: list[float], cls: type[torch.optim.Optimizer] = torch.optim.SGD) -> torch.optim.Optimizer:
@@ -221,10 +249,10 @@ def optimizer_of(rates: list[float], cls: type[torch.optim.Optimizer] = torch.op
 
 def metrics(random: Random, steps: int) -> list[float]:
     """Return metrics that improve and then do not, with repeated and infinite ones."""
-    values, level = [], random.uniform(-1.0, 3.0)
+    values, level, better = [], random.uniform(2.0, 4.0), random.choice([-1, 1])
     for _ in range(steps):
-        level += random.choice([0.0, 0.0, random.uniform(-0.2, 0.2), random.uniform(-1e-4, 1e-4)])
-        values.append(random.choice([level] * 30 + [float("inf"), float("-inf")]))
+        level += random.choice([0.0, better * random.uniform(0, 4 / steps), random.uniform(-0.05, 0.05)])
+        values.append(random.choice([level] * 2 * steps + [float("inf"), float("-inf")]))
     return values
 
 
@@ -245,29 +273,35 @@ def ours_driven(schedule: ours.Schedule, step: int, metric: float) -> None:
         schedule.step(metric)
 
 
-def seen(optimizer: torch.optim.Optimizer, *, momentum: bool) -> Any:
-    """Return the rates, and the momenta if a schedule moves them, that an optimizer has now."""
-    rates = tuple(group["lr"] for group in optimizer.param_groups)
-    betas = "betas" in optimizer.defaults
-    momenta = tuple(group["betas"][0] if betas else group.get("momentum") for group in optimizer.param_groups)
-    return rates, momenta if momentum else None
+def seen(optimizer: torch.optim.Optimizer, *, momentum: bool) -> bytes:
+    """Return the bits of the rates, and of the momenta if a schedule moves them, that an optimizer has now."""
+    betas, values = "betas" in optimizer.defaults, [group["lr"] for group in optimizer.param_groups]
+    if momentum:
+        values += [group["betas"][0] if betas else group["momentum"] for group in optimizer.param_groups]
+    return array("d", values).tobytes()
+
+
+def shown(schedule: ours.Schedule) -> bytes:
+    """Return the bits of what a schedule gives now, as `seen` does."""
+    return array("d", [*schedule.rates, *(schedule.momenta or ())]).tobytes()
 
 
 def run(
-    scheduler: Any, optimizer: torch.optim.Optimizer, schedule: ours.Schedule, first: int, last: int, values: list[float]
+    scheduler: Any, optimizer: torch.optim.Optimizer, schedule: ours.Schedule, values: list[float], first: int = 0
 ) -> int | None:
-    """Step both from one step to another, and return the first step at which they differ."""
-    for number in range(first, last):
-        if seen(optimizer, momentum=schedule.rule.momentum) != (schedule.rates, schedule.momenta):
+    """Step both through all metrics from a step on, and return the first step at which they differ."""
+    momentum = schedule.rule.momentum
+    for number in range(first, len(values)):
+        if seen(optimizer, momentum=momentum) != shown(schedule):
             return number
         driven(scheduler, number, values[number])
         ours_driven(schedule, number, values[number])
-    return None if seen(optimizer, momentum=schedule.rule.momentum) == (schedule.rates, schedule.momenta) else last
+    return None if seen(optimizer, momentum=momentum) == shown(schedule) else len(values)
 
 
-def pairs(kind: str, seed: int, steps: int) -> tuple[Any, torch.optim.Optimizer, ours.Schedule, list[float], Random]:
-    """Return PyTorch's scheduler, its optimizer, the schedule, and a metric for each step."""
-    one, rates, random = draw(kind, seed)
+def pair(kind: str, seed: int, steps: int) -> Pair:
+    """Return a schedule built on both sides, at its start."""
+    one, rates, random = draw(kind, seed, steps)
     optimizer = optimizer_of(rates, random.choice([torch.optim.SGD, torch.optim.AdamW]))
     scheduler = one.build(optimizer)
-    return scheduler, optimizer, ours.Schedule(one.rule, rates), metrics(random, steps), random
+    return Pair(one, rates, scheduler, optimizer, ours.Schedule(one.rule, rates), metrics(random, steps))

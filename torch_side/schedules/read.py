@@ -149,27 +149,28 @@ def _multi_step(scheduler: Any, horizon: int | None) -> AnyRule:
 
 def _lambda(scheduler: Any, horizon: int | None) -> AnyRule:
     rule = schedules.Lambda if type(scheduler) is lr.LambdaLR else schedules.Multiplicative
-    first = 0 if rule is schedules.Lambda else 1
-
-    def values(function: Any) -> Callable[[int], list[Any]]:
-        return lambda steps: [1.0] * first + [function(step) for step in range(first, steps + 1)]
-
-    tables = [_table(function, scheduler, horizon, values(function)) for function in scheduler.lr_lambdas]
+    arguments = None if horizon is None else range(horizon + 1)
+    tables = [_table(function, scheduler, arguments) for function in scheduler.lr_lambdas]
     same = all(table == tables[0] for table in tables)
     return rule(tables=tuple(tables[:1] if same else tables))
 
 
-def _table(
-    function: Any, scheduler: Any, horizon: int | None, values: Callable[[int], list[Any]]
-) -> tuple[float, ...]:
-    """Return the values of a function of a scheduler: the table it was made from, or those up to the horizon."""
-    if isinstance(function, types.FunctionType) and hasattr(function, "table"):
-        return tuple(function.table)
-    name = type(scheduler).__name__
-    if horizon is None:
+def _table(function: Any, scheduler: Any, arguments: range | None) -> tuple[float, ...]:
+    """Return the values of a function of a scheduler: the table it was made from, or those of its arguments."""
+    if isinstance(function, types.FunctionType) and hasattr(function, "parity_table"):
+        return tuple(function.parity_table)
+    name, values = type(scheduler).__name__, []
+    if arguments is None:
         problem = "computes its factors by a Python function, of which no state can hold more than a table of values"
         raise ScheduleError(name, f"{problem}: from_torch(scheduler, horizon=LAST_STEP) makes it")
-    return tuple(_plain(value, name) for value in values(horizon))
+    for argument in arguments:
+        try:
+            value = function(argument)
+        except Exception as error:  # whatever code of the user raises
+            problem = f"its function has no value at {argument}: {type(error).__name__}: {error}"
+            raise ScheduleError(name, f"{problem}; give it one there, or a smaller horizon") from error
+        values.append(int(value) if isinstance(value, bool) else _plain(value, name))
+    return tuple(values)
 
 
 def _cyclic(scheduler: Any, horizon: int | None) -> AnyRule:
@@ -177,12 +178,9 @@ def _cyclic(scheduler: Any, horizon: int | None) -> AnyRule:
     table: tuple[float, ...] = ()
     size = _float(scheduler.total_size, name)
     if custom is not None:
-        cycles = scheduler.scale_mode == "cycle"
-
-        def values(steps: int) -> list[Any]:
-            return [custom(x) for x in (range(1, 2 + int(steps / size)) if cycles else range(steps + 1))]
-
-        table = _table(custom, scheduler, horizon, values)
+        steps = horizon or 0
+        arguments = range(1, 2 + int(steps / size)) if scheduler.scale_mode == "cycle" else range(steps + 1)
+        table = _table(custom, scheduler, None if horizon is None else arguments)
     momentum = {}
     if scheduler.cycle_momentum:
         lows, highs = scheduler.base_momentums, scheduler.max_momentums

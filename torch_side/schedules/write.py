@@ -86,9 +86,13 @@ def _function(table: tuple[float, ...], first: int = 0) -> Callable[[Any], float
     """Return the function of a table, which keeps the table, so that it can be read back."""
 
     def factor(step: Any) -> float:
+        if not first <= step < len(table) + first:
+            raise ScheduleError(
+                "table", f"has the factors of {first} to {len(table) + first - 1}, and {step} is asked"
+            )
         return table[step - first]
 
-    vars(factor)["table"] = table
+    vars(factor)["parity_table"] = table
     return factor
 
 
