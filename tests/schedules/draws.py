@@ -64,7 +64,7 @@ def constant(random: Random, groups: int, steps: int) -> Draw:
 
 
 def linear(random: Random, groups: int, steps: int) -> Draw:
-    start, end = odd(random, 1e-3, 1.0), odd(random, 0.0, 1.0)
+    start, end = max(1e-3, odd(random, 1e-3, 1.0)), odd(random, 0.0, 1.0)
     total = random.choice([length(random, steps), random.uniform(1, steps)])
     return plain(lr.LinearLR, ours.Linear, start_factor=start, end_factor=end, total_iters=total)
 
