@@ -45,6 +45,8 @@ QUICK = frozenset(
         "ports/test_pairing.py",
         "processes/test_new_best.py::test_it_survives_a_restart[torch]",
         "report",
+        "schedules/test_bad_input.py",
+        "schedules/test_rates.py::test_rates_and_momenta_are_those_of_torch",
         "storage/test_records.py",
         "storage/test_two_writers.py::test_a_process_takes_a_lock_once_until_it_lets_go",
         "sides",

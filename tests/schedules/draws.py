@@ -11,7 +11,7 @@ from torch.optim import lr_scheduler as lr
 
 from parity import schedules as ours
 
-__all__ = ["DRAWS", "Draw", "Pair", "draw", "driven", "optimizer_of", "ours_driven", "pair", "run", "seen"]
+__all__ = ["DRAWS", "SINGLE", "Draw", "Pair", "draw", "driven", "optimizer_of", "ours_driven", "pair", "run", "seen"]
 
 Build = Callable[[torch.optim.Optimizer], Any]
 
