@@ -9,6 +9,7 @@ from tests.docs.pages import PAGES, ROOT, Table, read, tables
 BENCHMARKS, CHECKPOINTS, METHOD = "docs/benchmarks.md", "docs/checkpoints.md", "docs/method.md"
 TRAINER, CI, BUGS = "docs/your-trainer.md", "docs/ci.md", "docs/resume-bugs.md"
 LOADING, POLICY, RESULTS, VERSIONS = "docs/loading.md", "docs/policy.md", "docs/results.md", "docs/versions.md"
+SCHEDULES = "docs/schedules.md"
 
 GENERATED = {
     ("README.md", "check", "spec"): "docs/test_results_page::test_the_readme_shows_the_checks_of_the_page",
@@ -16,6 +17,10 @@ GENERATED = {
     (RESULTS,): "docs/test_results_page::test_the_page_is_as_it_was_written",
     (METHOD, "preset", "steps"): "docs/test_method::test_the_tables_are_those_of_the_record",
     (METHOD, "port", "preset"): "docs/test_method::test_the_tables_are_those_of_the_record",
+    (SCHEDULES, "PyTorch", "obvious in Optax"): ("docs/test_schedules_page::test_the_tables_are_those_of_the_record"),
+    (SCHEDULES, "PyTorch", "call it like this"): (
+        "docs/test_schedules_page::test_the_tables_are_those_of_the_record"
+    ),
     (POLICY, "rule", "case"): "parity/test_policy_page::test_the_page_shows_the_table_of_cases_as_it_is",
     (POLICY, "rule", "parity, jax"): (
         "parity/test_policy_page::test_every_rule_is_a_row_of_the_peers_table_and_our_own_columns_hold"

@@ -252,7 +252,8 @@ def metrics(random: Random, steps: int) -> list[float]:
     values, level, better = [], random.uniform(2.0, 4.0), random.choice([-1, 1])
     for _ in range(steps):
         level += random.choice([0.0, better * random.uniform(0, 4 / steps), random.uniform(-0.05, 0.05)])
-        values.append(random.choice([level] * 2 * steps + [float("inf"), float("-inf")]))
+        infinite = random.random() < 1 / steps
+        values.append(random.choice([float("inf"), float("-inf")]) if infinite else level)
     return values
 
 
