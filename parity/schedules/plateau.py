@@ -69,6 +69,11 @@ class Plateau(Rule[PlateauPosition]):
         """Whether the rule moves by a metric."""
         return True
 
+    @property
+    def steps(self) -> bool:
+        """Whether the rule moves by training steps."""
+        return False
+
     def fit(self, count: int) -> None:
         """Check the rule against a number of parameter groups."""
         self.require_fit(count, "min_lr")
@@ -128,4 +133,4 @@ class Plateau(Rule[PlateauPosition]):
     def _lowered(self, groups: Groups) -> Groups:
         lowest = spread(self.min_lr, len(groups.rates))
         pairs = [(rate, max(rate * self.factor, low)) for rate, low in zip(groups.rates, lowest, strict=True)]
-        return groups._replace(rates=tuple(new if old - new > self.eps else old for old, new in pairs))
+        return groups._replace(rates=tuple(float(new) if old - new > self.eps else old for old, new in pairs))

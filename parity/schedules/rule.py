@@ -78,6 +78,11 @@ class Rule(ABC, Generic[P]):
         """Whether the rule moves by a metric."""
         return False
 
+    @property
+    def steps(self) -> bool:
+        """Whether the rule moves by training steps."""
+        return True
+
     @abstractmethod
     def build(self, groups: Groups) -> tuple[P, Groups]:
         """Return the position and values after construction, the first rates included."""

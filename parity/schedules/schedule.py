@@ -126,10 +126,10 @@ class Schedule:
         Args:
             steps: Number of training steps, such as those of a chunk.
         """
-        moves, still = [], self.rule.kind == "plateau"
+        moves = []
         for _ in range(steps):
             moves.append(self._groups)
-            if not still:
+            if self.rule.steps:
                 self.step()
         shape = (steps, len(self.rates))
         rates = np.array([one.rates for one in moves], np.float64).reshape(shape)

@@ -161,6 +161,11 @@ class Beside(_Tree):
         """Whether one of the rules moves by a metric."""
         return any(rule.metric for rule in self.rules)
 
+    @property
+    def steps(self) -> bool:
+        """Whether one of the rules moves by training steps."""
+        return any(rule.steps for rule in self.rules)
+
     def build(self, groups: Groups) -> tuple[TreePosition, Groups]:
         """Return the position and values after construction, the first rates included."""
         children, groups = self._built(groups)
@@ -168,7 +173,7 @@ class Beside(_Tree):
 
     def step(self, position: TreePosition, groups: Groups, metric: float | None) -> tuple[TreePosition, Groups]:
         """Return the next position and values of the rules that the call is for."""
-        if all(rule.metric for rule in self.rules) and metric is None:
+        if metric is None and not self.steps:
             raise self.error("", "needs the metric of this validation: step(metric)")
         children = list(position.children)
         for number, rule in enumerate(self.rules):

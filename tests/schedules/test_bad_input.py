@@ -130,6 +130,11 @@ def with_a_tensor(optimizer: Any) -> Any:
     return lr.StepLR(optimizer, 5)
 
 
+def twice(optimizer: Any) -> Any:
+    scheduler = lr.StepLR(optimizer, 5)
+    return lr.ChainedScheduler([scheduler, scheduler], optimizer)
+
+
 def undefined(step: int) -> float:
     return 1 / (7 - step)
 
@@ -143,6 +148,7 @@ SCHEDULERS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (Stranger, UnknownNameError, r"unknown scheduler 'Stranger'; "),
     (lambda o: "cosine", UnknownNameError, r"unknown scheduler 'str'; "),
     (lambda o: (), ScheduleError, r"from_torch: there is no scheduler"),
+    (twice, ScheduleError, r"from_torch: a scheduler occurs twice and would be stepped twice; build one for each"),
     (
         lambda o: lr.LambdaLR(o, lambda step: 0.5),
         ScheduleError,

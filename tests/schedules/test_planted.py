@@ -9,7 +9,6 @@ from unittest.mock import patch
 import pytest
 
 from parity import schedules as ours
-from parity.schedules import schedule as machine
 from parity.schedules.rule import Single
 from tests.schedules.draws import pair, run
 from tests.schedules.test_rates import STEPS, copied
@@ -298,16 +297,3 @@ def test_a_fault_of_the_writer_is_found(fault: str) -> None:
             written = write.to_torch(one.schedule, optimizer)
         found.append(run(written, optimizer, copied(one.schedule), one.metrics, middle))
     assert any(step is not None for step in found)
-
-
-def test_a_chunk_that_is_taken_twice_is_found() -> None:
-    """`take` gives what single steps give: a fault in it would reach every scan."""
-    one = pair("one_cycle", 3, STEPS)
-    alone = copied(one.schedule)
-    singles = [(alone.rates, alone.momenta, alone.step())[:2] for _ in range(50)]
-    moves = one.schedule.take(50)
-    assert [tuple(row) for row in moves.rates.tolist()] == [rates for rates, _ in singles]
-    if moves.momenta is not None:
-        assert [tuple(row) for row in moves.momenta.tolist()] == [momenta for _, momenta in singles]
-    assert one.schedule.state() == alone.state()
-    assert alone.state()["schema"] == machine.SCHEMA

@@ -7,7 +7,7 @@ none stops the conversion.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -86,6 +86,9 @@ def from_torch(scheduler: lr.LRScheduler | Sequence[lr.LRScheduler], *, horizon:
     parts: tuple[Any, ...] = tuple(scheduler) if several else (scheduler,)
     if not parts:
         raise ScheduleError("from_torch", "there is no scheduler")
+    objects = [id(one) for part in parts for one in _whole(part)]
+    if len(set(objects)) < len(objects):
+        raise ScheduleError("from_torch", "a scheduler occurs twice and would be stepped twice; build one for each")
     read = [_read(part, horizon) for part in parts]
     optimizer = parts[0].optimizer
     if any(part.optimizer is not optimizer for part in parts):
@@ -96,6 +99,13 @@ def from_torch(scheduler: lr.LRScheduler | Sequence[lr.LRScheduler], *, horizon:
         rates = _rates(optimizer, "lr")
         position = schedules.TreePosition(rates, tuple(position for _, position in read))
     return Schedule.at(rule, position, _groups(optimizer, momentum=rule.momentum))
+
+
+def _whole(scheduler: Any) -> Iterator[Any]:
+    """Yield a scheduler and those that it is made of."""
+    yield scheduler
+    for part in getattr(scheduler, "_schedulers", ()):
+        yield from _whole(part)
 
 
 def _read(scheduler: Any, horizon: int | None) -> tuple[AnyRule, Any]:
@@ -201,7 +211,7 @@ def _cyclic(scheduler: Any, horizon: int | None) -> AnyRule:
 
 def _one_cycle(scheduler: Any, horizon: int | None) -> AnyRule:
     name, groups = "OneCycleLR", scheduler.optimizer.param_groups
-    lacking = {"initial_lr", "max_lr", "min_lr"} - set(groups[-1])
+    lacking = {"initial_lr", "max_lr", "min_lr"} - set.intersection(*map(set, groups))
     if lacking:
         raise ScheduleError(name, f"a parameter group has no {', '.join(sorted(lacking))}")
     momentum = {}

@@ -1,0 +1,119 @@
+"""Schedules that are built or moved in ways that are rare: equal milestones, a last epoch, epochs by hand, edited
+rates."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from torch.optim import lr_scheduler as lr
+
+from parity import schedules as ours
+from parity.schedules import Schedule
+from tests.schedules.draws import SINGLE, optimizer_of, run
+from torch_side.schedules import from_torch, to_torch
+
+STEPS = 150
+AFTER = [0.0] * STEPS
+
+
+def test_sequences_with_milestones_at_zero_equal_and_below() -> None:
+    others = [kind for kind in SINGLE if kind not in ("cyclic", "one_cycle")]
+    for seed in range(40):
+        random = Random(seed)
+        parts = [SINGLE[random.choice(others)](random, 2, STEPS) for _ in range(random.randrange(2, 5))]
+        at = sorted(random.choice([0, 0, 5, 5, -3, 20, random.randrange(STEPS)]) for _ in parts[1:])
+        optimizer = optimizer_of([0.5, 0.3])
+        scheduler = lr.SequentialLR(optimizer, [part.build(optimizer) for part in parts], at)
+        rule = ours.Sequential(rules=tuple(part.rule for part in parts), milestones=tuple(at))
+        assert run(scheduler, optimizer, Schedule(rule, [0.5, 0.3]), AFTER) is None, (seed, at)
+
+
+BUILT: dict[str, Callable[[Any, int], Any]] = {
+    "ConstantLR": lambda o, last: lr.ConstantLR(o, 0.3, 33, last_epoch=last),
+    "LinearLR": lambda o, last: lr.LinearLR(o, total_iters=40, last_epoch=last),
+    "PolynomialLR": lambda o, last: lr.PolynomialLR(o, 50, 2.0, last_epoch=last),
+    "ExponentialLR": lambda o, last: lr.ExponentialLR(o, 0.9, last_epoch=last),
+    "StepLR": lambda o, last: lr.StepLR(o, 7, last_epoch=last),
+    "MultiStepLR": lambda o, last: lr.MultiStepLR(o, [4, 9, 33], last_epoch=last),
+    "CosineAnnealingLR": lambda o, last: lr.CosineAnnealingLR(o, 20, last_epoch=last),
+    "CosineAnnealingWarmRestarts": lambda o, last: lr.CosineAnnealingWarmRestarts(o, 9, 2, last_epoch=last),
+    "LambdaLR": lambda o, last: lr.LambdaLR(o, lambda step: 1 / (step + 1), last_epoch=last),
+}
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_a_scheduler_that_was_built_with_a_last_epoch(name: str) -> None:
+    """As a run is resumed that kept the rates of its optimizer and no scheduler."""
+    for last in (0, 8, 19, 20, 29):
+        optimizer = optimizer_of([0.5, 0.3])
+        for group in optimizer.param_groups:
+            group["initial_lr"] = 2 * group["lr"]
+        scheduler = BUILT[name](optimizer, last)
+        schedule = from_torch(scheduler, horizon=2 * STEPS)
+        assert run(scheduler, optimizer, schedule, AFTER) is None, last
+
+
+@pytest.mark.filterwarnings("ignore:The epoch parameter in `scheduler.step")
+@pytest.mark.parametrize("name", BUILT)
+def test_a_scheduler_that_was_put_to_an_epoch_and_whose_rates_were_edited(name: str) -> None:
+    for epoch in (3, 7.5 if name == "CosineAnnealingWarmRestarts" else 20, 33):
+        optimizer = optimizer_of([0.5, 0.3])
+        scheduler = BUILT[name](optimizer, -1)
+        scheduler.step()
+        scheduler.step(epoch)
+        optimizer.param_groups[0]["lr"] *= 0.77
+        schedule = from_torch(scheduler, horizon=2 * STEPS)
+        assert Schedule.restore(schedule.state()).state() == schedule.state()
+        fresh = optimizer_of([0.1, 0.1])
+        assert run(to_torch(schedule, fresh), fresh, from_torch(scheduler, horizon=2 * STEPS), AFTER) is None
+        assert run(scheduler, optimizer, schedule, AFTER) is None, epoch
+
+
+def test_a_scheduler_of_numpy_constants_is_one_of_plain_numbers() -> None:
+    """As when they come from a sweep: float64 and integers of NumPy compute the same bits."""
+    import numpy as np
+
+    optimizer = optimizer_of([0.5])
+    scheduler = lr.CosineAnnealingLR(optimizer, np.int64(37), np.float64(0.01))
+    schedule = from_torch(scheduler)
+    assert [type(value) for value in (schedule.rule.T_max, schedule.rule.eta_min)] == [int, float]  # type: ignore[attr-defined]
+    assert run(scheduler, optimizer, schedule, AFTER) is None
+
+
+def test_betas_are_moved_and_their_second_stays() -> None:
+    optimizer = torch.optim.AdamW([torch.zeros(1)], lr=0.1, betas=(0.5, 0.77))
+    schedule = Schedule(ours.OneCycle.of(1.0, 50), [0.1])
+    for _ in range(7):
+        schedule.step()
+    to_torch(schedule, optimizer)
+    assert schedule.momenta is not None
+    assert optimizer.param_groups[0]["betas"] == (schedule.momenta[0], 0.77)
+
+
+def test_take_gives_what_single_steps_give_and_leaves_what_a_metric_moves() -> None:
+    rules = (ours.OneCycle.of((0.5, 0.2), 100), ours.Plateau(), ours.Beside(rules=(ours.Linear(), ours.Plateau())))
+    for rule in rules:
+        chunk, single = Schedule(rule, [0.1, 0.2]), Schedule(rule, [0.1, 0.2])
+        moves = chunk.take(30)
+        for number in range(30):
+            assert tuple(moves.rates[number].tolist()) == single.rates
+            assert single.momenta is None or tuple(moves.momenta[number].tolist()) == single.momenta  # type: ignore[index]
+            if rule.kind != "plateau":
+                single.step()
+        assert chunk.state() == single.state()
+        assert chunk.take(0).rates.shape == (0, 2)
+
+
+@pytest.mark.parametrize("kind", SINGLE)
+def test_a_warm_up_before_each(kind: str) -> None:
+    for seed in range(4):
+        part = SINGLE[kind](Random(seed), 2, 3 * STEPS)
+        for steps in (1, 20):
+            optimizer = optimizer_of([0.5, 0.3])
+            warm = lr.LinearLR(optimizer, 0.1, total_iters=steps)
+            scheduler = lr.SequentialLR(optimizer, [warm, part.build(optimizer)], [steps])
+            rules = (ours.Linear(start_factor=0.1, total_iters=steps), part.rule)
+            schedule = Schedule(ours.Sequential(rules=rules, milestones=(steps,)), [0.5, 0.3])
+            assert run(scheduler, optimizer, schedule, AFTER) is None
