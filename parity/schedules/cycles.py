@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from parity.errors import ScheduleError
-from parity.schedules.rule import Groups, Number, Position, Single, Values, spread
+from parity.schedules.rule import Groups, Number, Position, Single, Values, shown, spread
 
 __all__ = ["Cyclic", "OneCycle"]
 
@@ -237,7 +237,7 @@ class OneCycle(Single):
         self.require_choice("anneal_strategy", ("cos", "linear"))
         self.require_flag("cycle_momentum")
         if not isinstance(self.ends, tuple) or len(self.ends) not in (2, 3):
-            raise self.error("ends", f"must hold the ends of two or three phases, got {self.ends!r}")
+            raise self.error("ends", f"must hold the ends of two or three phases, got {shown(self.ends)}")
 
     @property
     def momentum(self) -> bool:

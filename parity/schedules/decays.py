@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from parity.schedules.rule import Groups, Number, Single, Values
+from parity.schedules.rule import Groups, Number, Single, Values, shown
 
 __all__ = ["Constant", "Exponential", "Linear", "MultiStep", "Polynomial", "Step"]
 
@@ -193,7 +193,7 @@ class MultiStep(Single):
         if self.milestones:
             self.require_values("milestones")
         if not isinstance(self.milestones, tuple):
-            raise self.error("milestones", f"must be a tuple of steps, got {self.milestones!r}")
+            raise self.error("milestones", f"must be a tuple of steps, got {shown(self.milestones)}")
 
     @cached_property
     def _times(self) -> Counter[Number]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from parity.errors import ScheduleError
-from parity.schedules.rule import Groups, Number, Place, Rule, spread
+from parity.schedules.rule import Groups, Number, Place, Rule, shown, spread
 
 __all__ = ["Plateau", "PlateauPosition"]
 
@@ -118,7 +118,10 @@ class Plateau(Rule[PlateauPosition]):
     def _checked(self, metric: float | None) -> float:
         if metric is None:
             raise self.error("", "needs the metric of this validation: step(metric)")
-        value = float(metric)
+        try:
+            value = float(metric)
+        except (TypeError, ValueError) as error:
+            raise self.error("metric", f"must be a number, got {shown(metric)}") from error
         if math.isnan(value):
             raise self.error(
                 "metric", "is not a number (NaN); stop the run, or decide what this validation counts as"

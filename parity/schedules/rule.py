@@ -6,7 +6,7 @@ changed in place, so a step that fails leaves everything as it was.
 
 from __future__ import annotations
 
-import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,19 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from parity.errors import ScheduleError
 
-__all__ = ["AnyRule", "Groups", "Number", "Place", "Position", "Rule", "Single", "Values", "spread"]
+__all__ = [
+    "AnyRule",
+    "Groups",
+    "Number",
+    "Place",
+    "Position",
+    "Rule",
+    "Single",
+    "Values",
+    "is_finite",
+    "shown",
+    "spread",
+]
 
 Values = tuple[float, ...]
 """One float64 for each parameter group."""
@@ -118,33 +130,33 @@ class Rule(ABC, Generic[P]):
         """Refuse constants that are not finite numbers."""
         for name in names:
             value = getattr(self, name)
-            if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-                raise self.error(name, f"must be a finite number, got {value!r}")
+            if not is_finite(value):
+                raise self.error(name, f"must be a finite number, got {shown(value)}")
 
     def require_count(self, *names: str, least: int = 1) -> None:
         """Refuse constants that are not integers of at least `least`."""
         for name in names:
             value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise self.error(name, f"must be an integer of at least {least}, got {value!r}")
+            if type(value) is not int or not least <= value < 2**63:
+                raise self.error(name, f"must be an integer of at least {least}, got {shown(value)}")
 
     def require_flag(self, name: str) -> None:
         """Refuse a constant that is not true or false."""
         if type(getattr(self, name)) is not bool:
-            raise self.error(name, f"must be true or false, got {getattr(self, name)!r}")
+            raise self.error(name, f"must be true or false, got {shown(getattr(self, name))}")
 
     def require_choice(self, name: str, known: Sequence[str]) -> None:
         """Refuse a constant that is not one of the known names."""
         if getattr(self, name) not in known:
-            raise self.error(name, f"must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+            raise self.error(name, f"must be one of {', '.join(known)}, got {shown(getattr(self, name))}")
 
     def require_values(self, *names: str) -> None:
         """Refuse constants that are neither a finite number nor a tuple with one for each group."""
         for name in names:
             value = getattr(self, name)
             for item in value if isinstance(value, tuple) and value else (value,):
-                if not isinstance(item, int | float) or isinstance(item, bool) or not math.isfinite(item):
-                    raise self.error(name, f"must be a finite number, or one for each group, got {value!r}")
+                if not is_finite(item):
+                    raise self.error(name, f"must be a finite number, or one for each group, got {shown(value)}")
 
     def require_fit(self, count: int, *names: str) -> None:
         """Refuse constants that are given for each of another number of groups."""
@@ -155,6 +167,19 @@ class Rule(ABC, Generic[P]):
 
 
 AnyRule = Rule[Any]
+
+
+def is_finite(value: object) -> bool:
+    """Return whether a value is a number that float64 holds; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def shown(value: object) -> str:
+    """Return a value for a message, at most 80 characters."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return "an integer beyond float64"
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def spread(value: Number | tuple[Number, ...], count: int) -> Values:

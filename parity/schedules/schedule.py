@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.errors import ScheduleError, StateError
-from parity.schedules.rule import AnyRule, Groups, Place, Rule, Values
+from parity.schedules.rule import AnyRule, Groups, Place, Rule, Values, is_finite, shown
 from parity.schedules.state import (
     decode_groups,
     decode_position,
@@ -68,8 +67,8 @@ class Schedule:
         if not isinstance(rule, Rule):
             raise ScheduleError("schedule", f"needs a rule such as Cosine(T_max=100), got {type(rule).__name__}")
         for rate in rates:
-            if not isinstance(rate, int | float) or isinstance(rate, bool) or not math.isfinite(rate):
-                raise ScheduleError("schedule.rates", f"must be finite numbers, got {rate!r}")
+            if not is_finite(rate):
+                raise ScheduleError("schedule.rates", f"must be finite numbers, got {shown(rate)}")
         if not rates:
             raise ScheduleError("schedule.rates", "there is no parameter group; give the rate of each")
         rule.fit(len(rates))
@@ -156,7 +155,7 @@ class Schedule:
         """
         given = members(state, {"schema", "rule", "position", "groups"}, "schedule")
         if given["schema"] != SCHEMA:
-            raise StateError("schedule.schema", f"expected {SCHEMA}, got {str(given['schema'])[:80]!r}")
+            raise StateError("schedule.schema", f"expected {SCHEMA}, got {shown(given['schema'])}")
         rule = decode_rule(given["rule"])
         groups = decode_groups(rule, given["groups"])
         return cls.at(rule, decode_position(rule, given["position"], len(groups.rates)), groups)
@@ -164,6 +163,8 @@ class Schedule:
     def _guarded(self, move: Callable[[], tuple[Any, Groups]]) -> tuple[Any, Groups]:
         try:
             return move()
-        except (ZeroDivisionError, OverflowError) as error:
+        except ScheduleError:
+            raise
+        except (ArithmeticError, ValueError) as error:  # a division by zero, a power or a cosine beyond float64
             problem = f"has no next rate with these constants, nor has PyTorch's: {error}"
             raise ScheduleError(self.rule.kind, problem) from error

@@ -13,7 +13,7 @@ from parity.schedules.cosines import Cosine, CosineRestarts
 from parity.schedules.cycles import Cyclic, OneCycle
 from parity.schedules.decays import Constant, Exponential, Linear, MultiStep, Polynomial, Step
 from parity.schedules.plateau import Plateau
-from parity.schedules.rule import AnyRule, Groups, Place, Values
+from parity.schedules.rule import AnyRule, Groups, Place, Values, is_finite, shown
 from parity.schedules.tables import Lambda, Multiplicative
 from parity.schedules.trees import Beside, Chained, Sequential, TreePosition
 
@@ -71,7 +71,7 @@ def members(value: object, names: set[str], where: str) -> dict[str, Any]:
         StateError: It is no object, or has other names.
     """
     if not isinstance(value, dict) or set(value) != names:
-        got = sorted(map(str, value)) if isinstance(value, dict) else type(value).__name__
+        got = shown(sorted(map(str, value))) if isinstance(value, dict) else type(value).__name__
         raise StateError(where, f"expected an object with {', '.join(sorted(names))}; got {got}")
     return value
 
@@ -89,7 +89,7 @@ def decode_rule(value: object, where: str = "schedule.rule", depth: int = 0) -> 
     if not isinstance(value, dict) or not isinstance(kind, str):
         raise StateError(where, "expected an object with the kind of a rule and its constants")
     if kind not in RULES:
-        raise UnknownNameError("rule", kind, RULES)
+        raise UnknownNameError("rule", kind[:80], RULES)
     rule = RULES[kind]
     known = {field.name for field in fields(rule)}
     needed = {field.name for field in fields(rule) if field.default is MISSING}
@@ -174,15 +174,15 @@ def _values(value: object, count: int, where: str) -> Values:
 
 
 def _integer(value: object, where: str) -> int:
-    if type(value) is not int:
-        raise StateError(where, f"expected an integer, got {str(value)[:80]!r}")
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise StateError(where, f"expected an integer of 64 bits, got {shown(value)}")
     return value
 
 
 def _number(value: Any, where: str, *, keep: bool = False) -> float:
     """Return a number; integers become float unless they are to be kept as they are."""
-    if isinstance(value, str) and value in WORDS:
+    if isinstance(value, str) and value in WORDS and not keep:
         return WORDS[value]
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise StateError(where, f"expected a number, got {str(value)[:80]!r}")
+    if not is_finite(value):
+        raise StateError(where, f"expected a number, got {shown(value)}")
     return value if keep else float(value)

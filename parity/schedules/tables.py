@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from parity.schedules.rule import Groups, Number, Single, Values
+from parity.schedules.rule import Groups, Number, Single, Values, is_finite, shown
 
 __all__ = ["Lambda", "Multiplicative", "tabulate"]
 
@@ -31,13 +30,14 @@ class _Tables(Single):
 
     def __post_init__(self) -> None:
         if not isinstance(self.tables, tuple) or not self.tables:
-            raise self.error("tables", f"must be a tuple of tables, got {self.tables!r}")
+            raise self.error("tables", f"must be a tuple of tables, got {shown(self.tables)}")
         for table in self.tables:
             if not isinstance(table, tuple) or not table:
                 raise self.error("tables", "each must be a tuple of at least one factor")
             for step, factor in enumerate(table):
-                if not isinstance(factor, int | float) or isinstance(factor, bool) or not math.isfinite(factor):
-                    raise self.error("tables", f"the factor of step {step} must be a finite number, got {factor!r}")
+                if not is_finite(factor):
+                    problem = f"the factor of step {step} must be a finite number, got {shown(factor)}"
+                    raise self.error("tables", problem)
 
     def fit(self, count: int) -> None:
         """Check the rule against a number of parameter groups."""

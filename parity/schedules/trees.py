@@ -6,7 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from parity.schedules.rule import AnyRule, Groups, Number, Place, Rule
+from parity.schedules.rule import AnyRule, Groups, Number, Place, Rule, shown
 
 __all__ = ["Beside", "Chained", "Sequential", "TreePosition"]
 
@@ -32,7 +32,7 @@ class _Tree(Rule[TreePosition]):
 
     def __post_init__(self) -> None:
         if not isinstance(self.rules, tuple) or not self.rules:
-            raise self.error("rules", f"must be a tuple of at least one rule, got {self.rules!r}")
+            raise self.error("rules", f"must be a tuple of at least one rule, got {shown(self.rules)}")
         for number, rule in enumerate(self.rules):
             if not isinstance(rule, Rule):
                 raise self.error(f"rules[{number}]", f"must be a rule, got {type(rule).__name__}")
@@ -91,7 +91,7 @@ class Sequential(_Tree):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.milestones, tuple) or len(self.milestones) != len(self.rules) - 1:
-            raise self.error("milestones", f"must be {len(self.rules) - 1} steps, got {self.milestones!r}")
+            raise self.error("milestones", f"must be {len(self.rules) - 1} steps, got {shown(self.milestones)}")
         if self.milestones:
             self.require_values("milestones")
         for rule, milestone in zip(self.rules[1:], self.milestones, strict=True):

@@ -2,7 +2,9 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from torch.optim import lr_scheduler as lr
 from parity import schedules as ours
 from parity.errors import ScheduleError, StateError, UnknownNameError
 from parity.schedules import Schedule
-from tests.schedules.draws import optimizer_of
+from tests.schedules.draws import DRAWS, optimizer_of, ours_driven, pair
 from torch_side.schedules import from_torch, to_torch
 
 WAVE = ours.Cosine(T_max=10)
@@ -79,6 +81,7 @@ def test_constants_that_cannot_be(make: Callable[[], Any], message: str) -> None
 STEPS: list[tuple[ours.AnyRule, int, float | None, str]] = [
     (ours.Plateau(), 0, None, r"plateau: needs the metric of this validation: step\(metric\)"),
     (ours.Plateau(), 0, math.nan, r"plateau\.metric: is not a number \(NaN\)"),
+    (ours.Plateau(), 0, "low", r"plateau\.metric: must be a number, got 'low'"),  # type: ignore[list-item]
     (ours.Beside(rules=(ours.Plateau(),)), 0, None, r"beside: needs the metric"),
     (WAVE, 0, 0.5, r"cosine: takes no metric: call step\(\) after each training step"),
     (ours.OneCycle.of(1.0, 10), 10, None, r"one_cycle\.total_steps: is 10: there is no rate for step 11"),
@@ -240,13 +243,13 @@ def edited(*path: Any) -> Callable[[Any], dict[str, Any]]:
 STATES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda state: [], r"schedule: expected an object with groups, position, rule, schema; got list"),
     (lambda state: {**state, "more": 1}, r"schedule: expected an object with .*; got .*more"),
-    (edited("schema", 2), r"schedule\.schema: expected 1, got '2'"),
+    (edited("schema", 2), r"schedule\.schema: expected 1, got 2"),
     (edited("rule", None), r"schedule\.rule: expected an object with the kind of a rule"),
     (edited("rule", "kind", "cosinus"), r"unknown rule 'cosinus'"),
     (edited("rule", "rules", 0, "T_max", 3), r"schedule\.rule\.rules\[0\]: expected an object with .*; got .*T_max"),
     (edited("rule", "rules", 1, "T_max", "3"), r"schedule\.rule\.rules\[1\]: cosine\.T_max: must be a finite number"),
     (edited("rule", "rules", 3), r"schedule\.rule: sequential\.rules: must be a tuple of at least one rule"),
-    (edited("position", "epoch", 1.5), r"schedule\.position\.epoch: expected an integer, got '1\.5'"),
+    (edited("position", "epoch", 1.5), r"schedule\.position\.epoch: expected an integer of 64 bits, got 1\.5"),
     (edited("position", "children", []), r"schedule\.position\.children: expected the positions of 2 rules"),
     (
         edited("position", "children", 0, "bases", [0.5]),
@@ -257,7 +260,7 @@ STATES: list[tuple[Callable[[Any], Any], str]] = [
         r"schedule\.position\.children\[0\]\.last\[1\]: expected a number, got '0\.25'",
     ),
     (edited("groups", "rates", []), r"schedule\.groups\.rates: expected the rate of at least one parameter group"),
-    (edited("groups", "rates", [True, 0.5]), r"schedule\.groups\.rates\[0\]: expected a number, got 'True'"),
+    (edited("groups", "rates", [True, 0.5]), r"schedule\.groups\.rates\[0\]: expected a number, got True"),
     (edited("groups", {"rates": [0.5, 0.5]}), r"schedule\.groups: expected an object with initial, momenta, rates"),
 ]
 
@@ -291,3 +294,36 @@ def test_rates_beyond_float64_survive_as_valid_json() -> None:
         schedule.step()
     assert schedule.rates == (math.inf,)
     assert Schedule.restore(json.loads(json.dumps(schedule.state(), allow_nan=False))).rates == (math.inf,)
+
+
+VALUES: tuple[Any, ...] = (
+    *(None, True, "", "inf", "nan", "cosine", [], {}, [1], [[]], {"kind": "step"}),
+    *(0, 1, -1, 2, 10**400, -(10**30), 0.0, -0.5, 1e308, -1e308, 5e-324),
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the path of every value inside of another one."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [found for key, one in items for found in [(*path, key), *places(one, (*path, key))]]
+
+
+@pytest.mark.parametrize("kind", DRAWS)
+def test_no_state_ends_in_another_error(kind: str) -> None:
+    """Anything in the place of a value is refused, or gives a schedule that moves or says why not."""
+    one = pair(kind, 1, 60)
+    one.run(last=20)
+    state, random, outcomes = one.schedule.state(), Random(kind), Counter[str]()
+    for path in random.choices(places(state), k=150):
+        broken = edited(*path, random.choice(VALUES))(state)
+        try:
+            schedule = Schedule.restore(broken)
+            for step in range(3):
+                ours_driven(schedule, step, 0.5)
+            json.dumps(schedule.state(), allow_nan=False)
+            outcomes["moves"] += 1
+        except (StateError, UnknownNameError, ScheduleError) as error:
+            outcomes["refused"] += 1
+            outcomes["long"] += len(str(error)) > 1000
+    assert outcomes["refused"] > 40
+    assert not outcomes["long"]
