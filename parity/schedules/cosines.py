@@ -16,7 +16,8 @@ class Cosine(Single):
     """Half a cosine wave down to `eta_min` over `T_max` steps, then up again, and so on.
 
     Numerics: each rate is computed from the one before, as PyTorch does. The closed form of the same curve has the
-    same bits in one of a hundred steps only, and is up to 1e-13 off.
+    same bits in 0.3 % of the steps and is up to 5e-14 off, relatively, over a half wave of 300,000 steps; over a
+    hundred half waves of 1,000 steps, to which each adds its roundings, it is 4e-11 off.
 
     Source: `torch.optim.lr_scheduler.CosineAnnealingLR` (torch 2.13).
     """

@@ -1,18 +1,21 @@
 """Schedules that are built or moved in ways that are rare: equal milestones, a last epoch, epochs by hand, edited
 rates."""
 
+import doctest
 from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.optim import lr_scheduler as lr
 
+from jax_side import schedules as jax_schedules
 from parity import schedules as ours
 from parity.schedules import Schedule
 from tests.schedules.draws import SINGLE, optimizer_of, run
-from torch_side.schedules import from_torch, to_torch
+from torch_side.schedules import from_torch, read, to_torch, write
 
 STEPS = 150
 AFTER = [0.0] * STEPS
@@ -73,8 +76,6 @@ def test_a_scheduler_that_was_put_to_an_epoch_and_whose_rates_were_edited(name: 
 
 def test_a_scheduler_of_numpy_constants_is_one_of_plain_numbers() -> None:
     """As when they come from a sweep: float64 and integers of NumPy compute the same bits."""
-    import numpy as np
-
     optimizer = optimizer_of([0.5])
     scheduler = lr.CosineAnnealingLR(optimizer, np.int64(37), np.float64(0.01))
     schedule = from_torch(scheduler)
@@ -117,3 +118,9 @@ def test_a_warm_up_before_each(kind: str) -> None:
             rules = (ours.Linear(start_factor=0.1, total_iters=steps), part.rule)
             schedule = Schedule(ours.Sequential(rules=rules, milestones=(steps,)), [0.5, 0.3])
             assert run(scheduler, optimizer, schedule, AFTER) is None
+
+
+@pytest.mark.parametrize("module", [read, write, jax_schedules])
+def test_the_examples_of_the_sides_are_true(module: Any) -> None:
+    assert doctest.testmod(module).failed == 0
+    assert doctest.testmod(module).attempted >= 2

@@ -57,7 +57,7 @@ OWN: dict[type, tuple[type[AnyRule], set[str]]] = {
 
 COMMON = {"optimizer", "base_lrs", "last_epoch", "_step_count", "_last_lr"}
 PASSING = {"_is_initial", "_get_lr_called_within_step", "verbose"}
-"""Flags within a call; `verbose` comes with states that PyTorch 2.6 and older saved."""
+"""Flags within a call; `verbose` comes with states that older versions saved."""
 
 KNOWN = {**{cls: rule for cls, (rule, _) in OWN.items()}, **PLAIN}
 """Scheduler to its rule."""
