@@ -15,6 +15,7 @@ from parity.capture.walk import LIBRARY_ROOTS, Walk, kind_of
 __all__ = ["Scope", "ambient", "capture", "outer_scopes", "scopes_of"]
 
 Ambient = Callable[[Walk], None]
+_PLAIN = (bool, int, float, str, type(None))
 _ambient: list[Ambient] = [capture_python_streams]
 """Functions that show a walk the state that all code of a process shares."""
 
@@ -96,12 +97,12 @@ def capture(
         for name, value in state.items():
             walk.root(name, value)
     else:
-        for scope in scopes:
-            prefix = f"{scope.name}." if scope.name else ""
+        for scope in sorted(scopes, key=_is_library):  # the user's own variables give the paths
+            prefix = f"{scope.name}()." if scope.name else ""
             live = live_names(scope.code, scope.lasti)
             for name, value in scope.local.items():
-                if name.startswith(("__", "@")):
-                    continue
+                if name.startswith(("__", "@")) or (_is_library(scope) and isinstance(value, _PLAIN)):
+                    continue  # what a framework counts in its own variables, nobody else can save
                 if name not in live:
                     dead.add(prefix + name)
                 walk.root(prefix + name, value, dead=name not in live)
@@ -109,6 +110,8 @@ def capture(
                 walk.root(f"{prefix}for[{at}]", iterator)
         shown: set[str] = set()
         for scope in scopes:
+            if _is_library(scope):
+                continue
             for name, value in _globals_of(scope.code, scope.shared).items():
                 if name not in shown and name not in scope.local:
                     shown.add(name)
@@ -118,6 +121,11 @@ def capture(
     snapshot = walk.finish()
     snapshot.dead = frozenset(dead)
     return snapshot
+
+
+def _is_library(scope: Scope) -> bool:
+    """Return whether a frame is of a framework's own loop, around the user's callback."""
+    return str(scope.shared.get("__name__", "")).partition(".")[0] in LIBRARY_ROOTS
 
 
 def _globals_of(code: CodeType, shared: Mapping[str, Any]) -> dict[str, Any]:

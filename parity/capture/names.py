@@ -34,6 +34,9 @@ _PATTERNS = [(component, re.compile(pattern)) for component, pattern in _HINTS]
 _OPTIMIZER = re.compile(r"^(\w+_)?opt(im|imizer)?(_?states?)?$")
 """Names of an optimizer or of its state, as whole words."""
 
+_FRAME = re.compile(r"^\w+\(\)\.")
+"""The function of an outer frame, as `train_epoch().model`: its name says nothing of a variable's purpose."""
+
 _SLOTS = {
     "exp_avg": "first_moment",
     "exp_avg_sq": "second_moment",
@@ -60,10 +63,11 @@ def component_from_name(path: str) -> str:
     Example:
         >>> component_from_name("self.best_accuracy"), component_from_name("ema.shadow['head.weight']")
         ('best', 'ema')
-        >>> component_from_name("self.helper.thing")
-        'self.helper.thing'
+        >>> component_from_name("self.helper.thing"), component_from_name("train_epoch().best_accuracy")
+        ('self.helper.thing', 'best')
     """
-    words = [word for word in re.split(r"[^0-9A-Za-z_]+", path) if word and not word.isdigit()]
+    path_in_frame = _FRAME.sub("", path)
+    words = [word for word in re.split(r"[^0-9A-Za-z_]+", path_in_frame) if word and not word.isdigit()]
     for component, pattern in _PATTERNS[:4]:  # an averaged, a master or the best copy stays one, whatever is inside
         if any(pattern.search(word.lower()) for word in words):
             return component

@@ -37,7 +37,10 @@ FIRST, OPTIMIZERS, CONTAINERS, LAST, DEAD = 0, 1, 2, 3, 9
 _by_type: dict[type, tuple[Visit, int]] = {}
 _by_name: dict[str, tuple[Visit, int]] = {}
 
-LIBRARY_ROOTS = ("torch", "jax", "jaxlib", "numpy", "flax", "optax", "orbax", "grain", "lightning", "transformers")
+LIBRARY_ROOTS = (
+    "torch", "jax", "jaxlib", "numpy", "flax", "optax", "orbax", "grain", "lightning", "pytorch_lightning",
+    "lightning_fabric", "transformers", "accelerate",
+)  # fmt: skip
 """Packages whose functions are not looked into: their closures hold no state of a training loop."""
 
 SHOWING_ROOTS = ("tqdm", "rich", "tensorboard", "tensorboardX", "wandb", "mlflow", "comet_ml", "neptune", "aim")

@@ -19,6 +19,7 @@ from parity.capture import (
     slot_component,
 )
 from torch_side.adapters.loaders import register_loaders
+from torch_side.adapters.trainers import register_trainers
 
 __all__ = ["install", "tensor_leaf"]
 
@@ -296,4 +297,5 @@ def install() -> None:
     for constant in (torch.device, torch.dtype, torch.Size, torch.memory_format, torch.layout):
         register(constant, _constant)
     register_loaders()
+    register_trainers()
     ambient(_shared)

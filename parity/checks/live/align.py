@@ -36,7 +36,6 @@ def align(marks: Sequence[Mark], resumed: Snapshot, step: int, changing: Collect
     Returns:
         Index of the mark, and whether the state is that of another step than the resumed run says.
     """
-    said = next((at for at, mark in enumerate(marks) if mark.step == step), None)
     groups: dict[str, dict[str, Leaf]] = defaultdict(dict)
     for path, leaf in resumed.leaves.items():
         if path in changing and leaf.role in ("state", "array", "stream") and not resumed.is_dead(path):
@@ -45,6 +44,8 @@ def align(marks: Sequence[Mark], resumed: Snapshot, step: int, changing: Collect
     if not votes:
         return 0, False
     best = max(votes)
+    named = [at for at, mark in enumerate(marks) if mark.step == step]  # several, where a step takes several batches
+    said = max(named, key=lambda at: (votes[at], -at)) if named else None
     if said is not None and (votes[said] == best or best < 2):
         return said, False
     if best == 0:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from parity.checks.live.driver import Runner
+from parity.checks.live.home import AtHome
 from parity.checks.live.inline import InlineRunner, Train
 from parity.checks.live.process import ProcessRunner, why_not_importable
 from parity.checks.live.roads import road_names
@@ -81,7 +82,7 @@ def resumes(
             root.mkdir(parents=True, exist_ok=True)
         runner, notes = runner_of(train, mode, root)
         stack.enter_context(runner)  # type: ignore[arg-type]
-        found = Session(train, runner, root, steps, stop_at, options, names, notes).run()
+        found = Session(train, AtHome(runner, root), root, steps, stop_at, options, names, notes).run()
     return replace(found, name=name or _name(train), seconds=time.perf_counter() - began)
 
 

@@ -69,6 +69,8 @@ class Ground:
     streams: frozenset[str] = frozenset()
     """Generators that training draws from."""
 
+    ended: Mapping[str, int] = field(default_factory=dict)
+    """Positions of schedules that came to their end, to the step after which they did not move any more."""
     late: frozenset[str] = frozenset()
     """Variables that are not there at the first mark of a run: what a step makes for itself."""
 
@@ -112,8 +114,23 @@ def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[
         files=tuple(files),
         late=frozenset({root_of(p) for mark in marks for p in mark.snapshot.leaves})
         - frozenset({root_of(p) for p in marks[0].snapshot.leaves}),
+        ended=_ended(marks, changing),
         streams=frozenset(p for p in changing if marks[0].snapshot.leaves.get(p, NONE).role == "stream"),
     )
+
+
+def _ended(marks: Sequence[Mark], changing: frozenset[str]) -> dict[str, int]:
+    """Return the schedules that moved often and then rested for much longer than before: a warm-up that is over."""
+    found: dict[str, int] = {}
+    for path in changing:
+        series = [mark.snapshot.leaves.get(path, NONE) for mark in marks]
+        if series[-1].component != "schedule.step" or series[-1].role != "state":
+            continue
+        moved = [at for at in range(1, len(series)) if not series[at].same(series[at - 1])]
+        longest = max(b - a for a, b in zip([0, *moved], moved, strict=False))
+        if len(moved) > 2 and len(series) - 1 - moved[-1] > 2 * longest:
+            found[path] = marks[moved[-1]].step
+    return found
 
 
 def _all_scalar(prefix: str, marks: Sequence[Mark]) -> bool:

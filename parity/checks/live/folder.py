@@ -15,13 +15,16 @@ import numpy as np
 from parity.capture import Leaf, Walk
 from parity.storage import digest_range
 
-__all__ = ["Listing", "contents", "copy_folder", "is_log", "list_folder"]
+__all__ = ["SET_APART", "Listing", "contents", "copy_folder", "hidden", "is_log", "list_folder"]
 
 Listing = dict[str, tuple[int, int, int]]
 """Relative path to size, time of the last change in nanoseconds, inode."""
 
 _LOG = re.compile(r"(\.(jsonl?|csv|tsv|log|txt|out|err|html|png|toml|ya?ml|md|tmp|lock)|tfevents\..*)$|(^|/)\.")
 _JSON = re.compile(r"(state|trainer|optim|sched|best|latest|meta|index|checkpoint|progress).*\.json$")
+SET_APART = "-left"
+"""End of the name of a folder that was set apart: runs that resume from it may need its first name."""
+
 Reader = Callable[[Path], Any]
 """Returns what a file or directory holds, or None if it is not of its kind."""
 
@@ -50,6 +53,13 @@ def is_log(name: str) -> bool:
     return bool(_LOG.search(name)) and not _JSON.search(name)
 
 
+def hidden(folder: Path) -> dict[str, str]:
+    """Return what stands for the folder of a run in texts, and for those of the other runs beside it."""
+    beside = [str(path) for path in folder.parent.iterdir()] if folder.parent.is_dir() else []
+    homes = [path.removesuffix(SET_APART) for path in beside]
+    return dict.fromkeys(sorted({str(folder), *beside, *homes}, key=len, reverse=True), "FOLDER")
+
+
 def copy_folder(folder: Path, to: Path) -> None:
     """Copy a folder as it is; links stay links, a file that vanishes meanwhile is left out."""
     to.mkdir(parents=True, exist_ok=True)
@@ -72,7 +82,7 @@ def contents(folder: Path, readers: Iterable[Reader]) -> dict[str, Leaf]:
 
     A file that no reader understands is one leaf, the digest of its bytes; nothing that is read is run.
     """
-    walk = Walk({str(folder): "FOLDER"})
+    walk = Walk(hidden(folder))
     read: list[Path] = []
     for root, _, _ in os.walk(folder):  # a checkpoint may be a directory, whose files have names of chance
         path = Path(root)

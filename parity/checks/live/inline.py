@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import traceback
 from collections.abc import Callable
@@ -77,6 +78,9 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
             recorder.trace.end = "finished"
     except Killed:
         recorder.trace.end = "killed"
+        if recorder.left is not None:
+            shutil.rmtree(folder)
+            recorder.left.rename(folder)
     except MarkError:
         raise
     except Exception:  # the trainer's own error: it is reported with its traceback

@@ -117,8 +117,9 @@ class _Seen:
         for index in range(len(states) - 1, 0, -1):
             self.found[index] = [p for p in self.found[index] if self._is_of_this_step(p, index)]
         self.found[0] = [p for p in self.found[0] if root_of(p) in roots or root_of(p) not in ground.late]
+        over = {path for path, step in ground.ended.items() if step <= states[0][0]}
         self.hard = [
-            [p for p in differ if _is_hard(p, left, right, ground)]
+            [p for p in differ if _is_hard(p, left, right, ground) and p not in over]
             for differ, (_, left, right) in zip(self.found, states, strict=True)
         ]
         firm = [[p for p in hard if not self._is_stream(p)] for hard in self.hard]

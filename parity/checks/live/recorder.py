@@ -13,7 +13,7 @@ from parity import sides
 from parity.capture import Scope, Snapshot, capture, outer_scopes
 from parity.checks.live.aside import set_aside_all
 from parity.checks.live.effects import StatementWatch
-from parity.checks.live.folder import copy_folder, is_log, list_folder
+from parity.checks.live.folder import copy_folder, hidden, is_log, list_folder
 from parity.checks.live.nudge import nudge_parameters
 from parity.checks.live.request import Request
 from parity.checks.live.trace import Mark, Trace, TraceWriter
@@ -42,7 +42,10 @@ class Recorder:
         self.watch = StatementWatch(self) if request.watch or request.put_back else None
         self.frame: FrameType | None = None
         """The frame that holds the marks, as far as it is known."""
+        self.left: Path | None = None
+        """Copy of the folder at a kill by exception: what a `finally` saves after it, a killed process does not."""
         self._files = list_folder(folder)
+        self._hidden = hidden(folder)
         self._process = os.getpid()
         self._last_state: tuple[FrameType, Mapping[str, Any]] | None = None
 
@@ -62,6 +65,8 @@ class Recorder:
             sys.settrace(trace_no_calls)
         if self.take(step, outer_scopes(frame, self.code), state):
             self.killed()
+            self.left = self.folder.with_name(f"{self.folder.name}-at-the-kill")
+            copy_folder(self.folder, self.left)
             raise Killed
 
     def killed(self) -> None:
@@ -106,7 +111,7 @@ class Recorder:
         self.trace.frameworks = tuple(sides.adapters())
         if index is not None:
             keep = self.request.keep.get(index, ())
-        return capture(scopes, state, hide={str(self.folder): "FOLDER"}, keep=keep)
+        return capture(scopes, state, hide=self._hidden, keep=keep)
 
     @staticmethod
     def set_aside() -> Callable[[], None]:

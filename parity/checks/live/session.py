@@ -16,6 +16,7 @@ from parity.checks.live.align import varying
 from parity.checks.live.driver import Driver, Runner
 from parity.checks.live.evidence import Evidence, Outcome, differing, ground_of
 from parity.checks.live.folder import copy_folder, list_folder
+from parity.checks.live.home import set_apart
 from parity.checks.live.inline import Train
 from parity.checks.live.judge import judge_same
 from parity.checks.live.request import Request
@@ -226,12 +227,14 @@ class Session:
             watch=True, writes=first.writes if first is not None else (),
         )  # fmt: skip
         trace = self._uninterrupted("again", request)
-        killed = {len(trace.marks) - 1: self.driver.root / "again"} if self._simple else {}
+        left = set_apart(self.driver.root / "again")
+        killed = {len(trace.marks) - 1: left} if self._simple else {}
         self.driver.copies = {**copies, **killed}
         if not self._simple and self.driver.runner.mode == "process":  # a copy is no kill: this one is
             folder = self.driver.root / "killed"
             asked = Request(steps=self.driver.steps, options=self.driver.options, kill_step=self.driver.stop_at)
-            self.driver.copies[len(self.driver.runner.run(folder, asked).marks) - 1] = folder
+            marks = self.driver.runner.run(folder, asked).marks
+            self.driver.copies[len(marks) - 1] = set_apart(folder)
         return trace
 
     def _record(self, verdict: Verdict, trained: int) -> Resumption:
