@@ -78,6 +78,7 @@ def capture(
     hide: Mapping[str, str] | None = None,
     keep: Iterable[str] = (),
     walk: Walk | None = None,
+    finite: bool = False,
 ) -> Snapshot:
     """Walk what frames reach.
 
@@ -87,11 +88,12 @@ def capture(
         hide: Texts that differ between equal runs, to what stands for them.
         keep: Paths whose values are wanted.
         walk: A walk of one's own that has been given nothing yet, instead of one with `hide` and `keep`.
+        finite: Whether floating arrays are searched for NaN and infinity.
 
     Returns:
         Every leaf once, at the first path that leads to it; live variables lead, modules before optimizers.
     """
-    walk = Walk(hide, keep) if walk is None else walk
+    walk = Walk(hide, keep, finite=finite) if walk is None else walk
     dead: set[str] = set()
     if state:
         for name, value in state.items():

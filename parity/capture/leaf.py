@@ -58,6 +58,8 @@ class Snapshot:
     """Path to the type of what could not be looked into."""
     values: dict[str, Any] = field(default_factory=dict)
     """Path to a copy of the value, of the leaves that were asked for: NumPy arrays and Python values."""
+    not_finite: dict[str, str] = field(default_factory=dict)
+    """Path to `nan` or `inf`, of floating arrays that hold such a number, `only nan` where no other; on request."""
 
     def is_dead(self, path: str) -> bool:
         """Return whether a path begins with a variable that is written before it is read."""

@@ -118,9 +118,12 @@ class Walk:
     Args:
         hide: Texts that differ between two equal runs, such as the folder, to what stands for them.
         keep: Paths whose values are wanted, as copies.
+        finite: Whether floating arrays are searched for NaN and infinity, one copy at a time.
     """
 
-    def __init__(self, hide: Mapping[str, str] | None = None, keep: Iterable[str] = ()) -> None:
+    def __init__(
+        self, hide: Mapping[str, str] | None = None, keep: Iterable[str] = (), *, finite: bool = False
+    ) -> None:
         self.snapshot = Snapshot()
         self.names: dict[int, str] = {}
         """Object id to the name that its module gives it: the parameters, for optimizers."""
@@ -128,6 +131,7 @@ class Walk:
         """What visits note for each other, by a name of theirs."""
         self._hide = dict(hide or {})
         self._keep = frozenset(keep)
+        self._finite = finite
         self._seen: dict[Any, tuple[str, str]] = {}
         self._held: list[Any] = []
         self._queue: list[tuple[int, int, str, Any, int]] = []
@@ -188,6 +192,17 @@ class Walk:
         leaves[path] = leaf
         if path in self._keep:
             self.snapshot.values[path] = value()
+        if self._finite and leaf.role in ("state", "array") and "float" in leaf.kind and "[" in leaf.kind:
+            self._search(path, value())
+
+    def _search(self, path: str, value: Any) -> None:
+        """Note whether an array holds a number that is not finite."""
+        if not isinstance(value, np.ndarray):
+            return
+        finite = np.isfinite(value if value.dtype.kind == "f" else value.astype(np.float32))
+        if not finite.all():
+            what = "nan" if np.isnan(value).any() else "inf"
+            self.snapshot.not_finite[path] = what if finite.any() else f"only {what}"
 
     def inside_iterator(self, path: str) -> None:
         """Note that what lies below a path is the inside of an iterator: its numbers and arrays are its position."""

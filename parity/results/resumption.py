@@ -72,6 +72,12 @@ class Resumption:
     """Floating leaves that training changed."""
     frameworks: tuple[str, ...] = ()
     seconds: float = 0.0
+    equal_runs: int = 0
+    """Equal runs whose envelope judged the numbers that rounding moves; 0 where every bit was compared."""
+    multiple: float | None = None
+    """Largest deviation of a resumed run as a multiple of that envelope; None where every bit was compared."""
+    limit: float | None = None
+    """Largest multiple that passes."""
 
     @property
     def components(self) -> tuple[str, ...]:
@@ -86,8 +92,9 @@ class Resumption:
             precision="float32",
             sides=self.frameworks or ("python",),
             verdict=self.verdict,
-            criterion="bitwise",
+            criterion="envelope" if self.equal_runs else "bitwise",
             steps_compared=self.compared,
+            envelope_multiple=self.multiple,
             suspects=self.components,
             notes=(*self.notes, *(describe(one) for one in self.suspects[:8])),
             leaves=tuple(
@@ -111,7 +118,8 @@ class Resumption:
         what = (
             f"{self.name}: {self.steps} steps, killed at {self.stop_at}, {self.mode}, roads {', '.join(self.roads)}"
         )
-        lines = [f"{_WORDS[self.verdict]}: {what}"]
+        words = "resumes within the envelope" if self.equal_runs and self.verdict == "holds" else _WORDS[self.verdict]
+        lines = [f"{words}: {what}"]
         if self.suspects:
             first = self.suspects[0]
             lines += [f"lost: {', '.join(self.components[:4])}", *_show(first), f"  advice    {first.advice}"]
@@ -120,6 +128,11 @@ class Resumption:
             if shown:
                 lines.append("then:")
                 lines += [f"  {describe(one)}" for one in shown]
+        if self.equal_runs and self.multiple is not None:
+            lines.append(
+                f"judged by the envelope of {self.equal_runs} equal runs, which part by rounding: at most "
+                f"{self.multiple:.2g} times it, {self.limit:g} passes; all else bit for bit"
+            )
         lines += [f"note: {note}" for note in self.notes[:4]]
         if self.bookkeeping:
             names = ", ".join(dict.fromkeys(one.path for one in self.bookkeeping))

@@ -18,6 +18,7 @@ from parity.checks.live.process import ProcessRunner, why_not_importable
 from parity.checks.live.roads import road_names
 from parity.checks.live.session import Session
 from parity.errors import SpecError
+from parity.policy import Rules
 from parity.results import Resumption
 
 __all__ = ["Mode", "resumes", "runner_of"]
@@ -35,6 +36,8 @@ def resumes(
     name: str | None = None,
     options: Mapping[str, Any] | None = None,
     workdir: Path | None = None,
+    keep: Rules | None = None,
+    metric: str = "",
 ) -> Resumption:
     """Check that a training function resumes exactly, and return the verdict.
 
@@ -52,6 +55,9 @@ def resumes(
         name: Name of the record; by default the function's.
         options: Further keyword arguments for the function.
         workdir: Directory that keeps the folders of the runs; by default a temporary one.
+        keep: The rules by which the trainer keeps its checkpoints (`parity.policy.Rules`); the checkpoints that are
+            there at each mark are judged by them. By default only what resumes and what is left is judged.
+        metric: Variable of the loop that holds the metric by which `keep` chooses the best.
 
     Returns:
         The verdict: `holds`, `broken` with its suspects, or `inconclusive` with the reason.
@@ -82,7 +88,8 @@ def resumes(
             root.mkdir(parents=True, exist_ok=True)
         runner, notes = runner_of(train, mode, root)
         stack.enter_context(runner)  # type: ignore[arg-type]
-        found = Session(train, AtHome(runner, root), root, steps, stop_at, options, names, notes).run()
+        home = AtHome(runner, root)
+        found = Session(train, home, root, steps, stop_at, options, names, notes, keep, metric).run()
     return replace(found, name=name or _name(train), seconds=time.perf_counter() - began)
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from parity import sides
 from parity.capture import Leaf, Snapshot
 from parity.checks.live.beginning import Kill
-from parity.checks.live.evidence import Evidence, Ground, Outcome
-from parity.checks.live.folder import contents, copy_folder, list_folder
+from parity.checks.live.envelope import Envelope
+from parity.checks.live.evidence import NONE, Evidence, Ground, Outcome, differing
+from parity.checks.live.folder import Reader, contents, copy_folder, list_folder
 from parity.checks.live.judge import judge_resumed
 from parity.checks.live.left_files import judge_files
 from parity.checks.live.request import Request
 from parity.checks.live.roads import Road
+from parity.checks.live.rounding import is_floating
 from parity.checks.live.trace import Trace
 
 __all__ = ["Driver", "Runner"]
@@ -49,6 +52,14 @@ class Driver:
         self.ground: Ground
         self.copies: dict[int, Path] = {}
         """Mark to the folder as a kill there left it."""
+        self.savers: dict[int, Trace] = {}
+        """Mark to the run that was killed there and left the folder, where it is not `again`."""
+        self.again: Trace
+        """The equal run whose folder was copied."""
+        self.equal_runs: list[Trace] = []
+        """The runs from which the envelope was measured."""
+        self.envelope: Envelope | None = None
+        """What judges the numbers that rounding moves; None where equal runs are equal bit by bit."""
         self.closed: dict[str, str] = {}
         self.reads: set[str] = set()
         """Files that resumed runs read: the checkpoints."""
@@ -73,27 +84,47 @@ class Driver:
         copy_folder(self.copies[road.kills[0]], folder)
         options = {**self.options, **road.options}
         killed = road.kills[0]
+        before = [self.savers.get(killed, self.again)]
         for kill in road.kills[1:]:
             until = {"kill": 0} if kill == 0 else {"kill_step": self.reference.marks[kill].step}
             trace = self.runner.run(folder, Request(steps=self.steps, options=options, **until))  # type: ignore[arg-type]
             if trace.end != "killed":  # it failed, or came to its end without reaching the kill
-                return self._judge_run(road, trace, killed, folder)
+                return self._judge_run(road, trace, killed, folder, before)
             killed = kill or killed
-        trace = self.runner.run(folder, Request(steps=self.steps, options=options))
-        return self._judge_run(road, trace, killed, folder)
+            before.append(replace(trace, marks=trace.marks[1:]))
+        trace = self.runner.run(folder, self.kept(Request(steps=self.steps, options=options)))
+        return self._judge_run(road, trace, killed, folder, before)
 
-    def _judge_run(self, road: Road, trace: Trace, killed: int, folder: Path) -> Outcome:
+    def kept(self, request: Request) -> Request:
+        """Return a request for a run that can be judged by the envelope, where there is one."""
+        return request if self.envelope is None else replace(request, keep_steps=self.envelope.keep)
+
+    def _truth(self, before: Sequence[Trace]) -> Trace:
+        """Return what a resumed run is compared with.
+
+        Where rounding moves numbers, the truth at a resume is the state of the very run that saved; what is compared
+        later is equal in all of them.
+        """
+        if self.envelope is None:
+            return self.reference
+        known = {mark.step: mark for trace in before for mark in trace.marks}
+        return replace(self.reference, marks=[known.get(mark.step, mark) for mark in self.reference.marks])
+
+    def _judge_run(self, road: Road, trace: Trace, killed: int, folder: Path, before: Sequence[Trace]) -> Outcome:
         lenient = road.name in ("best", "older", "before-save", "extend")
         left = list_folder(self.copies[road.kills[0]] if road.kills else folder)
         with self._lock:
             self.reads |= {name for name in trace.reads if name in self.reference.names}
         kill = Kill(mark=0 if lenient else killed, left=left, reads=self.reads)
+        truth = self._truth(before)
         if trace.end in ("failed", "lost"):
-            outcome = judge_resumed(self.reference, trace, self.ground, kill) if trace.marks else Outcome()
+            outcome = judge_resumed(truth, trace, self.ground, kill) if trace.marks else Outcome()
             outcome.broken.append(self._failed(trace, killed, left))
             outcome.notes.append(f"the function failed when it was resumed (road {road.name}):\n{trace.error}")
             return outcome
-        outcome = judge_resumed(self.reference, trace, self.ground, kill)
+        outcome = judge_resumed(truth, trace, self.ground, kill)
+        if self.envelope is not None and not outcome.broken and trace.marks:
+            _judge_by(self.envelope, outcome, trace)
         if not outcome.broken and trace.end == "finished" and road.name != "best":
             files = self._judge_files(folder, trace, left)
             outcome.broken += files.broken
@@ -117,26 +148,36 @@ class Driver:
         readers = [reader for adapter in sides.adapters().values() for reader in adapter.readers]
         expected, got = (contents(f, readers) for f in (self.root / "reference", folder))
         step = self.reference.marks[-1].step
-        found = judge_files(expected, expected, got, self.ground, step, comparable=not own)
-        if found.broken:
+        again = expected if self.envelope is None else self._noisy(expected, readers)
+        found = judge_files(expected, again, got, self.ground, step, comparable=not own)
+        if found.broken and self.envelope is None:
             self.full({})
             again = contents(self.root / "once-more", readers)
             found = judge_files(expected, again, got, self.ground, step, comparable=not own)
         return found
 
+    def _noisy(self, expected: Mapping[str, Leaf], readers: Sequence[Reader]) -> dict[str, Leaf]:
+        """Return what equal runs left, with nothing in the place of what they differ in or rounding moves."""
+        folders = [trace.folder for trace in self.equal_runs]
+        noise = {path for folder in folders for path in differing(expected, contents(folder, readers))}
+        noise |= {path for path, leaf in expected.items() if is_floating(leaf)}
+        return {path: NONE if path in noise else leaf for path, leaf in expected.items()}
+
     def _drive_options(self, road: Road) -> Outcome:
         """Compare a run with other intervals: what is trained must not change."""
         out = Outcome()
         folder = self.root / f"road-{road.name}"
-        trace = self.runner.run(folder, Request(steps=self.steps, options={**self.options, **road.options}))
+        asked = Request(steps=self.steps, options={**self.options, **road.options})
+        trace = self.runner.run(folder, self.kept(asked))
         if trace.end != "finished":
             self.closed[road.name] = f"the function failed with {road.options}"
             return out
         when = f"with {', '.join(f'{k}={v}' for k, v in road.options.items())}, never stopped"
+        ignored = self.ground.noise | self.ground.rounded
         for left, right in zip(self.reference.marks, trace.marks, strict=False):
             out.compared += 1
             a, b = left.snapshot.leaves, right.snapshot.leaves
-            differ = [p for p, leaf in a.items() if p not in self.ground.noise and not left.snapshot.is_dead(p)
+            differ = [p for p, leaf in a.items() if p not in ignored and not left.snapshot.is_dead(p)
                       and _is_training(p, leaf, self.ground) and not leaf.same(b.get(p))]  # fmt: skip
             if differ and self._decided_by_evaluation(left.snapshot, right.snapshot):
                 out.notes.append(f"{when}: the schedule follows the evaluations, so training may differ")
@@ -146,6 +187,9 @@ class Driver:
                          for p in differ]  # fmt: skip
                 out.broken += sorted(found, key=lambda e: (not e.component.startswith("rng"), e.path))
                 break
+        else:
+            if self.envelope is not None:
+                _judge_by(self.envelope, out, trace, when)
         return out
 
     def _decided_by_evaluation(self, left: Snapshot, right: Snapshot) -> bool:
@@ -162,9 +206,8 @@ class Driver:
         if short.end != "finished":
             self.closed[road.name] = f"the function failed with steps={self.stop_at}"
             return Outcome()
-        return self._judge_run(
-            road, self.runner.run(folder, Request(steps=self.steps, options=self.options)), 0, folder
-        )
+        trace = self.runner.run(folder, self.kept(Request(steps=self.steps, options=self.options)))
+        return self._judge_run(road, trace, 0, folder, [short])
 
 
 def _is_training(path: str, leaf: Leaf, ground: Ground) -> bool:
@@ -177,3 +220,12 @@ def _is_training(path: str, leaf: Leaf, ground: Ground) -> bool:
     return (
         leaf.role == "array" and path in ground.changing and leaf.component.startswith(("model", "optimizer", "ema"))
     )
+
+
+def _judge_by(envelope: Envelope, out: Outcome, trace: Trace, when: str = "") -> None:
+    """Add what the envelope says about a run to what was found bit by bit."""
+    found = envelope.judge(trace, trace.marks[0].step)
+    out.multiple, out.unsure = found.multiple, bool(found.too_wide)
+    out.notes += [found.too_wide] if found.too_wide else []
+    if found.broken:
+        out.broken += out.differs + [e._replace(when=when) if when else e for e in found.broken]

@@ -46,12 +46,18 @@ class Outcome:
 
     broken: list[Evidence] = field(default_factory=list)
     """In the order of suspicion."""
+    differs: list[Evidence] = field(default_factory=list)
+    """What differs at a resume that nothing else shows to be broken: the causes, if an envelope shows that it is."""
     bookkeeping: list[Evidence] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     compared: int = 0
     """Marks that were compared."""
     first: tuple[int, int] | None = None
     """Marks of both runs at which the first evidence was seen: where values are to be fetched."""
+    multiple: float | None = None
+    """Largest deviation as a multiple of the envelope of equal runs; None where bits were compared."""
+    unsure: bool = False
+    """Whether the envelope was too wide to judge."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +66,8 @@ class Ground:
 
     noise: frozenset[str]
     """Paths that differ between two equal runs: no evidence."""
+    rounded: frozenset[str] = frozenset()
+    """Paths that rounding moves: evidence at the resume, compared with what was saved there, and not later."""
     changing: frozenset[str]
     """Paths whose value changes while the run goes."""
     histories: tuple[str, ...]

@@ -15,7 +15,7 @@ import numpy as np
 from parity.capture import Leaf, Walk
 from parity.storage import digest_range
 
-__all__ = ["SET_APART", "Listing", "contents", "copy_folder", "hidden", "is_log", "list_folder"]
+__all__ = ["SET_APART", "Listing", "Reader", "contents", "copy_folder", "hidden", "is_log", "list_folder"]
 
 Listing = dict[str, tuple[int, int, int]]
 """Relative path to size, time of the last change in nanoseconds, inode."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from parity.capture import HARD, Leaf, Role, Snapshot, root_of
+from parity.capture import TRAINED, Leaf, Role, Snapshot, root_of
 from parity.checks.live.align import align
 from parity.checks.live.beginning import Kill, judge_silence, judge_start
+from parity.checks.live.counting import compare, is_hard, may_cause, may_follow, shows
 from parity.checks.live.evidence import LATER, RANK, Evidence, Ground, Outcome, differing, evidence_of, ranked
 from parity.checks.live.trace import Mark, Trace
 from parity.checks.live.usage import decides, is_saved
@@ -97,6 +98,7 @@ def _judge_pairs(
         here = 0 if lost or not later else seen.first_later
         out.first = (at + here, here)
     else:
+        out.differs = seen.lost() + seen.causes()
         for item in seen.at_the_end():
             decided = item.component == "best" or decides((_identifiers(item.path) or [item.path])[-1], ground.files)
             (out.broken if decided and item.path not in ground.streams else out.bookkeeping).append(item)
@@ -113,24 +115,24 @@ class _Seen:
     def __init__(self, states: Sequence[tuple[int, Snapshot, Snapshot]], ground: Ground) -> None:
         self.states, self.ground = states, ground
         roots = {root_of(path) for path in states[0][2].leaves}
-        self.found = [_compare(left, right, ground, index) for index, (_, left, right) in enumerate(states)]
+        self.found = [compare(left, right, ground, index) for index, (_, left, right) in enumerate(states)]
         for index in range(len(states) - 1, 0, -1):
             self.found[index] = [p for p in self.found[index] if self._is_of_this_step(p, index)]
         self.found[0] = [p for p in self.found[0] if root_of(p) in roots or root_of(p) not in ground.late]
         over = {path for path, step in ground.ended.items() if step <= states[0][0]}
         self.hard = [
-            [p for p in differ if _is_hard(p, left, right, ground) and p not in over]
+            [p for p in differ if is_hard(p, left, right, ground) and p not in over]
             for differ, (_, left, right) in zip(self.found, states, strict=True)
         ]
         firm = [[p for p in hard if not self._is_stream(p)] for hard in self.hard]
         shown = [
-            any(_shows(p, left, right, ground) for p in differ)
+            any(shows(p, left, right, ground) for p in differ)
             for differ, (_, left, right) in zip(self.found, states, strict=True)
         ]
         later = [index for index in range(1, len(states)) if firm[index] or shown[index]]
         self.first_later = later[0] if later else len(states)
         """The first mark after the resume at which something differs that takes part in training."""
-        self._lasting = [p for p in self.hard[0] if len(self.hard) == 1 or p in self.hard[1]]
+        self._lasting = [p for p in self.hard[0] if len(self.hard) == 1 or p in self.hard[1] or self._is_rounded(p)]
         self.broken = any(firm[1:]) or any(not self._is_stream(p) for p in self._lasting)
         """A generator or a gradient alone is no loss: nothing that is trained came to depend on it."""
 
@@ -145,6 +147,13 @@ class _Seen:
             p in now.leaves and not now.leaves[p].same(old.leaves.get(p)) for now, old in pairs for p in (path,)
         )
 
+    def _is_rounded(self, path: str) -> bool:
+        """Return whether a path is of what is trained, and compared at the resume only."""
+        _, left, right = self.states[0]
+        return path in self.ground.rounded and (left.leaves.get(path) or right.leaves[path]).component.startswith(
+            TRAINED
+        )
+
     def _is_stream(self, path: str) -> bool:
         return path in self.ground.streams
 
@@ -155,7 +164,7 @@ class _Seen:
 
     def causes(self) -> list[Evidence]:
         """Return what else differs at the resume and can be what the later differences follow from."""
-        soft = [p for p in self.found[0] if p not in self.hard[0] and _may_cause(p, self.states[0], self.ground)]
+        soft = [p for p in self.found[0] if p not in self.hard[0] and may_cause(p, self.states[0], self.ground)]
         if not self._gradients_lost():  # usually cleared before they are used again
             soft = [p for p in soft if not self._is(p, 0, "gradient")]
         if self._same_batch():  # iterators that have skipped differ inside from those that were never stopped
@@ -192,7 +201,7 @@ class _Seen:
         if self.first_later >= len(self.states):
             return []
         follow = [
-            p for p in self.found[self.first_later] if _may_follow(p, self.states[self.first_later], self.ground)
+            p for p in self.found[self.first_later] if may_follow(p, self.states[self.first_later], self.ground)
         ]
         inside = [p for p in follow if self._is(p, self.first_later, "position")]
         follow = follow if inside == follow else [p for p in follow if p not in inside]
@@ -257,62 +266,3 @@ def _optimizer_absent(paths: Sequence[str], left: Snapshot, right: Snapshot) -> 
 
 def _identifiers(path: str) -> list[str]:
     return [w for w in path.replace("]", "").replace("'", "").replace("[", ".").split(".") if w and not w.isdigit()]
-
-
-def _compare(left: Snapshot, right: Snapshot, ground: Ground, index: int) -> list[str]:
-    """Return the paths in which two states differ, what is no evidence left out."""
-    out = []
-    for path in differing(left.leaves, right.leaves):
-        if path in ground.noise:
-            continue
-        dead = left.is_dead(path) or right.is_dead(path)
-        if dead and (index == 0 or path not in left.leaves or path not in right.leaves):
-            continue
-        out.append(path)
-    return out
-
-
-def _is_hard(path: str, left: Snapshot, right: Snapshot, ground: Ground) -> bool:
-    leaf = left.leaves.get(path) or right.leaves[path]
-    if left.is_dead(path) or right.is_dead(path) or ground.is_history(path):
-        return False
-    if leaf.role == "stream":
-        return path in ground.streams
-    if leaf.role in HARD:
-        return True
-    if leaf.role == "alias" or (path in right.leaves and right.leaves[path].role == "alias"):
-        other = right.leaves.get(path)
-        tied = leaf.component in ("model.ties", "optimizer.param_groups", "optimizer.identity", "schedule.identity")
-        if other is None and leaf.role == "alias":  # what was shared has contents of its own now
-            return tied and any(p.startswith((f"{path}.", f"{path}[")) for p in right.leaves)
-        arrays = {leaf.role, other.role if other else "alias"} & {"state"}
-        return path in left.leaves and (bool(arrays) or (tied and other is not None))
-    if leaf.role == "array":
-        return path in ground.changing and path in left.leaves and leaf.component != "data.batch"
-    return False
-
-
-def _shows(path: str, left: Snapshot, right: Snapshot, ground: Ground) -> bool:
-    """Return whether a difference shows that the step before it was another one: its batch, its gradients."""
-    leaf = left.leaves.get(path)
-    if leaf is None or path not in right.leaves or ground.is_history(path):
-        return False
-    dead = left.is_dead(path)
-    return leaf.role == "gradient" or (leaf.role == "array" and (dead or leaf.component == "data.batch"))
-
-
-def _may_cause(path: str, snapshots: tuple[int, Snapshot, Snapshot], ground: Ground) -> bool:
-    """Return whether a soft difference at the resume can be what later ones follow from."""
-    _, left, right = snapshots
-    leaf = left.leaves.get(path) or right.leaves[path]
-    if path not in left.leaves or leaf.component == "loss" or ground.is_history(path):
-        return False
-    if leaf.role == "scalar":
-        return path in ground.changing or leaf.component == "model.hyperparameters"
-    return leaf.role in ("position", "array", "gradient")
-
-
-def _may_follow(path: str, snapshots: tuple[int, Snapshot, Snapshot], ground: Ground) -> bool:
-    """Return whether a later difference says something: a constant of the process does not."""
-    leaf = snapshots[1].leaves.get(path) or snapshots[2].leaves[path]
-    return not ground.is_history(path) and (path in ground.changing or leaf.role != "scalar")

@@ -84,8 +84,9 @@ class Recorder:
         index = len(self.trace.marks)
         if index == 0 and self.request.nudge is not None:
             self.trace.nudged = nudge_parameters(scopes, state, self.request.nudge)
-        snapshot = self.snapshot(scopes, state, index)
-        found = Mark(number, snapshot, self._changed())
+        keep = self.request.keep.get(index) or self.request.keep_steps.get(number, ())
+        snapshot = self.snapshot(scopes, state, keep=keep, finite=number >= self.request.steps - 1)
+        found = Mark(number, snapshot, *self._changed())
         self.trace.marks.append(found)
         if not self.trace.code[0] and scopes:
             self.trace.code = (scopes[0].code.co_filename, scopes[0].code.co_firstlineno)
@@ -103,15 +104,13 @@ class Recorder:
         self,
         scopes: Sequence[Scope],
         state: Mapping[str, Any] | None,
-        index: int | None = None,
         *,
         keep: Sequence[str] = (),
+        finite: bool = False,
     ) -> Snapshot:
         """Capture what frames reach, with the values of some paths."""
         self.trace.frameworks = tuple(sides.adapters())
-        if index is not None:
-            keep = self.request.keep.get(index, ())
-        return capture(scopes, state, hide=self._hidden, keep=keep)
+        return capture(scopes, state, hide=self._hidden, keep=keep, finite=finite)
 
     @staticmethod
     def set_aside() -> Callable[[], None]:
@@ -122,7 +121,8 @@ class Recorder:
         """Capture the state of the frame that is about to return; of each frame that returns, the last one counts."""
         state: Mapping[str, Any] = self._last_state[1] if self._last_state and frame is self._last_state[0] else {}
         scopes = [Scope("", frame.f_code, -1, dict(frame.f_locals), frame.f_globals)]
-        self.trace.final = self.snapshot(scopes, state, -1)
+        keep = self.request.keep.get(-1) or self.request.keep_steps.get(-1, ())
+        self.trace.final = self.snapshot(scopes, state, keep=keep, finite=True)
         if self.trace.marks:  # nothing is read after a return: what was dead in the loop stays so
             self.trace.final.dead |= self.trace.marks[-1].snapshot.dead
 
@@ -153,12 +153,13 @@ class Recorder:
             )
         return number
 
-    def _changed(self) -> tuple[str, ...]:
-        """Return the files that are no logs and changed since the last call."""
+    def _changed(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the files that are no logs and changed since the last call, and those that are gone."""
         before, self._files = self._files, list_folder(self.folder)
         changed = {name for name in {*before, *self._files} if before.get(name) != self._files.get(name)}
         self.trace.names.update(self._files)
-        return tuple(sorted(name for name in changed if name in self._files and not is_log(name)))
+        saved = sorted(name for name in changed if name in self._files and not is_log(name))
+        return tuple(saved), tuple(sorted(name for name in before if name not in self._files))
 
 
 def trace_no_calls(frame: FrameType, event: str, argument: Any) -> None:

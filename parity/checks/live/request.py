@@ -26,6 +26,8 @@ class Request:
     """Mark to a directory that takes a copy of the folder, as a kill at that mark would leave it."""
     keep: Mapping[int, Sequence[str]] = field(default_factory=dict)
     """Mark to the paths whose values are wanted; -1 is the final state."""
+    keep_steps: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    """Completed steps to the paths whose values are wanted, wherever the run begins; -1 is the final state."""
     put_back: bool = False
     """Whether the generators that all code shares are put back after statements that save or evaluate."""
     watch: bool = False

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from parity.checks.live.advice import advise
 from parity.checks.live.align import varying
+from parity.checks.live.at_once import AtOnce
 from parity.checks.live.driver import Driver, Runner
+from parity.checks.live.envelope import LIMIT
+from parity.checks.live.equal_runs import likely_cause, measure_envelope
 from parity.checks.live.evidence import Evidence, Outcome, differing, ground_of
+from parity.checks.live.findings import each_once, measured, suspect
+from parity.checks.live.finite import not_finite
 from parity.checks.live.folder import copy_folder, list_folder
 from parity.checks.live.home import set_apart
 from parity.checks.live.inline import Train
 from parity.checks.live.judge import judge_same
+from parity.checks.live.kept_files import judge_kept
 from parity.checks.live.request import Request
 from parity.checks.live.roads import Road, plan_roads
 from parity.checks.live.side_effects import judge_effects
 from parity.checks.live.trace import Trace
-from parity.contract import measure_arrays
 from parity.errors import TrainerError
+from parity.policy import Rules
 from parity.results import Resumption, Suspect, Verdict
 
 __all__ = ["Session"]
@@ -36,26 +39,12 @@ MOST = 200
 """Most suspects that a record keeps."""
 
 
-class _AtOnce(Executor):
-    """Runs everything in this thread, when its result is asked for or at once."""
-
-    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call a function now."""
-        future: Future[Any] = Future()
-        future.set_result(function(*args, **kwargs))
-        return future
-
-    def map(self, function: Callable[..., Any], *iterables: Iterable[Any], **_: Any) -> Iterator[Any]:  # type: ignore[override]
-        """Call a function for each item when its turn comes."""
-        return map(function, *iterables)
-
-
 class Session:
     """One check: the two equal runs, the roads, the verdict."""
 
     def __init__(self, train: Train, runner: Runner, root: Path, steps: int, stop_at: int, options: dict[str, Any],
-                 names: Sequence[str], notes: list[str]) -> None:  # fmt: skip
-        self.names, self.notes = names, notes
+                 names: Sequence[str], notes: list[str], keep: Rules | None, metric: str) -> None:  # fmt: skip
+        self.names, self.notes, self.keep, self.metric = names, notes, keep, metric
         try:
             self.parameters: Mapping[str, inspect.Parameter] = inspect.signature(train).parameters
         except (TypeError, ValueError):
@@ -67,11 +56,12 @@ class Session:
         self.driven: list[str] = []
         self.compared = 0
         self.unsure = False
+        self.multiple = 0.0
 
     def run(self) -> Resumption:
         """Run everything and return the record."""
         parallel = self.driver.runner.parallel
-        with _AtOnce() if parallel == 1 else ThreadPoolExecutor(parallel) as pool:
+        with AtOnce() if parallel == 1 else ThreadPoolExecutor(parallel) as pool:
             return self._run(pool)
 
     def _run(self, pool: Executor) -> Resumption:
@@ -84,12 +74,16 @@ class Session:
             again = self._second_run(self.driver.reference)
         marks = self.driver.reference.marks
         changing = varying(marks)
+        self.driver.again = again
         parted = judge_same(marks, again.marks, changing)
         trained = self._trained(changing)
-        if parted is not None:
-            return self._inconclusive(parted, trained)
-        self.driver.ground = ground_of(marks, again.marks, changing, self._sources())
+        if parted is None:
+            self.driver.ground = ground_of(marks, again.marks, changing, self._sources())
+        elif why := measure_envelope(self.driver, parted, changing, self._sources(), self._uninterrupted, pool):
+            return self._inconclusive(parted, trained, why)
         self._add(self._effects(again), "uninterrupted")
+        if self.keep is not None and not self.suspects:
+            self._add(judge_kept(self.driver.reference, self.keep, self.metric), "uninterrupted")
         if not self.suspects:
             self._drive(pool)
         return self._verdict(trained)
@@ -130,11 +124,18 @@ class Session:
         if not shared:
             return found
         asked = Request(steps=self.driver.steps, options=self.driver.options, put_back=True, writes=again.writes)
-        quiet = self.driver.runner.run(self.driver.root / "put-back", asked)
-        if judge_same(self.driver.reference.marks, quiet.marks, self.driver.ground.changing) is not None:
+        quiet = self.driver.runner.run(self.driver.root / "put-back", self.driver.kept(asked))
+        if not self._trains_alike(quiet):
             return found
         self.notes.append(f"{shared[0].when} draws from {shared[0].path}; training does not come to differ by it")
         return [e for e in found if e not in shared]
+
+    def _trains_alike(self, other: Trace) -> bool:
+        """Return whether an uninterrupted run trains as the reference does: bit by bit, or within the envelope."""
+        if self.driver.envelope is not None:
+            found = self.driver.envelope.judge(other, other.marks[0].step)
+            return not found.broken and not found.too_wide
+        return judge_same(self.driver.reference.marks, other.marks, self.driver.ground.changing) is None
 
     def _merge(self, roads: Sequence[Road], outcomes: Iterable[Outcome], pool: Executor) -> None:
         """Take what the roads found, up to the first that is broken: the others would show the same cause."""
@@ -144,6 +145,8 @@ class Session:
             self.driven.append(road.name)
             self.compared += outcome.compared
             self.notes += outcome.notes
+            self.unsure = self.unsure or outcome.unsure
+            self.multiple = max(self.multiple, outcome.multiple or 0.0)
             self._book(outcome.bookkeeping, road.name)
             if outcome.broken and self._confirm(road, outcome, pool):
                 return
@@ -154,6 +157,9 @@ class Session:
         Returns:
             Whether something is left that equal runs do not show.
         """
+        if self.driver.envelope is not None:  # several equal runs agree in all that was judged bit by bit
+            self._add(outcome.broken, road.name)
+            return True
         paths = [e.path for e in outcome.broken if e.when in ("at the resume", "one step after the resume")][:40]
         there, here = outcome.first or (0, 0)
         fetched: Trace | None = None
@@ -181,7 +187,8 @@ class Session:
         self._add(outcome.broken, road.name)
         if fetched is not None and len(fetched.marks) > here and len(full.marks) > there:
             step = self.driver.reference.marks[there].step
-            self._measure(full.marks[there].snapshot.values, fetched.marks[here].snapshot.values, step)
+            kept = full.marks[there].snapshot.values, fetched.marks[here].snapshot.values
+            self.suspects = measured(self.suspects, *kept, step)
         return True
 
     def _verdict(self, trained: int) -> Resumption:
@@ -199,9 +206,9 @@ class Session:
             self.unsure = True
         unsure = self.unsure or not trained or not self.compared
         verdict: Verdict = "broken" if self.suspects else "inconclusive" if unsure else "holds"
-        if verdict == "holds" and self._not_finite():
+        if verdict == "holds" and (found := not_finite(self.driver.reference, self.driver.ground.changing)):
             verdict = "inconclusive"
-            self.notes.append("values are NaN in the uninterrupted run: after that every difference is hidden")
+            self.notes.append(found)
         return self._record(verdict, trained)
 
     def _first_run(self, asked: Request) -> Trace:
@@ -233,12 +240,13 @@ class Session:
         if not self._simple and self.driver.runner.mode == "process":  # a copy is no kill: this one is
             folder = self.driver.root / "killed"
             asked = Request(steps=self.driver.steps, options=self.driver.options, kill_step=self.driver.stop_at)
-            marks = self.driver.runner.run(folder, asked).marks
-            self.driver.copies[len(marks) - 1] = set_apart(folder)
+            killed_there = self.driver.runner.run(folder, asked)
+            at = len(killed_there.marks) - 1
+            self.driver.copies[at], self.driver.savers[at] = set_apart(folder), killed_there
         return trace
 
     def _record(self, verdict: Verdict, trained: int) -> Resumption:
-        last = self.driver.reference.marks[-1].snapshot
+        last, envelope = self.driver.reference.marks[-1].snapshot, self.driver.envelope
         return Resumption(
             name="",
             verdict=verdict,
@@ -246,7 +254,7 @@ class Session:
             steps=self.driver.steps,
             stop_at=self.driver.stop_at,
             suspects=tuple(self.suspects[:MOST]),
-            bookkeeping=tuple(_each_once(self.bookkeeping))[:MOST],
+            bookkeeping=tuple(each_once(self.bookkeeping))[:MOST],
             unseen=dict(last.unseen),
             roads=tuple(self.driven),
             closed=self.driver.closed,
@@ -255,6 +263,9 @@ class Session:
             leaves=len(last.leaves),
             changed=trained,
             frameworks=self.driver.reference.frameworks,
+            equal_runs=envelope.runs if envelope else 0,
+            multiple=self.multiple if envelope else None,
+            limit=LIMIT if envelope else None,
         )
 
     def _uninterrupted(self, name: str, request: Request) -> Trace:
@@ -281,62 +292,20 @@ class Session:
             if path in leaves
         )
 
-    def _not_finite(self) -> bool:
-        last = self.driver.reference.marks[-1].snapshot.leaves
-        return any(
-            "float" in leaf.kind and leaf.digest == "nan" and not leaf.component.startswith("best")
-            for leaf in last.values()
-        )
-
     def _sources(self) -> list[str]:
         return sorted({self.driver.reference.code[0], *(file for file, _ in self.driver.reference.writes)} - {""})
 
     def _add(self, found: Sequence[Evidence], road: str) -> None:
-        self.suspects += [_suspect(e, road, advise(e, found)) for e in found[:MOST]]
+        self.suspects += [suspect(e, road, advise(e, found)) for e in found[:MOST]]
 
     def _book(self, found: Sequence[Evidence], road: str) -> None:
-        self.bookkeeping += [_suspect(e, road) for e in found]
+        self.bookkeeping += [suspect(e, road) for e in found]
 
-    def _measure(self, expected: Mapping[str, Any], got: Mapping[str, Any], step: int) -> None:
-        self.suspects = [
-            replace(one, **_amount(expected[one.path], got[one.path]))
-            if one.step == step and one.path in expected and one.path in got
-            else one
-            for one in self.suspects
-        ]
-
-    def _likely(self, parted: Evidence) -> str:
-        """Return the usual cause of what made two equal runs part."""
-        if parted.step == self.driver.reference.marks[0].step and self.driver.runner.mode == "inline":
-            return "an object outlives the first run: a global, or what a factory returns twice; mode='process' helps"
-        if parted.component.startswith("rng"):
-            return "a generator is not seeded"
-        if parted.component.startswith("data"):
-            return "the order of the data is not seeded, or depends on the order of files, of a set or of threads"
-        return "something is not seeded, or adds in no fixed order (torch.use_deterministic_algorithms finds that)"
-
-    def _inconclusive(self, parted: Evidence, trained: int) -> Resumption:
+    def _inconclusive(self, parted: Evidence, trained: int, why: str) -> Resumption:
+        at_start = parted.step == self.driver.reference.marks[0].step
+        likely = likely_cause(parted, at_start=at_start, inline=self.driver.runner.mode == "inline")
         self.notes.append(
             f"two equal runs part by themselves: at step {parted.step} {parted.path} ({parted.component}) differs; "
-            f"{self._likely(parted)}. Nothing is judged until they agree."
+            f"{likely}. Nothing is judged: {why}"
         )
         return self._record("inconclusive", trained)
-
-
-def _suspect(e: Evidence, road: str, advice: str = "") -> Suspect:
-    return Suspect(
-        component=e.component, path=e.path, step=e.step, expected=e.expected, got=e.got, when=e.when, road=road,
-        advice=advice,
-    )  # fmt: skip
-
-
-def _amount(expected: Any, got: Any) -> dict[str, Any]:
-    """Return by how much two arrays differ, as fields of a suspect."""
-    if not isinstance(expected, np.ndarray) or not isinstance(got, np.ndarray):
-        return {}
-    same = expected.shape == got.shape and expected.dtype == got.dtype and expected.dtype.kind in "fiub"
-    return measure_arrays(expected, got)._asdict() if same else {}
-
-
-def _each_once(found: Iterable[Suspect]) -> list[Suspect]:
-    return list({one.path: one for one in found}.values())

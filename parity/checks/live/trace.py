@@ -24,6 +24,8 @@ class Mark:
     snapshot: Snapshot
     saved: tuple[str, ...] = ()
     """Checkpoint files that changed since the mark before, by their names in the folder."""
+    gone: tuple[str, ...] = ()
+    """Files that were there at the mark before and are not any more."""
 
 
 @dataclass(slots=True)
@@ -113,8 +115,9 @@ class TraceWriter:
         """Pass a mark on."""
         changed = {p: leaf for p, leaf in mark.snapshot.leaves.items() if self._last.get(p) != leaf}
         gone = [p for p in self._last if p not in mark.snapshot.leaves]
-        rest = (mark.snapshot.dead, mark.snapshot.unseen, mark.snapshot.values)
-        self._send(("mark", mark.step, mark.saved, changed, gone, rest))
+        seen = mark.snapshot
+        rest = (seen.dead, seen.unseen, seen.values, seen.not_finite)
+        self._send(("mark", mark.step, (mark.saved, mark.gone), changed, gone, rest))
         self._last = dict(mark.snapshot.leaves)
 
     def end(self, trace: Trace) -> None:
@@ -135,10 +138,10 @@ class TraceReader:
     def add(self, row: Any) -> None:
         """Take a row."""
         if row[0] == "mark":
-            _, step, saved, changed, gone, (dead, unseen, values) = row
+            _, step, files, changed, gone, rest = row
             lost = set(gone)
             self._leaves = {p: leaf for p, leaf in self._leaves.items() if p not in lost} | changed
-            self.trace.marks.append(Mark(step, Snapshot(dict(self._leaves), dead, unseen, values), saved))
+            self.trace.marks.append(Mark(step, Snapshot(dict(self._leaves), *rest), *files))
         else:
             for name, value in row[1].items():
                 setattr(self.trace, name, value)

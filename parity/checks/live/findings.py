@@ -1,0 +1,48 @@
+"""Findings as a record keeps them: evidence with its road, advice and amount."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from parity.checks.live.evidence import Evidence
+from parity.contract import measure_arrays
+from parity.results import Suspect
+
+__all__ = ["each_once", "measured", "suspect"]
+
+
+def suspect(e: Evidence, road: str, advice: str = "") -> Suspect:
+    """Return evidence as a suspect of a record."""
+    return Suspect(
+        component=e.component, path=e.path, step=e.step, expected=e.expected, got=e.got, when=e.when, road=road,
+        advice=advice,
+    )  # fmt: skip
+
+
+def measured(
+    suspects: Sequence[Suspect], expected: Mapping[str, Any], got: Mapping[str, Any], step: int
+) -> list[Suspect]:
+    """Return suspects with the amounts by which their arrays differ, of those that were seen at a step."""
+    return [
+        replace(one, **_amount(expected[one.path], got[one.path]))
+        if one.step == step and one.path in expected and one.path in got
+        else one
+        for one in suspects
+    ]
+
+
+def each_once(found: Iterable[Suspect]) -> list[Suspect]:
+    """Return the last suspect of each path."""
+    return list({one.path: one for one in found}.values())
+
+
+def _amount(expected: Any, got: Any) -> dict[str, Any]:
+    """Return by how much two arrays differ, as fields of a suspect."""
+    if not isinstance(expected, np.ndarray) or not isinstance(got, np.ndarray):
+        return {}
+    same = expected.shape == got.shape and expected.dtype == got.dtype and expected.dtype.kind in "fiub"
+    return measure_arrays(expected, got)._asdict() if same else {}

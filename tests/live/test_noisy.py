@@ -1,0 +1,86 @@
+"""Trainers that part by rounding are judged by the envelope of equal runs; what parts by more is never a pass."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import parity
+from parity.results import Resumption
+from tests.live.noisy_trainers import HIDDEN, LOOPS, LOST, STEPS, STOP, numpy_loop, torch_loop, unseeded
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def check(train: Callable[..., Iterator[int]], roads: str = "kill", **options: object) -> Resumption:
+    return parity.resumes(train, steps=STEPS, stop_at=STOP, mode="inline", roads=roads, options=options)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_clean_trainer_holds_and_says_by_what(loop: str) -> None:
+    found = check(LOOPS[loop], roads="again,third,first-save,extend" if loop == "numpy" else "kill")
+    assert found.verdict == "holds", found.text()
+    assert found.equal_runs == 5
+    assert found.multiple is not None
+    assert found.limit is not None
+    assert 0.0 < found.multiple <= found.limit
+    assert found.text().startswith("resumes within the envelope")
+    assert "judged by the envelope of 5 equal runs, which part by rounding" in found.text()
+    assert found.record().criterion == "envelope"
+    assert found.record().envelope_multiple == found.multiple
+
+
+@pytest.mark.parametrize(("fault", "named"), LOST.items())
+def test_what_was_lost_is_named_bit_by_bit_where_it_was_restored(fault: str, named: str) -> None:
+    found = check(torch_loop, fault=fault)
+    assert found.verdict == "broken", found.text()
+    assert (found.suspects[0].when, found.suspects[0].component[: len(named)]) == ("at the resume", named)
+
+
+@pytest.mark.parametrize("fault", HIDDEN)
+def test_what_no_state_shows_is_found_by_the_envelope(fault: str) -> None:
+    found = check(torch_loop, fault=fault, ulps=64)
+    assert found.verdict == "broken", found.text()
+    assert found.suspects[0].when == "one step after the resume"
+    assert "times" in found.suspects[0].got
+    assert found.multiple is not None
+    assert found.multiple > 30
+
+
+@pytest.mark.parametrize("fault", ["moments_lost", "moments_late", "update_lost"])
+def test_a_trainer_without_a_framework_is_judged_alike(fault: str) -> None:
+    found = check(numpy_loop, fault=fault)
+    assert found.verdict == "broken", found.text()
+    assert found.components[0] == ("model.params" if fault == "update_lost" else "optimizer.momentum")
+
+
+def test_an_order_that_nobody_seeded_is_no_rounding() -> None:
+    found = check(unseeded)
+    assert found.verdict == "inconclusive", found.text()
+    assert "two equal runs part by themselves: at step 1 " in found.notes[-1]
+
+
+@pytest.mark.parametrize("fault", ["", "moments_late"])
+def test_noise_that_would_hide_a_step_is_no_pass(fault: str) -> None:
+    found = check(torch_loop, fault=fault, ulps=1 << 17)
+    assert found.verdict == "inconclusive", found.text()
+    assert "would hide the loss of a step" in found.notes[-1]
+
+
+def test_a_number_that_no_rounding_moves_keeps_a_trainer_from_being_judged() -> None:
+    def train(folder: Path) -> Iterator[int]:
+        scheduler = {"last_epoch": np.zeros(3, np.int64)}
+        for step in numpy_loop(folder):
+            scheduler["last_epoch"] = np.random.default_rng().integers(0, 1 << 40, 3)
+            (folder / "last").write_text(str(scheduler))
+            yield step
+
+    assert check(train).verdict == "inconclusive"
