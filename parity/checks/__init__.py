@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from parity.checks.cache import read_durations, write_durations
 from parity.checks.gap import curve_gap
 from parity.checks.policy import OnDisk, check_policy_of
+from parity.checks.roads import MEANINGS, QUICK, road_names
 from parity.checks.runs import compare_runs
 from parity.checks.scratch import remove_scratch, scratch_directory
 from parity.checks.traces import MOST_STEPS, digest_batches, digest_leaves, trace
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from parity.checks.drill import (
         check_twin_policy,
         check_twin_resume,
+        check_twin_roads,
         drill_spec,
         epochs_spec,
         policy_spec,
@@ -38,7 +40,9 @@ if TYPE_CHECKING:
 __all__ = [
     "CHECKS",
     "DEFAULT_STEPS",
+    "MEANINGS",
     "MOST_STEPS",
+    "QUICK",
     "SPEC_CHECKS",
     "OnDisk",
     "Request",
@@ -46,6 +50,7 @@ __all__ = [
     "check_policy_of",
     "check_twin_policy",
     "check_twin_resume",
+    "check_twin_roads",
     "compare_runs",
     "curve_gap",
     "digest_batches",
@@ -56,6 +61,7 @@ __all__ = [
     "policy_spec",
     "read_durations",
     "remove_scratch",
+    "road_names",
     "run_checks",
     "scratch_directory",
     "standard_matrix",

@@ -11,15 +11,32 @@ from pathlib import Path
 
 from parity.checks.policy import check_policy_of
 from parity.checks.progress import OnStep, ignore_step
-from parity.checks.resume import Command, check_resume, run_processes
+from parity.checks.resume import (
+    Command,
+    Leg,
+    check_resume,
+    check_roads,
+    drive_processes,
+    plan_roads,
+    run_processes,
+)
 from parity.contract import Side, child_environment
 from parity.errors import SpecError
 from parity.policy import Rules
 from parity.results import CheckRecord
+from parity.runs import Resume
 from parity.spec import RunSpec, load, to_toml
 from parity.twins import batches_per_epoch
 
-__all__ = ["check_twin_policy", "check_twin_resume", "drill_spec", "epochs_spec", "policy_spec", "train_command"]
+__all__ = [
+    "check_twin_policy",
+    "check_twin_resume",
+    "check_twin_roads",
+    "drill_spec",
+    "epochs_spec",
+    "policy_spec",
+    "train_command",
+]
 
 SMALL = ("model.hidden=[4]", "batch=4", "data.validation=4", "steps=1000", "save.every=10", "validate_every=10")
 """A model that costs nothing: the policy check does not train."""
@@ -91,14 +108,55 @@ def check_twin_resume(
         side_name: Name of the side.
         side: The side.
         workdir: Where the run directories go.
-        kills: Steps to kill at; by default two, each a chunk after a save.
+        kills: Steps to kill at; by default `default_kills`: at an epoch's end, and a step after another.
         on_step: Called as the runs proceed.
     """
     command = train_command(spec, side_name, workdir / "spec.toml")
     run = partial(
-        run_processes, command, spec.plan, workdir, kills, environment=child_environment(side), on_step=on_step
+        run_processes,
+        command,
+        spec.plan,
+        workdir,
+        kills,
+        epoch=None if kills else batches_per_epoch(spec),
+        environment=child_environment(side),
+        on_step=on_step,
     )
     return check_resume(run, name=spec.name, precision=spec.precision, side=side_name)
+
+
+def check_twin_roads(
+    spec: RunSpec, side_name: str, side: Side, workdir: Path, roads: Sequence[str], on_step: OnStep = ignore_step
+) -> CheckRecord:
+    """Run the resume check on a spec along roads, in processes that are killed with SIGKILL or stopped with SIGTERM.
+
+    Args:
+        spec: The run, with its intervals.
+        side_name: Name of the side.
+        side: The side.
+        workdir: Where the run directories go, one for each road.
+        roads: Names of the registry.
+        on_step: Called as roads are driven to their end.
+    """
+    planned, closed = plan_roads(roads, spec.plan, batches_per_epoch(spec))
+    command = train_command(spec, side_name, workdir / "spec.toml")
+    drive = partial(
+        drive_processes,
+        command,
+        _arguments,
+        spec.plan,
+        workdir,
+        planned,
+        environment=child_environment(side),
+        on_step=on_step,
+    )
+    return check_roads(drive, closed, name=spec.name, precision=spec.precision, side=side_name)
+
+
+def _arguments(leg: Leg, resume: Resume) -> list[str]:
+    """Return what a process of a road is told beside its spec."""
+    changes = [part for name, value in leg.changes.items() for part in ("--set", f"{name}={value}")]
+    return ["--resume", str(resume), *changes]
 
 
 def policy_spec(rules: Rules) -> RunSpec:

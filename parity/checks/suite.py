@@ -11,7 +11,7 @@ from pathlib import Path
 
 from parity.checks.across import TwinPair, check_handover, check_twins
 from parity.checks.ahead import Ahead
-from parity.checks.drill import check_twin_policy, check_twin_resume, drill_spec, epochs_spec
+from parity.checks.drill import check_twin_policy, check_twin_resume, check_twin_roads, drill_spec, epochs_spec
 from parity.checks.policy import PURE, check_policy
 from parity.checks.progress import OnStep, ignore_step
 from parity.errors import NoCounterpartError, ParityError, UnknownNameError
@@ -49,6 +49,8 @@ class Request:
     """By name; resume and policy are checked on each, twins and handover between the first two."""
     steps: int = DEFAULT_STEPS
     kills: Sequence[int] = ()
+    roads: Sequence[str] = ()
+    """Names of the roads of the resume check; none for two kills."""
     epochs: bool = False
     """Whether each spec is the classic experiment instead, five epochs before the kill or handover and five after it:
     `steps` and `kills` have no effect, and the resume check brings the handovers in both directions with it."""
@@ -177,7 +179,7 @@ def _tasks_of(spec: RunSpec, request: Request, on_step: OnStep) -> Iterator[Task
     checks, home = request.checks, request.workdir / f"{spec.name}-{spec.precision}"
     make = partial(Task, spec=spec, resolve=cache(partial(_resolve, spec, home)))
     for name, side in request.sides.items() if "resume" in checks else ():
-        run = partial(_resume_anew, spec, name, side, home / name, request.kills, on_step)
+        run = partial(_resume_anew, spec, name, side, home / name, request, on_step)
         yield make(name="resume", sides=(name,), run=run, apart=True)
     names = tuple(request.sides)[:2]
     if len(names) < 2:
@@ -203,11 +205,11 @@ def _resolve(spec: RunSpec, home: Path) -> tuple[ResolvedSpec, str]:
     return ResolvedSpec(toml=to_toml(spec), hash=spec_hash(spec, digest)), digest
 
 
-def _resume_anew(
-    spec: RunSpec, name: str, side: Side, home: Path, kills: Sequence[int], on_step: OnStep
-) -> CheckRecord:
+def _resume_anew(spec: RunSpec, name: str, side: Side, home: Path, request: Request, on_step: OnStep) -> CheckRecord:
     shutil.rmtree(home, ignore_errors=True)  # runs of an earlier check would be continued
-    return check_twin_resume(spec, name, side, home, kills, on_step)
+    if request.roads:
+        return check_twin_roads(spec, name, side, home, request.roads, on_step)
+    return check_twin_resume(spec, name, side, home, request.kills, on_step)
 
 
 def _once(make: Callable[[], TwinPair]) -> Callable[[], TwinPair]:

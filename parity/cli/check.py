@@ -14,10 +14,13 @@ from parity import sides
 from parity.checks import (
     CHECKS,
     DEFAULT_STEPS,
+    MEANINGS,
+    QUICK,
     SPEC_CHECKS,
     Request,
     list_tasks,
     remove_scratch,
+    road_names,
     run_checks,
     scratch_directory,
     standard_matrix,
@@ -77,7 +80,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="STEP",
-        help="step at which the resume check kills the run; repeatable; default: a chunk after two of the saves",
+        help="step at which the resume check kills the run; repeatable; default: at the end of an epoch, and "
+        "a step after the end of another (where none ends: a chunk after two of the saves)",
+    )
+    parser.add_argument(
+        "--roads",
+        metavar="quick|all|ROAD,ROAD",
+        help=f"stop and resume the run of the resume check in these ways, each against the uninterrupted run: "
+        f"{', '.join(MEANINGS)}; quick: {', '.join(QUICK)}",
     )
     parser.add_argument(
         "--report", type=directory, metavar="DIR", help="write check.json, check.md, index.html, specs, runs"
@@ -92,6 +102,10 @@ def _run(options: argparse.Namespace) -> int:
         steps = options.steps or DEFAULT_STEPS
         if options.preset and (options.steps or options.kill_at):
             raise SpecError("--preset", "five-epochs sets the steps and the kill; leave out --steps and --kill-at")
+        if options.roads and (options.preset or options.kill_at):
+            raise SpecError("--roads", "sets where runs are killed; leave out --kill-at and --preset")
+        if options.roads and options.checks and "resume" not in options.checks:
+            raise SpecError("--roads", f"are those of the resume check; {', '.join(options.checks)} has none")
         chosen = {name.strip(): sides.load(name.strip()) for name in options.sides.split(",")}
         for step in options.kill_at:
             if step >= steps:
@@ -111,6 +125,7 @@ def _run(options: argparse.Namespace) -> int:
                 sides=chosen,
                 steps=steps,
                 kills=options.kill_at,
+                roads=road_names(options.roads) if options.roads else (),
                 epochs=options.preset is not None,
                 workdir=(options.report or scratch) / "runs",
                 ahead=_room(devices, specs),

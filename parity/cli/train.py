@@ -66,9 +66,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace-state", action="store_true", help="write leaf digests to RUN/states.jsonl")
     parser.add_argument(
         *("--pause-at", "--hold-at"),
-        type=positive,
+        type=count,
         metavar="STEP",
-        help="fault injection: after this step, wait to be killed",
+        help="fault injection: after this step, wait to be killed; 0: before the first step of this process",
     )
     parser.add_argument("--with-parent", type=positive, metavar="PID", help=argparse.SUPPRESS)  # of `parity check`
     parser.set_defaults(run=_run, lost_streams="mute")

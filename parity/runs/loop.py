@@ -64,8 +64,10 @@ class Loop:
             self.observers.log(describe_nothing(trainer.step, plan.steps))
             return Outcome(step=trainer.step, resumed_from=self.start.step)
         self.together.agree()
+        if self.options.faults.pause_at == 0:
+            self._pause()
         while trainer.step < plan.steps and self.signals.stop is None:
-            self._train_to(plan.next_stop(trainer.step, plan.steps))
+            self._train_to(self._next_stop())
             if plan.next_stop(trainer.step - 1, plan.steps) == trainer.step:
                 self._stop_point()
         stopped = self.signals.stop
@@ -83,6 +85,12 @@ class Loop:
             self.observers.log(describe_end(self.run_directory, plan, trainer.step, self.loss, seconds))
         return Outcome(step=trainer.step, resumed_from=self.start.step, signal=stopped, failures=self.failures)
 
+    def _next_stop(self) -> int:
+        """Return where the chunks end next: where the plan has it, or where a check asks for a pause."""
+        step, pause_at = self.trainer.step, self.options.faults.pause_at
+        stop = self.trainer.plan.next_stop(step, self.trainer.plan.steps)
+        return stop if pause_at is None or pause_at <= step else min(stop, pause_at)
+
     def _train_to(self, stop: int) -> None:
         """Train up to a stop, writing the records of each chunk as it ends."""
         waiting, faults = list[StepRecord](), self.options.faults
@@ -93,7 +101,7 @@ class Loop:
             self._write(waiting)
             waiting = []
             self.together.agree()
-            if faults.pause_at is not None and record.step >= faults.pause_at:
+            if faults.pause_at and record.step >= faults.pause_at:
                 self._pause()
             if self.signals.save and record.step < stop:  # at a stop the plan decides, and validates first
                 self._save(None)
@@ -234,7 +242,8 @@ class Loop:
             append(self.run_directory.states, [json.dumps(row)])
 
     def _pause(self) -> None:
-        self.observers.log(f"paused after step {self.trainer.step}")
+        where = f"after step {self.trainer.step}" if self.options.faults.pause_at else "before the first step"
+        self.observers.log(f"paused {where}")
         if self.options.faults.pause is not None:
             self.options.faults.pause()
         parent = os.getppid()

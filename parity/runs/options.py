@@ -30,7 +30,8 @@ class FaultInjection:
     """Write the digest of every leaf of the live state to `states.jsonl` when restoring, saving and stopping, and its
     values beside it."""
     pause_at: int | None = None
-    """Pause once the records of this step are on disk; nothing more is computed or saved."""
+    """Pause once the records of this step, at which a chunk ends then, are on disk; 0: before the first step of this
+    process. Nothing more is computed or saved."""
     pause: Callable[[], None] | None = None
     """What to do then: None waits to be killed; a check within one process raises instead."""
 

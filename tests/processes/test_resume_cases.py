@@ -65,7 +65,9 @@ def test_killed_while_a_save_is_under_way_in_the_background(kill, tmp_path):
 def test_a_trainer_that_quietly_starts_from_zero_is_red(side, tmp_path, monkeypatch):
     """The curve is the same; only the start gives it away."""
     spec = load("mlp-digits", None, SMALL)
-    monkeypatch.setattr("parity.checks.resume.check._newest", lambda path: 10)  # what a checkpoint would promise
+    monkeypatch.setattr(
+        "parity.checks.resume.check.newest_checkpoint", lambda path: 10
+    )  # what a checkpoint would promise
     record = check_twin_resume(spec, side, sides.load(side), tmp_path, (5, 8))
     assert record.verdict == "broken"
     assert record.suspects[0] == "counters.step"

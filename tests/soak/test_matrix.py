@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from parity import sides
-from parity.checks import check_twin_resume, drill_spec, with_overflows
+from parity.checks import check_twin_resume, check_twin_roads, drill_spec, with_overflows
 from parity.checks.across import TwinPair, check_handover, check_twins, losses, run_from
+from parity.checks.roads import MEANINGS
 from parity.spec import PRECISIONS, PRESETS, preset
 
 pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("compiled_anew")]
@@ -45,3 +46,12 @@ def test_scan_and_loop_are_bitwise_equal_over_a_thousand_steps(name):
     side = sides.load("jax")
     loop = replace(spec, execution=replace(spec.execution, jax="loop"))
     assert losses(run_from(side.build(spec), LONG)) == losses(run_from(side.build(loop), LONG))
+
+
+@pytest.mark.parametrize("side", ["jax", "torch"])
+@pytest.mark.parametrize("name", ["mlp-digits", "cnn-digits", "gpt-text"])
+def test_every_preset_holds_on_all_roads(name, side, tmp_path):
+    spec = drill_spec(preset(name, "float32"), SHORT)
+    record = check_twin_roads(spec, side, sides.load(side), tmp_path, tuple(MEANINGS))
+    assert record.verdict == "holds", record
+    assert record.steps_compared == SHORT

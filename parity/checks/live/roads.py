@@ -9,26 +9,13 @@ from typing import Any, Literal
 
 from parity.capture import Leaf
 from parity.checks.live.trace import Mark
-from parity.errors import SpecError, UnknownNameError
+from parity.checks.roads import MEANINGS, QUICK
+from parity.checks.roads import road_names as roads_of_registry
 
 __all__ = ["QUICK", "ROADS", "Road", "plan_roads", "road_names"]
 
-ROADS: Mapping[str, str] = {
-    "kill": "killed at stop_at, resumed to the end",
-    "again": "resumed, killed right after the restore, before any step, and resumed once more",
-    "third": "killed a second time a few steps after the resume",
-    "first-save": "killed right after the first save",
-    "before-save": "killed before the first save",
-    "epoch-end": "killed exactly where an epoch after the first ends",
-    "mid-epoch": "killed in the middle of an epoch after the first",
-    "on-validation": "killed at a step that evaluates",
-    "off-validation": "killed between two evaluations",
-    "intervals": "other save and validation intervals, never stopped: training must not change",
-    "best": "resumed from the best checkpoint",
-    "older": "resumed from an older checkpoint",
-    "extend": "finished at stop_at, then extended, against a run that was long from the start",
-}
-QUICK = ("kill", "again", "third", "intervals")
+ROADS: Mapping[str, str] = {name: meaning for name, meaning in MEANINGS.items() if name != "at-zero"}
+"""Those of the registry that a function can be driven along: when it saves is its own affair."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,20 +31,8 @@ class Road:
 
 
 def road_names(roads: str | Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the roads that were asked for.
-
-    Raises:
-        UnknownNameError: There is no such road.
-    """
-    if isinstance(roads, str):
-        roads = {"quick": QUICK, "all": tuple(ROADS)}.get(roads, tuple(part.strip() for part in roads.split(",")))
-    names = tuple(dict.fromkeys(roads))
-    for name in names:
-        if name not in ROADS:
-            raise UnknownNameError("road", name, [*ROADS, "quick", "all"])
-    if not names:
-        raise SpecError("roads", "must name at least one road, got none")
-    return names
+    """Return the names of the roads that were asked for; see `parity.checks.roads.road_names`."""
+    return roads_of_registry(roads, ROADS)
 
 
 def plan_roads(

@@ -12,21 +12,31 @@ from parity.checks.resume.check import (
     run_here,
     run_processes,
 )
+from parity.checks.resume.drive import Drive, Driven, check_roads, drive_here, drive_processes
 from parity.checks.resume.evidence import Evidence, LeafEvent, read_evidence
 from parity.checks.resume.judge import judge
 from parity.checks.resume.process import end_all
+from parity.checks.resume.roads import Leg, Road, plan_roads
 from parity.checks.resume.trace import trace_resume
 
 __all__ = [
     "Command",
+    "Drive",
+    "Driven",
     "Evidence",
     "LeafEvent",
+    "Leg",
+    "Road",
     "Runs",
     "check_resume",
+    "check_roads",
     "default_kills",
     "describe_evidence",
+    "drive_here",
+    "drive_processes",
     "end_all",
     "judge",
+    "plan_roads",
     "read_evidence",
     "run_here",
     "run_processes",

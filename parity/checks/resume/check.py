@@ -44,10 +44,29 @@ Command = Callable[[Path, int | None], Sequence[str]]
 """Returns the command line of a training process: given the run directory, and the step to pause at, if any."""
 
 
-def default_kills(plan: RunPlan) -> tuple[int, int]:
-    """Return two steps to kill at: a chunk after the second save, and a chunk after the third."""
+def default_kills(plan: RunPlan, epoch: int | None = None) -> tuple[int, int]:
+    """Return two steps to kill at, one after the second save, one after the third.
+
+    They follow the ends of epochs: the first is such an end, the second the step after one. Where no epoch ends
+    there, each comes a chunk after its save instead.
+
+    Args:
+        plan: When the run saves and stops.
+        epoch: Steps of one epoch; None where the run has none.
+
+    Example:
+        >>> default_kills(RunPlan(steps=200, save_every=40, chunk=20), 22)
+        (88, 133)
+        >>> default_kills(RunPlan(steps=200, save_every=40, chunk=20))
+        (100, 140)
+    """
     later = min(plan.chunk, plan.save_every)
     first, second = (min(n * plan.save_every + later, plan.steps - 1) for n in (2, 3))
+    if epoch:
+        at = (2 * plan.save_every // epoch + 1) * epoch
+        after = (max(3 * plan.save_every - 1, at) // epoch + 1) * epoch + 1
+        if at + 1 < plan.steps:
+            first, second = at, after if after < plan.steps else at + 1
     return first, second
 
 
@@ -107,6 +126,7 @@ def run_processes(
     workdir: Path,
     kills: Sequence[int] = (),
     *,
+    epoch: int | None = None,
     environment: Mapping[str, str] | None = None,
     durable: bool = True,
     on_step: OnStep = ignore_step,
@@ -120,13 +140,14 @@ def run_processes(
         plan: When the run saves and stops.
         workdir: Where the run directories go.
         kills: Steps to kill at; by default `default_kills`.
+        epoch: Steps of one epoch, for these.
         environment: Of the processes; see `child_environment`. None for that of this process.
         durable: Whether the last save before a kill may complete first; otherwise the kill comes right after the
             records, and a save in the background may be lost with its process.
         on_step: Called twice a second with the last step of the run that is further behind.
     """
     workdir.mkdir(parents=True, exist_ok=True)
-    kills = tuple(sorted(set(kills))) or default_kills(plan)
+    kills = tuple(sorted(set(kills))) or default_kills(plan, epoch)
 
     def start(run: str, pause_at: int | None = None) -> TrainingProcess:
         line = command(workdir / run, pause_at)
@@ -142,9 +163,9 @@ def run_processes(
             with start("resumed", kill) as process:
                 process.wait_for_step(kill, attempt, TIMEOUT_SECONDS)
                 if durable:  # the save at `kill` itself would come after the records
-                    _await_checkpoint(workdir / "resumed", (kill - 1) // plan.save_every * plan.save_every)
+                    await_checkpoint(workdir / "resumed", (kill - 1) // plan.save_every * plan.save_every)
                 process.kill()
-            expected.append(_newest(workdir / "resumed"))
+            expected.append(newest_checkpoint(workdir / "resumed"))
         with start("resumed") as process:
             process.wait(TIMEOUT_SECONDS)
         return expected
@@ -160,7 +181,7 @@ def run_processes(
     return read_evidence(workdir / "reference"), read_evidence(workdir / "resumed"), expected
 
 
-class _Killed(BaseException):
+class Killed(BaseException):
     """Stands for SIGKILL within one process: nothing of the trainer is used after it."""
 
 
@@ -188,7 +209,7 @@ def run_here(
     resuming = resuming or side
 
     def pause() -> None:
-        raise _Killed
+        raise Killed
 
     def start(run: str, trainer: Side, pause_at: int | None, given: Options) -> None:
         faults = FaultInjection(trace=True, pause_at=pause_at, pause=pause)
@@ -199,20 +220,20 @@ def run_here(
     for attempt, kill in enumerate(kills):
         try:
             start("resumed", resuming, kill, options(attempt))
-        except _Killed:
-            expected.append(_newest(workdir / "resumed"))
+        except Killed:
+            expected.append(newest_checkpoint(workdir / "resumed"))
     start("resumed", resuming, None, options(len(kills)))
     return read_evidence(workdir / "reference"), read_evidence(workdir / "resumed"), expected
 
 
-def _await_checkpoint(path: Path, step: int) -> None:
+def await_checkpoint(path: Path, step: int) -> None:
     """Return when the checkpoint of a step is whole; after a while give up, and let the judge see what there is."""
     deadline = time.monotonic() + SETTLE_SECONDS
-    while step and (_newest(path) or 0) < step and time.monotonic() < deadline:
+    while step and (newest_checkpoint(path) or 0) < step and time.monotonic() < deadline:
         time.sleep(0.02)
 
 
-def _newest(path: Path) -> int | None:
+def newest_checkpoint(path: Path) -> int | None:
     """Return the step of the newest whole checkpoint, as a scan from outside sees it."""
     newest = policy.latest(RunDirectory(path).store.scan().whole)
     return newest.step if newest else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from parity.contract import VALUES, StepRecord, Validation, read_records, splice
@@ -44,6 +45,14 @@ class Evidence:
         """Return the last event of a kind at a step, of attempts below `before` if given."""
         found = [e for e in self.events if e.event == event and e.step == step]
         return next((e for e in reversed(found) if before is None or e.attempt < before), None)
+
+    def without(self, leaves: Collection[str]) -> Evidence:
+        """Return the evidence without some leaves of its states."""
+
+        def rest(event: LeafEvent) -> LeafEvent:
+            return replace(event, leaves={k: v for k, v in event.leaves.items() if k not in leaves})
+
+        return replace(self, events=[rest(event) for event in self.events])
 
 
 def read_evidence(path: Path) -> Evidence:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -64,7 +64,14 @@ class Findings:
         self.notes.append(note)
 
 
-def judge(reference: Evidence, resumed: Evidence, expected_starts: Sequence[int | None]) -> Findings:
+def judge(
+    reference: Evidence,
+    resumed: Evidence,
+    expected_starts: Sequence[int | None],
+    *,
+    chosen: Collection[int] = (),
+    other_intervals: bool = False,
+) -> Findings:
     """Compare an uninterrupted run with one that was killed and resumed; no tolerance.
 
     Evidence is looked at in causal order, and the first kind that differs names the suspects: a state that was
@@ -73,13 +80,16 @@ def judge(reference: Evidence, resumed: Evidence, expected_starts: Sequence[int 
     Args:
         reference: The uninterrupted run.
         resumed: The run that was killed.
-        expected_starts: Per attempt of it, the newest whole checkpoint when it started; None for step 0.
+        expected_starts: Per attempt of it, the newest whole checkpoint when it started, or the one that was asked
+            for; None for step 0.
+        chosen: Attempts for which a checkpoint was asked for, by its step or as the best: newer ones are given up.
+        other_intervals: Whether it validated at other steps: then those of both are compared.
     """
     findings = Findings()
-    _judge_curves(findings, reference, resumed)
+    _judge_curves(findings, reference, resumed, other_intervals)
     causes = [
         _restored_against_saved(resumed),
-        _starts(resumed, expected_starts),
+        _starts(resumed, expected_starts, chosen),
         _saving_changes_nothing(resumed),
         *_curve_and_states(findings, reference, resumed),
         _against_reference(reference, resumed, ("final",))[1],
@@ -107,7 +117,7 @@ def _restored_against_saved(resumed: Evidence) -> Cause:
     return out[:1]
 
 
-def _starts(resumed: Evidence, expected: Sequence[int | None]) -> Cause:
+def _starts(resumed: Evidence, expected: Sequence[int | None], chosen: Collection[int]) -> Cause:
     """A resumed process starts after its checkpoint and repeats nothing that was saved."""
     out: Cause = []
     if len(resumed.resumed_from) != len(expected):
@@ -117,7 +127,7 @@ def _starts(resumed: Evidence, expected: Sequence[int | None]) -> Cause:
         if recorded != start:
             text = f"attempt {attempt} resumed from {recorded}, the newest whole checkpoint was {start}"
             out.append(Reason(("counters.step",), text))
-        saved = sorted({e.step for e in resumed.events if e.event == "saved" and e.attempt < attempt})
+        saved = _saved_before(attempt, resumed, expected, chosen)
         if len(saved) > 1 and (start or 0) < saved[-2]:  # only the newest may be lost, to a save under way
             text = f"attempt {attempt} found no checkpoint newer than {start}, though step {saved[-2]} was saved"
             out.append(Reason(("checkpoints",), text))
@@ -128,6 +138,15 @@ def _starts(resumed: Evidence, expected: Sequence[int | None]) -> Cause:
         elif steps != list(range(first, first + len(steps))):
             out.append(Reason(("counters.step",), f"attempt {attempt} skipped or repeated a step"))
     return out
+
+
+def _saved_before(
+    attempt: int, resumed: Evidence, expected: Sequence[int | None], chosen: Collection[int]
+) -> list[int]:
+    """Return the steps saved before a process start, but for those given up when an older one was asked for."""
+    ends = [(at, expected[at] or 0) for at in chosen if at <= attempt]
+    saved = (e for e in resumed.events if e.event == "saved" and e.attempt < attempt)
+    return sorted({e.step for e in saved if all(e.step <= start or e.attempt >= at for at, start in ends)})
 
 
 def _saving_changes_nothing(resumed: Evidence) -> Cause:
@@ -145,18 +164,20 @@ def _saving_changes_nothing(resumed: Evidence) -> Cause:
 
 def _against_reference(reference: Evidence, resumed: Evidence, kinds: tuple[str, ...]) -> tuple[int | None, Cause]:
     """Return the first state along the resumed run that is not the uninterrupted one's, and its step."""
+    last = len(resumed.resumed_from) - 1
     for event in resumed.events:
         if event.event not in kinds:
             continue
-        other = reference.find("final" if event.event == "final" else "saving", event.step)
-        if other is None and event.event == "final":
+        ends = event.event == "final" and event.attempt == last
+        other = reference.find("final" if ends else "saving" if event.step else "started", event.step)
+        if other is None and ends:
             text = f"ended at step {event.step}, where the uninterrupted run did not"
             return event.step, [Reason(("counters.step",), text)]
         if other is not None and (
             found := _differences(other, event, f"state at step {event.step} is not the uninterrupted run's")
         ):
             return event.step, found
-    if "final" in kinds and not any(e.event == "final" for e in resumed.events):
+    if "final" in kinds and not any(e.event == "final" and e.attempt == last for e in resumed.events):
         return None, [Reason(("counters.step",), "never finished")]
     return None, []
 
@@ -175,7 +196,7 @@ def _curve_and_states(findings: Findings, reference: Evidence, resumed: Evidence
     return [states, curve] if step < first.step + after else [curve, states]
 
 
-def _judge_curves(findings: Findings, reference: Evidence, resumed: Evidence) -> None:
+def _judge_curves(findings: Findings, reference: Evidence, resumed: Evidence, other_intervals: bool) -> None:
     a, b = reference.curve, resumed.curve
     gap = curve_gap({s: r.loss for s, r in a.items()}, {s: r.loss for s, r in b.items()})
     findings.steps_compared, findings.max_abs, findings.max_rel = gap.steps, gap.max_abs, gap.max_rel
@@ -185,7 +206,7 @@ def _judge_curves(findings: Findings, reference: Evidence, resumed: Evidence) ->
         found.append(first_divergence({s: r for s, r in a.items() if s in own}, own))
     findings.first = min((d for d in found if d is not None), key=lambda d: d.step, default=None)
     left, right = splice(reference.validations), splice(resumed.validations)
-    for step in sorted({*left, *right}):
+    for step in sorted({*left} & {*right} if other_intervals else {*left, *right}):
         if findings.first is not None and findings.first.step <= step:
             return
         x, y = left.get(step), right.get(step)
@@ -205,6 +226,10 @@ def _from_curve(findings: Findings, reference: Evidence, resumed: Evidence) -> C
         return [Reason(SUSPECTS[first.quantity], text)]
     if first.quantity == "loss" and _only_logged(reference, resumed):
         return [Reason(("records.loss",), f"{text}, and nothing else differs: the log is wrong, not the training")]
+    if len(resumed.resumed_from) == 1:
+        return [
+            Reason(("model.params", "rng"), f"{text}, and nothing was restored: a save or a validation changed it")
+        ]
     starts = {(step or 0) + 1 for step in resumed.resumed_from}
     if first.quantity == "loss" and first.step in starts:
         return [Reason(("rng", "model.params"), f"{text}, on the same batch from the same state")]

@@ -7,9 +7,10 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from parity.storage import read_lines
 
@@ -52,7 +53,7 @@ class TrainingProcess:
             log: Takes what it prints.
             environment: Its environment; None for that of this process.
         """
-        self._steps, self._log = run / "steps.jsonl", log
+        self._steps, self._states, self._log = run / "steps.jsonl", run / "states.jsonl", log
         with log.open("ab") as out, _guard:
             if _ended:
                 raise ProcessError("not started: this process is about to end", "")
@@ -82,20 +83,42 @@ class TrainingProcess:
         Raises:
             ProcessError: The process ended before, or took too long (it is killed then).
         """
+        self._wait_for_row(self._steps, lambda row: bool(row["step"] >= step), attempt, f"step {step}", timeout)
+
+    def wait_for_start(self, attempt: int, timeout: float) -> None:
+        """Return when a process start has its state, restored or new, before its first step.
+
+        Raises:
+            ProcessError: As of `wait_for_step`.
+        """
+        self._wait_for_row(self._states, lambda row: True, attempt, "the start", timeout)
+
+    def _wait_for_row(
+        self, file: Path, wanted: Callable[[dict[str, Any]], bool], attempt: int, what: str, timeout: float
+    ) -> None:
         deadline = time.monotonic() + timeout
         size = -1
         while time.monotonic() < deadline:
-            now = self._steps.stat().st_size if self._steps.exists() else 0
+            now = file.stat().st_size if file.exists() else 0
             if now != size:
                 size = now
-                last = read_lines(self._steps)[-1:]
-                if any(row["step"] >= step and row["attempt"] == attempt for row in last):
+                last = read_lines(file)[-1:]
+                if any(wanted(row) and row["attempt"] == attempt for row in last):
                     return
             if self.process.poll() is not None:
-                raise ProcessError(f"ended with {self.process.returncode} before step {step}", self._tail())
+                raise ProcessError(f"ended with {self.process.returncode} before {what}", self._tail())
             time.sleep(POLL_SECONDS)
         self.kill()
-        raise ProcessError(f"no record of step {step} within {timeout:g} s", self._tail())
+        raise ProcessError(f"no record of {what} within {timeout:g} s", self._tail())
+
+    def stop(self, timeout: float) -> None:
+        """Send SIGTERM, and return when it has saved and ended by that.
+
+        Raises:
+            ProcessError: It ended otherwise, or took too long (it is killed then).
+        """
+        self.process.send_signal(signal.SIGTERM)
+        self._wait(timeout, 128 + signal.SIGTERM)
 
     def kill(self) -> None:
         """Send SIGKILL to it and all that it started, and reap it."""
@@ -108,12 +131,15 @@ class TrainingProcess:
         Raises:
             ProcessError: It ended with an error, or took too long (it is killed then).
         """
+        self._wait(timeout, 0)
+
+    def _wait(self, timeout: float, expected: int) -> None:
         try:
             code = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             self.kill()
             raise ProcessError(f"still running after {timeout:g} s", self._tail()) from None
-        if code != 0:
+        if code != expected:
             raise ProcessError(f"ended with {code}", self._tail())
 
     def _send_kill(self) -> None:
