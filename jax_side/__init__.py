@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     from jax_side.placement import topology
     from jax_side.processes import environment
     from jax_side.train import JaxTrainer, build
+    from jax_side.trees import CheckpointManager, RestoredTree, Rule, restore, save
 
 __all__ = [
+    "CheckpointManager",
     "Checkpoints",
     "JaxTrainer",
+    "RestoredTree",
+    "Rule",
     "build",
     "drafts",
     "environment",
@@ -29,13 +33,18 @@ __all__ = [
     "load_model",
     "prepare_process",
     "processes",
+    "restore",
+    "save",
     "shared_programs",
     "topology",
 ]
 
 _MODULES = {
+    "CheckpointManager": "jax_side.trees",
     "Checkpoints": "jax_side.checkpoint",
     "JaxTrainer": "jax_side.train",
+    "RestoredTree": "jax_side.trees",
+    "Rule": "jax_side.trees",
     "build": "jax_side.train",
     "drafts": "jax_side.formats.orbax_manager",
     "environment": "jax_side.processes",
@@ -43,6 +52,8 @@ _MODULES = {
     "load_model": "jax_side.inference",
     "prepare_process": "jax_side.formats.quiet",
     "processes": "jax_side.processes",
+    "restore": "jax_side.trees",
+    "save": "jax_side.trees",
     "shared_programs": "jax_side.compiled",
     "topology": "jax_side.placement",
 }

@@ -13,15 +13,33 @@ if TYPE_CHECKING:
     from torch_side.inference import export_params, load_model
     from torch_side.placement import topology
     from torch_side.train import TorchTrainer, build
+    from torch_side.trees import CheckpointManager, RestoredTree, Rule, restore, save
 
-__all__ = ["Checkpoints", "TorchTrainer", "build", "export_params", "load_model", "topology"]
+__all__ = [
+    "CheckpointManager",
+    "Checkpoints",
+    "RestoredTree",
+    "Rule",
+    "TorchTrainer",
+    "build",
+    "export_params",
+    "load_model",
+    "restore",
+    "save",
+    "topology",
+]
 
 _MODULES = {
+    "CheckpointManager": "torch_side.trees",
     "Checkpoints": "torch_side.checkpoint",
+    "RestoredTree": "torch_side.trees",
+    "Rule": "torch_side.trees",
     "TorchTrainer": "torch_side.train",
     "build": "torch_side.train",
     "export_params": "torch_side.inference",
     "load_model": "torch_side.inference",
+    "restore": "torch_side.trees",
+    "save": "torch_side.trees",
     "topology": "torch_side.placement",
 }
 """Public name to the module that defines it."""

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from parity import checkpoints, storage
 from parity.checkpoints import DRAFT, LABEL, Save
 from parity.runs import RunDirectory
-from parity.storage import DigestWriter
 from parity.twins import Layout
 from torch_side.formats.archive import places
-from torch_side.formats.content import STATE, read_content
+from torch_side.formats.content import STATE, read_content, write_content
 from torch_side.placement import Placement
 from torch_side.snapshot import Snapshot
 from torch_side.state import LiveState, check_file_state, neutral_arrays
@@ -44,15 +39,10 @@ class Checkpoints(checkpoints.Checkpoints[LiveState, dict[str, Any], Snapshot]):
         draft = self.store.path / f"{DRAFT}{save.step}-{os.getpid()}"
         with storage.named(draft, "mkdir"):
             draft.mkdir()
-        with storage.named(draft / STATE), (draft / STATE).open("wb") as file, _no_checksums():
-            writer = DigestWriter(file)
-            try:
-                torch.save({**save.snapshot.content, **save.label()}, writer)
-            except Exception as error:
-                raise writer.failure or error from error
+        digest = write_content(draft / STATE, {**save.snapshot.content, **save.label()})
         storage.write_file(draft / self.meta, json.dumps(save.meta()))
         found = places(draft, STATE, save.snapshot.records())
-        self._commit(save, draft, {STATE: writer.result()}, found)
+        self._commit(save, draft, {STATE: digest}, found)
 
     def _read(
         self, path: Path, state: LiveState, *, sealed: bool
@@ -61,14 +51,3 @@ class Checkpoints(checkpoints.Checkpoints[LiveState, dict[str, Any], Snapshot]):
         label = {name: content.pop(name) for name in LABEL if name in content}
         check_file_state(self._layout, state, content)
         return content, neutral_arrays(self._layout, state.names, content), {STATE: label}
-
-
-@contextmanager
-def _no_checksums() -> Iterator[None]:
-    """Save without the CRC-32 of each record: torch.load never looks at it, and it takes longer than the writing."""
-    before = torch.serialization.get_crc32_options()
-    torch.serialization.set_crc32_options(False)
-    try:
-        yield
-    finally:
-        torch.serialization.set_crc32_options(before)

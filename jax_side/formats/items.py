@@ -16,7 +16,7 @@ from jax_side.formats.orbax_handler import DigestingHandler
 from jax_side.formats.whole import read_whole
 from parity.errors import CheckpointError
 
-__all__ = ["ITEMS", "handler", "read_items"]
+__all__ = ["ITEMS", "handler", "read_items", "tree_handler"]
 
 ITEMS = {
     "params": "params",
@@ -53,11 +53,17 @@ def handler() -> DigestingHandler:
     return DigestingHandler(use_compression=False, type_handler_registry=_types())
 
 
-def _types() -> Any:
+def tree_handler() -> ocp.PyTreeCheckpointHandler:
+    """Return Orbax's handler for any tree: arrays likewise, and Python's scalars as Orbax has them."""
+    return ocp.PyTreeCheckpointHandler(use_compression=False, type_handler_registry=_types((int, float, str)))
+
+
+def _types(scalars: tuple[type, ...] = ()) -> Any:
     """Return the types of leaves that are written and read: no others."""
     arrays = ocp.type_handlers.get_type_handler(jax.Array)
     snapshots = ocp.type_handlers.NumpyHandler(deepcopy_host_arrays=False)
-    return ocp.type_handlers.create_type_handler_registry((np.ndarray, snapshots), (jax.Array, arrays))
+    others = [(kind, ocp.type_handlers.get_type_handler(kind)) for kind in scalars]
+    return ocp.type_handlers.create_type_handler_registry((np.ndarray, snapshots), (jax.Array, arrays), *others)
 
 
 def _load(path: Path, tree: Any, stored: Mapping[str, Sequence[Range]]) -> Any:

@@ -25,12 +25,19 @@ from parity.contract import read_text
 from parity.errors import CheckpointError
 from parity.storage import digest_range
 
-__all__ = ["Range", "locate", "places"]
+__all__ = ["MANIFEST", "Range", "locate", "places"]
+
+MANIFEST = "manifest.ocdbt"
+"""The file that makes a directory a store."""
 
 MAX_METADATA = 64 << 10
 """Longest `.zarray` in bytes; a real one has about 170."""
 
-TYPES = {"<f8": 8, "<f4": 4, "<f2": 2, "bfloat16": 2, "<i8": 8, "<i4": 4, "<u4": 4, "|u1": 1, "|b1": 1}
+TYPES = {
+    **{"<f8": 8, "<f4": 4, "<f2": 2, "bfloat16": 2, "<c8": 8, "<c16": 16, "|b1": 1},
+    **{"<i8": 8, "<i4": 4, "<i2": 2, "|i1": 1, "<u8": 8, "<u4": 4, "<u2": 2, "|u1": 1, "int4": 1},
+    **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2", "float8_e5m2fnuz"), 1),
+}
 """Types of arrays to bytes per element: little-endian, as every machine that saves one writes it."""
 
 MAX_NODES = 100_000
@@ -63,8 +70,8 @@ def locate(store: Path) -> dict[str, list[Range]]:
         CheckpointError: It is no store, is damaged, points to a file outside of itself, or has an array that is
             compressed, in another order, or of more elements than it has bytes for.
     """
-    if not (store / "manifest.ocdbt").is_file():
-        raise CheckpointError(f"{store} holds no manifest.ocdbt; only OCDBT stores are read")
+    if not (store / MANIFEST).is_file():
+        raise CheckpointError(f"{store} holds no {MANIFEST}; only OCDBT stores are read")
     try:
         return _walk(store)
     except CheckpointError:
@@ -83,11 +90,11 @@ def places(
 
     Args:
         root: The checkpoint, or its draft.
-        items: Items that are stores.
+        items: Items that are stores; the empty name stands for the checkpoint itself.
         names: Neutral leaf to item and array name.
         leaves: Neutral leaf to `type digest`, in the order the arrays have in memory.
     """
-    stores = {item: locate(root / item) for item in items if (root / item).is_dir()}
+    stores = {item: locate(root / item) for item in items if (root / item / MANIFEST).exists()}
     known: dict[tuple[str, Range], ByteRange] = {}
     found: dict[str, tuple[ByteRange, ...]] = {}
     for leaf, (item, name) in names.items():
@@ -95,7 +102,7 @@ def places(
             if (item, r) not in known:  # a node of the tree holds many leaves
                 own = r.whole and r.size == _size(leaves[leaf])
                 digest = None if own else digest_range(root / item / r.file, r.start, r.size)
-                known[item, r] = ByteRange(f"{item}/{r.file}", r.start, r.size, digest)
+                known[item, r] = ByteRange(f"{item}/{r.file}" if item else r.file, r.start, r.size, digest)
             found[leaf] = (*found.get(leaf, ()), known[item, r])
     return found
 

@@ -8,9 +8,9 @@ it takes. What was read is compared with the seal like everything else that is r
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -20,7 +20,7 @@ from jax_side.formats.described import leaf_name
 from jax_side.formats.ocdbt import Range
 from parity.storage import read_ranges
 
-__all__ = ["LEAST", "read_whole"]
+__all__ = ["LEAST", "read_buffers", "read_whole"]
 
 LEAST = 4 << 10
 """Bytes from which on an array is read here; smaller ones cost Orbax little, and lie in nodes of the store."""
@@ -29,6 +29,7 @@ ALIGNMENT = 64
 """Bytes XLA aligns its buffers to on a CPU; an array that is not is copied."""
 
 Bytes = NDArray[np.uint8]
+Id = TypeVar("Id", bound=Hashable)
 
 
 def read_whole(store: Path, tree: Any, stored: Mapping[str, Sequence[Range]]) -> dict[int, jax.Array]:
@@ -49,17 +50,37 @@ def read_whole(store: Path, tree: Any, stored: Mapping[str, Sequence[Range]]) ->
     if jax.process_count() > 1:  # putting an array on devices of others would make all of them compare it
         return {}
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    buffers: dict[int, Bytes] = {}
-    ranges: dict[Path, list[tuple[int, memoryview]]] = {}
-    for i, (path, leaf) in enumerate(leaves):
-        whole = [r for r in stored.get(leaf_name(path), ()) if r.whole]
-        if len(whole) != 1 or whole[0].size < LEAST or whole[0].size != _bytes(leaf):
-            continue
-        buffers[i] = _aligned(whole[0].size)
-        ranges.setdefault(store / whole[0].file, []).append((whole[0].start, memoryview(buffers[i])))
-    read_ranges(ranges)
+    buffers = read_buffers(
+        store, {i: (leaf_name(path), _bytes(leaf)) for i, (path, leaf) in enumerate(leaves)}, stored
+    )
     arrays = {i: buffer.view(leaves[i][1].dtype).reshape(leaves[i][1].shape) for i, buffer in buffers.items()}
     return {i: jax.device_put(array, leaves[i][1].sharding) for i, array in arrays.items()}
+
+
+def read_buffers(
+    store: Path, wanted: Mapping[Id, tuple[str, int]], stored: Mapping[str, Sequence[Range]]
+) -> dict[Id, Bytes]:
+    """Read the bytes of arrays that lie whole in a store, by several threads; small ones are left out.
+
+    Args:
+        store: Directory of an item.
+        wanted: What an array is called by the caller to its name in the store and its size in bytes.
+        stored: As of `read_whole`.
+
+    Raises:
+        EOFError: A file is shorter than it was.
+        OSError: A file cannot be read, or is a link.
+    """
+    buffers: dict[Id, Bytes] = {}
+    ranges: dict[Path, list[tuple[int, memoryview]]] = {}
+    for one, (name, size) in wanted.items():
+        whole = [r for r in stored.get(name, ()) if r.whole]
+        if len(whole) != 1 or whole[0].size < LEAST or whole[0].size != size:
+            continue
+        buffers[one] = _aligned(size)
+        ranges.setdefault(store / whole[0].file, []).append((whole[0].start, memoryview(buffers[one])))
+    read_ranges(ranges)
+    return buffers
 
 
 def _bytes(leaf: Any) -> int:

@@ -10,6 +10,7 @@ from parity.checkpoints.ranges import ByteRange, is_intact
 from parity.checkpoints.saving import Checkpoints, Labels, Neutral, Save, fitting
 from parity.checkpoints.seal import (
     FILE,
+    LONE,
     Seal,
     after_save,
     commit,
@@ -34,6 +35,7 @@ __all__ = [
     "DRAFT",
     "FILE",
     "LABEL",
+    "LONE",
     "ByteRange",
     "CheckpointStore",
     "Checkpoints",

@@ -91,7 +91,7 @@ class Save(Generic[Copy]):
 class Checkpoints(ABC, Generic[State, Content, Copy]):
     """The checkpoints of one run: at most one save is under way, in a thread of its own."""
 
-    side: ClassVar[str]
+    side: str
     """Name of the framework, for seals."""
     meta: ClassVar[str]
     """The JSON file of a checkpoint, below its directory; `scalars` in it is the host's half of the state."""
@@ -168,7 +168,7 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
         list_files(path)  # refuses links, where there is no seal to do so
         with fitting(step):
             content, (arrays, counts), labels = self._read(path, state, sealed=seal is not None)
-            require_sealed(seal, TrainingState(arrays=arrays, scalars={**scalars, **counts}))
+            self._require_sealed(seal, TrainingState(arrays=arrays, scalars={**scalars, **counts}))
         require_labels(path, self.meta, {self.meta: meta, **labels}, scalars)
         return Restored(step, content, scalars, seal)
 
@@ -248,6 +248,10 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
         for saved in scan.whole:
             if saved.step not in keep:
                 self.store.evict(saved.step)
+
+    def _require_sealed(self, seal: Seal | None, loaded: TrainingState) -> None:
+        """Check that what was loaded is, leaf by leaf, what was sealed."""
+        require_sealed(seal, loaded)
 
     def _reason(self, error: Exception, step: int) -> str:
         """Return in one line why a save of a step failed: operation, file and the system's reason."""

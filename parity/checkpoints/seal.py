@@ -27,6 +27,7 @@ from parity.storage import ALGORITHM, FileDigest, digest_files, list_files, pars
 
 __all__ = [
     "FILE",
+    "LONE",
     "Seal",
     "after_save",
     "commit",
@@ -38,6 +39,9 @@ __all__ = [
 
 FILE = "seal.json"
 SCHEMAS: Mapping[str, DigestSchema] = {"parity.seal/1": 1, "parity.seal/2": 2}
+LONE = "tree"
+"""What the seal of a tree that was saved by itself has in place of the hash of a run; it has no step, and its
+directory may have any name."""
 SMALL = 64 << 10
 """Files of at most so many bytes are digested by every look at a checkpoint."""
 

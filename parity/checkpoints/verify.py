@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from parity.checkpoints.ranges import ByteRange, is_intact
-from parity.checkpoints.seal import FILE, Seal, compare_listing, read_seal
+from parity.checkpoints.seal import FILE, LONE, Seal, compare_listing, read_seal
 from parity.contract import TrainingState, compare_digests, leaf_digests, orders_of
 from parity.errors import CheckpointError, DamagedError, UnsealedError
 from parity.storage import FileDigest, digest_files, list_files, read_json
@@ -70,7 +70,7 @@ def verify(path: Path, spec_hash: str | None = None) -> Verified:
     except CheckpointError as error:
         return Verified(path=path, faults=(Fault(file=FILE, problem=str(error)),))
     faults = []
-    if path.name.isdigit() and path.name != str(seal.step):
+    if seal.spec_hash != LONE and path.name.isdigit() and path.name != str(seal.step):
         faults.append(Fault(file=FILE, problem=f"is of step {seal.step}: it belongs to another checkpoint"))
     if spec_hash is not None and seal.spec_hash != spec_hash:
         faults.append(Fault(file=FILE, problem=_OTHER_RUN.format(seal.spec_hash, spec_hash)))
@@ -143,20 +143,27 @@ def read_meta(path: Path) -> dict[str, Any]:
     return value
 
 
-def require_sealed(seal: Seal | None, loaded: TrainingState) -> None:
+def require_sealed(seal: Seal | None, loaded: TrainingState, *, partial: bool = False) -> None:
     """Check that what was loaded is, leaf by leaf, what was in memory when the checkpoint was sealed.
 
     Bytes that verify can still be read as something else: cast, reordered, left out.
+
+    Args:
+        seal: The seal; None where there is none to compare with.
+        loaded: What was loaded.
+        partial: Whether only some of the leaves were asked for; those that were not loaded are then not missed.
 
     Raises:
         CheckpointError: A leaf differs; names each.
     """
     if seal is None:
         return
-    differences = compare_digests(seal.leaves, leaf_digests(loaded, orders_of(seal.leaves), seal.schema))
+    found = leaf_digests(loaded, orders_of(seal.leaves), seal.schema)
+    sealed = {leaf: text for leaf, text in seal.leaves.items() if leaf in found} if partial else seal.leaves
+    differences = compare_digests(sealed, found)
     if differences:
-        found = [(d.leaf, f"{d.kind}: {d.detail}") for d in differences]
-        raise CheckpointError(f"what was loaded of step {seal.step} is not what was sealed:", found)
+        rows = [(d.leaf, f"{d.kind}: {d.detail}") for d in differences]
+        raise CheckpointError(f"what was loaded of step {seal.step} is not what was sealed:", rows)
 
 
 def describe(faults: Iterable[Fault], most: int | None = 5) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ Knows no framework, no directory, and nothing of what a field of the identity me
 """
 
 from parity.contract.identity import RunIdentity, flatten_tables, nest_fields, parse_toml
-from parity.contract.leaf_blocks import LeafDigest, Order, block_shape
+from parity.contract.leaf_blocks import LeafDigest, Order, block_shape, bytes_of
 from parity.contract.leaf_digests import (
     SCHEMA,
     ArrayText,
@@ -70,6 +70,7 @@ __all__ = [
     "TrainingState",
     "Validation",
     "block_shape",
+    "bytes_of",
     "child_environment",
     "compare_digests",
     "compare_states",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 import xxhash
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["MARK", "LeafDigest", "Order", "array_type", "block_shape"]
+__all__ = ["MARK", "LeafDigest", "Order", "array_type", "block_shape", "bytes_of"]
 
 BLOCK = 1 << 18
 """Most elements of a block: 1 MiB of float32."""
@@ -70,8 +70,25 @@ def array_type(dtype: DTypeLike | str, shape: Sequence[int], order: Order = ()) 
         >>> array_type("bfloat16", (2, 3)), array_type(np.float32, (2, 3), (1, 0))
         ('bfloat16[2,3]', 'float32[2,3]@1,0')
     """
-    name = dtype if isinstance(dtype, str) else str(np.dtype(dtype))
-    return f"{name}[{','.join(map(str, shape))}]" + ("@" + ",".join(map(str, order)) if order else "")
+    return f"{_name(dtype)}[{','.join(map(str, shape))}]" + ("@" + ",".join(map(str, order)) if order else "")
+
+
+def bytes_of(dtype: str, size: int) -> np.dtype[Any]:
+    """Return a type for the elements of one that NumPy does not know, such as `bfloat16`: bytes that have its name.
+
+    Example:
+        >>> array_type(bytes_of("bfloat16", 2), (3,))
+        'bfloat16[3]'
+    """
+    return np.dtype(f"V{size}", metadata={"name": dtype})
+
+
+def _name(dtype: DTypeLike | str) -> str:
+    if isinstance(dtype, str):
+        return dtype
+    known = np.dtype(dtype)
+    metadata: Mapping[str, str] = known.metadata or {}
+    return metadata.get("name", str(known))
 
 
 @dataclass
@@ -110,7 +127,7 @@ class LeafDigest:
 
     def __init__(self, shape: Sequence[int], dtype: DTypeLike | str, order: Order = ()) -> None:
         self.shape, self.order = tuple(shape), order
-        self.dtype = dtype if isinstance(dtype, str) else str(np.dtype(dtype))
+        self.dtype = _name(dtype)
         self._axes = order or tuple(range(len(self.shape)))
         if sorted(self._axes) != list(range(len(self.shape))):
             raise ValueError(f"{order} are not the axes of an array of shape {self.shape}")

@@ -69,6 +69,10 @@ DIFFERENT: dict[str, str] = {
     "placement.Placement": "several devices in a mesh, or one",
     "placement.Placement.replicated": "a single device has no shardings",
     "scaler.build_scaler": "torch.amp.GradScaler is made for a device",
+    **dict.fromkeys(
+        [f"{stem}.{name}" for stem in ("__init__", "trees") for name in ("restore", "CheckpointManager.restore")],
+        "map_location is PyTorch's; in JAX the sharding of a template says where an array goes",
+    ),
     "snapshot.Snapshot.records": "torch.save numbers what it writes; Orbax names it",
 }
 """Public name, or member of a class, whose parameters differ or which one side alone has, and why."""

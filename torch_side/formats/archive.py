@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from parity.checkpoints import ByteRange
 from parity.errors import CheckpointError
-from torch_side.formats.pickled import require_plain_pickle
+from torch_side.formats.pickled import GLOBALS, require_plain_pickle
 
 __all__ = ["Record", "places", "read_records"]
 
@@ -39,8 +39,12 @@ class Record:
     size: int
 
 
-def read_records(path: Path) -> dict[str, Record]:
+def read_records(path: Path, names: re.Pattern[str] = GLOBALS) -> dict[str, Record]:
     """Return record name, without the archive's own folder (`data.pkl`, `data/0`), to where it lies.
+
+    Args:
+        path: The file.
+        names: The names that its pickle may ask for.
 
     Raises:
         CheckpointError: It is no archive, or none that `torch.save` writes.
@@ -74,11 +78,13 @@ def read_records(path: Path) -> dict[str, Record]:
             pickled = file.read(records["data.pkl"].size)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError, OverflowError) as error:
         raise CheckpointError(f"{path} is no archive of torch.save: {error}") from error
-    require_plain_pickle(path, pickled, len(records))
+    require_plain_pickle(path, pickled, len(records), names)
     return records
 
 
-def places(root: Path, file: str, numbers: Mapping[str, int]) -> dict[str, tuple[ByteRange, ...]]:
+def places(
+    root: Path, file: str, numbers: Mapping[str, int], names: re.Pattern[str] = GLOBALS
+) -> dict[str, tuple[ByteRange, ...]]:
     """Return where the bytes of each leaf lie, for the seal.
 
     Storage n is the record `data/n`, in the order in which pickling meets them, and every tensor of a snapshot has a
@@ -88,8 +94,9 @@ def places(root: Path, file: str, numbers: Mapping[str, int]) -> dict[str, tuple
         root: The checkpoint, or its draft.
         file: Name of the file below it.
         numbers: Neutral leaf to the number of its storage.
+        names: The names that its pickle may ask for.
     """
-    records = read_records(root / file)
+    records = read_records(root / file, names)
     found = {leaf: records[f"data/{number}"] for leaf, number in numbers.items()}
     return {leaf: (ByteRange(file, record.start, record.size),) for leaf, record in found.items()}
 

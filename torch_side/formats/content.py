@@ -1,17 +1,22 @@
-"""The content of a `torch.save` file: loaded after the archive was looked at, and never with code."""
+"""The content of a `torch.save` file: digested while it is written, and loaded without code after a look at it."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from parity import storage
 from parity.errors import CheckpointError
-from parity.storage import ParallelReader
+from parity.storage import DigestWriter, FileDigest, ParallelReader
 from torch_side.formats.archive import read_records
+from torch_side.formats.pickled import GLOBALS
 
-__all__ = ["STATE", "read_content"]
+__all__ = ["STATE", "load_content", "read_content", "write_content"]
 
 STATE = "state.pt"
 """The file of a checkpoint that holds its state."""
@@ -27,14 +32,54 @@ def read_content(file: Path, device: torch.device) -> dict[str, Any]:
     Raises:
         CheckpointError: It is no such file, or holds no mapping.
     """
+    content = load_content(file, device, GLOBALS)
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{file} holds a {type(content).__name__}, and no mapping")
+    return content
+
+
+def load_content(file: Path, device: torch.device, names: re.Pattern[str]) -> Any:
+    """Return what a file of `torch.save` holds, likewise, whatever that is.
+
+    Args:
+        file: The file.
+        device: Where its tensors go.
+        names: The names that its pickle may ask for.
+
+    Raises:
+        CheckpointError: It is no such file.
+    """
     try:
-        read_records(file)  # what is no archive of torch.save never reaches torch.load
+        read_records(file, names)  # what is no archive of torch.save never reaches torch.load
         with ParallelReader(file) as opened:
-            content = torch.load(opened, map_location=device, weights_only=True)
+            return torch.load(opened, map_location=device, weights_only=True)
     except CheckpointError:
         raise
     except Exception as error:  # torch.load leaks a dozen kinds of error for malformed files (pytorch#127525)
         raise CheckpointError(f"{file} cannot be loaded: {error}") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{file} holds a {type(content).__name__}, and no mapping")
-    return content
+
+
+def write_content(file: Path, content: Any) -> FileDigest:
+    """Write a new file with `torch.save`, and return its digest.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with storage.named(file), file.open("wb") as opened, _no_checksums():
+        writer = DigestWriter(opened)
+        try:
+            torch.save(content, writer)
+        except Exception as error:
+            raise writer.failure or error from error
+    return writer.result()
+
+
+@contextmanager
+def _no_checksums() -> Iterator[None]:
+    """Save without the CRC-32 of each record: torch.load never looks at it, and it takes longer than the writing."""
+    before = torch.serialization.get_crc32_options()
+    torch.serialization.set_crc32_options(False)
+    try:
+        yield
+    finally:
+        torch.serialization.set_crc32_options(before)

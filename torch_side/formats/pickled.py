@@ -15,12 +15,19 @@ from pathlib import Path
 
 from parity.errors import CheckpointError
 
-__all__ = ["require_plain_pickle"]
+__all__ = ["GLOBALS", "TREE_GLOBALS", "require_plain_pickle"]
 
 GLOBALS = re.compile(
     r"torch\._utils _rebuild_tensor_v2|collections OrderedDict"
     r"|torch (Float|Double|Half|BFloat16|Long|Int|Short|Char|Byte|Bool)Storage"
 )
+TREE_GLOBALS = re.compile(
+    GLOBALS.pattern
+    + r"|torch\._utils _rebuild_tensor_v3|torch\.storage UntypedStorage|__builtin__ complex"
+    + r"|torch (Complex(Float|Double)Storage|uint(16|32|64)|float8_(e4m3fn|e5m2|e4m3fnuz|e5m2fnuz|e8m0fnu))"
+)
+"""Names that the pickle of any tree may have besides: tensors of newer types, and complex numbers."""
+
 OPCODES = {
     *("PROTO", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"),
     *("BINUNICODE", "GLOBAL", "REDUCE", "BINPERSID", "EMPTY_DICT", "SETITEM", "SETITEMS", "EMPTY_LIST", "APPEND"),
@@ -32,13 +39,14 @@ BYTES_PER_RECORD = 4096
 """Longest pickle: this much, and so much for each tensor; a real one takes a few hundred bytes for each."""
 
 
-def require_plain_pickle(path: Path, data: bytes, records: int) -> None:
+def require_plain_pickle(path: Path, data: bytes, records: int, names: re.Pattern[str] = GLOBALS) -> None:
     """Check that a pickle holds only what a training state of ours is made of.
 
     Args:
         path: The file it is from, for messages.
         data: `data.pkl`.
         records: Records of the archive.
+        names: The names that it may ask for.
 
     Raises:
         CheckpointError: An opcode or a name is none of these, or it is longer than such a state can be.
@@ -50,7 +58,7 @@ def require_plain_pickle(path: Path, data: bytes, records: int) -> None:
         for opcode, argument, _ in pickletools.genops(data):
             if opcode.name not in OPCODES:
                 raise CheckpointError(f"{path}: data.pkl uses {opcode.name}, which no training state needs")
-            if opcode.name == "GLOBAL" and not GLOBALS.fullmatch(str(argument)):
+            if opcode.name == "GLOBAL" and not names.fullmatch(str(argument)):
                 raise CheckpointError(
                     f"{path}: data.pkl asks for {str(argument)[:80]!r}, which no training state needs"
                 )

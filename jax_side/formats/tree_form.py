@@ -1,0 +1,189 @@
+"""Any tree in JAX: its containers, its arrays and keys, and the Orbax items that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+from numpy.typing import NDArray
+
+from jax_side.formats.orbax_manager import reason, wake_waiting_threads
+from jax_side.formats.tree_items import read_parts, write_parts
+from parity.checkpoints.trees import (
+    DTYPES,
+    Array,
+    Opened,
+    Part,
+    Scalar,
+    Take,
+    TreeForm,
+    Written,
+    is_scalar,
+    open_plain,
+    type_name,
+)
+from parity.errors import CheckpointError
+
+__all__ = ["JaxForm"]
+
+KEYS = ("threefry2x32", "rbg", "unsafe_rbg")
+"""Implementations of typed keys."""
+
+
+class JaxForm(TreeForm):
+    """Trees of JAX: what `jax.tree` knows, NNX modules, dataclasses and Python's containers."""
+
+    side = "jax"
+
+    def open_saved(self, name: str, value: Any) -> Opened | None:
+        """Take a container apart: a module into its state, any other into its children."""
+        del name
+        if value is None or type(value) in (dict, list, tuple):
+            return open_plain(value)
+        if isinstance(value, nnx.Pytree):
+            graphdef, state = nnx.split(value)
+            opened = _registered(state)
+            build = opened.build
+            return Opened("dict", opened.keys, opened.children, lambda made: nnx.merge(graphdef, build(made)))
+        if isinstance(value, dict | list | tuple) or jax.tree_util.all_leaves([value]):
+            return open_plain(value)
+        return _registered(value)
+
+    def open_template(self, name: str, value: Any) -> Opened | None:
+        """Take a container apart; a module becomes a new one, and the template's stays as it is."""
+        return self.open_saved(name, value)
+
+    def describe(self, value: Any) -> Array | Scalar:
+        """Return the type of an array, a key, or an abstract one of either, or a scalar."""
+        if is_scalar(value):
+            scalar: Scalar = value
+            return scalar
+        if isinstance(value, jax.core.Tracer):
+            raise TypeError("is traced: nothing is saved or restored inside of jax.jit")
+        numpy = type(value) in (np.ndarray, np.memmap) or isinstance(value, np.generic)
+        if not numpy and not isinstance(value, jax.Array | jax.ShapeDtypeStruct):
+            raise TypeError(f"is a {type_name(value)}, which no checkpoint holds")
+        if isinstance(value, jax.Array) and value.is_deleted():
+            raise TypeError("was deleted: it was donated to a jitted function")
+        if isinstance(value, jax.Array) and not value.is_fully_addressable:
+            raise TypeError("is on devices of other processes; trees are saved by one process")
+        if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+            words = jax.eval_shape(jax.random.key_data, value)
+            return Array("uint32", words.shape, _implementation(value.dtype))
+        if str(value.dtype) not in DTYPES:
+            raise TypeError(f"is an array of {value.dtype}, which no checkpoint holds")
+        return Array(str(value.dtype), tuple(value.shape), numpy=numpy)
+
+    def has_value(self, value: Any) -> bool:
+        """Return whether a leaf is more than a `jax.ShapeDtypeStruct`."""
+        return not isinstance(value, jax.ShapeDtypeStruct)
+
+    def copy(self, values: Mapping[str, Any], spare: Mapping[str, Any]) -> dict[str, Any]:
+        """Copy arrays into NumPy's in C order, and keys on their device."""
+        return {name: _copied(value, spare.get(name)) for name, value in values.items()}
+
+    def neutral(self, copied: Any) -> NDArray[np.generic]:
+        """Return an array, or the words of a key."""
+        return np.asarray(jax.random.key_data(copied)) if _is_key(copied) else np.asarray(copied)
+
+    def write(
+        self, draft: Path, parts: Iterable[Part], values: Mapping[str, Any], texts: Mapping[str, str]
+    ) -> Written:
+        """Have Orbax write each part, or several as the items of a checkpoint of its manager."""
+        try:
+            return write_parts(draft, list(parts), values, texts)
+        except Exception:
+            wake_waiting_threads()
+            raise
+
+    def read(self, path: Path, parts: Iterable[Part], names: set[str]) -> dict[str, Any]:
+        """Read arrays as NumPy's, of exactly the type that was saved, and the words of keys."""
+        try:
+            return read_parts(path, parts, names)
+        except CheckpointError:
+            raise
+        except Exception as error:  # TensorStore has no common error for a damaged file
+            raise CheckpointError(f"{path} cannot be restored: {error}") from error
+
+    def place(self, value: Any, take: Take, like: Any) -> Any:
+        """Return a leaf with the type of the template's, on the devices and with the sharding of the template's."""
+        if take.to is None:
+            number = value.item() if isinstance(value, np.ndarray) else value
+            return number if number is None else type(like)(number)
+        dtype = np.dtype(take.to.dtype)
+        array = np.asarray(value) if isinstance(value, np.ndarray) else np.asarray(value, dtype)
+        if take.to.key:
+            return _placed(jax.random.wrap_key_data(array, impl=take.to.key), like)
+        if take.rule is not None and take.rule.permute:
+            array = array.transpose(take.rule.permute)
+        array = np.ascontiguousarray(array).reshape(take.to.shape)
+        with np.errstate(over="ignore", invalid="ignore"):
+            array = array if array.dtype == dtype else array.astype(dtype)
+        if isinstance(like, np.generic):
+            return array[()]
+        if isinstance(like, np.ndarray):
+            return array
+        if (held := jax.dtypes.canonicalize_dtype(dtype)) != dtype:
+            raise TypeError(f"is {take.to}, which JAX holds only with jax_enable_x64; here it would become {held}")
+        return _placed(array, like)
+
+    def raw(self, value: Any, kind: Array) -> Any:
+        """Return a NumPy array, or a typed key; so no type depends on whether 64 bits are enabled."""
+        return jax.random.wrap_key_data(value, impl=kind.key) if kind.key else value
+
+    def reason(self, error: BaseException, target: Path) -> str:
+        """Return in one line why Orbax failed."""
+        return reason(error, "write", target)
+
+
+def _registered(value: Any) -> Opened:
+    """Take apart a node that is registered with JAX, by one level."""
+    children, structure = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda one: one is not value)
+    keys = tuple(_key(path[0]) for path, _ in children)
+    named = all(isinstance(path[0], jax.tree_util.DictKey) for path, _ in children)
+    kind = "" if named else type_name(value)
+    build = structure.unflatten
+    return Opened("dict" if named else "fields", keys, [child for _, child in children], build, kind)
+
+
+def _key(key: Any) -> Any:
+    """Return the key of a child as its container has it."""
+    for attribute in ("key", "name", "idx"):
+        if hasattr(key, attribute):
+            return getattr(key, attribute)
+    return str(key)
+
+
+def _is_key(value: Any) -> bool:
+    return isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
+def _implementation(dtype: Any) -> str:
+    """Return the name of the implementation of keys of a type."""
+    for name in KEYS:
+        if jax.eval_shape(lambda name=name: jax.random.key(0, impl=name)).dtype == dtype:
+            return name
+    raise TypeError(f"is a PRNG key of {dtype}; known are {', '.join(KEYS)}")
+
+
+def _copied(value: Any, spare: Any) -> Any:
+    if _is_key(value):
+        words = np.array(jax.random.key_data(value))
+        return jax.random.wrap_key_data(words, impl=_implementation(value.dtype))
+    host = np.asarray(value)
+    if not isinstance(spare, np.ndarray) or (spare.shape, spare.dtype) != (host.shape, host.dtype):
+        return np.array(host, order="C")
+    np.copyto(spare, host)
+    return spare
+
+
+def _placed(value: Any, like: Any) -> jax.Array:
+    """Put an array where a leaf of a template is, or is to be; one that is nowhere in particular stays that way."""
+    sharding = getattr(like, "sharding", None)
+    if isinstance(like, jax.Array) and not like.committed:
+        sharding = None
+    return jax.device_put(value, sharding)

@@ -1,0 +1,141 @@
+"""The files of any tree: Orbax writes them, and their arrays are read back without a cast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orbax.checkpoint as ocp
+import tensorstore as ts
+
+from jax_side.formats.items import tree_handler
+from jax_side.formats.ocdbt import locate, places
+from jax_side.formats.whole import read_buffers
+from parity.checkpoints.trees import Array, Branch, Leaf, Node, Part, Written, leaves, sealed_name
+from parity.errors import CheckpointError
+
+__all__ = ["read_parts", "write_parts"]
+
+INT64 = 1 << 63
+
+
+def write_parts(draft: Path, parts: list[Part], values: Mapping[str, Any], texts: Mapping[str, str]) -> Written:
+    """Write parts with Orbax: one without a name as a tree by itself, others as items of a checkpoint.
+
+    Orbax holds no array without elements and no integer of more than 64 bits, and no tree without anything: they
+    stand in the description of the tree alone.
+
+    Args:
+        draft: The new directory.
+        parts: What is written.
+        values: Name of each leaf to what is written.
+        texts: Name of each array in the seal to its digest.
+    """
+    contents = {part.item: _content(part.node, values) for part in parts}
+    names = {part.item: part for part in parts}
+    kept = {item: tree for item, tree in contents.items() if names[item].is_json or not _is_nothing(tree)}
+    if not kept:
+        draft.mkdir()
+    elif "" in kept:
+        with ocp.Checkpointer(tree_handler()) as checkpointer:
+            checkpointer.save(draft.resolve(), args=ocp.args.PyTreeSave(kept[""]))
+    else:
+        registry = ocp.handlers.DefaultCheckpointHandlerRegistry()
+        args: dict[str, Any] = {}
+        for item, tree in kept.items():
+            if names[item].is_json:
+                registry.add(item, ocp.args.JsonSave, ocp.JsonCheckpointHandler())
+                args[item] = ocp.args.JsonSave(tree)
+            else:
+                registry.add(item, ocp.args.PyTreeSave, tree_handler())
+                args[item] = ocp.args.PyTreeSave(tree)
+        with ocp.Checkpointer(ocp.CompositeCheckpointHandler(handler_registry=registry)) as checkpointer:
+            checkpointer.save(draft.resolve(), args=ocp.args.Composite(**args))
+    stored = {sealed_name(name): (part.item, array) for part in parts for name, array in _arrays(part).items()}
+    return {}, places(draft, [part.item for part in parts], stored, texts)
+
+
+def read_parts(path: Path, parts: Iterable[Part], names: set[str]) -> dict[str, Any]:
+    """Return arrays of a checkpoint as NumPy's, by name.
+
+    Raises:
+        CheckpointError: Its files do not hold arrays of the types that its description says.
+        EOFError: A file is shorter than it was.
+        OSError: A file cannot be read, or is a link.
+    """
+    found: dict[str, Any] = {}
+    for part in parts:
+        kinds = {name: leaf.value for name, leaf in leaves(part.node).items() if name in names}
+        found |= {name: np.zeros(kind.shape, kind.dtype) for name, kind in kinds.items() if _is_empty(kind)}
+        wanted = {name: array for name, array in _arrays(part).items() if name in kinds}
+        if not wanted:
+            continue
+        store = path / part.item
+        stored = locate(store)
+        sizes = {name: (array, _bytes(kinds[name])) for name, array in wanted.items()}
+        for name, buffer in read_buffers(store, sizes, stored).items():
+            found[name] = buffer.view(kinds[name].dtype).reshape(kinds[name].shape)
+        found |= _read_small(store, {name: array for name, array in wanted.items() if name not in found}, kinds)
+    return found
+
+
+def _read_small(store: Path, wanted: Mapping[str, str], kinds: Mapping[str, Array]) -> dict[str, Any]:
+    """Read arrays through TensorStore, all at once; it makes no array of another type than it finds."""
+    base = {"driver": "file", "path": f"{store.resolve()}/"}
+    context = ts.Context({"cache_pool": {"total_bytes_limit": 1 << 24}})
+    opened = {}
+    for name, array in wanted.items():
+        kvstore = {"driver": "ocdbt", "base": base, "path": f"{array}/" if array else ""}
+        opened[name] = ts.open({"driver": "zarr", "kvstore": kvstore}, open=True, read=True, context=context)
+    reads = {}
+    for name, future in opened.items():
+        found, kind = future.result(), kinds[name]
+        if (found.dtype.name, tuple(found.shape)) != (kind.dtype, kind.shape):
+            raise CheckpointError(
+                f"{store}: {name} is {found.dtype.name}{list(found.shape)}, and was saved as {kind}"
+            )
+        reads[name] = found.read()
+    return {name: np.asarray(future.result()) for name, future in reads.items()}
+
+
+def _content(node: Node, values: Mapping[str, Any]) -> Any:
+    """Return what Orbax is given of a tree: plain containers with keys of text, without what it does not hold."""
+    if isinstance(node, Branch):
+        pairs = [(key, child) for key, child in zip(node.keys, node.children, strict=True) if not _is_left_out(child)]
+        made = [_content(child, values) for _, child in pairs]
+        if node.form in ("list", "tuple"):
+            return made if node.form == "list" else tuple(made)
+        return {str(key): one for (key, _), one in zip(pairs, made, strict=True)}
+    value = values[node.name]
+    return np.asarray(value) if isinstance(value, complex) else value
+
+
+def _is_nothing(tree: Any) -> bool:
+    """Return whether Orbax would refuse a tree as empty."""
+    return tree is None or (isinstance(tree, dict | list | tuple) and not tree)
+
+
+def _is_left_out(node: Node) -> bool:
+    value = node.value if isinstance(node, Leaf) else None
+    big = type(value) is int and not -INT64 <= value < INT64
+    return big or (isinstance(value, Array) and _is_empty(value))
+
+
+def _arrays(part: Part) -> dict[str, str]:
+    """Return the name of each array of a part that has elements to its name in the store of the part."""
+    found = {}
+    start = len(part.item) + 1 if part.item else 0
+    for name, leaf in leaves(part.node).items():
+        if isinstance(leaf.value, Array) and not _is_empty(leaf.value):
+            found[name] = name[start:]
+    return found
+
+
+def _is_empty(kind: Array) -> bool:
+    return 0 in kind.shape
+
+
+def _bytes(kind: Array) -> int:
+    return int(np.prod(kind.shape, dtype=np.int64)) * np.dtype(kind.dtype).itemsize

@@ -1,0 +1,53 @@
+"""Any tree as a sealed checkpoint: named leaves, a description of the containers, and a restore by template.
+
+Knows no framework: what a container, an array and a file of one is, a side says with a `TreeForm`.
+"""
+
+from parity.checkpoints.trees.document import DTYPES, is_scalar
+from parity.checkpoints.trees.fit import Request, RestoredTree, Take
+from parity.checkpoints.trees.form import Part, TreeForm, Written, sealed_name
+from parity.checkpoints.trees.manager import CheckpointManager, TreeCheckpoints
+from parity.checkpoints.trees.nodes import (
+    Array,
+    Branch,
+    Leaf,
+    Node,
+    Opened,
+    Scalar,
+    Whole,
+    leaves,
+    open_plain,
+    rebuild,
+    type_name,
+)
+from parity.checkpoints.trees.rules import Rule, RuleLike
+from parity.checkpoints.trees.single import restore_tree, save_tree
+
+__all__ = [
+    "DTYPES",
+    "Array",
+    "Branch",
+    "CheckpointManager",
+    "Leaf",
+    "Node",
+    "Opened",
+    "Part",
+    "Request",
+    "RestoredTree",
+    "Rule",
+    "RuleLike",
+    "Scalar",
+    "Take",
+    "TreeCheckpoints",
+    "TreeForm",
+    "Whole",
+    "Written",
+    "is_scalar",
+    "leaves",
+    "open_plain",
+    "rebuild",
+    "restore_tree",
+    "save_tree",
+    "sealed_name",
+    "type_name",
+]

@@ -1,0 +1,134 @@
+"""The JSON document of a tree: its containers, the types of its arrays, and its scalars, bit for bit."""
+
+from __future__ import annotations
+
+import cmath
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from parity.checkpoints.trees.nodes import Array, Branch, Form, Leaf, Node, Scalar, join
+from parity.errors import CheckpointError, explain
+
+__all__ = ["DTYPES", "from_json", "holds_json", "is_scalar", "to_json"]
+
+DTYPES = frozenset(
+    {
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "int4", "uint4"),
+        *("float16", "float32", "float64", "bfloat16", "complex64", "complex128"),
+        *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"),
+        *("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz"),
+    }
+)
+"""Names of the types of arrays that are saved; the same in NumPy, JAX and PyTorch."""
+
+MOST_BITS = 1000
+"""Longest integer that is saved; PyTorch pickles longer ones in another way."""
+
+MOST_DEPTH = 200
+_KEY = re.compile(r"[A-Za-z0-9_]{1,40}")
+
+
+def is_scalar(value: Any) -> bool:
+    """Return whether a value is saved as it is: None, a bool, an integer, a float, a complex number or text."""
+    if type(value) is int:
+        return value.bit_length() <= MOST_BITS
+    return value is None or type(value) in (bool, float, complex, str)
+
+
+def to_json(node: Node) -> dict[str, Any]:
+    """Return the document of a tree, of which each leaf is a scalar or the type of an array."""
+    if isinstance(node, Branch):
+        items = [to_json(child) for child in node.children]
+        if node.form in ("list", "tuple"):
+            return {node.form: items}
+        named = [[key, item] for key, item in zip(node.keys, items, strict=True)]
+        return {"dict": named} if node.form == "dict" else {"fields": named, "type": node.type}
+    assert isinstance(node, Leaf)
+    value = node.value
+    if isinstance(value, Array):
+        more: dict[str, Any] = {"key": value.key} if value.key else {}
+        return {"array": value.dtype, "shape": list(value.shape), **more, **({"numpy": True} if value.numpy else {})}
+    if isinstance(value, complex):
+        return {"complex": [value.real.hex(), value.imag.hex()]}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(value)}
+    return {"value": value}
+
+
+def from_json(document: Any, name: str = "") -> Node:
+    """Return the tree that a document describes; rebuilding it gives plain dicts, lists and tuples.
+
+    Args:
+        document: What `to_json` returned.
+        name: Name of the tree.
+
+    Raises:
+        CheckpointError: It is no such document.
+    """
+    try:
+        return _node(document, name, 0)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"the description of its tree cannot be read: {explain(error)}") from error
+
+
+def holds_json(node: Node) -> bool:
+    """Return whether a tree is what JSON holds exactly: dicts with keys of text, lists, and finite scalars."""
+    if isinstance(node, Branch):
+        plain = node.form == "list" or (node.form == "dict" and all(type(key) is str for key in node.keys))
+        return plain and all(map(holds_json, node.children))
+    value = node.value if isinstance(node, Leaf) else None
+    return not isinstance(value, Array | complex) and not (isinstance(value, float) and not math.isfinite(value))
+
+
+def _node(value: Any, name: str, depth: int) -> Node:
+    if type(value) is not dict or depth > MOST_DEPTH:
+        raise TypeError(f"{name!r} is no node, or lies too deep")
+    if "list" in value or "tuple" in value:
+        form: Form = "list" if "list" in value else "tuple"
+        items: Sequence[Any] = value[form]
+        build: Callable[[list[Any]], Any] = list if form == "list" else tuple
+        children = tuple(_node(item, join(name, i), depth + 1) for i, item in enumerate(items))
+        return Branch(name, form, tuple(range(len(items))), children, build)
+    if "dict" in value or "fields" in value:
+        pairs = value["dict" if "dict" in value else "fields"]
+        keys = tuple(key for key, _ in pairs)
+        if not all(type(key) in (str, int) for key in keys) or len(set(keys)) != len(keys):
+            raise TypeError(f"{name!r} has keys that are no text, or one twice")
+        made = tuple(_node(item, join(name, key), depth + 1) for key, item in pairs)
+        kind = str(value.get("type", ""))
+        return Branch(
+            name,
+            "dict" if "dict" in value else "fields",
+            keys,
+            made,
+            lambda new: dict(zip(keys, new, strict=True)),
+            kind,
+        )
+    return Leaf(name, _array(value, name) if "array" in value else _scalar(value, name))
+
+
+def _array(value: dict[str, Any], name: str) -> Array:
+    shape = value["shape"]
+    if value["array"] not in DTYPES or not all(type(n) is int and 0 <= n < 1 << 48 for n in shape) or len(shape) > 32:
+        raise ValueError(f"{name!r} has the type {str(value['array'])[:40]!r}{str(shape)[:80]}")
+    key = value.get("key", "")
+    if key and (_KEY.fullmatch(key) is None or value["array"] != "uint32" or not shape):
+        raise ValueError(f"{name!r} is no PRNG key")
+    return Array(value["array"], tuple(shape), key, value.get("numpy") is True)
+
+
+def _scalar(value: dict[str, Any], name: str) -> Scalar:
+    if "complex" in value:
+        real, imag = map(float.fromhex, value["complex"])
+        return complex(real, imag)
+    if "float" in value:
+        found = float(value["float"])
+        if cmath.isfinite(found):
+            raise ValueError(f"{name!r} is spelled in another way than it is written")
+        return found
+    if not is_scalar(value["value"]):
+        raise TypeError(f"{name!r} is no scalar")
+    scalar: Scalar = value["value"]
+    return scalar

@@ -1,0 +1,144 @@
+"""The part of saving and restoring trees that is a framework's: its containers, its arrays and its files."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity import storage
+from parity.checkpoints import ByteRange
+from parity.checkpoints.trees.document import from_json, holds_json, to_json
+from parity.checkpoints.trees.fit import Take
+from parity.checkpoints.trees.nodes import Array, Branch, Node, Opened, Scalar, Whole, rebuild
+from parity.storage import FileDigest
+
+__all__ = ["Part", "TreeForm", "Written", "parts_of", "sealed_name"]
+
+Written = tuple[dict[str, FileDigest], dict[str, tuple[ByteRange, ...]]]
+"""Digests of those files that were digested while they were written, and name of a leaf to where its bytes lie."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A tree that has files of its own: an item of a checkpoint, or all of one that was saved by itself."""
+
+    item: str
+    """Name of the item; empty for a tree by itself."""
+    node: Node
+    """Its containers, whose leaves are scalars and types of arrays."""
+
+    def content(self, values: Mapping[str, Any]) -> Any:
+        """Return the part with other leaves, in plain dicts, lists and tuples."""
+        return rebuild(from_json(to_json(self.node), self.item), values)
+
+    @property
+    def is_json(self) -> bool:
+        """Return whether the part is an item that JSON holds exactly."""
+        return self.item != "" and holds_json(self.node)
+
+
+def parts_of(node: Node, *, items: bool) -> list[Part]:
+    """Return the parts of a saved tree."""
+    if not items:
+        return [Part("", node)]
+    assert isinstance(node, Branch)
+    return [Part(str(key), child) for key, child in zip(node.keys, node.children, strict=True)]
+
+
+def sealed_name(name: str) -> str:
+    """Return the name of a leaf in a seal; a tree that is one leaf is called `tree`."""
+    return name or "tree"
+
+
+class TreeForm(ABC):
+    """What one framework saves and restores, and in which files."""
+
+    side: ClassVar[str]
+    """Name of the side, for seals."""
+
+    @abstractmethod
+    def open_saved(self, name: str, value: Any) -> Opened | None:
+        """Take a container that is saved apart by one level; None for a leaf."""
+
+    @abstractmethod
+    def open_template(self, name: str, value: Any) -> Opened | Whole | None:
+        """Take a container of a template apart by one level; None for a leaf."""
+
+    @abstractmethod
+    def describe(self, value: Any) -> Array | Scalar:
+        """Return the type of a leaf that is an array, or the scalar itself.
+
+        Raises:
+            TypeError: It is neither; the message says what it is.
+        """
+
+    @abstractmethod
+    def has_value(self, value: Any) -> bool:
+        """Return whether a leaf of a template has a value, and not only a type."""
+
+    @abstractmethod
+    def copy(self, values: Mapping[str, Any], spare: Mapping[str, Any]) -> dict[str, Any]:
+        """Copy arrays to the host, into those of a save before where they have the same type.
+
+        Args:
+            values: Name to live array, in the order of the tree.
+            spare: Name to what a call before returned, which is not needed any more.
+        """
+
+    @abstractmethod
+    def neutral(self, copied: Any) -> NDArray[np.generic]:
+        """Return a copied or a read array for its digest, as a view."""
+
+    @abstractmethod
+    def write(
+        self, draft: Path, parts: Iterable[Part], values: Mapping[str, Any], texts: Mapping[str, str]
+    ) -> Written:
+        """Make the directory of a draft and write everything but the description of the tree and the seal.
+
+        Args:
+            draft: The directory, which does not exist.
+            parts: What is written.
+            values: Name of each leaf to its copy or its scalar.
+            texts: Name of each array in the seal to its digest.
+        """
+
+    @abstractmethod
+    def read(self, path: Path, parts: Iterable[Part], names: set[str]) -> dict[str, Any]:
+        """Read arrays of a checkpoint whose bytes were verified; the others are not read where that is possible.
+
+        Args:
+            path: The checkpoint.
+            parts: What it holds.
+            names: The arrays that are needed.
+
+        Raises:
+            CheckpointError: It does not hold what its description says.
+        """
+
+    @abstractmethod
+    def place(self, value: Any, take: Take, like: Any) -> Any:
+        """Return a leaf as the template has it: transposed, converted, and where the template's lies.
+
+        Args:
+            value: What was read: an array, or the scalar that was saved.
+            take: How it is changed.
+            like: The leaf of the template.
+
+        Raises:
+            TypeError: That cannot be done here; the message says why.
+        """
+
+    @abstractmethod
+    def raw(self, value: Any, kind: Array) -> Any:
+        """Return an array for a restore without a template."""
+
+    def reason(self, error: BaseException, target: Path) -> str:
+        """Return in one line why a save failed: operation, file and the system's reason."""
+        del target
+        return storage.reason(error)

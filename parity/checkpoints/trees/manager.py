@@ -1,0 +1,225 @@
+"""A manager of checkpoints with named items: saved in the background, sealed, kept by the policy of every run."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from parity import checkpoints, policy, storage
+from parity.checkpoints import DRAFT, CheckpointStore, Labels, Neutral, Save, Seal, require_sealed
+from parity.checkpoints.trees.fit import Request, RestoredTree
+from parity.checkpoints.trees.form import TreeForm
+from parity.checkpoints.trees.reading import Pending, read_tree
+from parity.checkpoints.trees.rules import RuleLike
+from parity.checkpoints.trees.snapshot import META, TreeSnapshot
+from parity.contract import RunPlan, TrainingState
+from parity.errors import CheckpointError, UnsealedError
+from parity.policy import Rules
+from parity.storage import WriterLock, local_path
+
+__all__ = ["TREES", "CheckpointManager", "TreeCheckpoints"]
+
+TREES = "trees"
+"""What the seal of a manager's checkpoint has in place of the hash of a run."""
+
+KEEP = Rules(mode="min")
+
+RESERVED = ("counters", "meta", "seal")
+"""Names of the files of a checkpoint, and of what its seal knows besides the items."""
+_ITEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+
+
+class TreeCheckpoints(checkpoints.Checkpoints[Any, Pending, TreeSnapshot]):
+    """The checkpoints of one manager; a state is a snapshot to save, or a request to restore."""
+
+    meta = META
+
+    def __init__(self, form: TreeForm, store: CheckpointStore, plan: RunPlan) -> None:
+        super().__init__(store, plan, TREES, "idle")
+        self.side, self._form = form.side, form
+
+    def take_spare(self) -> TreeSnapshot | None:
+        """Wait, and return the snapshot of the last save, whose buffers are free."""
+        self.wait()
+        spare, self._spare = self._spare, None
+        return spare
+
+    def _snapshot(self, state: Any, spare: TreeSnapshot | None) -> TreeSnapshot:
+        del spare
+        assert isinstance(state, TreeSnapshot)
+        return state
+
+    def _write(self, save: Save[TreeSnapshot]) -> None:
+        storage.make_directory(self.store.path)
+        draft = self.store.path / f"{DRAFT}{save.step}-{os.getpid()}"
+        files, places = save.snapshot.write(draft, save.meta(), save.leaves())
+        self._commit(save, draft, files, places)
+
+    def _read(self, path: Path, state: Any, *, sealed: bool) -> tuple[Pending, Neutral, Labels]:
+        if not sealed:
+            raise UnsealedError(f"{path} has no seal, and nothing else proves that it is whole")
+        pending = read_tree(self._form, path, state)
+        return pending, pending.neutral(), {}
+
+    def _require_sealed(self, seal: Seal | None, loaded: TrainingState) -> None:
+        require_sealed(seal, loaded, partial=True)  # only what the template asks for is read
+
+    def _reason(self, error: Exception, step: int) -> str:
+        return self._form.reason(error, self.store.path / str(step))
+
+
+class CheckpointManager(ABC):
+    """Checkpoints by step, each of named items; a context manager.
+
+    One process at a time saves to a directory; any number restore. A save copies the items and returns; a thread
+    writes them, and the next save, `wait` or `close` raises what went wrong.
+
+    Args:
+        directory: A local directory; it need not exist. Checkpoints are `checkpoints/<step>` in it.
+        keep: Which checkpoints stay, and whether a larger or a smaller metric is better.
+
+    Raises:
+        RunDirectoryError: The directory is a URL.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, keep: Rules = KEEP) -> None:
+        self.directory = local_path(directory).absolute()
+        self._store = CheckpointStore(self.directory)
+        self._plan = RunPlan(steps=policy.INT32, save_every=1, metric="metric", keep=keep)
+        self._checkpoints = TreeCheckpoints(self._form(), self._store, self._plan)
+        self._lock: WriterLock | None = None
+
+    def save(self, step: int, items: Mapping[str, Any], metric: float | None = None) -> None:
+        """Save items as the checkpoint of a step; returns when they are copied.
+
+        Args:
+            step: Completed steps; a step is saved once.
+            items: Name of an item to any tree that `save` takes. One of dicts with keys of text, lists and finite
+                scalars alone is written as JSON.
+            metric: What the best checkpoint is judged by, if it was measured.
+
+        Raises:
+            CheckpointError: There is a checkpoint of this step, or something in the items cannot be saved; names each
+                leaf.
+            LockedError: Another process, or another manager of this one, saves to the directory.
+            SaveError: The save before failed.
+        """
+        number = operator.index(step)
+        if not 0 <= number <= policy.INT32 or isinstance(step, bool):
+            raise CheckpointError(f"step {step!r} is no number of completed steps (0 to {policy.INT32})")
+        for name in items:
+            if type(name) is not str or _ITEM.fullmatch(name) is None or name in RESERVED:
+                raise CheckpointError(
+                    f"{name!r} is no name of an item: letters, digits, - and _ make one, and "
+                    f"{', '.join(RESERVED)} are taken"
+                )
+        self._open()
+        snapshot = TreeSnapshot(self._form(), dict(items), items=True, spare=self._checkpoints.take_spare())
+        scalars = {"counters.step": number, **snapshot.scalars()}
+        self._checkpoints.save(number, snapshot, scalars, None if metric is None else float(metric))
+
+    def restore(
+        self,
+        which: policy.Which = "latest",
+        like: Mapping[str, Any] | None = None,
+        *,
+        rules: RuleLike = (),
+        allow_extra: bool = False,
+        allow_missing: bool = False,
+        cast: bool = False,
+    ) -> RestoredTree:
+        """Restore items of a checkpoint, after every byte of it was compared with its seal.
+
+        Args:
+            which: `latest`, `best`, or a step.
+            like: Item to its template; other items are not read, and are listed in `extra`. None for all items as
+                plain containers and arrays.
+            rules: As of `restore`; a name begins with that of its item.
+            allow_extra: As of `restore`.
+            allow_missing: As of `restore`.
+            cast: As of `restore`.
+
+        Returns:
+            The items and everything in which they differed, with step and metric of the checkpoint.
+
+        Raises:
+            CheckpointError: There is no such checkpoint, or it does not fit; names each leaf.
+            DamagedError: It is not what was sealed.
+        """
+        like = None if like is None else dict(like)
+        request = Request(like=like, rules=rules, allow_extra=allow_extra, allow_missing=allow_missing, cast=cast)
+        return self._restored(self._form(), which, request)
+
+    def all_steps(self) -> list[int]:
+        """Return the steps of the whole checkpoints, in ascending order; without that of a save under way."""
+        return [saved.step for saved in self._checkpoints.scan().whole]
+
+    def latest_step(self) -> int | None:
+        """Return the step of the newest whole checkpoint; None if there is none."""
+        return self._step("latest")
+
+    def best_step(self) -> int | None:
+        """Return the step of the best whole checkpoint; None if none has a finite metric."""
+        return self._step("best")
+
+    def wait(self) -> None:
+        """Return when the last save is durable.
+
+        Raises:
+            SaveError: It failed; raised once.
+        """
+        self._checkpoints.wait()
+
+    def close(self) -> None:
+        """Wait, and let others save to the directory.
+
+        Raises:
+            SaveError: The last save failed.
+        """
+        try:
+            self._checkpoints.close()
+        finally:
+            lock, self._lock = self._lock, None
+            if lock is not None:
+                lock.__exit__(None, None, None)
+
+    def __enter__(self) -> Self:
+        """Return the manager."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the manager."""
+        self.close()
+
+    @abstractmethod
+    def _form(self) -> TreeForm:
+        """Return the framework's part."""
+
+    def _restored(self, form: TreeForm, which: policy.Which, request: Request) -> RestoredTree:
+        self._checkpoints.wait()
+        found = TreeCheckpoints(form, self._store, self._plan).restore(which, request)
+        assert found.seal is not None
+        return found.state.finish(found.step, found.seal.metric)
+
+    def _step(self, which: Literal["latest", "best"]) -> int | None:
+        whole = self._checkpoints.scan().whole
+        found = policy.latest(whole) if which == "latest" else policy.best(whole, self._plan.mode)
+        return None if found is None else found.step
+
+    def _open(self) -> None:
+        """Become the one that saves, and remove what a save that was killed left."""
+        if self._lock is None:
+            try:
+                storage.make_directory(self.directory)
+                self._lock = WriterLock(self.directory).__enter__()
+                self._store.clean()
+            except OSError as error:
+                raise CheckpointError(f"{self.directory} cannot be saved to: {storage.reason(error)}") from error

@@ -1,0 +1,107 @@
+"""The reading of a tree: matched with a template first, read then, and handed out once every digest was compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from parity.checkpoints import Neutral, read_meta
+from parity.checkpoints.trees.document import from_json
+from parity.checkpoints.trees.fit import Fit, Request, RestoredTree, fit
+from parity.checkpoints.trees.form import TreeForm, parts_of, sealed_name
+from parity.checkpoints.trees.nodes import Array, Leaf, Node, leaves, rebuild, walk, wholes
+from parity.checkpoints.trees.snapshot import ITEMS, META, TREE, described
+from parity.errors import CheckpointError
+
+__all__ = ["Pending", "read_tree"]
+
+
+@dataclass(frozen=True)
+class Pending:
+    """What was read of a checkpoint, before it is proved to be what was saved: nothing of the program has it yet."""
+
+    form: TreeForm
+    stored: Node
+    template: Node
+    live: dict[str, Leaf]
+    """Leaves of the template; those of the checkpoint in a restore without one."""
+    plan: Fit
+    arrays: dict[str, Any]
+    """Name of each saved array that was read to the array."""
+    raw: bool
+
+    def neutral(self) -> Neutral:
+        """Return the arrays that were read under their names in the seal, and no scalars."""
+        return {sealed_name(name): self.form.neutral(value) for name, value in self.arrays.items()}, {}
+
+    def finish(self, step: int | None = None, metric: float | None = None) -> RestoredTree:
+        """Return the tree; objects of the template that hold state take it over now, after everything was compared.
+
+        Raises:
+            CheckpointError: A leaf cannot be what the template has here; names each.
+        """
+        scalars = {name: leaf.value for name, leaf in leaves(self.stored).items() if name not in self.arrays}
+        saved = {**scalars, **self.arrays}
+        values: dict[str, Any] = {}
+        problems = []
+        for name, leaf in self.live.items():
+            try:
+                values[name] = self._placed(name, leaf, saved)
+            except TypeError as error:
+                problems.append((sealed_name(name), str(error)))
+        if problems:
+            raise CheckpointError("cannot be restored here:", problems)
+        plan = self.plan
+        states = {name: rebuild(node, _raw(self.form, node, saved)) for name, node in plan.wholes.items()}
+        for whole in wholes(self.template):
+            values[whole.name] = whole.build(states[whole.name]) if whole.name in states else whole.unchanged
+        return RestoredTree(
+            tree=rebuild(self.template, values),
+            extra=tuple(plan.extra),
+            filled=tuple(plan.filled),
+            renamed=plan.renamed,
+            converted=plan.converted,
+            step=step,
+            metric=metric,
+        )
+
+    def _placed(self, name: str, leaf: Leaf, saved: dict[str, Any]) -> Any:
+        if self.raw:
+            return self.form.raw(saved[name], leaf.value) if isinstance(leaf.value, Array) else leaf.value
+        take = self.plan.takes.get(name)
+        return leaf.value if take is None else self.form.place(saved[take.saved], take, leaf.value)
+
+
+def read_tree(form: TreeForm, path: Path, request: Request) -> Pending:
+    """Read what a template needs of a checkpoint whose bytes were verified.
+
+    Raises:
+        CheckpointError: It holds no tree, cannot be read, or does not fit the template; names each leaf.
+    """
+    scalars = read_meta(path / META)["scalars"]
+    stored = from_json(scalars.get(TREE))
+    items = scalars.get(ITEMS) is True
+    if request.like is None:
+        template, live, plan = stored, leaves(stored), Fit()
+        names = set(live)
+    else:
+        template = walk(request.like, form.open_template)
+        live = leaves(template)
+        kinds = described(template, form, "the template cannot be filled")
+        plan = fit(stored, kinds, request, items=items, fills=lambda name: form.has_value(live[name].value))
+        names = {take.saved for take in plan.takes.values()}
+        names |= {name for node in plan.wholes.values() for name in leaves(node)}
+    wanted = {name for name, leaf in leaves(stored).items() if name in names and isinstance(leaf.value, Array)}
+    arrays = form.read(path, parts_of(stored, items=items), wanted) if wanted else {}
+    if missing := wanted - arrays.keys():
+        raise CheckpointError(f"{path} does not hold its leaves {', '.join(sorted(missing)[:5])}")
+    return Pending(form, stored, template, live, plan, arrays, request.like is None)
+
+
+def _raw(form: TreeForm, node: Node, saved: dict[str, Any]) -> dict[str, Any]:
+    """Return the leaves of a saved subtree as a restore without a template has them."""
+    return {
+        name: form.raw(saved[name], leaf.value) if isinstance(leaf.value, Array) else leaf.value
+        for name, leaf in leaves(node).items()
+    }

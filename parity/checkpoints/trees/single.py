@@ -1,0 +1,99 @@
+"""One tree in a directory of its own: sealed, and whole or absent after any crash, like a checkpoint of a run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from parity import storage
+from parity.checkpoints import DRAFT, LONE, Seal, commit, read_seal, require_sealed, require_verified
+from parity.checkpoints.trees.fit import Request, RestoredTree
+from parity.checkpoints.trees.form import TreeForm
+from parity.checkpoints.trees.manager import TREES
+from parity.checkpoints.trees.reading import read_tree
+from parity.checkpoints.trees.snapshot import TreeSnapshot
+from parity.contract import TrainingState, leaf_digests, memory_orders
+from parity.environment import versions
+from parity.errors import CheckpointError, LockedError, SaveError
+from parity.storage import WriterLock, local_path
+
+__all__ = ["restore_tree", "save_tree"]
+
+
+def save_tree(form: TreeForm, path: str | os.PathLike[str], tree: Any) -> None:
+    """Save a tree to a new directory; as `save` of a side, which has the documentation."""
+    target = local_path(path).absolute()
+    if target.name in ("", ".."):
+        raise CheckpointError(f"{path} names no directory to save to")
+    if os.path.lexists(target):
+        raise CheckpointError(f"{target} exists already; it is not overwritten: remove it, or give another name")
+    snapshot = TreeSnapshot(form, tree, items=False)
+    try:
+        with _draft(target) as draft:
+            arrays, _ = snapshot.neutral()
+            state = TrainingState(arrays=arrays, scalars=snapshot.scalars())
+            texts = leaf_digests(state, memory_orders(state))
+            files, places = snapshot.write(draft, {"scalars": snapshot.scalars()}, texts)
+            seal = Seal(
+                step=0,
+                metric=None,
+                saved_at=time.time(),
+                side=form.side,
+                spec_hash=LONE,
+                versions=versions(),
+                files=files,
+                leaves=texts,
+                places=places,
+            )
+            commit(draft, target, seal)
+    except LockedError as error:
+        raise CheckpointError(f"{target} is being saved by another: {error.owner}") from error
+    except CheckpointError:
+        raise
+    except Exception as error:  # Orbax and TensorStore have no common error for a full disk
+        saved = isinstance(error, SaveError) and error.saved
+        cause = error.__cause__ if saved and error.__cause__ is not None else error
+        what = "is saved, but work after it failed" if saved else "could not be saved"
+        raise CheckpointError(f"{target} {what}: {form.reason(cause, target)}") from error
+
+
+def restore_tree(form: TreeForm, path: str | os.PathLike[str], request: Request) -> RestoredTree:
+    """Restore a tree from a directory; as `restore` of a side, which has the documentation."""
+    target = local_path(path)
+    if not target.is_dir():
+        raise CheckpointError(f"{target}: there is no checkpoint{'; it is a file' if target.exists() else ''}")
+    seal = require_verified(target)
+    if seal.spec_hash not in (LONE, TREES):
+        raise CheckpointError(f"{target} is a checkpoint of a run, and no tree that was saved; load_model reads it")
+    if seal.side != form.side:
+        raise CheckpointError(f"{target} was saved by the side {seal.side!r}; {form.side!r} cannot read it")
+    pending = read_tree(form, target, request)
+    arrays, _ = pending.neutral()
+    require_sealed(read_seal(target), TrainingState(arrays=arrays), partial=True)
+    if seal.spec_hash == LONE:
+        return pending.finish()
+    return pending.finish(seal.step, seal.metric)
+
+
+@contextmanager
+def _draft(target: Path) -> Iterator[Path]:
+    """Yield the directory that a tree is written to, beside its target; what an earlier save left there is removed.
+
+    Its parent holds the lock of the one that writes; it is removed, with all in it, when the block ends.
+    """
+    storage.make_directory(target.parent)
+    home = target.with_name(f"{DRAFT}{target.name}")
+    with storage.named(home, "lock"), WriterLock(home) as lock:
+        try:
+            for entry in home.iterdir():
+                if entry != lock.path:
+                    shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+            yield home / f"{DRAFT}{target.name}"
+        finally:
+            with suppress(OSError):  # the disk may have failed; the next save of this name removes it
+                shutil.rmtree(home)

@@ -1,0 +1,100 @@
+"""A copy of a tree on the host, which is written while the program changes the tree."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from parity import storage
+from parity.checkpoints import Neutral
+from parity.checkpoints.trees.document import to_json
+from parity.checkpoints.trees.form import TreeForm, Written, parts_of, sealed_name
+from parity.checkpoints.trees.nodes import Array, Branch, Leaf, Node, leaves, walk
+from parity.errors import CheckpointError
+
+__all__ = ["META", "TREE", "TreeSnapshot", "described"]
+
+META = "meta.json"
+"""The file of a checkpoint that describes its tree."""
+
+TREE, ITEMS = "@tree", "@items"
+"""The scalars of a checkpoint that hold the description of its tree, and whether its first keys are items."""
+
+
+class TreeSnapshot:
+    """A copy of a tree: the description of its containers, the copied arrays, and its scalars.
+
+    Args:
+        form: The framework's part.
+        tree: What is copied.
+        items: Whether the first keys are items, which get files of their own.
+        spare: The snapshot of the save before, whose buffers are taken over.
+
+    Raises:
+        CheckpointError: Something in the tree cannot be saved; names each such leaf.
+    """
+
+    def __init__(self, form: TreeForm, tree: Any, *, items: bool, spare: TreeSnapshot | None = None) -> None:
+        self._form, self._items = form, items
+        node = walk(tree, form.open_saved)
+        live = {name: leaf.value for name, leaf in leaves(node).items()}
+        if taken := {TREE, ITEMS} & live.keys():
+            raise CheckpointError(f"the name {min(taken)!r} is that of the description of a tree; rename the key")
+        self.node = described(node, form, "cannot be saved")
+        if abstract := [(sealed_name(n), "has a type, and no value") for n in live if not form.has_value(live[n])]:
+            raise CheckpointError("cannot be saved:", abstract)
+        types = {name: leaf.value for name, leaf in leaves(self.node).items()}
+        self._arrays = {name for name, kind in types.items() if isinstance(kind, Array)}
+        copied = form.copy({name: live[name] for name in live if name in self._arrays}, spare.values if spare else {})
+        self.values: dict[str, Any] = {name: copied.get(name, types[name]) for name in live}
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its arrays."""
+        return sum(array.nbytes for array in self.neutral()[0].values())
+
+    def neutral(self) -> Neutral:
+        """Return the arrays under their names in the seal; no scalars, which stand in the description."""
+        found = ((name, self.values[name]) for name in self.values if name in self._arrays)
+        return {sealed_name(name): self._form.neutral(value) for name, value in found}, {}
+
+    def scalars(self) -> dict[str, Any]:
+        """Return what describes the tree, in JSON."""
+        return {TREE: to_json(self.node), ITEMS: self._items}
+
+    def write(self, draft: Path, meta: dict[str, Any], texts: dict[str, str]) -> Written:
+        """Write all files of a checkpoint but its seal into a new directory.
+
+        Args:
+            draft: The directory.
+            meta: What its JSON file holds.
+            texts: Name of each leaf in the seal to its digest.
+        """
+        made = self._form.write(draft, parts_of(self.node, items=self._items), self.values, texts)
+        storage.write_file(draft / META, json.dumps(meta))
+        return made
+
+
+def described(node: Node, form: TreeForm, problem: str) -> Node:
+    """Return a tree of the types of its arrays and of its scalars.
+
+    Raises:
+        CheckpointError: A leaf is neither; names each.
+    """
+    found: list[tuple[str, str]] = []
+
+    def each(one: Node) -> Node:
+        if isinstance(one, Leaf):
+            try:
+                return Leaf(one.name, form.describe(one.value))
+            except TypeError as error:
+                found.append((sealed_name(one.name), str(error)))
+        if isinstance(one, Branch):
+            return Branch(one.name, one.form, one.keys, tuple(map(each, one.children)), one.build, one.type)
+        return one
+
+    made = each(node)
+    if found:
+        raise CheckpointError(f"{problem}: {len(found)} leaves are neither arrays nor scalars:", found)
+    return made

@@ -1,0 +1,730 @@
+"""Any tree comes back to the last bit and type, and whatever does not fit is an error or is listed."""
+
+import doctest
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import torch
+from flax import nnx
+from flax.training.train_state import TrainState
+from jax.sharding import NamedSharding, PartitionSpec
+
+import jax_side
+import torch_side
+from parity.checkpoints import LONE, read_seal, trees, verify
+from parity.checkpoints.trees import Rule
+from parity.errors import CheckpointError, LockedError, RunDirectoryError, SaveError
+from parity.policy import Rules
+from tests.parity.sealed import flip
+from tests.sides.tree_states import Config, Pair, array, everything, same, side_of
+
+SIDES = ("jax", "torch")
+each_side = pytest.mark.parametrize("side", SIDES)
+
+
+def fresh(side: str) -> dict[str, Any]:
+    """Return a template for `everything` with other values."""
+    tree = everything(side, 1)
+    tree["numbers"] = [0, 0, 0, 0.0, 0.0, 0.0, 0.0, False, 0j, "", None]
+    return tree
+
+
+def wrong_after_a_round_trip(side: str, home: Path) -> list[str]:
+    """Save a tree of everything, restore it in both ways, and return what became another."""
+    module, tree = side_of(side), everything(side)
+    module.save(home, tree)
+    found = module.restore(home, like=fresh(side))
+    raw = module.restore(home).tree
+    wrong = same(tree, found.tree) + [f"listed: {found.extra, found.filled, dict(found.renamed)}"] * bool(found.extra)
+    plain = {"pair": dict, "config": dict, "ordered": dict, "empty": list}
+    wrong += [f"raw {name} is a {type(raw[name])}" for name, kind in plain.items() if type(raw[name]) is not kind]
+    wrong += same(tree["numbers"], raw["numbers"], "raw numbers")
+    wrong += same([{}, [], (), {"first": None, "second": None}], raw["empty"], "raw empty")
+    wrong += same(np.asarray(tree["large"]), np.asarray(raw["large"]), "raw large")
+    wrong += same(list(raw), list(tree), "raw keys")
+    wrong += same((type(tree["pair"].second),), (type(raw["pair"]["second"]),), "raw tuple")
+    if side == "jax":
+        wrong += same(tree["own"]["typed keys"], raw["own"]["typed keys"], "raw key")
+    return wrong + ([] if verify(home).whole else ["its seal does not verify"])
+
+
+@each_side
+def test_everything_comes_back_to_the_last_bit_and_type(side: str, tmp_path: Path) -> None:
+    assert wrong_after_a_round_trip(side, tmp_path / "state") == []
+    assert [entry.name for entry in tmp_path.iterdir()] == ["state"], "nothing is left beside it"
+
+
+LONE_VALUES = (5, 0.5, True, None, "text", {}, [], (), [[]], {"a": None}, Pair(None))
+
+
+@each_side
+def test_a_tree_may_be_one_leaf_or_none(side: str, tmp_path: Path) -> None:
+    module = side_of(side)
+    values = [*LONE_VALUES, array(side, [1, 2], "bfloat16"), array(side, 3.0), np.arange(3)]
+    for number, value in enumerate(values):
+        module.save(tmp_path / str(number), value)  # a name of digits is no step
+        assert same(value, module.restore(tmp_path / str(number), like=value).tree if number != 3 else None) == []
+        assert verify(tmp_path / str(number)).whole
+    assert module.restore(tmp_path / "3").tree is None
+
+
+def plant(side: str, name: str) -> Callable[[pytest.MonkeyPatch], None]:
+    """Return what plants a fault of a kind into saving or restoring."""
+    form = "jax_side.formats.tree_form.JaxForm" if side == "jax" else "torch_side.formats.tree_form.TorchForm"
+    module = sys.modules[form.rpartition(".")[0]]
+    kind = getattr(module, form.rpartition(".")[2])
+    reading, nodes = sys.modules["parity.checkpoints.trees.reading"], sys.modules["parity.checkpoints.trees.nodes"]
+    document = sys.modules["parity.checkpoints.trees.document"]
+    opened, described = trees.open_plain, kind.describe
+
+    def act(patch: pytest.MonkeyPatch) -> None:
+        if name == "leaf dropped":
+            read = kind.read
+            patch.setattr(kind, "read", lambda self, p, parts, n: dict([*read(self, p, parts, n).items()][:-1]))
+        elif name == "dtype widened":
+            place = kind.place
+            patch.setattr(kind, "place", lambda *a: widened(place(*a)))
+        elif name == "None lost":
+            patch.setattr(document, "is_scalar", lambda value: value is not None and trees.is_scalar(value))
+        elif name == "tuple became list":
+            node = document._node
+
+            def listed(value: Any, *a: Any) -> Any:
+                return node({"list": value["tuple"]} if "tuple" in value else value, *a)
+
+            patch.setattr(document, "_node", listed)
+        elif name == "class forgotten":
+            forget = lambda one: opened(vars(one)) if isinstance(one, Config) else opened(one)  # noqa: E731
+            patch.setattr(module, "open_plain", forget)
+        elif name == "sign of zero lost":
+            to_json = document.to_json
+            patch.setattr(sys.modules["parity.checkpoints.trees.snapshot"], "to_json", lambda n: positive(to_json(n)))
+        elif name == "values of the template":
+            patch.setattr(reading.Pending, "_placed", lambda self, name, leaf, saved: leaf.value)
+        elif name == "array without elements lost":
+            patch.setattr(
+                kind, "describe", lambda self, v: None if 0 in getattr(v, "shape", ()) else described(self, v)
+            )
+        elif name == "key type lost":
+            raw = lambda self, v: described(self, jax.random.key_data(v) if is_key(v) else v)  # noqa: E731
+            patch.setattr(kind, "describe", raw)
+        assert nodes
+
+    return act
+
+
+def is_key(value: Any) -> bool:
+    return isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
+def widened(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.float() if value.dtype == torch.bfloat16 else value
+    return value.astype(np.float32) if getattr(value, "dtype", None) == jnp.bfloat16 else value
+
+
+def positive(document: Any) -> Any:
+    """Return a document in which every zero has a positive sign, as `value or 0.0` would make it."""
+    if isinstance(document, dict):
+        return {k: 0.0 if k == "value" and v == 0 and type(v) is float else positive(v) for k, v in document.items()}
+    return [positive(item) for item in document] if isinstance(document, list) else document
+
+
+PLANTS = (
+    *("leaf dropped", "dtype widened", "None lost", "tuple became list", "class forgotten", "sign of zero lost"),
+    *("values of the template", "array without elements lost"),
+)
+
+
+@pytest.mark.parametrize(("side", "name"), [*((s, n) for s in SIDES for n in PLANTS), ("jax", "key type lost")])
+def test_a_planted_fault_turns_the_round_trip_red(
+    side: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(side, name)(monkeypatch)
+    try:
+        wrong = wrong_after_a_round_trip(side, tmp_path / "state")
+    except (CheckpointError, AttributeError) as error:
+        wrong = [str(error)]
+    assert wrong != []
+
+
+@pytest.fixture(scope="module", params=SIDES)
+def saved(request: Any, tmp_path_factory: Any) -> tuple[str, Path]:
+    """Return a side and a checkpoint of a small tree."""
+    path: Path = tmp_path_factory.mktemp(request.param) / "small"
+    side_of(request.param).save(path, small(request.param))
+    return request.param, path
+
+
+def small(side: str) -> dict[str, Any]:
+    return {
+        "encoder": [
+            {"weight": array(side, np.arange(6).reshape(2, 3)), "bias": array(side, [1, 2])} for _ in range(2)
+        ],
+        "step": 3,
+        "count": array(side, 5, "int32"),
+        "none": None,
+        "name": "x",
+    }
+
+
+def layer(side: str) -> dict[str, Any]:
+    return {"weight": array(side, np.arange(6).reshape(2, 3)), "bias": array(side, [1, 2])}
+
+
+def changed(side: str, **changes: Any) -> dict[str, Any]:
+    """Return the small tree with keys replaced, removed (where the value is `...`) or added."""
+    tree = {**small(side), **changes}
+    return {key: value for key, value in tree.items() if value is not ...}
+
+
+MISFITS: list[tuple[str, Callable[[str], dict[str, Any]], str]] = [
+    ("missing", lambda s: {"new": array(s, [1])}, r"new: is not in the checkpoint$"),
+    ("extra", lambda s: {"count": ..., "step": ...}, r"count: is in .*, and not in the template\n  step: is in"),
+    ("shape", lambda s: {"count": array(s, [5], "int32")}, r"count: is int32\[\] in .*, and int32\[1\] in the temp"),
+    ("dtype", lambda s: {"count": array(s, 5, "uint8")}, r"count: is int32\[\] in .*, and uint8\[\] .*cast=True"),
+    ("None for an array", lambda s: {"count": None}, r"count: is int32\[\] in the checkpoint, and None in"),
+    ("array for None", lambda s: {"none": array(s, [1])}, r"none: is None in the checkpoint, and float32\[1\]"),
+    ("text for a number", lambda s: {"step": "3"}, r"step: is a Python int in the checkpoint, and a Python str"),
+    ("float for an int", lambda s: {"step": 3.0}, r"step: is a Python int in the checkpoint, and a Python float"),
+    ("bool for an int", lambda s: {"step": True}, r"step: is a Python int in the checkpoint, and a Python bool"),
+    ("a float array for an int", lambda s: {"step": array(s, 3)}, r"step: is a Python int in .*, and float32\[\]"),
+    ("a narrow array", lambda s: {"step": array(s, 3, "bfloat16")}, r"step: is a Python int in .*, and bfloat16"),
+    ("a function", lambda s: {"name": print}, r"the template cannot be filled.*\n  name: is a builtins.builtin_fun"),
+]
+
+
+@pytest.mark.parametrize("misfit", MISFITS, ids=[name for name, *_ in MISFITS])
+def test_what_does_not_fit_is_an_error_that_names_the_leaf(misfit: Any, saved: tuple[str, Path]) -> None:
+    side, path = saved
+    _, changes, message = misfit
+    with pytest.raises(CheckpointError, match=message):
+        side_of(side).restore(path, like=changed(side, **changes(side)))
+
+
+def test_what_is_allowed_to_differ_is_listed(saved: tuple[str, Path]) -> None:
+    side, path = saved
+    like = changed(side, none=..., new=array(side, [9]), other=[7], count=array(side, 0, "float32"), step=0)
+    found = side_of(side).restore(path, like=like, allow_extra=True, allow_missing=True, cast=True)
+    assert (found.extra, found.filled) == (("none",), ("new", "other.0"))
+    assert dict(found.converted) == {"count": "int32 to float32"}
+    assert same(array(side, 5.0), found.tree["count"]) == []
+    assert same(array(side, [9]), found.tree["new"]) == []
+    assert (found.tree["other"], found.tree["step"]) == ([7], 3)
+
+
+def test_a_counter_is_a_number_before_a_step_and_an_array_after_it(saved: tuple[str, Path]) -> None:
+    side, path = saved
+    found = side_of(side).restore(path, like=changed(side, step=array(side, 0, "int32"), count=0))
+    assert (int(found.tree["step"]), found.tree["count"], type(found.tree["count"])) == (3, 5, int)
+    assert dict(found.converted) == {"step": "a Python int to int32[]", "count": "int32[] to a Python int"}
+    side_of(side).save(path.with_name("big"), {"step": 300})
+    with pytest.raises(CheckpointError, match=r"step: is 300 in .*, which int8 does not hold exactly"):
+        side_of(side).restore(path.with_name("big"), like={"step": array(side, 0, "int8")})
+
+
+def test_leaves_are_renamed_transposed_and_reshaped_by_rule(saved: tuple[str, Path]) -> None:
+    side, path = saved
+    blocks = [{"kernel": array(side, np.zeros((3, 2))), "bias": array(side, np.zeros((1, 2)))} for _ in range(2)]
+    rules = [
+        Rule("encoder.*.weight", "blocks.*.kernel", permute=(1, 0)),
+        Rule("encoder.*.bias", "blocks.*.bias", reshape=True),
+    ]
+    like = changed(side, encoder=..., blocks=blocks)
+    found = side_of(side).restore(path, like=like, rules=rules)
+    assert same(array(side, np.arange(6).reshape(2, 3).T.copy()), found.tree["blocks"][1]["kernel"]) == []
+    assert same(array(side, [[1, 2]]), found.tree["blocks"][0]["bias"]) == []
+    assert found.renamed["blocks.1.kernel"] == "encoder.1.weight"
+    assert len(found.renamed) == 4
+
+
+BAD_RULES: list[tuple[Any, str]] = [
+    ({"encodre": "blocks"}, r"rules that are about nothing in the checkpoint:\n  encodre -> blocks"),
+    ([Rule("encoder", "a"), Rule("encoder.*.bias", "b.*")], r"two rules are about the saved leaf encoder.0.bias"),
+    ({"step": "count"}, r"the saved leaves step and count both become count"),
+    (
+        [Rule("encoder.*.bias", "encoder.*.bias", permute=(1, 0))],
+        r"encoder.0.bias: is float32\[2\]: permute=\(1, 0\)",
+    ),
+    ([Rule("none", "none", reshape=True)], r"none: is no array: a rule with permute or reshape"),
+]
+
+
+@pytest.mark.parametrize(("rules", "message"), BAD_RULES, ids=[str(i) for i in range(len(BAD_RULES))])
+def test_a_rule_that_cannot_hold_is_an_error(rules: Any, message: str, saved: tuple[str, Path]) -> None:
+    side, path = saved
+    with pytest.raises(CheckpointError, match=message):
+        side_of(side).restore(path, like=small(side), rules=rules)
+
+
+def test_rules_and_permissions_need_a_template(saved: tuple[str, Path]) -> None:
+    side, path = saved
+    with pytest.raises(CheckpointError, match=r"need a template: give like="):
+        side_of(side).restore(path, cast=True)
+    with pytest.raises(CheckpointError, match=r"the names have different numbers of \*"):
+        Rule("a.*", "b")
+
+
+@pytest.mark.parametrize("fault", ["filled leaf not listed", "extra leaf not listed", "cast without a word"])
+def test_a_list_that_is_short_is_noticed(
+    fault: str, saved: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sys.modules["parity.checkpoints.trees.fit"]
+    real = module.fit  # type: ignore[attr-defined]
+
+    def short(*args: Any, **options: Any) -> Any:
+        made = real(*args, **options)
+        {"filled": made.filled, "extra": made.extra, "cast": made.converted}[fault.split()[0]].clear()
+        return made
+
+    monkeypatch.setattr("parity.checkpoints.trees.reading.fit", short)
+    with pytest.raises(AssertionError):
+        test_what_is_allowed_to_differ_is_listed(saved)
+
+
+UNSAVED: list[tuple[Callable[[str], Any], str]] = [
+    (lambda s: {"f": print, "g": {"h": {1, 2}}}, r"2 leaves are neither .*\n  f: is a .*\n  g\.h: is a builtins.set"),
+    (lambda s: {"a": np.array(["text"])}, r"a: is an array of <U4"),
+    (lambda s: {"a": np.array([{}])}, r"a: is an array of object"),
+    (lambda s: {"a": np.array([1], ">i4")}, r"a: is an array of >i4"),
+    (lambda s: {"a": np.ma.masked_array([1], [True])}, r"a: is a numpy.ma.MaskedArray"),
+    (lambda s: {"a": 1, 1: {}, "1": 2, "b": b""}, r"b: is a builtins.bytes|two leaves have the name"),
+    (lambda s: {1: 1, "1": 2}, r"two leaves have the name '1'"),
+    (lambda s: {"a.b": 1, "a": {"b": 2}}, r"two leaves have the name 'a.b'"),
+    (lambda s: {(1, 2): 3}, r"the key \(1, 2\) is a tuple; keys are text or integers"),
+    (lambda s: {"": 1}, r"a key is empty text"),
+    (lambda s: {"@tree": 1}, r"'@tree' is that of the description"),
+    (lambda s: {"i": 2**2000}, r"i: is a builtins.int"),
+    (lambda s: inside_itself(), r"more than 100 deep; is one inside itself\?"),
+]
+
+
+def inside_itself() -> list[Any]:
+    found: list[Any] = []
+    found.append(found)
+    return found
+
+
+@each_side
+@pytest.mark.parametrize(("make", "message"), UNSAVED, ids=[str(i) for i in range(len(UNSAVED))])
+def test_what_cannot_be_saved_is_named_and_leaves_nothing(side: str, make: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        side_of(side).save(tmp_path / "a", make(side))
+    assert [*tmp_path.iterdir()] == []
+
+
+@each_side
+def test_a_place_that_cannot_be_saved_to_is_one_clear_error(side: str, tmp_path: Path, saved_file: Path) -> None:
+    module, tree = side_of(side), {"a": array(side, [1])}
+    module.save(tmp_path / "a", tree)
+    before = (tmp_path / "a" / "seal.json").read_bytes()
+    for path in (tmp_path / "a", saved_file):
+        with pytest.raises(CheckpointError, match=r"exists already; it is not overwritten"):
+            module.save(path, tree)
+    assert (tmp_path / "a" / "seal.json").read_bytes() == before
+    with pytest.raises(CheckpointError, match=r"b could not be saved: mkdir .*/file: File exists|Not a directory"):
+        module.save(saved_file / "b", tree)
+    for act in (lambda: module.save("gs://bucket/a", tree), lambda: module.restore("s3://bucket/a")):
+        with pytest.raises(RunDirectoryError, match=r"is a URL"):
+            act()
+    with pytest.raises(CheckpointError, match=r"there is no checkpoint$"):
+        module.restore(tmp_path / "missing")
+    with pytest.raises(CheckpointError, match=r"there is no checkpoint; it is a file"):
+        module.restore(saved_file)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CheckpointError, match=r"has no seal"):
+        module.restore(tmp_path / "empty")
+
+
+@pytest.fixture
+def saved_file(tmp_path: Path) -> Path:
+    path = tmp_path / "file"
+    path.write_text("something else")
+    return path
+
+
+def test_a_tree_of_the_other_side_and_a_checkpoint_of_a_run_are_told_apart(tmp_path: Path) -> None:
+    jax_side.save(tmp_path / "a", {"a": 1})
+    with pytest.raises(CheckpointError, match=r"was saved by the side 'jax'; 'torch' cannot read it"):
+        torch_side.restore(tmp_path / "a")
+
+
+@each_side
+def test_every_flipped_bit_is_noticed(side: str, tmp_path: Path) -> None:
+    """Eight places of every file, its first and its last byte among them; restoring into a template and without."""
+    module, like = side_of(side), {"w": array(side, np.arange(2000)), "n": 3, "none": None}
+    module.save(tmp_path / "a", like)
+    files = [path for path in (tmp_path / "a").rglob("*") if path.is_file()]
+    tried = 0
+    for path in files:
+        data = path.read_bytes()
+        for place in sorted({*np.linspace(0, len(data) - 1, 8, dtype=int).tolist()} if data else ()):
+            flip(path, place)
+            with pytest.raises(CheckpointError, match=r"is not what was sealed|was changed|cannot be read|no seal"):
+                module.restore(tmp_path / "a", like=like if tried % 2 else None)
+            path.write_bytes(data)
+            tried += 1
+    assert tried > 20
+    assert module.restore(tmp_path / "a", like=like).tree["n"] == 3
+
+
+@each_side
+def test_files_that_say_something_else_under_a_valid_seal_are_refused(
+    side: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes that verify can still be read as something else."""
+    module = side_of(side)
+    module.save(tmp_path / "a", {"w": array(side, [1.0, 2.0])})
+    where = "jax_side.formats.tree_form" if side == "jax" else "torch_side.formats.tree_form"
+    for other in (array("torch" if side == "torch" else "jax", [1.0, 3.0]), array(side, [1, 2], "int32")):
+        value = np.asarray(other) if side == "jax" else other
+        monkeypatch.setattr(f"{where}.read_parts", lambda *_, value=value: {"w": value})
+        with pytest.raises(CheckpointError, match=r"is not what was sealed:\n  w: (value|type)"):
+            module.restore(tmp_path / "a")
+
+
+@each_side
+def test_the_examples_hold(side: str) -> None:
+    found = doctest.testmod(sys.modules[f"{side}_side.trees"])
+    assert (found.failed, found.attempted > 6) == (0, True)
+
+
+# Managers
+
+
+@each_side
+def test_items_are_saved_by_step_and_come_back_by_latest_best_or_step(side: str, tmp_path: Path) -> None:
+    module = side_of(side)
+    config = {"lr": 0.1, "data": {"position": [1, 2], "name": "x", "none": None}}
+    with module.CheckpointManager(tmp_path, keep=Rules(mode="min", keep_latest=2, keep_best=1)) as manager:
+        for step, metric in ((1, 0.5), (2, 0.1), (3, 0.3), (4, None), (5, 0.2)):
+            value = array(side, np.full((40, 50), step))
+            manager.save(step, {"params": {"w": value}, "config": {**config, "step": step}}, metric)
+            value += 0  # what was passed may change now
+        manager.wait()
+        assert (manager.all_steps(), manager.latest_step(), manager.best_step()) == ([2, 4, 5], 5, 2)
+        found = manager.restore("best", like={"params": {"w": array(side, np.zeros((40, 50)))}})
+        assert (found.step, found.metric, found.extra) == (2, 0.1, ("config",))
+        assert same(array(side, np.full((40, 50), 2)), found.tree["params"]["w"]) == []
+        assert manager.restore(4).tree["config"] == {**config, "step": 4}
+        assert manager.restore().metric == 0.2
+        with pytest.raises(CheckpointError, match=r"no whole checkpoint of step 3 in .*whole steps: 2, 4, 5"):
+            manager.restore(3)
+        with pytest.raises(CheckpointError, match=r"5 exists already; it is not overwritten"):
+            manager.save(5, {"params": {"w": array(side, [1])}})
+        with pytest.raises(LockedError, match="has a writer already"):
+            module.CheckpointManager(tmp_path).save(6, {})
+        for name in ("", "a/b", "a.b", "seal", "meta", ".hidden", "counters"):
+            with pytest.raises(CheckpointError, match="is no name of an item"):
+                manager.save(6, {name: 1})
+        for step in (-1, 2**31, True):
+            with pytest.raises(CheckpointError, match="is no number of completed steps"):
+                manager.save(step, {"a": 1})
+        with pytest.raises(CheckpointError, match=r"other\.w: is not in the checkpoint"):
+            manager.restore(like={"other": {"w": 1}})
+    assert module.restore(tmp_path / "checkpoints" / "4").step == 4, "one step is a tree of its items"
+    assert read_seal(tmp_path / "checkpoints" / "4").spec_hash != LONE
+    with pytest.raises(RunDirectoryError, match="is a URL"):
+        module.CheckpointManager("gs://bucket/a")
+
+
+@each_side
+def test_a_failed_save_is_told_once_and_what_was_there_stays(
+    side: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    manager = side_of(side).CheckpointManager(tmp_path)
+    manager.save(1, {"w": array(side, [1])})
+    manager.wait()
+    with monkeypatch.context() as patch:
+        patch.setattr("parity.checkpoints.saving.commit", full)
+        manager.save(2, {"w": array(side, [2])})
+        with pytest.raises(SaveError, match=r"step 2 could not be saved: .*No space left on device"):
+            manager.wait()
+    manager.save(3, {"w": array(side, [3])})
+    manager.close()
+    assert manager.all_steps() == [1, 3]
+    assert sorted(entry.name for entry in (tmp_path / "checkpoints").iterdir()) == ["1", "3"]
+    with monkeypatch.context() as patch:
+        patch.setattr("parity.checkpoints.trees.single.commit", full)
+        with pytest.raises(CheckpointError, match=r"a could not be saved: .*No space left on device"):
+            side_of(side).save(tmp_path / "a", {"w": array(side, [1])})
+    assert not (tmp_path / "a").exists()
+
+
+# JAX
+
+
+class Net(nnx.Module):
+    """A model with parameters, statistics and streams."""
+
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        self.layers = nnx.List([nnx.Linear(3, 3, rngs=rngs) for _ in range(2)])
+        self.norm = nnx.BatchNorm(3, rngs=rngs)
+        self.dropout = nnx.Dropout(0.5, rngs=rngs)
+        self.tied = self.layers[0]
+
+
+def test_modules_and_their_optimizer_come_back_as_new_ones(tmp_path: Path) -> None:
+    def make() -> dict[str, Any]:
+        model = Net(nnx.Rngs(params=0, dropout=1))
+        return {"model": model, "optimizer": nnx.Optimizer(model, optax.adamw(1e-3), wrt=nnx.Param)}
+
+    live = make()
+    live["model"].dropout.rngs.count[...] = np.uint32(5)
+    live["optimizer"].step[...] = np.uint32(1)
+    jax_side.save(tmp_path / "a", live)
+    for like in (nnx.eval_shape(make), make()):
+        before = jax.tree.leaves(nnx.state(like["model"]))
+        found = jax_side.restore(tmp_path / "a", like=like).tree
+        assert found["model"].tied is found["model"].layers[0]
+        after = jax.tree.leaves(nnx.state(like["model"]))
+        assert all(a is b for a, b in zip(before, after, strict=True)), "the template stays as it is"
+        for ours, theirs in zip(*(jax.tree.leaves(nnx.state(t["model"])) for t in (live, found)), strict=True):
+            assert same(ours, theirs) == []
+        assert int(found["optimizer"].step[...]) == 1
+
+
+def test_a_train_state_of_linen_comes_back(tmp_path: Path) -> None:
+    def state(value: float) -> TrainState:
+        return TrainState.create(apply_fn=print, params={"w": jnp.full(3, value)}, tx=optax.adam(1e-3))
+
+    live = jax.jit(lambda s: s.apply_gradients(grads={"w": jnp.ones(3)}))(state(1.0))
+    jax_side.save(tmp_path / "a", live)
+    found = jax_side.restore(tmp_path / "a", like=state(0.0))
+    assert (type(found.tree), found.tree.apply_fn, found.tree.step) == (TrainState, print, 1)
+    assert dict(found.converted) == {"step": "int32[] to a Python int"}
+    assert type(found.tree.opt_state[0]) is type(live.opt_state[0])
+    assert same(live.opt_state[0].mu, found.tree.opt_state[0].mu) == []
+    raw = jax_side.restore(tmp_path / "a").tree
+    assert type(raw["opt_state"][0]) is dict
+    assert raw["opt_state"][1] == {}
+
+
+def test_abstract_leaves_get_the_sharding_that_they_ask_for(tmp_path: Path) -> None:
+    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    rows = NamedSharding(mesh, PartitionSpec("data", "model"))
+    live = {"w": jax.device_put(jnp.arange(32.0).reshape(8, 4), rows), "key": jax.random.key(3), "b": jnp.ones(2)}
+    jax_side.save(tmp_path / "a", live)
+    columns = NamedSharding(mesh, PartitionSpec(None, "model"))
+    like = {
+        "w": jax.ShapeDtypeStruct((8, 4), jnp.float32, sharding=columns),
+        "key": jax.ShapeDtypeStruct((), live["key"].dtype, sharding=NamedSharding(mesh, PartitionSpec())),
+        "b": jax.ShapeDtypeStruct((2,), jnp.bfloat16),
+    }
+    found = jax_side.restore(tmp_path / "a", like=like, cast=True).tree
+    assert (found["w"].sharding, found["key"].sharding) == (columns, like["key"].sharding)
+    assert same(np.asarray(live["w"]), np.asarray(found["w"])) == []
+    assert (found["b"].dtype, found["b"].committed) == (jnp.bfloat16, False)
+    for wrong, why in (
+        ({**like, "key": jax.random.PRNGKey(0)}, r"key: is PRNG key threefry2x32\[\] in .*, and uint32\[2\]"),
+        ({**like, "key": jax.random.key(0, impl="rbg")}, r"key: is PRNG key threefry2x32\[\] .*PRNG key rbg\[\]"),
+        ({**like, "new": like["w"]}, r"new: is not in the checkpoint, and the template has only its type"),
+    ):
+        with pytest.raises(CheckpointError, match=why):
+            jax_side.restore(tmp_path / "a", like=wrong, cast=True, allow_missing=True)
+
+
+def test_64_bits_are_not_cut_silently(tmp_path: Path) -> None:
+    jax_side.save(tmp_path / "a", {"x": np.array([1e300])})
+    assert jax_side.restore(tmp_path / "a").tree["x"].dtype == np.float64
+    with pytest.raises(CheckpointError, match=r"x: is float64\[1\], which JAX holds only with jax_enable_x64"):
+        jax_side.restore(tmp_path / "a", like={"x": jax.ShapeDtypeStruct((1,), np.float64)})
+
+
+def test_nothing_that_is_traced_or_deleted_is_saved(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"x: is traced: nothing is saved or restored inside of"):
+        jax.jit(lambda x: jax_side.save(tmp_path / "a", {"x": x}))(1.0)
+    x = jnp.ones(2)
+    x.delete()
+    with pytest.raises(CheckpointError, match="x: was deleted: it was donated"):
+        jax_side.save(tmp_path / "a", {"x": x})
+
+
+# PyTorch
+
+
+def training(kind: type = torch.optim.AdamW, schedule: str = "cosine", dtype: Any = torch.float32) -> dict[str, Any]:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3)).to(dtype)
+    optimizer = kind(model.parameters(), lr=1e-3, **({"momentum": 0.9} if kind is torch.optim.SGD else {}))
+    schedulers: Mapping[str, Callable[[], Any]] = {
+        "cosine": lambda: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10),
+        "lambda": lambda: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.9**step),
+        "plateau": lambda: torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer),
+        "one cycle": lambda: torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, 10),
+    }
+    scaler, generator = torch.amp.GradScaler("cpu"), torch.Generator().manual_seed(len(schedule))
+    made = {"model": model, "optimizer": optimizer, "scheduler": schedulers[schedule](), "scaler": scaler}
+    return {**made, "generator": generator, "epoch": 0}
+
+
+def stepped(state: dict[str, Any]) -> dict[str, Any]:
+    state["model"](torch.ones(4, 2)).sum().backward()
+    state["optimizer"].step()
+    state["scheduler"].step(*([0.5] if type(state["scheduler"]).__name__ == "ReduceLROnPlateau" else []))
+    torch.rand(3, generator=state["generator"])
+    return {**state, "epoch": 4}
+
+
+@pytest.mark.parametrize(
+    ("kind", "schedule"),
+    [
+        (torch.optim.AdamW, "cosine"),
+        (torch.optim.SGD, "one cycle"),
+        (torch.optim.Adafactor, "lambda"),
+        (torch.optim.Adam, "plateau"),
+    ],
+)
+def test_a_training_state_goes_into_new_objects(kind: type, schedule: str, tmp_path: Path) -> None:
+    live, like = stepped(training(kind, schedule)), training(kind, schedule)
+    torch_side.save(tmp_path / "a", live)
+    found = torch_side.restore(tmp_path / "a", like=like)
+    assert (found.extra, found.filled, found.converted) == ((), (), {})
+    for name in ("model", "optimizer", "scheduler", "scaler"):
+        assert found.tree[name] is like[name]
+        assert same(plain(live[name].state_dict()), plain(like[name].state_dict()), name) == []
+    assert torch.equal(live["generator"].get_state(), like["generator"].get_state())
+    assert found.tree["epoch"] == 4
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list) else value
+
+
+OBJECTS: list[tuple[str, Callable[[], dict[str, Any]], str]] = [
+    (
+        "another optimizer",
+        lambda: training(torch.optim.SGD),
+        r"optimizer.param_groups.0.dampening: is not in",
+    ),
+    ("another scheduler", lambda: training(schedule="plateau"), r"scheduler.T_max: is in the checkpoint, and not in"),
+    (
+        "another dtype",
+        lambda: training(dtype=torch.bfloat16),
+        r"model.0.weight: is float32.*\n(.*\n)*.*exp_avg: is",
+    ),
+    ("no scaler", lambda: {**training(), "scaler": torch.amp.GradScaler("cpu", enabled=False)}, r"scaler\.scale: is"),
+    ("another shape", lambda: {**training(), "model": torch.nn.Linear(2, 4)}, r"model.weight: is not in the checkpo"),
+]
+
+
+@pytest.mark.parametrize("case", OBJECTS, ids=[name for name, *_ in OBJECTS])
+def test_objects_that_do_not_fit_are_named_and_none_is_changed(case: Any, tmp_path: Path) -> None:
+    torch_side.save(tmp_path / "a", stepped(training()))
+    like = case[1]()
+    before = {name: [t.clone() for t in tensors(like[name].state_dict())] for name in ("model", "optimizer")}
+    with pytest.raises(CheckpointError, match=case[2]):
+        torch_side.restore(tmp_path / "a", like=like)
+    for name, values in before.items():
+        assert all(torch.equal(a, b) for a, b in zip(values, tensors(like[name].state_dict()), strict=True))
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def test_a_model_on_meta_gets_its_values_and_map_location_says_where(tmp_path: Path) -> None:
+    live = torch.nn.Linear(2, 3)
+    torch_side.save(tmp_path / "a", {"model": live, "t": torch.ones(2)})
+    with torch.device("meta"):
+        like = {"model": torch.nn.Linear(2, 3), "t": torch.ones(2)}
+    found = torch_side.restore(tmp_path / "a", like=like, map_location="cpu").tree
+    assert torch.equal(found["model"].weight, live.weight)
+    assert found["model"].weight.requires_grad
+    assert found["t"].device == torch.device("cpu")
+    assert torch_side.restore(tmp_path / "a", map_location="meta").tree["t"].is_meta
+    with pytest.raises(CheckpointError, match=r"t: has a type, and no value"):
+        torch_side.save(tmp_path / "b", {"t": torch.ones(2, device="meta")})
+
+
+def test_tied_tensors_stay_tied_in_the_file_and_untied_ones_apart(tmp_path: Path) -> None:
+    weight = torch.arange(5000.0)
+    with torch_side.CheckpointManager(tmp_path) as manager:
+        manager.save(1, {"a": {"x": weight, "y": weight}})
+        manager.save(2, {"a": {"x": weight, "y": weight + 1}})
+    first, second = (manager.restore(step).tree["a"] for step in (1, 2))
+    assert first["x"].data_ptr() == first["y"].data_ptr()
+    assert torch.equal(second["y"], second["x"] + 1)
+
+
+# The target's own library
+
+ORBAX = """
+import sys
+sys.modules.update({name: None for name in ("jax_side", "torch_side", "parity")})
+import jax, numpy as np, orbax.checkpoint as ocp
+from pathlib import Path
+home = Path(sys.argv[1])
+found = ocp.PyTreeCheckpointer().restore(home / "state")
+assert found["w"].tobytes() == np.arange(4000, dtype=np.float32).tobytes()
+assert str(found["f8"].dtype) == "float8_e4m3fn" and str(found["half"].dtype) == "bfloat16"
+assert jax.random.key_impl(found["key"]) == "rbg" and found["raw"].dtype == np.uint32
+assert (found["n"], found["lr"], found["on"], found["name"], found["none"], found["empty"]) == (
+    3, 0.5, True, "x", None, {})
+assert type(found["pair"]) is dict and type(found["list"]) is list
+like = {"w": jax.ShapeDtypeStruct((4000,), np.float32)}
+only = ocp.PyTreeCheckpointer().restore(home / "state", args=ocp.args.PyTreeRestore(
+    item=like, restore_args=ocp.checkpoint_utils.construct_restore_args(like), partial_restore=True))
+assert only["w"].shape == (4000,)
+with ocp.CheckpointManager(home / "managed" / "checkpoints") as manager:
+    assert manager.latest_step() == 2
+    items = manager.restore(2)
+    assert items["config"] == {"lr": 0.1} and items["params"]["w"].tobytes() == found["w"].tobytes()
+"""
+
+TORCH = """
+import sys
+sys.modules.update({name: None for name in ("jax_side", "torch_side", "parity")})
+import torch
+from pathlib import Path
+home = Path(sys.argv[1])
+found = torch.load(home / "state" / "state.pt", weights_only=True)
+assert torch.equal(found["w"], torch.arange(4000.0))
+assert found["f8"].dtype == torch.float8_e4m3fn and found["half"].dtype == torch.bfloat16
+assert (found["n"], found["lr"], found["on"], found["name"], found["none"], found["empty"]) == (
+    3, 0.5, True, "x", None, {})
+assert type(found["pair"]) is dict and type(found["list"]) is list
+model = torch.nn.Linear(2, 3)
+model.load_state_dict(torch.load(home / "managed/checkpoints/2/model.pt", weights_only=True))
+optimizer = torch.load(home / "managed/checkpoints/2/optimizer.pt", weights_only=True)
+assert optimizer["param_groups"][0]["params"] == [0, 1] and optimizer["param_groups"][0]["betas"] == (0.9, 0.999)
+import json
+assert json.loads((home / "managed/checkpoints/2/config.json").read_text()) == {"lr": 0.1}
+"""
+
+
+@each_side
+def test_the_frameworks_own_library_reads_it_without_this_project(side: str, tmp_path: Path) -> None:
+    module = side_of(side)
+    keys = {"key": jax.random.key(0, impl="rbg"), "raw": jax.random.PRNGKey(0)} if side == "jax" else {}
+    state = {
+        **{"w": array(side, np.arange(4000)), "f8": array(side, [1], "float8_e4m3fn"), **keys},
+        **{"half": array(side, [1], "bfloat16"), "n": 3, "lr": 0.5, "on": True, "name": "x", "none": None},
+        **{"empty": {}, "pair": Pair(array(side, [1])), "list": [array(side, [2])]},
+    }
+    module.save(tmp_path / "state", state)
+    model = torch.nn.Linear(2, 3)
+    items = {"params": {"w": state["w"]}} if side == "jax" else {}
+    if side == "torch":
+        items = {"model": model, "optimizer": torch.optim.AdamW(model.parameters())}
+    with module.CheckpointManager(tmp_path / "managed") as manager:
+        for step in (1, 2):
+            manager.save(step, {**items, "config": {"lr": 0.1}})
+    script = ORBAX if side == "jax" else TORCH
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-I", "-W", "ignore", "-c", script, str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]

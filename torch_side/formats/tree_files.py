@@ -1,0 +1,126 @@
+"""The files of any tree: `torch.save` writes them, and `torch.load(weights_only=True)` reads them by itself."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from parity import storage
+from parity.checkpoints import ByteRange
+from parity.checkpoints.trees import Array, Branch, Leaf, Node, Part, Written, leaves, sealed_name
+from parity.errors import CheckpointError
+from parity.storage import FileDigest, digest_range
+from torch_side.formats.archive import places
+from torch_side.formats.content import STATE, load_content, write_content
+from torch_side.formats.pickled import TREE_GLOBALS
+
+__all__ = ["read_parts", "write_parts"]
+
+
+def write_parts(draft: Path, parts: Iterable[Part], values: Mapping[str, Any]) -> Written:
+    """Write each part to a file of its own: `state.pt`, or `<item>.pt`; JSON to `<item>.json`.
+
+    Args:
+        draft: The new directory.
+        parts: What is written.
+        values: Name of each leaf to what is written.
+    """
+    with storage.named(draft, "mkdir"):
+        draft.mkdir()
+    files: dict[str, FileDigest] = {}
+    found: dict[str, tuple[ByteRange, ...]] = {}
+    for part in parts:
+        content = part.content(values)
+        if part.is_json:
+            storage.write_file(draft / f"{part.item}.json", json.dumps(content))
+            continue
+        name = _file(part)
+        files[name] = write_content(draft / name, content)
+        found |= _places(draft, name, _records(part, values))
+    return files, found
+
+
+def read_parts(
+    path: Path, parts: Iterable[Part], names: set[str], describe: Callable[[Any], Any]
+) -> dict[str, Tensor]:
+    """Return tensors of a checkpoint by name, on the CPU.
+
+    Args:
+        path: The checkpoint.
+        parts: What it holds.
+        names: The tensors that are needed; the files of parts without any are not read.
+        describe: Returns the type of a tensor.
+
+    Raises:
+        CheckpointError: A file cannot be loaded, or does not hold tensors of the types that its description says.
+    """
+    found: dict[str, Tensor] = {}
+    for part in parts:
+        if names.isdisjoint(leaves(part.node)):
+            continue
+        content = load_content(path / _file(part), torch.device("cpu"), TREE_GLOBALS)
+        for name, kind, value in _tensors(content, part.node):
+            whole = type(value) is Tensor and value.is_contiguous()
+            got = describe(value) if whole else None
+            if not isinstance(got, Array) or (got.dtype, got.shape) != (kind.dtype, kind.shape):
+                raise CheckpointError(
+                    f"{path / _file(part)}: {name} is {got or type(value)}, and was saved as {kind}"
+                )
+            if name in names:
+                found[name] = value
+    return found
+
+
+def _file(part: Part) -> str:
+    return f"{part.item}.pt" if part.item else STATE
+
+
+def _places(draft: Path, file: str, numbers: Mapping[str, int]) -> dict[str, tuple[ByteRange, ...]]:
+    """Return where the bytes of each tensor lie; ranges that tied ones share have digests of their own."""
+    found = places(draft, file, numbers, TREE_GLOBALS)
+    counts = Counter(numbers.values())
+    digests: dict[ByteRange, ByteRange] = {}
+    for name, number in numbers.items():
+        (whole,) = found[name]
+        if counts[number] > 1:
+            if whole not in digests:
+                digest = digest_range(draft / file, whole.start, whole.size)
+                digests[whole] = ByteRange(file, whole.start, whole.size, digest)
+            found[name] = (digests[whole],)
+    return found
+
+
+def _records(part: Part, values: Mapping[str, Any]) -> dict[str, int]:
+    """Return the name of each tensor in the seal to its record: `torch.save` numbers storages as it meets them."""
+    numbers: dict[int, int] = {}
+    found = {}
+    for name, leaf in leaves(part.node).items():
+        if isinstance(leaf.value, Array):
+            found[sealed_name(name)] = numbers.setdefault(id(values[name]), len(numbers))
+    return found
+
+
+def _tensors(content: Any, node: Node) -> Iterator[tuple[str, Array, Any]]:
+    """Yield name, described type and value of each tensor of a file whose containers are those of a description.
+
+    Raises:
+        CheckpointError: They are not.
+    """
+    if isinstance(node, Branch):
+        kind = {"list": list, "tuple": tuple}.get(node.form, dict)
+        if type(content) is not kind or len(content) != len(node.keys):
+            raise CheckpointError(
+                f"{node.name}: the file has a {type(content).__name__}, and not the saved container"
+            )
+        for key, child in zip(node.keys, node.children, strict=True):
+            if isinstance(content, dict) and key not in content:
+                raise CheckpointError(f"{child.name} is not in the file")
+            yield from _tensors(content[key], child)
+    elif isinstance(node, Leaf) and isinstance(node.value, Array):
+        yield node.name, node.value, content

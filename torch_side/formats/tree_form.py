@@ -1,0 +1,170 @@
+"""Any tree in PyTorch: its containers, its tensors, and the objects that hold state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from parity.checkpoints.trees import (
+    DTYPES,
+    Array,
+    Opened,
+    Part,
+    Request,
+    Scalar,
+    Take,
+    TreeForm,
+    Whole,
+    Written,
+    is_scalar,
+    open_plain,
+    type_name,
+)
+from parity.contract import bytes_of
+from torch_side.formats.stateful import is_stateful, state_of, whole_of
+from torch_side.formats.tree_files import read_parts, write_parts
+
+__all__ = ["TorchForm"]
+
+TENSORS = (Tensor, nn.Parameter, nn.Buffer)
+"""Classes of tensors; a subclass may have values that are not in its storage."""
+
+WORDS = {1: torch.uint8, 2: torch.int16}
+"""Bytes of an element to a type of PyTorch and NumPy alike."""
+
+
+class TorchForm(TreeForm):
+    """Trees of PyTorch: containers, tensors, and modules, optimizers, schedulers, scalers and generators.
+
+    Args:
+        request: What a restore was asked for; None for a save.
+        device: Where restored tensors go; None for where the template's are, and the CPU without one.
+    """
+
+    side = "torch"
+
+    def __init__(self, request: Request | None = None, device: torch.device | None = None) -> None:
+        self._request, self._device = request or Request(), device
+
+    def open_saved(self, name: str, value: Any) -> Opened | None:
+        """Take a container apart; an object that holds state is its state."""
+        del name
+        if is_stateful(value):
+            value = state_of(value)
+        return None if isinstance(value, Tensor) else open_plain(value)
+
+    def open_template(self, name: str, value: Any) -> Opened | Whole | None:
+        """Take a container apart; a module is filled leaf by leaf, other objects take over what was saved."""
+        if isinstance(value, nn.Module):
+            state = value.state_dict()
+            return Opened("dict", tuple(state), tuple(state.values()), lambda made: _filled(value, state, made))
+        if is_stateful(value):
+            return whole_of(name, value, self._request)
+        return None if isinstance(value, Tensor) else open_plain(value)
+
+    def describe(self, value: Any) -> Array | Scalar:
+        """Return the type of a tensor or a NumPy array, or a scalar."""
+        if is_scalar(value):
+            scalar: Scalar = value
+            return scalar
+        if isinstance(value, torch.Generator):
+            value = value.get_state()
+        if type(value) is np.ndarray or isinstance(value, np.generic):
+            _require_known(value.dtype)
+            return Array(str(value.dtype), value.shape, numpy=True)
+        if type(value) not in TENSORS:
+            raise TypeError(f"is a {type_name(value)}, which no checkpoint holds")
+        dtype = str(value.dtype).removeprefix("torch.")
+        if value.layout is not torch.strided or dtype not in DTYPES:
+            raise TypeError(f"is a tensor of {value.dtype}, {value.layout}, which no checkpoint holds")
+        return Array(dtype, tuple(value.shape))
+
+    def has_value(self, value: Any) -> bool:
+        """Return whether a leaf is more than a tensor on the device `meta`."""
+        return not (isinstance(value, Tensor) and value.is_meta)
+
+    def copy(self, values: Mapping[str, Any], spare: Mapping[str, Any]) -> dict[str, Any]:
+        """Copy arrays into tensors on the CPU in C order; shared tensors stay shared."""
+        copies: dict[Any, Tensor] = {}
+        taken: set[int] = set()
+        return {name: _copied(value, spare.get(name), copies, taken) for name, value in values.items()}
+
+    def neutral(self, copied: Any) -> NDArray[np.generic]:
+        """Return a tensor as an array; one of a type that NumPy does not know as bytes that have its name."""
+        tensor = copied.detach()
+        try:
+            array: NDArray[np.generic] = tensor.numpy()
+        except TypeError:
+            size = tensor.element_size()
+            words = tensor.view(WORDS[size]).numpy()
+            return words.view(bytes_of(str(tensor.dtype).removeprefix("torch."), size))
+        return array
+
+    def write(
+        self, draft: Path, parts: Iterable[Part], values: Mapping[str, Any], texts: Mapping[str, str]
+    ) -> Written:
+        """Write each part with `torch.save`, or as JSON."""
+        del texts
+        return write_parts(draft, parts, values)
+
+    def read(self, path: Path, parts: Iterable[Part], names: set[str]) -> dict[str, Any]:
+        """Read tensors onto the CPU."""
+        return read_parts(path, parts, names, self.describe)
+
+    def place(self, value: Any, take: Take, like: Any) -> Any:
+        """Return a leaf with the type of the template's, on its device or on the one that was asked for."""
+        if take.to is None:
+            number = value.item() if isinstance(value, Tensor) else value
+            return number if number is None else type(like)(number)
+        dtype = getattr(torch, take.to.dtype)
+        tensor = value if isinstance(value, Tensor) else torch.tensor(value, dtype=dtype)
+        if take.rule is not None and take.rule.permute:
+            tensor = tensor.permute(take.rule.permute)
+        tensor = tensor.contiguous().reshape(take.to.shape).to(dtype)
+        if not isinstance(like, Tensor):
+            return tensor.numpy()[()] if isinstance(like, np.generic) else tensor.numpy()
+        tensor = tensor.to(self._device or (torch.device("cpu") if like.is_meta else like.device))
+        if isinstance(like, nn.Parameter):
+            return nn.Parameter(tensor, requires_grad=like.requires_grad)
+        return tensor.requires_grad_(like.requires_grad)
+
+    def raw(self, value: Any, kind: Array) -> Any:
+        """Return a tensor, or the NumPy array that was saved."""
+        return value.numpy() if kind.numpy else value.to(self._device or torch.device("cpu"))
+
+
+def _filled(module: nn.Module, state: Mapping[str, Any], made: list[Any]) -> nn.Module:
+    """Load a state into a module, in place; one without values takes the new tensors themselves."""
+    abstract = any(isinstance(value, Tensor) and value.is_meta for value in state.values())
+    module.load_state_dict(dict(zip(state, made, strict=True)), strict=True, assign=abstract)
+    return module
+
+
+def _require_known(dtype: np.dtype[Any]) -> None:
+    try:
+        torch.from_numpy(np.empty(0, dtype))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"is an array of {dtype}, which PyTorch does not have") from error
+
+
+def _copied(value: Any, spare: Any, copies: dict[Any, Tensor], taken: set[int]) -> Tensor:
+    if isinstance(value, torch.Generator):
+        return value.get_state().clone()
+    if not isinstance(value, Tensor):
+        return torch.from_numpy(np.array(value, order="C"))
+    live = value.detach()
+    key = (live.data_ptr(), live.shape, live.stride(), live.dtype, live.device)
+    if key in copies and live.numel():
+        return copies[key]
+    fits = isinstance(spare, Tensor) and (spare.shape, spare.dtype) == (live.shape, live.dtype)
+    reused = spare if fits and id(spare) not in taken else torch.empty(live.shape, dtype=live.dtype)
+    taken.add(id(reused))
+    reused.copy_(live)
+    copies[key] = reused
+    return reused
