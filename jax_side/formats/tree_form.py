@@ -94,6 +94,8 @@ class JaxForm(TreeForm):
         self, draft: Path, parts: Iterable[Part], values: Mapping[str, Any], texts: Mapping[str, str]
     ) -> Written:
         """Have Orbax write each part, or several as the items of a checkpoint of its manager."""
+        if jax.process_count() > 1:
+            raise CheckpointError("trees are saved by one process; checkpoints of runs are saved by several together")
         try:
             return write_parts(draft, list(parts), values, texts)
         except Exception:

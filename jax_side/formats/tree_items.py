@@ -24,8 +24,8 @@ INT64 = 1 << 63
 def write_parts(draft: Path, parts: list[Part], values: Mapping[str, Any], texts: Mapping[str, str]) -> Written:
     """Write parts with Orbax: one without a name as a tree by itself, others as items of a checkpoint.
 
-    Orbax holds no array without elements and no integer of more than 64 bits, and no tree without anything: they
-    stand in the description of the tree alone.
+    Orbax holds no array without elements, no integer of more than 64 bits, and no tree without anything: these stand
+    in the description of the tree alone, and None in their place keeps the positions in a list.
 
     Args:
         draft: The new directory.
@@ -101,14 +101,13 @@ def _read_small(store: Path, wanted: Mapping[str, str], kinds: Mapping[str, Arra
 
 
 def _content(node: Node, values: Mapping[str, Any]) -> Any:
-    """Return what Orbax is given of a tree: plain containers with keys of text, without what it does not hold."""
+    """Return what Orbax is given of a tree: plain containers, keys of text, and None for what it does not hold."""
     if isinstance(node, Branch):
-        pairs = [(key, child) for key, child in zip(node.keys, node.children, strict=True) if not _is_left_out(child)]
-        made = [_content(child, values) for _, child in pairs]
+        made = [_content(child, values) for child in node.children]
         if node.form in ("list", "tuple"):
             return made if node.form == "list" else tuple(made)
-        return {str(key): one for (key, _), one in zip(pairs, made, strict=True)}
-    value = values[node.name]
+        return {str(key): one for key, one in zip(node.keys, made, strict=True)}
+    value = None if _is_left_out(node) else values[node.name]
     return np.asarray(value) if isinstance(value, complex) else value
 
 

@@ -24,6 +24,7 @@ from parity.checkpoints import LONE, read_seal, trees, verify
 from parity.checkpoints.trees import Rule
 from parity.errors import CheckpointError, LockedError, RunDirectoryError, SaveError
 from parity.policy import Rules
+from parity.storage import WriterLock
 from tests.parity.sealed import flip
 from tests.sides.tree_states import Config, Pair, array, everything, same, side_of
 
@@ -340,6 +341,11 @@ def test_a_place_that_cannot_be_saved_to_is_one_clear_error(side: str, tmp_path:
         module.restore(tmp_path / "missing")
     with pytest.raises(CheckpointError, match=r"there is no checkpoint; it is a file"):
         module.restore(saved_file)
+    with (
+        WriterLock(tmp_path / ".draft-b"),
+        pytest.raises(CheckpointError, match=r"b is being saved by another: process \d+"),
+    ):
+        module.save(tmp_path / "b", tree)
     (tmp_path / "empty").mkdir()
     with pytest.raises(CheckpointError, match=r"has no seal"):
         module.restore(tmp_path / "empty")
@@ -658,6 +664,9 @@ def test_tied_tensors_stay_tied_in_the_file_and_untied_ones_apart(tmp_path: Path
     first, second = (manager.restore(step).tree["a"] for step in (1, 2))
     assert first["x"].data_ptr() == first["y"].data_ptr()
     assert torch.equal(second["y"], second["x"] + 1)
+    like = {"a": {"x": torch.zeros(5000), "y": torch.zeros(5000)}}
+    apart = manager.restore(1, like=like).tree["a"]
+    assert apart["x"].data_ptr() != apart["y"].data_ptr(), "the template does not tie them"
 
 
 # The target's own library

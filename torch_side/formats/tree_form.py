@@ -51,6 +51,8 @@ class TorchForm(TreeForm):
 
     def __init__(self, request: Request | None = None, device: torch.device | None = None) -> None:
         self._request, self._device = request or Request(), device
+        self._given: set[int] = set()
+        """Where the tensors lie that were returned: those that were tied are not, unless the template ties them."""
 
     def open_saved(self, name: str, value: Any) -> Opened | None:
         """Take a container apart; an object that holds state is its state."""
@@ -130,6 +132,9 @@ class TorchForm(TreeForm):
         if not isinstance(like, Tensor):
             return tensor.numpy()[()] if isinstance(like, np.generic) else tensor.numpy()
         tensor = tensor.to(self._device or (torch.device("cpu") if like.is_meta else like.device))
+        if tensor.data_ptr() in self._given:
+            tensor = tensor.clone()
+        self._given.add(tensor.data_ptr())
         if isinstance(like, nn.Parameter):
             return nn.Parameter(tensor, requires_grad=like.requires_grad)
         return tensor.requires_grad_(like.requires_grad)

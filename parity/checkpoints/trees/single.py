@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from parity import storage
-from parity.checkpoints import DRAFT, LONE, Seal, commit, read_seal, require_sealed, require_verified
+from parity.checkpoints import DRAFT, LONE, Seal, commit, require_sealed, require_verified
 from parity.checkpoints.trees.fit import Request, RestoredTree
 from parity.checkpoints.trees.form import TreeForm
 from parity.checkpoints.trees.manager import TREES
@@ -74,7 +74,7 @@ def restore_tree(form: TreeForm, path: str | os.PathLike[str], request: Request)
         raise CheckpointError(f"{target} was saved by the side {seal.side!r}; {form.side!r} cannot read it")
     pending = read_tree(form, target, request)
     arrays, _ = pending.neutral()
-    require_sealed(read_seal(target), TrainingState(arrays=arrays), partial=True)
+    require_sealed(seal, TrainingState(arrays=arrays), partial=True)
     if seal.spec_hash == LONE:
         return pending.finish()
     return pending.finish(seal.step, seal.metric)
