@@ -131,6 +131,7 @@ class CheckpointManager(trees.CheckpointManager):
         Raises:
             CheckpointError: There is no such checkpoint, or it does not fit; names each leaf.
             DamagedError: It is not what was sealed.
+            UnknownNameError: `which` is neither `latest` nor `best` nor an integer.
         """
         like = None if like is None else dict(like)
         request = Request(like=like, rules=rules, allow_extra=allow_extra, allow_missing=allow_missing, cast=cast)

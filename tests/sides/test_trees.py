@@ -22,7 +22,7 @@ import jax_side
 import torch_side
 from parity.checkpoints import LONE, read_seal, trees, verify
 from parity.checkpoints.trees import Rule
-from parity.errors import CheckpointError, LockedError, RunDirectoryError, SaveError
+from parity.errors import CheckpointError, LockedError, RunDirectoryError, SaveError, UnknownNameError
 from parity.policy import Rules
 from parity.storage import WriterLock
 from tests.parity.sealed import flip
@@ -303,6 +303,8 @@ UNSAVED: list[tuple[Callable[[str], Any], str]] = [
     (lambda s: {"a.b": 1, "a": {"b": 2}}, r"two leaves have the name 'a.b'"),
     (lambda s: {(1, 2): 3}, r"the key \(1, 2\) is a tuple; keys are text or integers"),
     (lambda s: {"": 1}, r"a key is empty text"),
+    (lambda s: {"a": "\ud800"}, r"a: is a builtins.str, which no checkpoint holds"),
+    (lambda s: {"\ud800": 1}, r"the key '\\ud800' is no text that UTF-8 has"),
     (lambda s: {"@tree": 1}, r"'@tree' is that of the description"),
     (lambda s: {"i": 2**2000}, r"i: is a builtins.int"),
     (lambda s: inside_itself(), r"more than 100 deep; is one inside itself\?"),
@@ -425,6 +427,8 @@ def test_items_are_saved_by_step_and_come_back_by_latest_best_or_step(side: str,
         assert manager.restore().metric == 0.2
         with pytest.raises(CheckpointError, match=r"no whole checkpoint of step 3 in .*whole steps: 2, 4, 5"):
             manager.restore(3)
+        with pytest.raises(UnknownNameError, match=r"unknown checkpoint 'newest'; known: best, latest, or a step"):
+            manager.restore("newest")
         with pytest.raises(CheckpointError, match=r"5 exists already; it is not overwritten"):
             manager.save(5, {"params": {"w": array(side, [1])}})
         with pytest.raises(LockedError, match="has a writer already"):

@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 import struct
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import Any, NamedTuple
 
 import jax
@@ -74,6 +74,7 @@ def everything(side: str, seed: int = 0) -> dict[str, Any]:
         "empty": [{}, [], (), Pair(None)],
         "pair": Pair(some(2), (some(1), None)),
         "config": Config(some(70, 70), {"lr": 1e-3}),
+        "counter": Counter("aab"),
         "ordered": OrderedDict(z=some(1), a=some(2)),
         7: {"number as key": (some(2),)},
     }

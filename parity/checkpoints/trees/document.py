@@ -8,17 +8,17 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from parity.checkpoints.trees.nodes import Array, Branch, Form, Leaf, Node, Scalar, join
+from parity.checkpoints.trees.nodes import Array, Branch, Form, Leaf, Node, Scalar, is_text, join
 from parity.errors import CheckpointError, explain
 
 __all__ = ["DTYPES", "from_json", "holds_json", "is_scalar", "to_json"]
 
 DTYPES = frozenset(
     {
-        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "int4", "uint4"),
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "int4"),
         *("float16", "float32", "float64", "bfloat16", "complex64", "complex128"),
         *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"),
-        *("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz"),
+        *("float8_e3m4", "float8_e4m3b11fnuz"),
     }
 )
 """Names of the types of arrays that are saved; the same in NumPy, JAX and PyTorch."""
@@ -34,7 +34,9 @@ def is_scalar(value: Any) -> bool:
     """Return whether a value is saved as it is: None, a bool, an integer, a float, a complex number or text."""
     if type(value) is int:
         return value.bit_length() <= MOST_BITS
-    return value is None or type(value) in (bool, float, complex, str)
+    if type(value) is str:
+        return is_text(value)
+    return value is None or type(value) in (bool, float, complex)
 
 
 def to_json(node: Node) -> dict[str, Any]:

@@ -225,7 +225,7 @@ def _kind(dtype: str) -> str:
 
 def _exact(number: Any, dtype: str) -> bool:
     """Return whether an array of no axes holds a Python number as it is."""
-    if dtype.startswith(("bfloat", "float8", "int4", "uint4")):
+    if dtype.startswith(("bfloat", "float8", "int4")):
         return False
     with np.errstate(over="ignore"):
         try:

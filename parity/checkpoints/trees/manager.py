@@ -19,7 +19,7 @@ from parity.checkpoints.trees.reading import Pending, read_tree
 from parity.checkpoints.trees.rules import RuleLike
 from parity.checkpoints.trees.snapshot import META, TreeSnapshot
 from parity.contract import RunPlan, TrainingState
-from parity.errors import CheckpointError, UnsealedError
+from parity.errors import CheckpointError, UnknownNameError, UnsealedError
 from parity.policy import Rules
 from parity.storage import WriterLock, local_path
 
@@ -151,6 +151,7 @@ class CheckpointManager(ABC):
         Raises:
             CheckpointError: There is no such checkpoint, or it does not fit; names each leaf.
             DamagedError: It is not what was sealed.
+            UnknownNameError: `which` is neither `latest` nor `best` nor an integer.
         """
         like = None if like is None else dict(like)
         request = Request(like=like, rules=rules, allow_extra=allow_extra, allow_missing=allow_missing, cast=cast)
@@ -204,6 +205,8 @@ class CheckpointManager(ABC):
         """Return the framework's part."""
 
     def _restored(self, form: TreeForm, which: policy.Which, request: Request) -> RestoredTree:
+        if which not in ("latest", "best") and type(which) is not int:
+            raise UnknownNameError("checkpoint", str(which), ["latest", "best", "or a step, an integer"])
         self._checkpoints.wait()
         found = TreeCheckpoints(form, self._store, self._plan).restore(which, request)
         assert found.seal is not None

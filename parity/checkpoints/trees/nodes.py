@@ -22,6 +22,7 @@ __all__ = [
     "Opened",
     "Scalar",
     "Whole",
+    "is_text",
     "join",
     "leaves",
     "open_plain",
@@ -134,6 +135,8 @@ def walk(value: Any, open_node: Callable[[str, Any], Opened | Whole | None], nam
             raise CheckpointError(
                 f"{name or 'the tree'}: the key {key!r} is a {type(key).__name__}; keys are text or integers"
             )
+        if isinstance(key, str) and not is_text(key):
+            raise CheckpointError(f"{name or 'the tree'}: the key {key!a} is no text that UTF-8 has")
         if key == "":
             raise CheckpointError(f"{name or 'the tree'}: a key is empty text; a leaf below it would have no name")
     children = tuple(
@@ -206,6 +209,15 @@ def open_plain(value: Any) -> Opened | None:
     return None
 
 
+def is_text(value: str) -> bool:
+    """Return whether text is without halves of surrogate pairs, which no file holds."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def type_name(value: Any) -> str:
     """Return the name of the class of a value, for people."""
     return f"{type(value).__module__}.{type(value).__qualname__}"
@@ -223,7 +235,8 @@ def _like_dict(value: dict[Any, Any], made: list[Any]) -> dict[Any, Any]:
     if type(value) is dict:
         return dict(zip(value, made, strict=True))
     other = copy.copy(value)
-    other.update(zip(value, made, strict=True))
+    for key, item in zip(value, made, strict=True):
+        other[key] = item  # a Counter's `update` would add
     return other
 
 
