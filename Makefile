@@ -4,7 +4,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 REPORTS := reports
 
-.PHONY: setup packages check results test test-quick lint types docs format soak bench bench-quick clean
+.PHONY: setup packages check results test test-quick lint types docs format soak bench bench-quick equivalence clean
 
 setup: .venv/.ready
 
@@ -49,6 +49,9 @@ bench-quick: setup  ## first figures in some minutes; reports/bench.json
 bench: setup packages  ## all of them: an hour or two on two cores, 14 GB of memory, 8 GB of disk; peers if they are installed
 	@mkdir -p $(REPORTS)
 	$(BIN)/python -m pytest benchmarks --benchmark-json=$(REPORTS)/bench.json
+
+equivalence: setup  ## docs/schedules.md, measured: PyTorch's schedulers and what the obvious translations change
+	$(BIN)/python -m benchmarks.equivalence_schedules --write docs/schedules.md
 
 lint: setup
 	$(BIN)/ruff check .

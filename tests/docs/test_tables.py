@@ -9,7 +9,7 @@ from tests.docs.pages import PAGES, ROOT, Table, read, tables
 BENCHMARKS, CHECKPOINTS, METHOD = "docs/benchmarks.md", "docs/checkpoints.md", "docs/method.md"
 TRAINER, CI, BUGS = "docs/your-trainer.md", "docs/ci.md", "docs/resume-bugs.md"
 LOADING, POLICY, RESULTS, VERSIONS = "docs/loading.md", "docs/policy.md", "docs/results.md", "docs/versions.md"
-SCHEDULES = "docs/schedules.md"
+SCHEDULES, PORT = "docs/schedules.md", "docs/your-port.md"
 
 GENERATED = {
     ("README.md", "check", "spec"): "docs/test_results_page::test_the_readme_shows_the_checks_of_the_page",
@@ -70,6 +70,8 @@ COMPARED = {
     ),
     (TRAINER, "verdict", "meaning"): "docs/test_your_trainer::test_the_verdicts_of_the_page_are_those_of_records",
     (TRAINER, "kind", "what of it"): "docs/test_your_trainer::test_the_kinds_of_the_page_are_seen",
+    (PORT, "precision", "the loss"): "docs/test_your_port::test_the_limits_of_the_page_are_those_of_the_code",
+    (PORT, "first", "usual cause"): "docs/test_your_port::test_every_component_of_the_page_has_its_advice",
     (CI, "option", "ini"): "docs/test_your_trainer::test_the_options_of_the_plugin_are_those_of_the_page",
     (VERSIONS, "file", "schema now"): "docs/test_facts::test_the_schemas_are_those_that_are_written_and_read",
 }
