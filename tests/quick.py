@@ -40,6 +40,8 @@ QUICK = frozenset(
         "jax_side/test_quiet_orbax.py",
         "live/test_capture.py",
         "live/test_bad_input.py",
+        "optim/test_exact.py::test_the_defaults_take_torchs_steps[AdamW]",
+        "optim/test_state.py::test_what_cannot_be_done_is_refused_in_one_line",
         "parity",
         "plugin/test_curves.py",
         "ports/test_pairing.py",

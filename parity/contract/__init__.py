@@ -3,6 +3,7 @@
 Knows no framework, no directory, and nothing of what a field of the identity means.
 """
 
+from parity.contract.groups import GroupRule, assign_groups
 from parity.contract.identity import RunIdentity, flatten_tables, nest_fields, parse_toml
 from parity.contract.leaf_blocks import LeafDigest, Order, block_shape, bytes_of
 from parity.contract.leaf_digests import (
@@ -23,6 +24,8 @@ from parity.contract.leaf_digests import (
     schema_of,
 )
 from parity.contract.leaf_values import VALUES, LeafSize, keep_values, measure_arrays, measure_kept
+from parity.contract.optimizer_state import NeutralGroup, NeutralOptimizer, slot_shape
+from parity.contract.optimizers import OPTIMIZERS, OptimizerKind, Slot, optimizer_kind
 from parity.contract.place import Place
 from parity.contract.plan import Pace, RunPlan
 from parity.contract.records import Divergence, first_divergence, read_records, record_line, same, splice
@@ -47,6 +50,7 @@ from parity.contract.trainer import (
 )
 
 __all__ = [
+    "OPTIMIZERS",
     "PRECISIONS",
     "QUANTITIES",
     "SCHEMA",
@@ -55,8 +59,12 @@ __all__ = [
     "Difference",
     "DigestSchema",
     "Divergence",
+    "GroupRule",
     "LeafDigest",
     "LeafSize",
+    "NeutralGroup",
+    "NeutralOptimizer",
+    "OptimizerKind",
     "Order",
     "Pace",
     "Place",
@@ -65,10 +73,12 @@ __all__ = [
     "RunIdentity",
     "RunPlan",
     "Side",
+    "Slot",
     "StepRecord",
     "Trainer",
     "TrainingState",
     "Validation",
+    "assign_groups",
     "block_shape",
     "bytes_of",
     "child_environment",
@@ -86,6 +96,7 @@ __all__ = [
     "measure_kept",
     "memory_orders",
     "nest_fields",
+    "optimizer_kind",
     "order_of",
     "orders_of",
     "parse_toml",
@@ -98,6 +109,7 @@ __all__ = [
     "same",
     "schema_of",
     "shared_programs",
+    "slot_shape",
     "splice",
     "take_count",
     "take_scale",

@@ -1,0 +1,41 @@
+"""The optimizers of torch.optim as Optax transformations, exact in float64, with their state both ways.
+
+Knows no twin and no torch: what crosses is the neutral form of `parity.contract`. Every function is named as the
+class in lower case and takes its arguments, with its defaults; a learning rate may also be given with each update.
+"""
+
+from jax_side.optim.adam import adam, adamax, adamw, nadam, radam
+from jax_side.optim.adaptive import adadelta, adagrad, rmsprop
+from jax_side.optim.clipping import clip_by_global_norm, clip_by_group_norm, clip_by_value
+from jax_side.optim.matrices import adafactor, muon
+from jax_side.optim.momentum import asgd, lion, rprop, sgd
+from jax_side.optim.state import from_neutral, optimizer_of, to_neutral
+from jax_side.optim.transform import Group, Leaves, Optimizer, OptimState, by_name
+
+__all__ = [
+    "Group",
+    "Leaves",
+    "OptimState",
+    "Optimizer",
+    "adadelta",
+    "adafactor",
+    "adagrad",
+    "adam",
+    "adamax",
+    "adamw",
+    "asgd",
+    "by_name",
+    "clip_by_global_norm",
+    "clip_by_group_norm",
+    "clip_by_value",
+    "from_neutral",
+    "lion",
+    "muon",
+    "nadam",
+    "optimizer_of",
+    "radam",
+    "rmsprop",
+    "rprop",
+    "sgd",
+    "to_neutral",
+]

@@ -1,0 +1,270 @@
+"""Adam and its kin: Adam, AdamW, NAdam, RAdam, Adamax."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jax_side.optim.arithmetic import correction, lerp, like, power, wide
+from jax_side.optim.transform import Optimizer, Step, make, register
+
+__all__ = ["adam", "adamax", "adamw", "nadam", "radam"]
+
+Slots = dict[str, jax.Array]
+Betas = tuple[float, float]
+
+
+def adam(
+    lr: Any = 1e-3,
+    betas: Betas = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0,
+    amsgrad: bool = False,
+    *,
+    maximize: bool = False,
+    decoupled_weight_decay: bool = False,
+    **options: Any,
+) -> Optimizer:
+    """Return torch.optim.Adam as an Optax transformation.
+
+    `optax.adam` has no decay, and takes the bias corrections in float32. `optax.amsgrad` keeps the maximum of the
+    corrected second moment, torch that of the moment itself, which it corrects afterwards: neither of Optax's
+    settings gives torch's steps.
+
+    Args:
+        lr: Learning rate: a number, or a schedule of Optax.
+        betas: Decays of the two moments, each in [0, 1).
+        eps: Added to the root of the corrected second moment.
+        weight_decay: Its product with the parameter is added to the gradient, before the moments.
+        amsgrad: Whether to divide by the largest second moment so far.
+        maximize: Whether to climb.
+        decoupled_weight_decay: Whether to decay the parameter itself, as AdamW does.
+        **options: As of `sgd`.
+
+    Numerics: 1e-15 relative of torch's update in float64; the bits of Python's power are those of XLA on a CPU.
+    Source: torch.optim.Adam (2.13); Kingma and Ba, arXiv:1412.6980; Reddi et al., arXiv:1904.09237.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> tx = adam(lr=0.5)
+        >>> params = {"w": jnp.ones(2)}
+        >>> updates, state = tx.update({"w": jnp.ones(2)}, tx.init(params), params, learning_rate=0.25)
+        >>> updates["w"].round(4).tolist()
+        [-0.25, -0.25]
+    """
+    own = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
+    return make("Adam", {**own, "maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay}, options)
+
+
+def adamw(
+    lr: Any = 1e-3,
+    betas: Betas = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 1e-2,
+    amsgrad: bool = False,
+    *,
+    maximize: bool = False,
+    **options: Any,
+) -> Optimizer:
+    """Return torch.optim.AdamW as an Optax transformation.
+
+    `optax.adamw` decays by 1e-4 unless told otherwise, torch by 1e-2.
+
+    Args:
+        lr: Learning rate: a number, or a schedule of Optax.
+        betas: Decays of the two moments, each in [0, 1).
+        eps: Added to the root of the corrected second moment.
+        weight_decay: Decay of the parameter itself, scaled by the learning rate.
+        amsgrad: As of `adam`.
+        maximize: Whether to climb; the decay stays one.
+        **options: As of `sgd`.
+
+    Source: torch.optim.AdamW (2.13); Loshchilov and Hutter, arXiv:1711.05101.
+    """
+    own = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
+    return make("AdamW", {**own, "maximize": maximize}, options)
+
+
+def _moments(g: jax.Array, slots: Slots, at: Step) -> Slots:
+    b1, b2 = at.h["betas"]
+    first = lerp(slots["first_moment"], g, 1 - b1)
+    second = like(b2, g) * slots["second_moment"] + like(1 - b2, g) * g * g
+    return {"first_moment": first, "second_moment": second}
+
+
+def _decayed(g: jax.Array, p: jax.Array, at: Step, decoupled: bool) -> tuple[jax.Array, Any]:
+    """Return the gradient with coupled decay, and the step that a decoupled one takes."""
+    decay = at.h["weight_decay"]
+    if not decay:
+        return g, 0.0
+    return (g, -like(at.h["lr"] * decay, p) * p) if decoupled else (g + decay * p, 0.0)
+
+
+def _adam(
+    g: jax.Array, p: jax.Array, slots: Slots, at: Step, decoupled: bool | None = None
+) -> tuple[jax.Array, Slots]:
+    h = at.h
+    g, decay = _decayed(g, p, at, h["decoupled_weight_decay"] if decoupled is None else decoupled)
+    new = _moments(g, slots, at)
+    divisor = new["second_moment"]
+    if "second_moment_maximum" in slots:
+        divisor = jnp.maximum(slots["second_moment_maximum"], divisor)
+        new["second_moment_maximum"] = divisor
+    c1, c2 = (correction(beta, at.t) for beta in h["betas"])
+    denominator = jnp.sqrt(divisor) / like(jnp.sqrt(c2), g) + h["eps"]
+    return decay - like(h["lr"] / c1, g) * new["first_moment"] / denominator, new
+
+
+def _adamw(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+    return _adam(g, p, slots, at, decoupled=True)
+
+
+def nadam(
+    lr: Any = 2e-3,
+    betas: Betas = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0,
+    momentum_decay: float = 4e-3,
+    decoupled_weight_decay: bool = False,
+    *,
+    maximize: bool = False,
+    **options: Any,
+) -> Optimizer:
+    """Return torch.optim.NAdam as an Optax transformation.
+
+    `optax.nadam` is another method: its weight of the first moment is constant, torch's grows with the step, and the
+    product of all of them corrects the bias.
+
+    Args:
+        lr: Learning rate: a number, or a schedule of Optax.
+        betas: Decays of the two moments, each in [0, 1).
+        eps: Added to the root of the corrected second moment.
+        weight_decay: Coupled, or decoupled as asked for.
+        momentum_decay: How fast the weight of the first moment grows.
+        decoupled_weight_decay: Whether to decay the parameter itself.
+        maximize: Whether to climb.
+        **options: As of `sgd`. With `scalar_dtype` float32, the product is kept in float32, as torch does.
+
+    Source: torch.optim.NAdam (2.13); Dozat, ICLR workshop 2016.
+    """
+    own = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay}
+    return make("NAdam", {**own, "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize}, options)
+
+
+def _nadam(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+    h, product = at.h, slots["momentum_product"]
+    g, decay = _decayed(g, p, at, h["decoupled_weight_decay"])
+    new = _moments(g, slots, at)
+    beta1, beta2 = h["betas"]
+    mu, following = (beta1 * (1 - 0.5 * power(0.96, t * h["momentum_decay"])) for t in (at.t, at.t + 1))
+    product = product * mu.astype(product.dtype)
+    exact = product.astype(wide())
+    denominator = jnp.sqrt(new["second_moment"] / like(correction(beta2, at.t), g)) + h["eps"]
+    of_gradient = -h["lr"] * (1 - mu) / (1 - exact)
+    of_moment = -h["lr"] * following / (1 - exact * following)
+    step = decay + like(of_gradient, g) * g / denominator + like(of_moment, g) * new["first_moment"] / denominator
+    return step, {**new, "momentum_product": product}
+
+
+def radam(
+    lr: Any = 1e-3,
+    betas: Betas = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0,
+    decoupled_weight_decay: bool = False,
+    *,
+    maximize: bool = False,
+    **options: Any,
+) -> Optimizer:
+    """Return torch.optim.RAdam as an Optax transformation.
+
+    `optax.radam` adds `eps` to the root of the corrected second moment, torch to that of the moment itself; decay is
+    missing there.
+
+    Args:
+        lr: Learning rate: a number, or a schedule of Optax.
+        betas: Decays of the two moments, each in [0, 1).
+        eps: Added to the root of the second moment, before its correction.
+        weight_decay: Coupled, or decoupled as asked for.
+        decoupled_weight_decay: Whether to decay the parameter itself.
+        maximize: Whether to climb.
+        **options: As of `sgd`.
+
+    Numerics: the length of the average cancels nine digits in early steps. In float64 it is taken as torch takes it,
+    in float32 by a series that cancels nothing.
+    Source: torch.optim.RAdam (2.13); Liu et al., arXiv:1908.03265.
+    """
+    own = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+    return make("RAdam", {**own, "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize}, options)
+
+
+def _radam(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+    h = at.h
+    g, decay = _decayed(g, p, at, h["decoupled_weight_decay"])
+    new = _moments(g, slots, at)
+    beta1, beta2 = h["betas"]
+    c1, c2 = correction(beta1, at.t), correction(beta2, at.t)
+    longest, length = 2 / (1 - beta2) - 1, _length(beta2, at.t, c2)
+    square = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+    rectified = length > 5
+    factor = jnp.where(rectified, jnp.sqrt(jnp.where(rectified, square, 1)), 1)
+    adaptive = like(jnp.sqrt(c2), g) / (jnp.sqrt(new["second_moment"]) + h["eps"])
+    step = new["first_moment"] / like(c1, g) * like(h["lr"], g)
+    return decay - jnp.where(rectified, step * adaptive * like(factor, g), step), new
+
+
+def _length(beta: Any, t: jax.Array, correction2: jax.Array) -> jax.Array:
+    """Return the length of the simple moving average that the second moment is like."""
+    if t.dtype == jnp.float64 or not isinstance(beta, float) or not beta:
+        return 2 / (1 - beta) - 1 - 2 * t * power(beta, t) / correction2
+    rate = -math.log(beta)  # the length is coth(rate / 2) - 2 / rate + 2 / rate * (1 - x / expm1(x)), x = rate t
+    x = rate * t
+    series = x / 2 - x**2 / 12 + x**4 / 720 - x**6 / 30240 + x**8 / 1209600
+    part = jnp.where(x < 0.5, series, 1 - x / jnp.expm1(x))
+    return (1 / math.tanh(rate / 2) - 2 / rate) + 2 / rate * part
+
+
+def adamax(
+    lr: Any = 2e-3,
+    betas: Betas = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0,
+    *,
+    maximize: bool = False,
+    **options: Any,
+) -> Optimizer:
+    """Return torch.optim.Adamax as an Optax transformation.
+
+    `optax.adamax` takes the same steps without decay.
+
+    Args:
+        lr: Learning rate: a number, or a schedule of Optax.
+        betas: Decays of the first moment and of the infinity norm, each in [0, 1).
+        eps: Added to the size of the gradient, before the maximum is taken.
+        weight_decay: Coupled: its product with the parameter is added to the gradient.
+        maximize: Whether to climb.
+        **options: As of `sgd`.
+
+    Source: torch.optim.Adamax (2.13); Kingma and Ba, arXiv:1412.6980, section 7.1.
+    """
+    own = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
+    return make("Adamax", own, options)
+
+
+def _adamax(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+    h, (b1, b2) = at.h, at.h["betas"]
+    g, _ = _decayed(g, p, at, False)
+    first = lerp(slots["first_moment"], g, 1 - b1)
+    norm = jnp.maximum(like(b2, g) * slots["infinity_norm"], jnp.abs(g) + h["eps"])
+    rate = like(h["lr"] / correction(b1, at.t), g)
+    return -rate * first / norm, {"first_moment": first, "infinity_norm": norm}
+
+
+register("Adam", _adam)
+register("AdamW", _adamw)
+register("NAdam", _nadam)
+register("RAdam", _radam)
+register("Adamax", _adamax)

@@ -1,0 +1,144 @@
+"""Optimizers that divide by the size of past gradients: RMSprop, Adagrad, Adadelta."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jax_side.optim.arithmetic import lerp, like, rounded
+from jax_side.optim.transform import Optimizer, Step, make, register
+
+__all__ = ["adadelta", "adagrad", "rmsprop"]
+
+Slots = dict[str, jax.Array]
+
+
+def rmsprop(
+    lr: Any = 1e-2,
+    alpha: float = 0.99,
+    eps: float = 1e-8,
+    weight_decay: float = 0,
+    momentum: float = 0,
+    centered: bool = False,
+    *,
+    maximize: bool = False,
+    **options: Any,
+) -> Optimizer:
+    """Return torch.optim.RMSprop as an Optax transformation.
+
+    `optax.rmsprop` decays by 0.9 unless told otherwise, adds `eps` inside the root, and its momentum holds the
+    learning rate, which is another optimizer once the rate changes.
+
+    Args:
+        lr: Learning rate: a number, or a schedule of Optax.
+        alpha: Decay of the mean of squares.
+        eps: Added to the root.
+        weight_decay: Coupled: its product with the parameter is added to the gradient.
+        momentum: Weight of a buffer of steps; 0 for none.
+        centered: Whether to divide by the standard deviation.
+        maximize: Whether to climb.
+        **options: As of `sgd`.
+
+    Source: torch.optim.RMSprop (2.13); Graves, arXiv:1308.0850.
+    """
+    own = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
+    return make("RMSprop", {**own, "centered": centered, "maximize": maximize}, options)
+
+
+def _rmsprop(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+    h, alpha = at.h, at.h["alpha"]
+    if h["weight_decay"]:
+        g = g + h["weight_decay"] * p
+    new = {"second_moment": alpha * slots["second_moment"] + (1 - alpha) * g * g}
+    variance = new["second_moment"]
+    if "first_moment" in slots:
+        mean = lerp(slots["first_moment"], g, 1 - alpha)
+        new["first_moment"] = mean
+        variance = variance - rounded(mean * mean)  # contracted, it could turn negative where torch's does not
+    scale = jnp.sqrt(variance) + h["eps"]
+    if "momentum" not in slots:
+        return -like(h["lr"], g) * g / scale, new
+    buffer = like(h["momentum"], g) * slots["momentum"] + g / scale
+    return -like(h["lr"], g) * buffer, {**new, "momentum": buffer}
+
+
+def adagrad(
+    lr: Any = 1e-2,
+    lr_decay: float = 0,
+    weight_decay: float = 0,
+    initial_accumulator_value: float = 0,
+    eps: float = 1e-10,
+    *,
+    maximize: bool = False,
+    **options: Any,
+) -> Optimizer:
+    """Return torch.optim.Adagrad as an Optax transformation.
+
+    `optax.adagrad` starts its sum at 0.1, adds `eps` inside the root, and has neither decay.
+
+    Args:
+        lr: Learning rate: a number, or a schedule of Optax.
+        lr_decay: The rate is divided by 1 plus this times the updates before.
+        weight_decay: Coupled: its product with the parameter is added to the gradient.
+        initial_accumulator_value: Where the sums of squares start.
+        eps: Added to the root.
+        maximize: Whether to climb.
+        **options: As of `sgd`.
+
+    Source: torch.optim.Adagrad (2.13); Duchi et al., JMLR 12, 2011.
+    """
+    own = {"lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "eps": eps, "maximize": maximize}
+    return make("Adagrad", {**own, "initial_accumulator_value": initial_accumulator_value}, options)
+
+
+def _adagrad(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+    h = at.h
+    if h["weight_decay"]:
+        g = g + h["weight_decay"] * p
+    rate = h["lr"] / (1 + (at.t - 1) * h["lr_decay"])
+    total = slots["sum_of_squares"] + g * g
+    return -like(rate, g) * g / (jnp.sqrt(total) + h["eps"]), {"sum_of_squares": total}
+
+
+def adadelta(
+    lr: Any = 1.0,
+    rho: float = 0.9,
+    eps: float = 1e-6,
+    weight_decay: float = 0,
+    *,
+    maximize: bool = False,
+    **options: Any,
+) -> Optimizer:
+    """Return torch.optim.Adadelta as an Optax transformation.
+
+    `optax.adadelta` takes the same steps, its decay coupled as here; its learning rate has no default.
+
+    Args:
+        lr: Learning rate: a number, or a schedule of Optax.
+        rho: Decay of both means of squares.
+        eps: Added inside both roots.
+        weight_decay: Coupled: its product with the parameter is added to the gradient.
+        maximize: Whether to climb.
+        **options: As of `sgd`.
+
+    Source: torch.optim.Adadelta (2.13); Zeiler, arXiv:1212.5701.
+    """
+    own = {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
+    return make("Adadelta", own, options)
+
+
+def _adadelta(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+    h, rho = at.h, at.h["rho"]
+    if h["weight_decay"]:
+        g = g + h["weight_decay"] * p
+    squares = rho * slots["second_moment"] + (1 - rho) * g * g
+    step = jnp.sqrt(slots["squared_updates"] + h["eps"]) / jnp.sqrt(squares + h["eps"]) * g
+    updates = rho * slots["squared_updates"] + (1 - rho) * step * step
+    return -like(h["lr"], g) * step, {"second_moment": squares, "squared_updates": updates}
+
+
+register("RMSprop", _rmsprop)
+register("Adagrad", _adagrad)
+register("Adadelta", _adadelta)

@@ -1,0 +1,140 @@
+"""Optimizers that see a parameter as a matrix, not as numbers: Adafactor, Muon."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jax_side.optim.arithmetic import lerp, like
+from jax_side.optim.transform import Optimizer, Step, make, register
+
+__all__ = ["adafactor", "muon"]
+
+Slots = dict[str, jax.Array]
+
+
+def adafactor(
+    lr: Any = 1e-2,
+    beta2_decay: float = -0.8,
+    eps: tuple[float | None, float] = (None, 1e-3),
+    d: float = 1.0,
+    weight_decay: float = 0.0,
+    *,
+    maximize: bool = False,
+    **options: Any,
+) -> Optimizer:
+    """Return torch.optim.Adafactor as an Optax transformation.
+
+    `optax.adafactor` factors the two largest dimensions, and only from 128 on; torch always the last two of PyTorch's
+    layout. Say in `leaves` where JAX's is another one. The rate of a step is bounded by 1 / sqrt(step).
+
+    Args:
+        lr: Largest relative learning rate: a number, or a schedule of Optax.
+        beta2_decay: Power of the step that is 1 minus the decay of the second moment.
+        eps: Smallest root of the second moment, None for the epsilon of the parameter's dtype; smallest size of a
+            parameter that scales its rate.
+        d: Largest root mean square of a step before the rate.
+        weight_decay: Decoupled, scaled by the learning rate.
+        maximize: Whether to climb.
+        **options: As of `sgd`.
+
+    Source: torch.optim.Adafactor (2.13); Shazeer and Stern, arXiv:1804.04235.
+    """
+    own = {"lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay}
+    return make("Adafactor", {**own, "maximize": maximize}, options)
+
+
+def _adafactor(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+    h = at.h
+    eps1 = h["eps"][0] if h["eps"][0] is not None else float(jnp.finfo(p.dtype).eps)
+    weight = at.t ** h["beta2_decay"]
+    size = jnp.maximum(h["eps"][1], _size(p))
+    rate = size * like(jnp.minimum(h["lr"], 1 / jnp.sqrt(at.t)), p)
+    if g.ndim > 1:
+        rows = lerp(slots["row_variance"], jnp.mean(g * g, axis=-1, keepdims=True), weight)
+        columns = lerp(slots["column_variance"], jnp.mean(g * g, axis=-2, keepdims=True), weight)
+        slots = {"row_variance": rows, "column_variance": columns}
+        variance = rows * columns / jnp.maximum(jnp.mean(rows, axis=-2, keepdims=True), eps1)
+    else:
+        variance = lerp(slots["variance"], g * g, weight)
+        slots = {"variance": variance}
+    step = g * jax.lax.rsqrt(jnp.maximum(variance, eps1 * eps1))
+    step = step * (-rate / jnp.maximum(1.0, _size(step) / h["d"]))
+    return step - like(h["lr"] * h["weight_decay"], p) * p if h["weight_decay"] else step, slots
+
+
+def _size(x: jax.Array) -> jax.Array:
+    """Return the root mean square of all elements, 0 of none."""
+    return jnp.sqrt(jnp.sum(x * x)) / math.sqrt(max(1, x.size))
+
+
+def muon(
+    lr: Any = 1e-3,
+    weight_decay: float = 0.1,
+    momentum: float = 0.95,
+    nesterov: bool = True,
+    ns_coefficients: tuple[float, float, float] = (3.4445, -4.7750, 2.0315),
+    eps: float = 1e-7,
+    ns_steps: int = 5,
+    adjust_lr_fn: str | None = None,
+    **options: Any,
+) -> Optimizer:
+    """Return torch.optim.Muon as an Optax transformation, for matrices.
+
+    Other parameters need another optimizer: a rule of a group names it, as in
+    `GroupRule(label="others", ndim=(0, 1), arguments={"optimizer": "AdamW"})`. `optax.contrib.muon` sums its momentum
+    where torch interpolates, and has other defaults. The rate depends on the shape in PyTorch's layout; say in
+    `leaves` where JAX's is another one.
+
+    Args:
+        lr: Learning rate: a number, or a schedule of Optax.
+        weight_decay: Decoupled, scaled by the learning rate.
+        momentum: Decay of the buffer.
+        nesterov: Whether to look one step ahead.
+        ns_coefficients: Of the quintic polynomial.
+        eps: Smallest norm that is divided by.
+        ns_steps: Iterations.
+        adjust_lr_fn: How the shape scales the rate: None or `original`: sqrt(max(1, rows / columns));
+            `match_rms_adamw`: 0.2 sqrt(max(rows, columns)).
+        **options: As of `sgd`, and `iteration_dtype`: float64 leaves the iteration as exact as the parameters, which
+            torch does not offer.
+
+    Numerics: torch iterates in bfloat16 whatever the parameters are, and so does this by default; elements of the
+    step are then up to 0.013 apart.
+    Source: torch.optim.Muon (2.13); Jordan, https://kellerjordan.github.io/posts/muon/.
+    """
+    own = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov, "eps": eps}
+    shape = {"ns_coefficients": ns_coefficients, "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn}
+    return make("Muon", {**own, **shape}, options)
+
+
+def _muon(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+    h = at.h
+    buffer = lerp(slots["momentum"], g, 1 - h["momentum"])
+    update = lerp(g, buffer, h["momentum"]) if h["nesterov"] else buffer
+    rows, columns = p.shape
+    ratio = 0.2 * math.sqrt(max(rows, columns)) if h["adjust_lr_fn"] == "match_rms_adamw" else None
+    ratio = ratio if ratio is not None else math.sqrt(max(1, rows / columns)) if columns else 1.0
+    step = -like(h["lr"] * ratio, p) * _orthogonal(update, h).astype(p.dtype)
+    return step - like(h["lr"] * h["weight_decay"], p) * p, {"momentum": buffer}
+
+
+def _orthogonal(update: jax.Array, h: Any) -> jax.Array:
+    """Return a matrix with the singular vectors of `update`, its singular values near 1."""
+    a, b, c = h["ns_coefficients"]
+    tall = update.shape[0] > update.shape[1]
+    x = update.astype(h.get("iteration_dtype", jnp.bfloat16))
+    x = x.T if tall else x
+    x = x / jnp.maximum(jnp.linalg.norm(x), jnp.asarray(h["eps"], x.dtype))
+    product = lambda left, right: jnp.matmul(left, right, precision="highest")  # noqa: E731
+    for _ in range(h["ns_steps"]):
+        gram = product(x, x.T)
+        x = a * x + product(b * gram + c * product(gram, gram), x)
+    return x.T if tall else x
+
+
+register("Adafactor", _adafactor)
+register("Muon", _muon)

@@ -1,0 +1,342 @@
+"""The transformation behind every optimizer of this package: one rule per parameter, torch's counts and arguments.
+
+A rule is a pure function of one parameter. The transformation applies it to each parameter of its group, counts the
+updates of each parameter, leaves those without a gradient alone, and hands the learning rate over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jax_side.optim.arithmetic import wide
+from parity.contract import GroupRule, OptimizerKind, assign_groups, optimizer_kind, slot_shape
+from parity.errors import SpecError, StateError, UnknownNameError
+
+__all__ = [
+    "Group",
+    "Leaves",
+    "OptimState",
+    "Optimizer",
+    "Rule",
+    "Step",
+    "by_name",
+    "leaf_names",
+    "make",
+    "register",
+    "to_jax",
+    "to_torch",
+    "torch_shapes",
+]
+
+MOVED = {"learning_rate": "lr", "betas": "betas", "momentum": "momentum"}
+"""What an update may be given, and the argument it stands for."""
+
+
+class Step(NamedTuple):
+    """What a rule knows beside the gradient, the parameter and its slots."""
+
+    t: jax.Array
+    """Updates of this parameter, this one included; a scalar of the wide dtype."""
+    first: jax.Array
+    """Whether this is its first update."""
+    h: Mapping[str, Any]
+    """Arguments of its group; `lr`, and what else a schedule moves, as scalars of the wide dtype."""
+
+
+Rule = Callable[[jax.Array, jax.Array, dict[str, jax.Array], Step], tuple[jax.Array, dict[str, jax.Array]]]
+"""Gradient, parameter, slots, step to what is added to the parameter, and its new slots; in PyTorch's layout."""
+
+_RULES: dict[str, Rule] = {}
+
+
+def register(name: str, rule: Rule) -> None:
+    """Give an optimizer of the table its rule."""
+    _RULES[name] = rule
+
+
+class OptimState(NamedTuple):
+    """State of an optimizer.
+
+    PyTorch counts updates for each parameter, Optax once for all; a parameter that is unfrozen late has another bias
+    correction, so the types of Optax, which have one count, cannot hold the state.
+    """
+
+    count: jax.Array
+    """Calls of `update`, int32: the position of a learning rate that is a schedule."""
+    step: Any
+    """Tree of scalars: updates of each parameter, 0 before its first one. Where torch keeps no count (SGD, Muon,
+    Lion), 1 after the first."""
+    slots: dict[str, Any]
+    """Neutral slot name to a tree like the parameters, None where a parameter has no such slot."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaves:
+    """How the parameters of a JAX tree are called, and lie, on PyTorch's side."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Path in the tree, joined by dots, to neutral name; a path that is not there is its own name."""
+    axes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Neutral name to the order of JAX's axes that gives PyTorch's layout, as `transpose` takes it; as it is without.
+    Muon and Adafactor depend on it, and the conversion of state does."""
+
+    def name(self, path: Any) -> str:
+        """Return the neutral name of a path of jax.tree_util."""
+        joined = jax.tree_util.keystr(path, simple=True, separator=".")
+        return self.names.get(joined, joined)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """One parameter group with all of its arguments."""
+
+    label: str
+    kind: OptimizerKind
+    arguments: Mapping[str, Any]
+    carried: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of torch's group that mean nothing here, such as the `initial_lr` of a scheduler."""
+
+
+class Optimizer(optax.GradientTransformationExtraArgs):
+    """An Optax transformation that knows its groups, so that its state can be converted."""
+
+    groups: tuple[Group, ...]
+    rules: tuple[GroupRule, ...]
+    kinds: Mapping[str, str] | None
+    leaves: Leaves
+    scalar_dtype: Any
+
+    def group_of(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Group]:
+        """Return the group of each parameter, by neutral name; shapes are PyTorch's."""
+        if not self.rules:
+            return dict.fromkeys(shapes, self.groups[0])
+        by_label = {group.label: group for group in self.groups}
+        return {name: by_label[label] for name, label in assign_groups(self.rules, shapes, self.kinds).items()}
+
+
+def make(name: str, given: Mapping[str, Any], options: Mapping[str, Any]) -> Optimizer:
+    """Build an optimizer.
+
+    Args:
+        name: Class of torch.optim.
+        given: Its arguments; torch's defaults for the others.
+        options: Further arguments, torch's flags among them, and four of ours. `groups`: rules of parameter groups,
+            one group of all parameters without. `kinds`: neutral name to kind of parameter, where rules ask for it.
+            `leaves`: names and layouts on PyTorch's side. `scalar_dtype`: of counts, NAdam's product and ASGD's rate;
+            PyTorch keeps them in its default dtype, float32 unless that was changed.
+
+    Raises:
+        UnknownNameError: An optimizer or an argument that does not exist.
+        SpecError: A value outside of its range.
+    """
+    kind, own = optimizer_kind(name), dict(options)
+    rules: Sequence[GroupRule] = own.pop("groups", ())
+    kinds, leaves = own.pop("kinds", None), own.pop("leaves", None)
+    scalar_dtype, iteration = own.pop("scalar_dtype", "float32"), own.pop("iteration_dtype", None)
+    given = {**given, **own}
+    if not rules:
+        groups: tuple[Group, ...] = (Group(label="all", kind=kind, arguments=kind.resolve(given)),)
+    else:
+        groups = tuple(_group(rule, kind, given) for rule in rules)
+    scalar = jnp.dtype(scalar_dtype)
+    if scalar not in (jnp.float32, jnp.float64):
+        raise SpecError("scalar_dtype", f"must be float32 or float64, got {scalar}")
+    if iteration is not None:  # of Muon alone, and no argument of torch's
+        groups = tuple(replace(g, arguments={**g.arguments, "iteration_dtype": jnp.dtype(iteration)}) for g in groups)
+    tx: Optimizer = Optimizer(lambda params: _init(tx, params), lambda *args, **extra: _update(tx, *args, **extra))
+    tx.groups, tx.rules, tx.kinds = groups, tuple(rules), kinds
+    tx.leaves, tx.scalar_dtype = leaves or Leaves(), scalar
+    return tx
+
+
+def _group(rule: GroupRule, kind: OptimizerKind, given: Mapping[str, Any]) -> Group:
+    own = dict(rule.arguments)
+    other = own.pop("optimizer", None)
+    if other is not None and optimizer_kind(other).name != kind.name:
+        kind, given = optimizer_kind(other), {}
+    return Group(label=rule.label, kind=kind, arguments=kind.resolve({**given, **own}))
+
+
+def leaf_names(tx: Optimizer, params: Any) -> tuple[list[str], list[Any], Any]:
+    """Return neutral names, leaves (None included) and tree structure of parameters.
+
+    Raises:
+        StateError: Two leaves of one name.
+    """
+    found, treedef = jax.tree_util.tree_flatten_with_path(params, is_leaf=lambda x: x is None)
+    names = [tx.leaves.name(path) for path, _ in found]
+    for name in names:
+        if names.count(name) > 1 and len(set(names)) < len(names):
+            raise StateError(name, "two parameters have this name; give each its own in `names`")
+    return names, [leaf for _, leaf in found], treedef
+
+
+def _axes(tx: Optimizer, name: str, leaf: Any) -> tuple[int, ...]:
+    return tx.leaves.axes.get(name, tuple(range(leaf.ndim)))
+
+
+def torch_shapes(tx: Optimizer, names: Sequence[str], leaves: Sequence[Any]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of parameters in PyTorch's layout."""
+    pairs = zip(names, leaves, strict=True)
+    return {
+        name: tuple(leaf.shape[axis] for axis in _axes(tx, name, leaf)) for name, leaf in pairs if leaf is not None
+    }
+
+
+def _init(tx: Optimizer, params: Any) -> OptimState:
+    names, leaves, treedef = leaf_names(tx, params)
+    if tx.scalar_dtype == jnp.float64 and wide() != jnp.float64:
+        raise SpecError("scalar_dtype", "float64 needs 64-bit types: jax.enable_x64(True)")
+    shapes = torch_shapes(tx, names, leaves)
+    group_of = tx.group_of(shapes)
+    _check(names, leaves, group_of)
+    slots: dict[str, list[Any]] = {slot.name: [None] * len(names) for g in tx.groups for slot in g.kind.slots}
+    for at, (name, leaf) in enumerate(zip(names, leaves, strict=True)):
+        if leaf is None:
+            continue
+        group = group_of[name]
+        for slot in group.kind.kept(group.arguments, leaf.ndim):
+            dtype = tx.scalar_dtype if slot.form == "scalar" else leaf.dtype
+            start = group.arguments[slot.start] if isinstance(slot.start, str) else slot.start
+            value = jnp.full(slot_shape(slot, shapes[name]), start, dtype)
+            slots[slot.name][at] = to_jax(value, tx, name, leaf)
+    step = [None if leaf is None else jnp.zeros((), tx.scalar_dtype) for leaf in leaves]
+    return OptimState(
+        count=jnp.zeros((), jnp.int32),
+        step=treedef.unflatten(step),
+        slots={
+            name: treedef.unflatten(values) for name, values in slots.items() if any(v is not None for v in values)
+        },
+    )
+
+
+def _check(names: Sequence[str], leaves: Sequence[Any], group_of: Mapping[str, Group]) -> None:
+    """Refuse parameters that an optimizer is not for."""
+    dtypes: dict[str, set[Any]] = {}
+    for name, leaf in zip(names, leaves, strict=True):
+        if leaf is None:
+            continue
+        group = group_of[name]
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise StateError(name, f"expected a floating dtype, got {leaf.dtype}; split a complex parameter in two")
+        if group.kind.name == "Muon" and leaf.ndim != 2:
+            raise StateError(
+                name, f"Muon is for matrices, got shape {leaf.shape}; give a group of its own with another optimizer"
+            )
+        dtypes.setdefault(group.label, set()).add(leaf.dtype)
+        eps = group.arguments.get("eps")
+        if isinstance(eps, tuple) and eps[0] is None and len(dtypes[group.label]) > 1:
+            raise StateError(
+                name, "Adafactor's first eps follows the dtype, and torch takes that of the first parameter; give eps"
+            )
+
+
+def to_jax(value: Any, tx: Optimizer, name: str, leaf: Any) -> Any:
+    """Transpose from PyTorch's layout, unless it is a scalar."""
+    axes = _axes(tx, name, leaf)
+    if value.ndim != len(axes) or axes == tuple(range(len(axes))):
+        return value
+    return value.transpose([axes.index(at) for at in range(len(axes))])
+
+
+def to_torch(value: Any, tx: Optimizer, name: str, leaf: Any) -> Any:
+    axes = _axes(tx, name, leaf)
+    return value if value.ndim != len(axes) or axes == tuple(range(len(axes))) else value.transpose(axes)
+
+
+def _update(
+    tx: Optimizer, updates: Any, state: OptimState, params: Any = None, *, mask: Any = None, **extra: Any
+) -> tuple[Any, OptimState]:
+    """Return what is added to the parameters, and the new state."""
+    if params is None:
+        raise SpecError("params", "the update needs the parameters: tx.update(grads, state, params)")
+    names, leaves, treedef = leaf_names(tx, params)
+    grads = treedef.flatten_up_to(updates)
+    masks = [mask] * len(leaves) if mask is None or jnp.ndim(mask) == 0 else treedef.flatten_up_to(mask)
+    group_of = tx.group_of(torch_shapes(tx, names, leaves))
+    hyper = {group.label: _hyper(tx, group, state.count, extra) for group in tx.groups}
+    steps = treedef.flatten_up_to(state.step)
+    slots = {name: treedef.flatten_up_to(tree) for name, tree in state.slots.items()}
+    deltas: list[Any] = []
+    for at, (name, leaf) in enumerate(zip(names, leaves, strict=True)):
+        if leaf is None or grads[at] is None:
+            deltas.append(None if leaf is None else jnp.full_like(leaf, -0.0))  # x + -0.0 is x, also for x = -0.0
+            continue
+        group = group_of[name]
+        own = {slot: values[at] for slot, values in slots.items() if values[at] is not None}
+        moved = _leaf(tx, name, group, hyper[group.label], (grads[at], leaf, own, steps[at]), masks[at])
+        deltas.append(moved[0])
+        steps[at] = moved[2]
+        for slot, value in moved[1].items():
+            slots[slot][at] = value
+    new = OptimState(
+        count=state.count + 1,
+        step=treedef.unflatten(steps),
+        slots={slot: treedef.unflatten(values) for slot, values in slots.items()},
+    )
+    return treedef.unflatten(deltas), new
+
+
+def _leaf(
+    tx: Optimizer, name: str, group: Group, h: Mapping[str, Any], values: tuple[Any, ...], mask: Any
+) -> tuple[jax.Array, dict[str, jax.Array], jax.Array]:
+    """Apply the rule of a group to one parameter, in PyTorch's layout and at least in float32."""
+    grad, leaf, own, step = values
+    new_step = step + 1 if group.kind.counts else jnp.ones_like(step)
+    exact = jnp.promote_types(leaf.dtype, jnp.float32)
+    forms = {slot.name: slot.form for slot in group.kind.slots}
+    turn = lambda x: to_torch(x, tx, name, leaf)  # noqa: E731
+    g = turn(grad).astype(exact)
+    inside = {k: v if forms[k] == "scalar" else turn(v).astype(exact) for k, v in own.items()}
+    at = Step(t=new_step.astype(wide()), first=step == 0, h=h)
+    rule = _RULES[group.kind.name]
+    delta, after = rule(-g if group.arguments.get("maximize") else g, turn(leaf).astype(exact), inside, at)
+    back = {k: to_jax(v, tx, name, leaf).astype(own[k].dtype) for k, v in after.items()}
+    delta = to_jax(delta, tx, name, leaf)
+    if mask is not None:
+        delta = jnp.where(mask, delta, -0.0)
+        back = {k: jnp.where(mask, v, own[k]) for k, v in back.items()}
+        new_step = jnp.where(mask, new_step, step)
+    return delta, back, new_step
+
+
+def _hyper(tx: Optimizer, group: Group, count: jax.Array, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a group for this update: those given with it come first."""
+    h = dict(group.arguments)
+    for given, value in extra.items():
+        if given not in MOVED:
+            raise UnknownNameError("argument of an update", given, ["mask", *MOVED])
+        one = value[group.label] if isinstance(value, Mapping) else value
+        argument = MOVED[given]
+        if one is None or argument not in h:
+            if one is not None and len(tx.groups) == 1:
+                raise UnknownNameError(f"argument of {group.kind.name}", argument, group.kind.arguments)
+            continue
+        if argument == "momentum" and not group.arguments["momentum"]:
+            raise SpecError("momentum", "cannot be given with an update of an optimizer that was made without it")
+        h[argument] = tuple(jnp.asarray(x, wide()) for x in one) if argument == "betas" else jnp.asarray(one, wide())
+    if callable(h["lr"]):
+        h["lr"] = h["lr"](count)
+    h["lr"] = jnp.asarray(h["lr"], wide())
+    return h
+
+
+def by_name(name: str, arguments: Mapping[str, Any], **options: Any) -> Optimizer:
+    """Build an optimizer by the name of its class in torch.optim.
+
+    Args:
+        name: Such as `NAdam`, in any case of letters.
+        arguments: Its arguments; torch's defaults for the others.
+        **options: As of `jax_side.optim.sgd`.
+
+    Example:
+        >>> by_name("Rprop", {"lr": 0.1}).groups[0].arguments["etas"]
+        (0.5, 1.2)
+    """
+    return make(name, arguments, options)

@@ -1,0 +1,344 @@
+"""The optimizers of torch.optim as data: arguments with defaults and ranges, and the state that each keeps.
+
+Both sides read this table: `jax_side.optim` builds transformations from it, the conversions of state name slots by
+it. A test compares it with the signatures and the state of the installed torch.optim.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from parity.errors import SpecError, UnknownNameError
+
+__all__ = ["OPTIMIZERS", "OptimizerKind", "Slot", "optimizer_kind"]
+
+FLAGS = ("foreach", "fused", "capturable", "differentiable")
+"""Arguments that choose a kernel and have no meaning for the result; they are carried in the groups."""
+
+Form = Literal["same", "scalar", "rows", "columns", "unfactored"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """One value that an optimizer keeps for each parameter."""
+
+    name: str
+    """Neutral name: the leaf is `optimizer.<name>.<parameter>`."""
+    key: str
+    """Key in the state of torch.optim."""
+    form: Form = "same"
+    """Shape: the parameter's; none; of a tensor of two dimensions and more, with its last dimension 1 (`rows`) or its
+    last but one (`columns`); the parameter's, if it has fewer than two (`unfactored`)."""
+    when: str = ""
+    """Argument that must not be zero for the slot to be there; empty if it always is."""
+    start: float | str = 0.0
+    """Value before the first update; a text names the argument that gives it."""
+
+    def is_kept(self, arguments: Mapping[str, Any], ndim: int) -> bool:
+        """Return whether a parameter of `ndim` dimensions has this slot under these arguments."""
+        if self.form in ("rows", "columns") or self.form == "unfactored":
+            return (ndim > 1) == (self.form != "unfactored")
+        return not self.when or bool(arguments[self.when])
+
+
+Check = tuple[str, Callable[[Any], bool]]
+"""What a value must be, in words, and whether it is."""
+
+_NOT_NEGATIVE: Check = ("must be a finite number of at least 0", lambda v: _number(v) and v >= 0)
+_FLAG: Check = ("must be True or False", lambda v: isinstance(v, bool))
+_BETAS: Check = ("must be two numbers in [0, 1)", lambda v: _pair(v) and all(0 <= one < 1 for one in v))
+_RANGES: dict[str, Check] = {
+    "adjust_lr_fn": (
+        "must be None, 'original' or 'match_rms_adamw'",
+        lambda v: v in (None, "original", "match_rms_adamw"),
+    ),
+    "alpha": ("must be a finite number", lambda v: _number(v)),
+    "beta2_decay": ("must be a number of at most 0", lambda v: _number(v) and v <= 0),
+    "betas": _BETAS,
+    "d": ("must be a number of at least 1", lambda v: _number(v) and v >= 1),
+    "dampening": ("must be a finite number", lambda v: _number(v)),
+    "etas": ("must be two numbers, 0 < first < 1 < second", lambda v: _pair(v) and 0 < v[0] < 1 < v[1]),
+    "lambd": ("must be a finite number", lambda v: _number(v)),
+    "ns_coefficients": (
+        "must be three numbers",
+        lambda v: isinstance(v, tuple) and len(v) == 3 and all(map(_number, v)),
+    ),
+    "ns_steps": ("must be an integer from 0 to 99", lambda v: type(v) is int and 0 <= v < 100),
+    "rho": ("must be a number in [0, 1]", lambda v: _number(v) and 0 <= v <= 1),
+    "step_sizes": ("must be two numbers, the smaller one first", lambda v: _pair(v) and v[0] <= v[1]),
+    "t0": ("must be a finite number", lambda v: _number(v)),
+    **dict.fromkeys(
+        ("amsgrad", "centered", "decoupled_weight_decay", "maximize", "nesterov"),
+        _FLAG,
+    ),
+}
+"""Argument to its range; every other one must be a number of at least 0."""
+
+_PAIR_OF_EPS: Check = (
+    "must be two numbers of at least 0, the first one may be None",
+    lambda v: isinstance(v, tuple) and len(v) == 2 and all(map(_not_negative, (v[0] or 0.0, v[1]))),
+)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _not_negative(value: Any) -> bool:
+    return _number(value) and value >= 0
+
+
+def _pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and all(map(_number, value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerKind:
+    """One optimizer: what it takes and what it keeps."""
+
+    name: str
+    """Class in torch.optim; `jax_side.optim` has it in lower case."""
+    arguments: Mapping[str, Any]
+    """Arguments that have a meaning for the result, with torch's defaults, in its order."""
+    slots: tuple[Slot, ...]
+    flags: tuple[str, ...] = ("foreach", "capturable", "differentiable")
+    """Which of `FLAGS` the class takes."""
+    counts: bool = True
+    """Whether torch keeps a `step` for each parameter."""
+    eager: bool = False
+    """Whether torch has the state of each parameter before its first update."""
+    in_torch: bool = True
+
+    def resolve(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all arguments: those given, torch's defaults for the others, flags only where given.
+
+        Raises:
+            UnknownNameError: An argument that this optimizer does not take; lists those it does.
+            SpecError: A value outside of its range.
+
+        Example:
+            >>> OPTIMIZERS["Rprop"].resolve({"lr": 0.1})
+            {'lr': 0.1, 'etas': (0.5, 1.2), 'step_sizes': (1e-06, 50), 'maximize': False}
+        """
+        for name in given:
+            if name not in self.arguments and name not in self.flags:
+                raise UnknownNameError(f"argument of {self.name}", name, [*self.arguments, *self.flags])
+        full = {**self.arguments, **given}
+        full = {name: tuple(value) if isinstance(value, list) else value for name, value in full.items()}
+        for name in self.arguments:
+            if not (name == "lr" and callable(full["lr"])):
+                self._check(name, full[name])
+        if full.get("nesterov") and "dampening" in full and (full["momentum"] <= 0 or full["dampening"] != 0):
+            raise SpecError(f"{self.name}.nesterov", "needs momentum above 0 and dampening 0")
+        return full
+
+    def _check(self, name: str, value: Any) -> None:
+        pair_of_eps = name == "eps" and isinstance(self.arguments["eps"], tuple)
+        words, holds = _PAIR_OF_EPS if pair_of_eps else _RANGES.get(name, _NOT_NEGATIVE)
+        if not holds(value):
+            raise SpecError(f"{self.name}.{name}", f"{words}, got {value!r}")
+
+    def kept(self, arguments: Mapping[str, Any], ndim: int) -> tuple[Slot, ...]:
+        """Return the slots that a parameter of `ndim` dimensions has under these arguments."""
+        return tuple(slot for slot in self.slots if slot.is_kept(arguments, ndim))
+
+
+_FIRST = Slot(name="first_moment", key="exp_avg")
+_SECOND = Slot(name="second_moment", key="exp_avg_sq")
+_MAXIMUM = Slot(name="second_moment_maximum", key="max_exp_avg_sq", when="amsgrad")
+_BETA = {"betas": (0.9, 0.999), "eps": 1e-8}
+_ALL = ("foreach", "capturable", "differentiable", "fused")
+
+_KINDS = (
+    OptimizerKind(
+        name="SGD",
+        arguments={
+            "lr": 1e-3,
+            "momentum": 0,
+            "dampening": 0,
+            "weight_decay": 0,
+            "nesterov": False,
+            "maximize": False,
+        },
+        slots=(Slot(name="momentum", key="momentum_buffer", when="momentum"),),
+        flags=("foreach", "differentiable", "fused"),
+        counts=False,
+    ),
+    OptimizerKind(
+        name="Adam",
+        arguments={
+            "lr": 1e-3,
+            **_BETA,
+            "weight_decay": 0,
+            "amsgrad": False,
+            "maximize": False,
+            "decoupled_weight_decay": False,
+        },
+        slots=(_FIRST, _SECOND, _MAXIMUM),
+        flags=_ALL,
+    ),
+    OptimizerKind(
+        name="AdamW",
+        arguments={"lr": 1e-3, **_BETA, "weight_decay": 1e-2, "amsgrad": False, "maximize": False},
+        slots=(_FIRST, _SECOND, _MAXIMUM),
+        flags=_ALL,
+    ),
+    OptimizerKind(
+        name="NAdam",
+        arguments={
+            "lr": 2e-3,
+            **_BETA,
+            "weight_decay": 0,
+            "momentum_decay": 4e-3,
+            "decoupled_weight_decay": False,
+            "maximize": False,
+        },
+        slots=(Slot(name="momentum_product", key="mu_product", form="scalar", start=1.0), _FIRST, _SECOND),
+    ),
+    OptimizerKind(
+        name="RAdam",
+        arguments={
+            "lr": 1e-3,
+            **_BETA,
+            "weight_decay": 0,
+            "decoupled_weight_decay": False,
+            "maximize": False,
+        },
+        slots=(_FIRST, _SECOND),
+    ),
+    OptimizerKind(
+        name="Adamax",
+        arguments={"lr": 2e-3, **_BETA, "weight_decay": 0, "maximize": False},
+        slots=(_FIRST, Slot(name="infinity_norm", key="exp_inf")),
+    ),
+    OptimizerKind(
+        name="RMSprop",
+        arguments={
+            "lr": 1e-2,
+            "alpha": 0.99,
+            "eps": 1e-8,
+            "weight_decay": 0,
+            "momentum": 0,
+            "centered": False,
+            "maximize": False,
+        },
+        slots=(
+            Slot(name="second_moment", key="square_avg"),
+            Slot(name="momentum", key="momentum_buffer", when="momentum"),
+            Slot(name="first_moment", key="grad_avg", when="centered"),
+        ),
+    ),
+    OptimizerKind(
+        name="Adagrad",
+        arguments={
+            "lr": 1e-2,
+            "lr_decay": 0,
+            "weight_decay": 0,
+            "initial_accumulator_value": 0,
+            "eps": 1e-10,
+            "maximize": False,
+        },
+        slots=(Slot(name="sum_of_squares", key="sum", start="initial_accumulator_value"),),
+        flags=("foreach", "differentiable", "fused"),
+        eager=True,
+    ),
+    OptimizerKind(
+        name="Adadelta",
+        arguments={"lr": 1.0, "rho": 0.9, "eps": 1e-6, "weight_decay": 0, "maximize": False},
+        slots=(Slot(name="second_moment", key="square_avg"), Slot(name="squared_updates", key="acc_delta")),
+    ),
+    OptimizerKind(
+        name="Rprop",
+        arguments={"lr": 1e-2, "etas": (0.5, 1.2), "step_sizes": (1e-6, 50), "maximize": False},
+        slots=(Slot(name="previous_gradient", key="prev"), Slot(name="step_size", key="step_size")),
+    ),
+    OptimizerKind(
+        name="ASGD",
+        arguments={
+            "lr": 1e-2,
+            "lambd": 1e-4,
+            "alpha": 0.75,
+            "t0": 1e6,
+            "weight_decay": 0,
+            "maximize": False,
+        },
+        slots=(
+            Slot(name="rate", key="eta", form="scalar"),
+            Slot(name="average_weight", key="mu", form="scalar", start=1.0),
+            Slot(name="average", key="ax"),
+        ),
+    ),
+    OptimizerKind(
+        name="Adafactor",
+        arguments={
+            "lr": 1e-2,
+            "beta2_decay": -0.8,
+            "eps": (None, 1e-3),
+            "d": 1.0,
+            "weight_decay": 0.0,
+            "maximize": False,
+        },
+        slots=(
+            Slot(name="row_variance", key="row_var", form="rows"),
+            Slot(name="column_variance", key="col_var", form="columns"),
+            Slot(name="variance", key="variance", form="unfactored"),
+        ),
+        flags=("foreach",),
+    ),
+    OptimizerKind(
+        name="Muon",
+        arguments={
+            "lr": 1e-3,
+            "weight_decay": 0.1,
+            "momentum": 0.95,
+            "nesterov": True,
+            "ns_coefficients": (3.4445, -4.7750, 2.0315),
+            "eps": 1e-7,
+            "ns_steps": 5,
+            "adjust_lr_fn": None,
+        },
+        slots=(Slot(name="momentum", key="momentum_buffer"),),
+        flags=(),
+        counts=False,
+    ),
+    OptimizerKind(
+        name="Lion",
+        arguments={"lr": 1e-4, "betas": (0.9, 0.99), "weight_decay": 0.0, "maximize": False},
+        slots=(Slot(name="momentum", key="exp_avg"),),
+        flags=(),
+        counts=False,
+        in_torch=False,
+    ),
+)
+OPTIMIZERS: Mapping[str, OptimizerKind] = {kind.name: kind for kind in _KINDS}
+"""Class name to kind."""
+
+REFUSED = {
+    "LBFGS": "it calls the loss several times in a step, so its steps are not a function of one gradient; "
+    "optax.lbfgs is another line search",
+    "SparseAdam": "it updates the rows of sparse gradients only, and JAX has no sparse gradients; use Adam",
+}
+"""Class of torch.optim to the reason why there is no counterpart."""
+
+
+def optimizer_kind(name: str) -> OptimizerKind:
+    """Return a kind by its class name, in any case of letters.
+
+    Raises:
+        SpecError: It has no counterpart; says why.
+        UnknownNameError: There is no such optimizer; lists those there are.
+
+    Example:
+        >>> optimizer_kind("nadam").name
+        'NAdam'
+    """
+    names = {known.lower(): known for known in (*OPTIMIZERS, *REFUSED)}
+    known = names.get(name.lower(), name)
+    if known in REFUSED:
+        raise SpecError(known, f"has no counterpart in JAX: {REFUSED[known]}")
+    if known not in OPTIMIZERS:
+        raise UnknownNameError("optimizer", name, OPTIMIZERS)
+    return OPTIMIZERS[known]

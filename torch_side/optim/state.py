@@ -1,0 +1,167 @@
+"""State of torch.optim's optimizers in the neutral form and back, bit for bit, every key of `state_dict`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from parity.contract import NeutralGroup, NeutralOptimizer, OptimizerKind, TrainingState, optimizer_kind
+from parity.errors import StateError
+
+__all__ = ["from_neutral", "kind_of", "to_neutral"]
+
+Named = Iterable[tuple[str, nn.Parameter]]
+
+
+def kind_of(optimizer: torch.optim.Optimizer) -> OptimizerKind:
+    """Return the kind of an optimizer.
+
+    Raises:
+        StateError: A subclass, or a class of another package, whose steps nobody has compared.
+        SpecError: A class without counterpart; says why.
+    """
+    cls = type(optimizer)
+    if getattr(torch.optim, cls.__name__, None) is not cls:
+        bases = [base.__name__ for base in cls.__mro__[1:] if getattr(torch.optim, base.__name__, None) is base]
+        base = f", a subclass of {bases[0]}, may take other steps" if bases else " is not one of torch.optim"
+        raise StateError("optimizer.name", f"{cls.__module__}.{cls.__qualname__}{base}; use the class itself")
+    return optimizer_kind(cls.__name__)
+
+
+def to_neutral(optimizer: torch.optim.Optimizer, named: Named) -> TrainingState:
+    """Return the neutral form of an optimizer's state.
+
+    Args:
+        optimizer: One of torch.optim, the class itself.
+        named: Names and parameters, as `model.named_parameters()`; every parameter of the optimizer is among them.
+
+    Raises:
+        StateError: A parameter without a name, a complex one, a value that the class does not keep, or an argument
+            that cannot be carried, such as a learning rate that is a tensor.
+    """
+    kind = kind_of(optimizer)
+    names = _names(optimizer, named)
+    found = optimizer.state_dict()
+    keys = {slot.key: slot.name for slot in kind.slots}
+    keys = {"step": "step", **keys} if kind.counts else keys
+    slots: dict[str, dict[str, Any]] = {}
+    ids = [at for group in found["param_groups"] for at in group["params"]]
+    for at, name in zip(ids, [name for group in names for name in group], strict=True):
+        entry = {key: value for key, value in found["state"].get(at, {}).items() if value is not None}
+        for key in entry:
+            if key not in keys:
+                raise StateError(f"optimizer: {name}", f"unexpected {key!r}; {kind.name} keeps {', '.join(keys)}")
+        if entry:
+            slots[name] = {keys[key]: _numpy(f"optimizer.{keys[key]}.{name}", entry[key]) for key in entry}
+    groups = []
+    for own, group in zip(names, found["param_groups"], strict=True):
+        arguments = {key: value for key, value in group.items() if key not in ("params", "param_names")}
+        groups.append(NeutralGroup(params=tuple(own), arguments=arguments))
+    state = NeutralOptimizer(kind=kind, groups=tuple(groups), slots=slots).pack()
+    shapes = {name: tuple(p.shape) for name, p in _by_name(optimizer, names).items()}
+    NeutralOptimizer.unpack(state, shapes)  # checks it
+    return state
+
+
+def from_neutral(state: TrainingState, optimizer: torch.optim.Optimizer, named: Named) -> None:
+    """Load a neutral state into an optimizer that has the same parameters in the same groups.
+
+    Args:
+        state: A neutral state, as either side gives it.
+        optimizer: One of torch.optim, the class itself; its arguments are replaced by those of the state.
+        named: Names and parameters, as `model.named_parameters()`.
+
+    Raises:
+        StateError: The state is of another class, of other groups, not whole, or of another dtype.
+    """
+    kind = kind_of(optimizer)
+    names = _names(optimizer, named)
+    params = _by_name(optimizer, names)
+    found = NeutralOptimizer.unpack(state, {name: tuple(p.shape) for name, p in params.items()})
+    if found.kind.name != kind.name:
+        raise StateError("optimizer.name", f"expected {kind.name}, got {found.kind.name}")
+    slot_keys = {"step": "step", **{slot.name: slot.key for slot in kind.slots}}
+    scalars = {"step", *(slot.name for slot in kind.slots if slot.form == "scalar")}
+    now = optimizer.state_dict()["param_groups"]
+    entries: dict[int, dict[str, Tensor]] = {}
+    groups: list[dict[str, Any]] = []
+    for own, group in zip(names, now, strict=True):
+        match = [one for one in found.groups if set(one.params) == set(own)]
+        if len(match) != 1:
+            raise StateError("optimizer.groups", f"no group has exactly the parameters {', '.join(own[:8])}")
+        kept = {key: group[key] for key in ("params", "param_names") if key in group}
+        groups.append({**dict(match[0].arguments), **kept})
+        for at, name in zip(group["params"], own, strict=True):
+            values = found.slots.get(name, {})
+            for slot, value in values.items():
+                expected = str(params[name].dtype).removeprefix("torch.")
+                if slot not in scalars and str(value.dtype) != expected:
+                    raise StateError(f"optimizer.{slot}.{name}", f"expected {expected}, got {value.dtype}")
+            if values:
+                entries[at] = {slot_keys[slot]: _tensor(value) for slot, value in values.items()}
+    optimizer.load_state_dict({"state": entries, "param_groups": groups})
+    _restore_scalars(optimizer, names, found, slot_keys, scalars)
+
+
+def _restore_scalars(
+    optimizer: torch.optim.Optimizer,
+    names: Sequence[Sequence[str]],
+    found: NeutralOptimizer,
+    keys: Mapping[str, str],
+    scalars: set[str],
+) -> None:
+    """Put scalars back in their own dtype: `load_state_dict` casts all but `step` to that of the parameter."""
+    for own, group in zip(names, optimizer.param_groups, strict=True):
+        for name, p in zip(own, group["params"], strict=True):
+            for slot, value in found.slots.get(name, {}).items():
+                if slot in scalars:
+                    device = optimizer.state[p][keys[slot]].device
+                    optimizer.state[p][keys[slot]] = _tensor(value).to(device)
+
+
+def _names(optimizer: torch.optim.Optimizer, named: Named) -> list[list[str]]:
+    """Return the names of the parameters of each group."""
+    by_id = {id(p): name for name, p in named}
+    out = []
+    for at, group in enumerate(optimizer.param_groups):
+        for p in group["params"]:
+            if id(p) not in by_id:
+                shape = tuple(p.shape)
+                raise StateError(f"optimizer.groups.{at}", f"a parameter of shape {shape} has no name")
+            if p.is_complex():
+                raise StateError(by_id[id(p)], "is complex; split it in two real parameters")
+        out.append([by_id[id(p)] for p in group["params"]])
+    return out
+
+
+def _by_name(optimizer: torch.optim.Optimizer, names: Sequence[Sequence[str]]) -> dict[str, nn.Parameter]:
+    groups = zip(names, optimizer.param_groups, strict=True)
+    return {name: p for own, group in groups for name, p in zip(own, group["params"], strict=True)}
+
+
+def _numpy(leaf: str, value: Any) -> np.ndarray[Any, Any]:
+    """Return a tensor as an array of its own; numbers of old files as the count that torch makes of them."""
+    if not isinstance(value, Tensor):
+        return np.asarray(value, np.float32)
+    host = value.detach().cpu().contiguous()
+    if host.dtype != torch.bfloat16:
+        return np.array(host.numpy(), copy=True)
+    return np.array(host.view(torch.int16).numpy().view(_bfloat16(leaf)), copy=True)
+
+
+def _bfloat16(leaf: str) -> Any:
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise StateError(leaf, "NumPy has no bfloat16: pip install ml_dtypes") from error
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def _tensor(value: np.ndarray[Any, Any]) -> Tensor:
+    if value.dtype.name == "bfloat16":
+        return torch.from_numpy(np.array(value.view(np.int16), copy=True)).view(torch.bfloat16)
+    return torch.from_numpy(np.array(value, copy=True))
