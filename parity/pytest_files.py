@@ -274,7 +274,12 @@ def _source(train: Callable[..., Any], root: Path, call: Mapping[str, Any]) -> d
 
 def _killed_folder(workdir: Path, stop_at: int) -> Path | None:
     """Return the copy of the folder that the kill at `stop_at` left, or of the last kill."""
-    return next((one for one in (workdir / f"killed-{stop_at}", workdir / "again") if one.is_dir()), None)
+    return next((one for one in _killed(workdir, stop_at) if one.is_dir()), None)
+
+
+def _killed(workdir: Path, stop_at: int) -> tuple[Path, ...]:
+    """Return where a check leaves the folder of a killed run."""
+    return workdir / f"killed-{stop_at}", workdir / "killed-left", workdir / "again-left", workdir / "again"
 
 
 _REPRO = '''"""Runs a resume check again that was red: `python repro.py [ROOT]`.

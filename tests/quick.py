@@ -116,6 +116,7 @@ SLOW = frozenset(
 """What is left out of these: seconds of compilation or of other processes, or a program that not everybody has."""
 
 ABSENT = {
+    "gpu": "a GPU; where there is one, `make test` runs it",
     "soak": "hours; `make soak` runs it",
 }
 """Folders of tests without a quick one, and why."""

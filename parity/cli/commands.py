@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 
-from parity.cli import bench, check, checkpoints, compare, completion, policy, report, spec, train
+from parity.cli import bench, check, checkpoints, compare, completion, optim, policy, report, spec, train
 
 __all__ = ["COMMANDS", "Command", "make_parser"]
 
@@ -154,6 +154,12 @@ COMMANDS: dict[str, Command] = {
         examples=("parity spec mlp-digits > my.toml", "parity spec my.toml --set optimizer.kind=sgd"),
         codes={0: "printed", 2: REFUSED},
         add=spec.add,
+    ),
+    "optim": Command(
+        help="show what the obvious translation of a PyTorch optimizer changes, and the exact JAX code",
+        examples=("parity optim NAdam lr=0.01 momentum_decay=0.01",),
+        codes={0: "shown", 2: REFUSED},
+        add=optim.add,
     ),
     "completion": Command(
         help="print a script that completes commands and options in a shell",

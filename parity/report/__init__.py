@@ -13,6 +13,7 @@ from parity.report.bench_words import (
 )
 from parity.report.comparison import print_changes, print_ratios
 from parity.report.differences import print_differences, print_runs
+from parity.report.equivalence import equivalence_page, equivalence_rows, optimizer_report
 from parity.report.github import MOST_SUMMARY, annotate, append_summary, quoted
 from parity.report.markdown import cell, check_markdown, check_table, table
 from parity.report.policy import print_moments
@@ -39,10 +40,13 @@ __all__ = [
     "clean",
     "counts",
     "duration",
+    "equivalence_page",
+    "equivalence_rows",
     "exact",
     "flatten",
     "meaning",
     "open_console",
+    "optimizer_report",
     "print_benchmarks",
     "print_changes",
     "print_differences",

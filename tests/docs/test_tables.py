@@ -7,6 +7,7 @@ import pytest
 from tests.docs.pages import PAGES, ROOT, Table, read, tables
 
 BENCHMARKS, CHECKPOINTS, METHOD = "docs/benchmarks.md", "docs/checkpoints.md", "docs/method.md"
+OPTIMIZERS = "docs/optimizers.md"
 TRAINER, CI, BUGS = "docs/your-trainer.md", "docs/ci.md", "docs/resume-bugs.md"
 LOADING, POLICY, RESULTS, VERSIONS = "docs/loading.md", "docs/policy.md", "docs/results.md", "docs/versions.md"
 SCHEDULES, PORT = "docs/schedules.md", "docs/your-port.md"
@@ -21,6 +22,21 @@ GENERATED = {
     (SCHEDULES, "PyTorch", "call it like this"): (
         "docs/test_schedules_page::test_the_tables_are_those_of_the_record"
     ),
+    (
+        OPTIMIZERS,
+        "optimizer",
+        "obvious translation",
+    ): "optim/test_equivalence::test_the_page_is_the_one_of_the_figures",
+    (
+        OPTIMIZERS,
+        "optimizer",
+        "key in PyTorch: leaf here",
+    ): "optim/test_equivalence::test_the_page_is_the_one_of_the_figures",
+    (
+        OPTIMIZERS,
+        "class of torch.optim",
+        "PyTorch",
+    ): "optim/test_equivalence::test_the_page_is_the_one_of_the_figures",
     (POLICY, "rule", "case"): "parity/test_policy_page::test_the_page_shows_the_table_of_cases_as_it_is",
     (POLICY, "rule", "parity, jax"): (
         "parity/test_policy_page::test_every_rule_is_a_row_of_the_peers_table_and_our_own_columns_hold"

@@ -35,12 +35,6 @@ EDGES = {
 """Arguments that turn on what the defaults leave off."""
 
 
-@pytest.fixture
-def exact_muon(monkeypatch):
-    """Let torch's Muon iterate in the dtype of its parameters."""
-    monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.clone, raising=False)
-
-
 def options(name):
     return {"iteration_dtype": "float64"} if name == "Muon" else {}
 

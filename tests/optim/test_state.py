@@ -12,7 +12,7 @@ import torch_side.optim
 from jax_side.optim import Leaves, by_name, optimizer_of
 from parity.contract import GroupRule, NeutralOptimizer, TrainingState
 from parity.errors import SpecError, StateError, UnknownNameError
-from tests.optim.test_exact import EDGES, exact_muon  # noqa: F401
+from tests.optim.test_exact import EDGES
 from tests.optim.walks import IN_TORCH, QUICK, jax_loss, nested, shapes_for, start, torch_loss, torch_optimizer
 
 LATE = {"second.bias": 2, "second.weight": 3}
@@ -74,7 +74,7 @@ def same_state_dict(one, other):
 
 
 @pytest.mark.parametrize("name", IN_TORCH)
-def test_a_state_dict_goes_to_optax_and_back_bit_for_bit_and_training_goes_on(name, exact_muon):  # noqa: F811
+def test_a_state_dict_goes_to_optax_and_back_bit_for_bit_and_training_goes_on(name, exact_muon):
     """Handed over at step 4 and back at step 6, with late and never used parameters in two groups."""
     params, optimizer = modules(name)
     torch_steps(params, optimizer, range(4))

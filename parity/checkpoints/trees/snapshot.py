@@ -18,7 +18,8 @@ __all__ = ["META", "TREE", "TreeSnapshot", "described"]
 META = "meta.json"
 """The file of a checkpoint that describes its tree."""
 
-TREE, ITEMS = "@tree", "@items"
+TREE = "@tree"
+ITEMS = "@items"
 """The scalars of a checkpoint that hold the description of its tree, and whether its first keys are items."""
 
 

@@ -1,0 +1,119 @@
+"""Faults planted into the rule of every optimizer, one line of source each: found, and the component named."""
+
+import importlib
+import inspect
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import torch
+
+import jax_side.optim
+import torch_side.optim
+from jax_side.optim import by_name, transform
+from tests.optim.test_exact import EDGES
+from tests.optim.walks import IN_TORCH, MATRICES, QUICK, start, torch_optimizer
+
+FAULTS = [
+    ("SGD", "_sgd", "1 - h[\"dampening\"]", "1", "momentum"),
+    ("SGD", "_sgd", "if h[\"dampening\"]:", "if False:", "momentum"),
+    ("SGD", "_sgd", "g + h[\"weight_decay\"]", "g - h[\"weight_decay\"]", "momentum"),
+    ("Adam", "_adam", "jnp.maximum(slots[\"second_moment_maximum\"], divisor)", "jnp.maximum("
+     "slots[\"second_moment_maximum\"], divisor / correction(h[\"betas\"][1], at.t))", "second_moment_maximum"),
+    ("Adam", "_decayed", "(g + decay * p, 0.0)", "(g, -decay * like(at.h[\"lr\"], p) * p)", "first_moment"),
+    ("AdamW", "_adam", "jnp.sqrt(divisor) / like(jnp.sqrt(c2), g) + h[\"eps\"]",
+     "jnp.sqrt(divisor / like(c2, g) + h[\"eps\"])", "model.params"),
+    ("AdamW", "_adam", "correction(beta, at.t)", "correction(beta, at.t - at.first + 1)", "model.params"),
+    ("NAdam", "_nadam", "at.t + 1", "at.t", "model.params"),
+    ("NAdam", "_nadam", "product * mu", "mu * mu", "momentum_product"),
+    ("RAdam", "_radam", "length > 5", "length > 4", "model.params"),
+    ("Adamax", "_adamax", "jnp.abs(g) + h[\"eps\"]", "jnp.abs(g)", "infinity_norm"),
+    ("RMSprop", "_rmsprop", "jnp.sqrt(variance) + h[\"eps\"]", "jnp.sqrt(variance + h[\"eps\"])", "momentum"),
+    ("RMSprop", "_rmsprop", "-like(h[\"lr\"], g) * buffer", "like(h[\"lr\"], g) * buffer", "model.params"),
+    ("Adagrad", "_adagrad", "(at.t - 1)", "at.t", "model.params"),
+    ("Adadelta", "_adadelta", "(1 - rho) * step * step", "(1 - rho) * g * g", "squared_updates"),
+    ("Rprop", "_rprop", "jnp.where(sign < 0, 0, g)", "g", "previous_gradient"),
+    ("ASGD", "_asgd", "h[\"lr\"] * at.t)", "h[\"lr\"] * (at.t - 1))", "rate"),
+    ("Adafactor", "_adafactor", "-2, keepdims=True), weight", "-2, keepdims=True), 1 - weight", "column_variance"),
+    ("Adafactor", "_adafactor", "jnp.minimum(h[\"lr\"], 1 / jnp.sqrt(at.t))", "h[\"lr\"]", "model.params"),
+    ("Muon", "_muon", "max(rows, columns)", "min(rows, columns)", "model.params"),
+]  # fmt: skip
+"""Optimizer, function, what stands there, what is planted, the component that must be named first."""
+
+MORE = {
+    "AdamW": {"eps": 1e-3},
+    "Adam": {"eps": 1e-3},
+    "RMSprop": {"eps": 1e-3},
+    "Adamax": {"eps": 1e-3},
+    "SGD": {"weight_decay": 0.1},
+    "Adafactor": {"lr": 0.9},
+    "RAdam": {"betas": (0.9, 0.98)},
+}
+BAR = 1e-11
+STEPS = 7
+
+
+def first_difference(name):
+    """Return the component that differs first between torch.optim and ours, and the step; None if none does."""
+    arguments = {**EDGES[name], **MORE.get(name, {})}
+    begin = start(4, MATRICES if name == "Muon" else {"w": (4, 3), "b": (3,)})
+    params = {k: torch.nn.Parameter(torch.from_numpy(v.copy())) for k, v in begin.items()}
+    optimizer = torch_optimizer(name, params.values(), **arguments)
+    generator = np.random.default_rng(2)
+    with jax.enable_x64(True):
+        tx = by_name(name, arguments, **({"iteration_dtype": "float64"} if name == "Muon" else {}))
+        ours = {k: jnp.asarray(v) for k, v in begin.items()}
+        update, state = jax.jit(tx.update, compiler_options=QUICK), tx.init(ours)
+        for step in range(STEPS):
+            grads = {k: generator.normal(size=v.shape) for k, v in begin.items()}
+            for k, p in params.items():
+                p.grad = torch.from_numpy(grads[k].copy())
+            optimizer.step()
+            updates, state = update(grads, state, ours)
+            ours = optax.apply_updates(ours, updates)
+            found = jax_side.optim.to_neutral(tx, state, ours).arrays
+            wanted = torch_side.optim.to_neutral(optimizer, params.items()).arrays
+            assert found.keys() == wanted.keys()
+            for leaf, value in wanted.items():
+                if not np.allclose(found[leaf], value, rtol=BAR, atol=BAR):
+                    return leaf.split(".")[1], step
+            for k, p in params.items():
+                if not np.allclose(np.asarray(ours[k]), p.detach().numpy(), rtol=BAR, atol=BAR):
+                    return "model.params", step
+    return None
+
+
+@pytest.mark.parametrize("name", IN_TORCH)
+def test_without_a_fault_nothing_differs(name, exact_muon):
+    assert first_difference(name) is None
+
+
+@pytest.mark.parametrize(("name", "function", "there", "planted", "component"), FAULTS)
+def test_a_fault_is_found_and_its_component_named_first(
+    name,
+    function,
+    there,
+    planted,
+    component,
+    exact_muon,
+    monkeypatch,
+):
+    rule = transform._RULES[name]
+    module = importlib.import_module(rule.__module__)
+    source = textwrap.dedent(inspect.getsource(getattr(module, function)))
+    assert source.count(there) == 1, "the planted line is no more"
+    space = dict(vars(module))
+    exec(compile(source.replace(there, planted), f"<{function}>", "exec"), space)
+    for other in {rule.__name__, "_adam"} & {*vars(module)} - {function}:  # those that call it see the faulty one
+        exec(compile(textwrap.dedent(inspect.getsource(getattr(module, other))), f"<{other}>", "exec"), space)
+    monkeypatch.setitem(transform._RULES, name, space[rule.__name__])
+    found = first_difference(name)
+    assert found is not None
+    assert found[0] == component
+
+
+def test_every_optimizer_has_a_fault():
+    assert {fault[0] for fault in FAULTS} == set(IN_TORCH)
