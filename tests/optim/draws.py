@@ -8,7 +8,7 @@ from parity.contract import OPTIMIZERS
 
 __all__ = ["draw"]
 
-RATES = {"Adadelta": (0.3, 1.5), "Adafactor": (1e-3, 0.03), "SGD": (1e-3, 0.1), "Lion": (1e-4, 3e-3)}
+RATES = {"Adadelta": (0.3, 1.5), "Adafactor": (1e-4, 3e-3), "SGD": (1e-3, 0.1), "Lion": (1e-4, 3e-3)}
 
 
 def draw(name: str, seed: int) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def _odd(name: str, key: str, generator: np.random.Generator) -> Any:
     spread = lambda low, high: float(10 ** generator.uniform(np.log10(low), np.log10(high)))  # noqa: E731
     flag = lambda: bool(generator.integers(2))  # noqa: E731
     table = {
-        "lr": lambda: spread(*RATES.get(name, (1e-3, 0.02))),
+        "lr": lambda: spread(*RATES.get(name, (1e-4, 3e-3))),
         "momentum": lambda: uniform(0.1, 0.95),
         "dampening": lambda: uniform(0, 0.9),
         "weight_decay": lambda: spread(1e-4, 0.2),
@@ -46,6 +46,8 @@ def _odd(name: str, key: str, generator: np.random.Generator) -> Any:
         "ns_coefficients": lambda: (uniform(3, 3.5), uniform(-5, -4.5), uniform(1.9, 2.1)),
         "ns_steps": lambda: int(generator.integers(2, 7)),
         "adjust_lr_fn": lambda: (None, "original", "match_rms_adamw")[generator.integers(3)],
-        "maximize": lambda: False if name in ("SGD", "Adadelta", "Rprop") else flag(),  # these run away to infinity
+        "maximize": lambda: (
+            False if name in ("SGD", "ASGD", "Adadelta", "Rprop") else flag()
+        ),  # these run away to infinity
     }
     return table.get(key, flag)()
