@@ -152,6 +152,7 @@ def test_a_server_outlives_the_thread_that_started_it(monkeypatch):
     ],
     ids=["another program", "options of Python", "code", "code between", "environment"],
 )
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX may have been used in this process
 def test_other_processes_are_started_as_always(command, options, monkeypatch):
     monkeypatch.setattr(client._servers, "first_is_new", True)
     monkeypatch.setattr(client.Server, "fork", lambda *_: pytest.fail("it was forked"))

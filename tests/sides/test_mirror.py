@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SIDES = ("jax_side", "torch_side")
 NOT_MIRRORED = {"adapters", "compiled.py", "formats", "optim", "processes.py", "schedules", "schedules.py"}
 """What only one framework has: trainers and files that people have, processes as its launchers start them, programs
-that XLA compiles anew in each process, scheduler objects and traced schedules, optimizers, of which PyTorch has its own."""
+that XLA compiles anew in each process, scheduler objects and traced schedules, optimizers (PyTorch has its own)."""
 
 
 def mirrored(side: str) -> set[str]:
