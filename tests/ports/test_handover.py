@@ -86,3 +86,11 @@ def test_a_conversion_that_fails_is_one_clear_error() -> None:
         parity.assert_handover(
             train, port(), convert=partial(to_port, lost="m"), steps=STEPS, stop_at=13, mode="inline", seeds=1
         )
+
+
+def test_a_directory_that_holds_something_is_refused(tmp_path: Path) -> None:
+    """Its runs would continue from what an earlier check left."""
+    (tmp_path / "reference").mkdir()
+    for check in (lambda: hand_over(workdir=tmp_path), lambda: parity.resumes(train, steps=30, workdir=tmp_path)):
+        with pytest.raises(SpecError, match=r"workdir: .* holds reference; give a new or an empty directory"):
+            check()

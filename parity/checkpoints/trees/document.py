@@ -46,7 +46,7 @@ def to_json(node: Node) -> dict[str, Any]:
         if node.form in ("list", "tuple"):
             return {node.form: items}
         named = [[key, item] for key, item in zip(node.keys, items, strict=True)]
-        return {"dict": named} if node.form == "dict" else {"fields": named, "type": node.type}
+        return {"dict": named} if node.form == "dict" else {"fields": named, "type": node.type_name}
     assert isinstance(node, Leaf)
     value = node.value
     if isinstance(value, Array):

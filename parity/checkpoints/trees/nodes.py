@@ -78,7 +78,7 @@ class Branch:
     keys: tuple[Key, ...]
     children: tuple[Node, ...]
     build: Callable[[list[Any]], Any]
-    type: str = ""
+    type_name: str = ""
     """Name of the class, for people; empty for a dict, a list and a tuple."""
 
 
@@ -106,7 +106,7 @@ class Opened:
     keys: Sequence[Key]
     children: Sequence[Any]
     build: Callable[[list[Any]], Any]
-    type: str = ""
+    type_name: str = ""
 
 
 def walk(value: Any, open_node: Callable[[str, Any], Opened | Whole | None], name: str = "", depth: int = 0) -> Node:
@@ -143,7 +143,7 @@ def walk(value: Any, open_node: Callable[[str, Any], Opened | Whole | None], nam
         walk(child, open_node, join(name, key), depth + 1)
         for key, child in zip(opened.keys, opened.children, strict=True)
     )
-    return Branch(name, opened.form, tuple(opened.keys), children, opened.build, opened.type)
+    return Branch(name, opened.form, tuple(opened.keys), children, opened.build, opened.type_name)
 
 
 def join(name: str, key: Key) -> str:

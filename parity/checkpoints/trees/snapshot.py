@@ -92,7 +92,7 @@ def described(node: Node, form: TreeForm, problem: str) -> Node:
             except TypeError as error:
                 found.append((sealed_name(one.name), str(error)))
         if isinstance(one, Branch):
-            return Branch(one.name, one.form, one.keys, tuple(map(each, one.children)), one.build, one.type)
+            return Branch(one.name, one.form, one.keys, tuple(map(each, one.children)), one.build, one.type_name)
         return one
 
     made = each(node)

@@ -5,7 +5,7 @@ Knows neither run directories nor checkpoints of the suite: what it sees are liv
 
 from parity.checks.live.align import varying
 from parity.checks.live.assertions import ResumeBrokenError, assert_resumes
-from parity.checks.live.check import Mode, resumes, runner_of
+from parity.checks.live.check import Mode, open_workdir, resumes, runner_of
 from parity.checks.live.driver import Runner
 from parity.checks.live.folder import copy_folder
 from parity.checks.live.inline import Train
@@ -30,6 +30,7 @@ __all__ = [
     "assert_resumes",
     "copy_folder",
     "judge_same",
+    "open_workdir",
     "resumes",
     "runner_of",
     "varying",

@@ -21,7 +21,7 @@ from parity.errors import SpecError
 from parity.policy import Rules
 from parity.results import Resumption
 
-__all__ = ["Mode", "resumes", "runner_of"]
+__all__ = ["Mode", "open_workdir", "resumes", "runner_of"]
 
 Mode = Literal["auto", "process", "inline"]
 
@@ -79,18 +79,31 @@ def resumes(
     options = dict(options or {})
     stop_at = _require_stop(steps, stop_at)
     with ExitStack() as stack:
-        if workdir is None:
-            root = Path(
-                stack.enter_context(tempfile.TemporaryDirectory(prefix="parity-", ignore_cleanup_errors=True))
-            )
-        else:
-            root = workdir
-            root.mkdir(parents=True, exist_ok=True)
+        root = open_workdir(stack, workdir)
         runner, notes = runner_of(train, mode, root)
         stack.enter_context(runner)  # type: ignore[arg-type]
         home = AtHome(runner, root)
         found = Session(train, home, root, steps, stop_at, options, names, notes, keep, metric).run()
     return replace(found, name=name or _name(train), seconds=time.perf_counter() - began)
+
+
+def open_workdir(stack: ExitStack, workdir: Path | None) -> Path:
+    """Return the directory for the folders of the runs: an empty one that is given, or a temporary one.
+
+    Args:
+        stack: Removes a temporary one.
+        workdir: What the caller gave.
+
+    Raises:
+        SpecError: It holds something already: runs would continue from what an earlier check left.
+    """
+    if workdir is None:
+        made = tempfile.TemporaryDirectory(prefix="parity-", ignore_cleanup_errors=True)
+        return Path(stack.enter_context(made))
+    workdir.mkdir(parents=True, exist_ok=True)
+    if held := next(workdir.iterdir(), None):
+        raise SpecError("workdir", f"{workdir} holds {held.name}; give a new or an empty directory")
+    return workdir
 
 
 def _require_stop(steps: int, stop_at: int | None) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -11,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from parity.checks.live import Mode, Train, runner_of
+from parity.checks.live import Mode, Train, open_workdir, runner_of
 from parity.checks.ports.advice import advise_port
 from parity.checks.ports.arrays import Difference
 from parity.checks.ports.basis import Basis
@@ -115,9 +114,7 @@ def open_sides(stack: ExitStack, train_a: Train, train_b: Train, steps: int, mod
         raise SpecError("steps", f"must be a whole number of at least 2, got {steps!r}")
     if train_a is train_b:
         raise SpecError("train_b", "is train_a itself: a trainer that is compared with itself shows nothing")
-    root = workdir or Path(
-        stack.enter_context(tempfile.TemporaryDirectory(prefix="parity-", ignore_cleanup_errors=True))
-    )
+    root = open_workdir(stack, workdir)
     notes: list[str] = []
     names = _names(train_a, train_b)
     trained = []
