@@ -5,6 +5,7 @@ Knows neither run directories nor checkpoints of the suite: what it sees are liv
 
 from parity.checks.live.align import varying
 from parity.checks.live.assertions import ResumeBrokenError, assert_resumes
+from parity.checks.live.at_once import AtOnce
 from parity.checks.live.check import Mode, open_workdir, resumes, runner_of
 from parity.checks.live.driver import Runner
 from parity.checks.live.folder import copy_folder
@@ -18,6 +19,7 @@ from parity.checks.live.trace import Trace
 
 __all__ = [
     "ROADS",
+    "AtOnce",
     "Compute",
     "MarkError",
     "Mode",

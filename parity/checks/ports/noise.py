@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 
 from parity.checks.across import SEEDS, WINDOW
 from parity.checks.gap import distance
-from parity.checks.live import Compute, Nudge
+from parity.checks.live import AtOnce, Compute, Nudge, Trace
 from parity.checks.ports.series import Series, Trained
 
 __all__ = ["FLOAT64_SEEDS", "Noise", "measure_noise", "spread_of"]
@@ -64,16 +66,29 @@ def measure_noise(
     seeds = seeds or (FLOAT64_SEEDS if precision == "float64" else SEEDS)
     noise = Noise()
     for trained, base, paths in sides:
-        for seed in range(seeds):
-            moved, trace = trained.series(f"nudged-{seed}", paths, steps, nudge=Nudge(seed, precision))
-            if not trace.nudged:
-                noise.unmoved = (*noise.unmoved, trained.name)
-                break
-            _take(noise, base, moved, paths, trained.numbers)
+        runs = _nudged(trained, paths, steps, precision, seeds)
+        moved, trace = next(runs)
+        if not trace.nudged:
+            noise.unmoved = (*noise.unmoved, trained.name)
+            continue
+        for one, _ in itertools.chain([(moved, trace)], runs):
+            _take(noise, base, one, paths, trained.numbers)
             noise.runs += 1
-        else:
-            noise.sides = (*noise.sides, trained.name)
+        noise.sides = (*noise.sides, trained.name)
     return noise
+
+
+def _nudged(
+    trained: Trained, paths: Sequence[str], steps: Sequence[int], precision: Compute, seeds: int
+) -> Iterator[tuple[Series, Trace]]:
+    """Run with nudged starts; where runs are processes, the first alone and then several at once."""
+
+    def run(seed: int) -> tuple[Series, Trace]:
+        return trained.series(f"nudged-{seed}", paths, steps, nudge=Nudge(seed, precision))
+
+    yield run(0)
+    with AtOnce() if trained.runner.parallel == 1 else ThreadPoolExecutor(trained.runner.parallel) as pool:
+        yield from pool.map(run, range(1, seeds))
 
 
 def _take(noise: Noise, base: Series, moved: Series, paths: Sequence[str], numbers: Sequence[str]) -> None:
