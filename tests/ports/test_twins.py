@@ -147,3 +147,36 @@ def test_a_broken_pair_is_an_assertion_that_says_what_differs() -> None:
         parity.assert_twins(train, port("beta2"), steps=STEPS, mode="inline", seeds=1)
     assert caught.value.crossing.record().suspects[0] == "optimizer.second_moment"
     assert parity.assert_twins(train, port(), steps=STEPS, mode="inline", seeds=1).verdict == "holds"
+
+
+def marked(folder: Path, steps: int = STEPS) -> None:
+    """Say what the state is at each mark; what is new at the return was never said."""
+    weights, loss = np.linspace(-1.0, 1.0, 6), 0.0
+    for step in range(steps):
+        parity.mark(step, params=weights, loss=loss)
+        loss = float((weights**2).sum())
+        weights = weights - 0.1 * 2 * weights
+
+
+class Looped:
+    """The same in a class."""
+
+    def __init__(self) -> None:
+        self.weights, self.loss = np.linspace(-1.0, 1.0, 6), 0.0
+
+    def run(self, steps: int) -> None:
+        for step in range(steps):
+            parity.mark(step)
+            self.loss = float((self.weights * self.weights).sum())
+            self.weights = self.weights - self.weights * 2 * 0.1
+
+
+def looped(folder: Path, steps: int = STEPS) -> None:
+    Looped().run(steps)
+
+
+def test_marks_may_say_what_the_state_is_and_loops_may_lie_in_classes() -> None:
+    found = agree(looped, marked, seeds=1)
+    assert (found.verdict, found.pairs, found.compared) == ("holds", 1, STEPS - 1)
+    assert found.max_rel is not None
+    assert found.max_rel < 1e-14

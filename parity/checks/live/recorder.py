@@ -55,6 +55,7 @@ class Recorder:
             return  # a forked worker of the loop
         self.frame = frame
         self._last_state = (frame, state)
+        self.trace.told = bool(state)
         if step >= self.request.steps - 1:
             sys.setprofile(self.watch_return({frame.f_code}))
         elif self.watch is not None:

@@ -65,6 +65,8 @@ class Trace:
     """Files of the folder that were opened for reading."""
     removed: list[tuple[int, str]] = field(default_factory=list)
     """Mark after which a file or directory of the folder was removed, and its name."""
+    told: bool = False
+    """Whether the marks said what the state is: what is new at the return was never said."""
     nudged: list[str] = field(default_factory=list)
     """Parameters that were moved at the first mark."""
     writes: list[tuple[str, int]] = field(default_factory=list)
@@ -125,7 +127,20 @@ class TraceWriter:
         self._send(("end", {name: getattr(trace, name) for name in _REST}))
 
 
-_REST = ("final", "effects", "end", "error", "code", "frameworks", "writes", "names", "reads", "removed", "nudged")
+_REST = (
+    "final",
+    "effects",
+    "end",
+    "error",
+    "code",
+    "frameworks",
+    "writes",
+    "names",
+    "reads",
+    "removed",
+    "nudged",
+    "told",
+)
 
 
 class TraceReader:

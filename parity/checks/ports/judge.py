@@ -17,6 +17,7 @@ from parity.checks.across import (
     FLOAT64_LIMIT,
     FLOAT64_NOISE_FLOOR,
     FLOOR_ULPS,
+    WINDOW,
     envelope_multiple,
     ulp,
 )
@@ -123,7 +124,8 @@ def _limits(out: Judged, x: Mapping[int, float], steps: Sequence[int], curve: Cu
             precision: Compute) -> list[float] | None:  # fmt: skip
     """Return what a curve may differ by at each step, or the envelope below float64; None where that is not known."""
     values = np.array([x[step] for step in steps])
-    width = np.maximum(noise.curve(curve.a, steps), noise.curve(curve.b, steps))
+    window = 1 if precision == "float64" else WINDOW  # of a loss that falls, the first steps say nothing of the last
+    width = np.maximum(*(noise.curve(path, steps, window) for path in (curve.a, curve.b)))
     if precision == "float64":
         floor = float((width / np.maximum(np.abs(values), 1e-300)).max(initial=0.0))
         if curve.component == "loss" and not floor < FLOAT64_NOISE_FLOOR:

@@ -35,12 +35,12 @@ class Noise:
     unmoved: tuple[str, ...] = ()
     """Sides whose parameters cannot be written in place."""
 
-    def curve(self, path: str, steps: Sequence[int]) -> NDArray[np.float64]:
+    def curve(self, path: str, steps: Sequence[int], window: int = WINDOW) -> NDArray[np.float64]:
         """Return the movement of a curve, float64, shape [steps]: in each window of steps the largest."""
         found = self.curves.get(path, {})
         width = np.array([found.get(step, 0.0) for step in steps])
-        for start in range(0, len(width), WINDOW):
-            width[start : start + WINDOW] = width[start : start + WINDOW].max(initial=0.0)
+        for start in range(0, len(width), window):
+            width[start : start + window] = width[start : start + window].max(initial=0.0)
         return width
 
     def leaf(self, path: str, step: int) -> float:

@@ -117,7 +117,7 @@ class Trained:
         found = Series([mark.step for mark in trace.marks])
         for mark in trace.marks:
             found.values.setdefault(mark.step, _values(mark.snapshot))
-        if trace.final is not None and trace.marks:
+        if trace.final is not None and trace.marks and not trace.told:
             found.steps.append(trace.marks[-1].step + 1)
             found.values[trace.marks[-1].step + 1] = _values(trace.final)
         return found, trace
