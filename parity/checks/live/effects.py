@@ -242,7 +242,11 @@ class WriteWatch:
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         recorder = self.recorder
-        if recorder is None or event not in ("open", "os.remove", "shutil.rmtree"):
+        if recorder is None or event not in _EVENTS:
+            return
+        if event in ("os.listdir", "os.scandir"):
+            if isinstance(arguments[0], str | Path) and str(arguments[0]).startswith(str(recorder.folder)):
+                recorder.trace.reading = True
             return
         if event != "open":
             path = os.fspath(arguments[0])
@@ -255,11 +259,15 @@ class WriteWatch:
             return
         if isinstance(mode, str) and not set(mode) & set("wax+"):
             recorder.trace.reads.add(os.path.relpath(path, recorder.folder))
+            recorder.trace.reading = True
         elif isinstance(mode, str) and recorder.frame is not None:
             where = (recorder.frame.f_code.co_filename, recorder.frame.f_lineno)
             if where not in recorder.trace.writes:
                 recorder.trace.writes.append(where)
 
+
+_EVENTS = frozenset({"open", "os.remove", "shutil.rmtree", "os.listdir", "os.scandir"})
+"""Audit events that concern files of the folder."""
 
 writes = WriteWatch()
 """The one of this process."""

@@ -13,6 +13,7 @@ from parity.checks.live.align import align
 from parity.checks.live.beginning import Kill, judge_silence, judge_start
 from parity.checks.live.counting import compare, is_hard, may_cause, may_follow, shows
 from parity.checks.live.evidence import LATER, RANK, Evidence, Ground, Outcome, differing, evidence_of, ranked
+from parity.checks.live.healed import healed
 from parity.checks.live.trace import Mark, Trace
 from parity.checks.live.usage import decides, is_saved
 
@@ -100,8 +101,19 @@ def _judge_pairs(
     else:
         out.differs = seen.lost() + seen.causes()
         for item in seen.at_the_end():
-            decided = item.component == "best" or decides((_identifiers(item.path) or [item.path])[-1], ground.files)
+            decided = item.component == "best" or _decides(item.path, ground)
             (out.broken if decided and item.path not in ground.streams else out.bookkeeping).append(item)
+        derived = [*(mark.read for mark in resumed.marks[: len(pairs)]), resumed.reading]
+        replaced, unsure = seen.healed(derived)
+        for item in replaced:
+            (out.broken if _decides(item.path, ground) else out.bookkeeping).append(item)
+        out.bookkeeping += unsure
+        if out.broken:
+            out.first = (at, 0)
+
+
+def _decides(path: str, ground: Ground) -> bool:
+    return decides((_identifiers(path) or [path])[-1], ground.files)
 
 
 class _Seen:
@@ -219,6 +231,15 @@ class _Seen:
         paths = [p for p in paths if not self._is(p, last, "position") and not self._is(p, last, "alias")]
         found = self._evidence(last, paths, RANK)
         return [item for item in found if item.expected != "absent"]
+
+    def healed(self, derived: Sequence[bool]) -> tuple[list[Evidence], list[Evidence]]:
+        """Return what was lost and replaced before the end; and what may have been derived from the folder.
+
+        Args:
+            derived: Of each state, whether the resumed run read its folder in the step before.
+        """
+        lost, unsure = healed(self.states, self.found, self.ground, lambda index: derived[index])
+        return self._evidence(0, lost, RANK), self._evidence(0, unsure, RANK)
 
     def _evidence(self, index: int, paths: Sequence[str], order: Sequence[str]) -> list[Evidence]:
         step, left, right = self.states[index]

@@ -79,6 +79,7 @@ class Recorder:
 
     def take(self, step: Any, scopes: Sequence[Scope], state: Mapping[str, Any] | None = None) -> bool:
         """Record a mark; return whether the run is to be killed here."""
+        read = self.trace.reading  # what the recorder itself lists is none of the loop's
         if self.watch is not None:
             self.watch.flush(scopes, state)
         number = self._number(step)
@@ -87,7 +88,7 @@ class Recorder:
             self.trace.nudged = nudge_parameters(scopes, state, self.request.nudge)
         keep = self.request.keep.get(index) or self.request.keep_steps.get(number, ())
         snapshot = self.snapshot(scopes, state, keep=keep, finite=number >= self.request.steps - 1)
-        found = Mark(number, snapshot, *self._changed())
+        found = Mark(number, snapshot, *self._changed(), read=read)
         self.trace.marks.append(found)
         if not self.trace.code[0] and scopes:
             self.trace.code = (scopes[0].code.co_filename, scopes[0].code.co_firstlineno)
@@ -95,6 +96,7 @@ class Recorder:
             self.writer.mark(found)
         if index in self.request.copies:
             copy_folder(self.folder, self.request.copies[index])
+        self.trace.reading = False
         late = self.request.kill_step is not None and number >= self.request.kill_step
         if self.request.kill == index or late:
             self.trace.end = "killed"

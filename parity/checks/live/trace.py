@@ -26,6 +26,8 @@ class Mark:
     """Checkpoint files that changed since the mark before, by their names in the folder."""
     gone: tuple[str, ...] = ()
     """Files that were there at the mark before and are not any more."""
+    read: bool = False
+    """Whether the loop read or listed files of the folder since the mark before."""
 
 
 @dataclass(slots=True)
@@ -63,6 +65,8 @@ class Trace:
     """Files that were in the folder at any mark."""
     reads: set[str] = field(default_factory=set)
     """Files of the folder that were opened for reading."""
+    reading: bool = False
+    """Whether files of the folder were read or listed since the last mark."""
     removed: list[tuple[int, str]] = field(default_factory=list)
     """Mark after which a file or directory of the folder was removed, and its name."""
     told: bool = False
@@ -119,7 +123,7 @@ class TraceWriter:
         gone = [p for p in self._last if p not in mark.snapshot.leaves]
         seen = mark.snapshot
         rest = (seen.dead, seen.unseen, seen.values, seen.not_finite)
-        self._send(("mark", mark.step, (mark.saved, mark.gone), changed, gone, rest))
+        self._send(("mark", mark.step, (mark.saved, mark.gone, mark.read), changed, gone, rest))
         self._last = dict(mark.snapshot.leaves)
 
     def end(self, trace: Trace) -> None:
@@ -128,19 +132,9 @@ class TraceWriter:
 
 
 _REST = (
-    "final",
-    "effects",
-    "end",
-    "error",
-    "code",
-    "frameworks",
-    "writes",
-    "names",
-    "reads",
-    "removed",
-    "nudged",
+    "final", "effects", "end", "error", "code", "frameworks", "writes", "names", "reads", "reading", "removed", "nudged",
     "told",
-)
+)  # fmt: skip
 
 
 class TraceReader:

@@ -1,0 +1,49 @@
+"""Losses that healed: a best metric that was lost, and that a later evaluation would have replaced anyway.
+
+Two such runs end equal, though a kill at another step would show the loss. It is told from a value that the loop
+derives again before it uses it: there the uninterrupted run keeps its value while the resumed one comes to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from parity.capture import Snapshot
+from parity.checks.live.evidence import Ground
+
+__all__ = ["healed"]
+
+
+def healed(
+    states: Sequence[tuple[int, Snapshot, Snapshot]],
+    found: Sequence[Sequence[str]],
+    ground: Ground,
+    derived: Callable[[int], bool],
+) -> tuple[list[str], list[str]]:
+    """Return the paths of lost best metrics that later steps made equal again.
+
+    Args:
+        states: Step, state of the uninterrupted run, state of the resumed one, mark by mark from the resume on.
+        found: Paths that differ in each.
+        ground: What equal runs say.
+        derived: Whether the resumed run read its folder in the step before a state: then it may have found there
+            what it had not loaded.
+
+    Returns:
+        Those that were lost, and those of which that cannot be said.
+    """
+    lost: list[str] = []
+    unsure: list[str] = []
+    for path in found[0]:
+        leaf = states[0][1].leaves.get(path)
+        if leaf is None or leaf.component != "best" or leaf.role not in ("scalar", "array"):
+            continue
+        if path not in ground.changing or path in ground.rounded or ground.is_history(path):
+            continue
+        at = next((index for index in range(1, len(states)) if path not in found[index]), None)
+        if at is None:
+            continue
+        before, after = (states[index][1].leaves.get(path) for index in (at - 1, at))
+        if before is not None and after is not None and not after.same(before):
+            (unsure if derived(at) else lost).append(path)
+    return lost, unsure
