@@ -75,11 +75,16 @@ _NEXT = ("", ".", "[")
 
 
 def root_of(path: str) -> str:
-    """Return the variable that a path begins with.
+    """Return the variable that a path begins with; of an outer frame, with the function's name.
 
     Example:
         >>> root_of("self.model.head.weight"), root_of("batches[0]"), root_of("x")
         ('self', 'batches', 'x')
+        >>> root_of("fit().state['model']")
+        'fit().state'
     """
-    ends = [at for at in (path.find("."), path.find("[")) if at > 0]
-    return path[: min(ends)] if ends else path
+    frame, outer, rest = path.partition("().")
+    if not outer or not frame.isidentifier():
+        frame, outer, rest = "", "", path
+    ends = [at for at in (rest.find("."), rest.find("[")) if at > 0]
+    return f"{frame}{outer}{rest[: min(ends)] if ends else rest}"

@@ -49,7 +49,7 @@ _ADVICE: tuple[tuple[str, str], ...] = (
     ("data.batch", "save the position, epoch and order of the data, counted where batches are consumed"),
     ("gradients", "a save fell within an accumulation: save gradients too, or save at its end"),
     ("best", "save the best value so far with the state and load it before the first evaluation"),
-    ("settings", "set precision and determinism flags at the start of every process"),
+    ("settings", "set precision, determinism flags and the numbers of training alike at the start of every process"),
     ("counters", "save the counter with the state"),
 )
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from parity.capture import HARD, Snapshot
+from collections.abc import Sequence
+
+from parity.capture import HARD, Snapshot, root_of
 from parity.checks.live.evidence import Ground, differing
 
-__all__ = ["compare", "is_hard", "may_cause", "may_follow", "shows"]
+__all__ = ["compare", "is_hard", "is_setting", "may_cause", "may_follow", "read_by_both", "shows"]
 
 
 def compare(left: Snapshot, right: Snapshot, ground: Ground, index: int) -> list[str]:
@@ -66,3 +68,88 @@ def may_follow(path: str, snapshots: tuple[int, Snapshot, Snapshot], ground: Gro
     """Return whether a later difference says something: a constant of the process does not."""
     leaf = snapshots[1].leaves.get(path) or snapshots[2].leaves[path]
     return not ground.is_history(path) and (path in ground.changing or leaf.role != "scalar")
+
+
+def read_by_both(
+    found: Sequence[Sequence[str]], states: Sequence[tuple[int, Snapshot, Snapshot]], ground: Ground
+) -> list[list[str]]:
+    """Return the paths that differ in each state, without variables that one run alone has and does not need.
+
+    Args:
+        found: Paths that differ in each state.
+        states: Step, state of the uninterrupted run, state of the resumed one, from the resume on.
+        ground: What equal runs say.
+    """
+    left_over, last = _leftovers(states), len(states) - 1
+    return [
+        [p for p in differ if p not in left_over and not _is_to_come(p, state, ground, last=at == last)]
+        for at, (differ, state) in enumerate(zip(found, states, strict=True))
+    ]
+
+
+def _leftovers(states: Sequence[tuple[int, Snapshot, Snapshot]]) -> set[str]:
+    """Return the paths below variables that the resumed run alone has, such as a checkpoint that was loaded.
+
+    What takes part in training by what it is counts all the same, where the resumed run goes on to change it.
+
+    Args:
+        states: Step, state of the uninterrupted run, state of the resumed one, from the resume on.
+    """
+    known = {root_of(path) for _, left, _ in states for path in left.leaves}
+    first = states[0][2].leaves
+    found: set[str] = set()
+    moved: set[str] = set()
+    for _, _, right in states:
+        for path, leaf in right.leaves.items():
+            if root_of(path) not in known:
+                found.add(path)
+                if leaf.role in HARD and not leaf.same(first.get(path)):
+                    moved.add(path)
+    return found - moved
+
+
+def _is_to_come(path: str, state: tuple[int, Snapshot, Snapshot], ground: Ground, *, last: bool) -> bool:
+    """Return whether a variable that a step makes for itself is not there yet in the resumed run: nobody read it.
+
+    Args:
+        path: A path that differs.
+        state: Step, state of the uninterrupted run, state of the resumed one.
+        ground: What equal runs say.
+        last: Whether it is the last state: a best value that never came is a loss there.
+    """
+    root, (_, left, right) = root_of(path), state
+    if root not in ground.late or (last and path in left.leaves and left.leaves[path].component == "best"):
+        return False
+    return path not in right.leaves and all(root_of(one) != root for one in right.leaves)
+
+
+def is_setting(
+    path: str, states: Sequence[tuple[int, Snapshot, Snapshot]], found: Sequence[Sequence[str]], ground: Ground
+) -> bool:
+    """Return whether a path is a constant of training that a resume changed: a number, another one from then on.
+
+    A number that tells where a process began is none: 0 in a run that nothing stopped, or off by the steps done.
+
+    Args:
+        path: A path that differs at the resume.
+        states: Step, state of the uninterrupted run, state of the resumed one, from the resume on.
+        found: Paths that differ in each.
+        ground: What equal runs say.
+    """
+    step, left, right = states[0]
+    a, b = left.leaves.get(path), right.leaves.get(path)
+    if a is None or b is None or a.role != "scalar" or path in ground.changing or path in ground.noise:
+        return False
+    if {a.kind, b.kind} - {"int", "float"} or a.component.startswith(_PLACES):
+        return False
+    expected, got = float(a.digest), float(b.digest)
+    begins = expected == 0 or abs(abs(expected - got) - step) <= 1
+    lasts = all(
+        path in differ and now.leaves.get(path, a).same(a) and then.leaves.get(path, b).same(b)
+        for (_, now, then), differ in zip(states[:-1] or states, found[:-1] or found, strict=True)
+    )
+    return lasts and not begins
+
+
+_PLACES = ("counters", "data.position", "loss", "best")
+"""Components of numbers that tell how far a run has come, or how well it does."""

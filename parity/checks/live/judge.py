@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from parity.capture import TRAINED, Leaf, Role, Snapshot, root_of
+from parity.capture import TRAINED, Leaf, Role, Snapshot
 from parity.checks.live.align import align
 from parity.checks.live.beginning import Kill, judge_silence, judge_start
-from parity.checks.live.counting import compare, is_hard, may_cause, may_follow, shows
+from parity.checks.live.counting import compare, is_hard, is_setting, may_cause, may_follow, read_by_both, shows
 from parity.checks.live.evidence import LATER, RANK, Evidence, Ground, Outcome, differing, evidence_of, ranked
 from parity.checks.live.healed import healed
 from parity.checks.live.trace import Mark, Trace
@@ -95,7 +95,7 @@ def _judge_pairs(
     seen = _Seen(states, ground)
     if seen.broken:
         lost, causes, later = seen.lost(), seen.causes(), seen.later()
-        out.broken += lost + (causes if lost else _with_data(causes, later, ground)) + later
+        out.broken += lost + seen.settings() + (causes if lost else _with_data(causes, later, ground)) + later
         here = 0 if lost or not later else seen.first_later
         out.first = (at + here, here)
     else:
@@ -126,11 +126,10 @@ class _Seen:
 
     def __init__(self, states: Sequence[tuple[int, Snapshot, Snapshot]], ground: Ground) -> None:
         self.states, self.ground = states, ground
-        roots = {root_of(path) for path in states[0][2].leaves}
         self.found = [compare(left, right, ground, index) for index, (_, left, right) in enumerate(states)]
+        self.found = read_by_both(self.found, states, ground)
         for index in range(len(states) - 1, 0, -1):
             self.found[index] = [p for p in self.found[index] if self._is_of_this_step(p, index)]
-        self.found[0] = [p for p in self.found[0] if root_of(p) in roots or root_of(p) not in ground.late]
         over = {path for path, step in ground.ended.items() if step <= states[0][0]}
         self.hard = [
             [p for p in differ if is_hard(p, left, right, ground) and p not in over]
@@ -182,6 +181,12 @@ class _Seen:
         if self._same_batch():  # iterators that have skipped differ inside from those that were never stopped
             soft = [p for p in soft if not self._is(p, 0, "position")]
         return self._evidence(0, soft, RANK)
+
+    def settings(self) -> list[Evidence]:
+        """Return the constants of training that the resumed run has others of."""
+        paths = [p for p in self.found[0] if is_setting(p, self.states, self.found, self.ground)]
+        found = self._evidence(0, paths, RANK)
+        return [e._replace(component="settings") if e.component == e.path else e for e in found]
 
     def _is(self, path: str, index: int, role: Role) -> bool:
         _, left, right = self.states[index]
