@@ -132,8 +132,8 @@ class TraceWriter:
 
 
 _REST = (
-    "final", "effects", "end", "error", "code", "frameworks", "writes", "names", "reads", "reading", "removed", "nudged",
-    "told",
+    "final", "effects", "end", "error", "code", "frameworks", "writes", "names", "reads", "reading", "removed",
+    "nudged", "told",
 )  # fmt: skip
 
 
