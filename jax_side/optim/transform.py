@@ -6,6 +6,7 @@ updates of each parameter, leaves those without a gradient alone, and hands the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -171,9 +172,8 @@ def leaf_names(tx: Optimizer, params: Any) -> tuple[list[str], list[Any], Any]:
     """
     found, treedef = jax.tree_util.tree_flatten_with_path(params, is_leaf=lambda x: x is None)
     names = [tx.leaves.name(path) for path, _ in found]
-    for name in names:
-        if names.count(name) > 1 and len(set(names)) < len(names):
-            raise StateError(name, "two parameters have this name; give each its own in `names`")
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise StateError(twice[0], "two parameters have this name; give each its own in `names`")
     return names, [leaf for _, leaf in found], treedef
 
 
@@ -312,6 +312,9 @@ def _hyper(tx: Optimizer, group: Group, count: jax.Array, extra: Mapping[str, An
     for given, value in extra.items():
         if given not in MOVED:
             raise UnknownNameError("argument of an update", given, ["mask", *MOVED])
+        if isinstance(value, Mapping) and group.label not in value:
+            given_for = ", ".join(map(str, value)) or "none"
+            raise SpecError(given, f"has no value for the group {group.label!r}; it has: {given_for}")
         one = value[group.label] if isinstance(value, Mapping) else value
         argument = MOVED[given]
         if one is None or argument not in h:

@@ -234,6 +234,11 @@ def of_torch(cls, **arguments):
     return torch_side.optim.to_neutral(cls([weight], **arguments), [("w", weight)])
 
 
+def updated(**extra):
+    params, optimizer = {"w": jnp.ones(2)}, by_name("SGD", {})
+    return optimizer.update(params, optimizer.init(params), params, **extra)
+
+
 @pytest.mark.parametrize(
     ("act", "error", "match"),
     [
@@ -272,10 +277,11 @@ def of_torch(cls, **arguments):
             "groups: w: the rules matrices and w both take it",
         ),
         (
-            lambda: by_name("SGD", {}).update({"w": jnp.ones(2)}, None, {"w": jnp.ones(2)}, rate=1.0),
-            (UnknownNameError, AttributeError),
-            "rate|count",
+            lambda: updated(rate=1.0),
+            UnknownNameError,
+            "unknown argument of an update 'rate'; known: betas",
         ),
+        (lambda: updated(learning_rate={"rest": 0.1}), SpecError, "no value for the group 'all'; it has: rest"),
         (lambda: by_name("NAdam", {}, scalar_dtype="float64").init({"w": jnp.ones(2)}), SpecError, "needs 64-bit"),
     ],
 )
