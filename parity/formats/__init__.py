@@ -1,0 +1,33 @@
+"""Files of other tools, read without a framework: recognised, opened as a tree, their arrays read by boxes.
+
+Nothing of a file is executed. Knows nothing of training: what a tree means is `parity.convert`'s.
+"""
+
+from parity.formats.array import BLOCK_BYTES, Array, Box, InMemory, MappedArray, boxes, dtype_named, extents
+from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise
+from parity.formats.tree import Key, Leaf, Opaque, Source, Tree, leaf_name, leaves, map_leaves
+from parity.formats.writer import Writer
+
+__all__ = [
+    "BLOCK_BYTES",
+    "FORMATS",
+    "Array",
+    "Box",
+    "Format",
+    "InMemory",
+    "Key",
+    "Leaf",
+    "MappedArray",
+    "Opaque",
+    "Source",
+    "Tree",
+    "Writer",
+    "boxes",
+    "dtype_named",
+    "extents",
+    "leaf_name",
+    "leaves",
+    "map_leaves",
+    "open_checkpoint",
+    "recognise",
+]

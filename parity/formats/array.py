@@ -1,0 +1,185 @@
+"""An array of a checkpoint that is not loaded: its shape, its dtype, and how a box of it is read."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import ml_dtypes  # noqa: F401  registers bfloat16 and the float8 types with NumPy by name
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.errors import CheckpointError
+
+__all__ = ["BLOCK_BYTES", "Array", "Box", "InMemory", "MappedArray", "boxes", "dtype_named", "extents"]
+
+BLOCK_BYTES = 16 << 20
+"""Bytes of an array that are read at once, if one row of it has no more."""
+
+Box = tuple[tuple[int, int], ...]
+"""Start and stop along each axis, within the shape; empty for an array without axes."""
+
+
+def dtype_named(name: str) -> np.dtype[Any] | None:
+    """Return the dtype of a name such as `bfloat16`; None if NumPy and ml_dtypes have none.
+
+    Example:
+        >>> dtype_named("float32"), dtype_named("bfloat16").itemsize, dtype_named("qint8")
+        (dtype('float32'), 2, None)
+    """
+    try:
+        found = np.dtype(name)
+    except TypeError:
+        return None
+    return found if found.name == name and found.kind in "biufcV" and found.itemsize else None
+
+
+class Array(ABC):
+    """One array: known by shape and dtype, read by boxes.
+
+    Attributes:
+        shape: Its extents.
+        dtype: Its dtype, of NumPy or ml_dtypes.
+        chunk_bytes: Most bytes that must be in memory to read the smallest box; 0 if any box is read alone.
+        shared: What it shares with other arrays of the checkpoint, such as a tied weight; None if nothing is known.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunk_bytes: int = 0
+    shared: object = None
+
+    @property
+    def size(self) -> int:
+        """Return the number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of its elements."""
+        return self.size * self.dtype.itemsize
+
+    @abstractmethod
+    def read(self, box: Box) -> NDArray[Any]:
+        """Return a box of it, an array of the box's extents that may be a read-only view of the file.
+
+        Raises:
+            CheckpointError: The file does not hold what it should.
+            OSError: It cannot be read.
+        """
+
+    def blocks(self, most: int = BLOCK_BYTES) -> Iterator[NDArray[Any]]:
+        """Yield all of it in C order, in blocks of consecutive elements of at most `most` bytes each."""
+        for box in boxes(self.shape, max(1, most // self.dtype.itemsize)):
+            yield np.ascontiguousarray(self.read(box)).reshape(-1)
+
+    def load(self) -> NDArray[Any]:
+        """Return all of it in memory."""
+        return np.array(self.read(tuple((0, n) for n in self.shape)), order="C").reshape(self.shape)
+
+    def __str__(self) -> str:
+        """Return its type for messages, such as `float32[2,3]`."""
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+    def __repr__(self) -> str:
+        """Return its class and type."""
+        return f"<{type(self).__name__} {self}>"
+
+
+class InMemory(Array):
+    """An array that is in memory already: small ones of a pickle, and those of tests."""
+
+    def __init__(self, value: NDArray[Any]) -> None:
+        self.value = value
+        self.shape, self.dtype = value.shape, value.dtype
+
+    def read(self, box: Box) -> NDArray[Any]:
+        """Return a box of it, a view."""
+        return self.value[tuple(slice(*pair) for pair in box)]
+
+
+class MappedArray(Array):
+    """An array whose elements lie in a file as they are in memory, in C order or with strides of their own."""
+
+    def __init__(
+        self,
+        mapped: NDArray[np.uint8],
+        dtype: np.dtype[Any],
+        shape: Sequence[int],
+        *,
+        start: int = 0,
+        strides: Sequence[int] | None = None,
+        shared: object = None,
+    ) -> None:
+        """Take the bytes of a file, mapped, and where in them the array lies.
+
+        Args:
+            mapped: The bytes, one axis; a memory map costs no memory of the process's own.
+            dtype: Of the elements, little-endian.
+            shape: Extents.
+            start: Offset of the first element in bytes.
+            strides: Steps along each axis in bytes; those of C order by default.
+            shared: As of `Array`.
+
+        Raises:
+            CheckpointError: It does not lie within the bytes.
+        """
+        self.shape, self.dtype, self.shared = tuple(shape), dtype, shared
+        c_order = [math.prod(self.shape[axis + 1 :]) * dtype.itemsize for axis in range(len(self.shape))]
+        self.strides = tuple(strides) if strides is not None else tuple(c_order)
+        self.mapped, self.start = mapped, start
+        self.contiguous = not self.size or all(
+            n == 1 or a == b for n, a, b in zip(self.shape, self.strides, c_order, strict=True)
+        )
+        last = start + sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True)) + dtype.itemsize
+        if start < 0 or any(step < 0 for step in self.strides) or (self.size and last > mapped.size):
+            raise CheckpointError(f"{self} reaches beyond the {mapped.size} bytes that hold it")
+
+    def read(self, box: Box) -> NDArray[Any]:
+        """Return a box of it, a read-only view of the file."""
+        extent = extents(box)
+        if not math.prod(extent):
+            return np.empty(extent, self.dtype)
+        start = self.start + sum(low * step for (low, _), step in zip(box, self.strides, strict=True))
+        whole = np.ndarray(extent, self.dtype, self.mapped, start, self.strides)
+        whole.flags.writeable = False
+        return whole
+
+
+def extents(box: Box) -> tuple[int, ...]:
+    """Return the extents of a box.
+
+    Example:
+        >>> extents(((2, 4), (0, 3)))
+        (2, 3)
+    """
+    return tuple(stop - start for start, stop in box)
+
+
+def boxes(shape: Sequence[int], most: int) -> Iterator[Box]:
+    """Divide an array in C order into boxes of consecutive elements.
+
+    Args:
+        shape: Its extents.
+        most: Most elements of a box.
+
+    Example:
+        >>> list(boxes([2, 3], 4)), list(boxes([], 4)), list(boxes([0, 3], 4))
+        ([((0, 1), (0, 3)), ((1, 2), (0, 3))], [()], [])
+        >>> list(boxes([1, 3], 2))
+        [((0, 1), (0, 2)), ((0, 1), (2, 3))]
+    """
+    if not math.prod(shape):
+        return
+    axis = next((a for a in range(len(shape)) if math.prod(shape[a + 1 :]) <= most), None)
+    if axis is None:  # no axes at all
+        yield ()
+        return
+    rest = tuple((0, n) for n in shape[axis + 1 :])
+    step = max(1, most // math.prod(shape[axis + 1 :]))
+    for lead in product(*map(range, shape[:axis])):
+        for low in range(0, shape[axis], step):
+            yield (*((at, at + 1) for at in lead), (low, min(low + step, shape[axis])), *rest)

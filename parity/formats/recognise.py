@@ -1,0 +1,104 @@
+"""Recognition: which format a path has, by what lies in it, never by its name alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from parity.errors import CheckpointError
+from parity.formats.safetensors_file import open_index, open_safetensors
+from parity.formats.torch_file import open_torch_file
+from parity.formats.tree import Source
+
+__all__ = ["FORMATS", "Format", "open_checkpoint", "recognise"]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format that is read."""
+
+    name: str
+    """Short, as `--to` takes it where the format is written too."""
+    what: str
+    """What it is, for people."""
+    fits: Callable[[Path], bool]
+    """Whether a path looks like one; cheap, and never raises for a path that exists."""
+    open: Callable[[Path], Source]
+    """Opens it without loading an array."""
+
+
+def _starts(path: Path, *magic: bytes) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(16).startswith(magic)
+
+
+def _is_safetensors(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        head = file.read(9)
+    return len(head) == 9 and head[8:] == b"{" and int.from_bytes(head[:8], "little") <= os.stat(path).st_size - 8
+
+
+FORMATS: tuple[Format, ...] = (
+    Format("torch.save", "a file of torch.save", lambda path: _starts(path, b"PK\x03\x04"), open_torch_file),
+    Format("safetensors", "a safetensors file", _is_safetensors, open_safetensors),
+    Format(
+        "safetensors",
+        "an index of safetensors shards",
+        lambda path: path.is_file() and path.name.endswith(".safetensors.index.json"),
+        open_index,
+    ),
+)
+"""In the order in which they are tried; a path has the first format that fits."""
+
+
+def recognise(path: Path) -> Format:
+    """Return the format of a path.
+
+    Raises:
+        CheckpointError: There is nothing, or nothing that is known; says what was looked for.
+    """
+    if not os.path.lexists(path):
+        raise CheckpointError(f"{path} does not exist")
+    try:
+        found = next((one for one in FORMATS if one.fits(path)), None)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+    if found is None:
+        raise CheckpointError(
+            f"{path}: {_guess(path)}; known are {', '.join(dict.fromkeys(f.what for f in FORMATS))}"
+        )
+    return found
+
+
+def open_checkpoint(path: Path) -> Source:
+    """Open a checkpoint of any known format, without loading an array.
+
+    Raises:
+        CheckpointError: It does not exist, is of no known format, or is damaged.
+    """
+    return recognise(path).open(path)
+
+
+def _guess(path: Path) -> str:
+    """Return why a path has no known format, as far as a look tells."""
+    if path.is_dir():
+        names = sorted(os.listdir(path))
+        return (
+            f"a directory with {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}"
+            if names
+            else "an empty directory"
+        )
+    size = path.stat().st_size if path.is_file() else 0
+    if not size:
+        return "an empty file" if path.is_file() else "neither a file nor a directory"
+    with path.open("rb") as file:
+        head = file.read(8)
+    if head[:1] == b"\x80" and head[1] in (2, 3, 4, 5):
+        return "a pickle, which runs code when it is loaded: only those of torch.save since PyTorch 1.6 are read"
+    return f"a file that starts with {head!r}"

@@ -1,0 +1,184 @@
+"""`torch.save` files: a zip archive of one pickle and of the bytes of each storage, read without PyTorch.
+
+Source: `torch/serialization.py`, `torch/_utils.py` and `caffe2/serialize/inline_container.cc`, PyTorch 2.13.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.errors import CheckpointError
+from parity.formats.array import Array, InMemory, MappedArray, dtype_named
+from parity.formats.mapping import map_file
+from parity.formats.symbolic import PLAIN_CALLS, Call, Global, read_pickle
+from parity.formats.tree import Opaque, Source
+from parity.formats.zips import ZipRecords
+
+__all__ = ["open_torch_file", "read_torch_bytes"]
+
+STORAGES = {
+    **{
+        "DoubleStorage": "float64",
+        "FloatStorage": "float32",
+        "HalfStorage": "float16",
+        "BFloat16Storage": "bfloat16",
+    },
+    **{"LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8"},
+    **{"ByteStorage": "uint8", "BoolStorage": "bool", "UntypedStorage": "uint8"},
+    **{"ComplexFloatStorage": "complex64", "ComplexDoubleStorage": "complex128"},
+}
+"""Classes of storages that PyTorch pickles to the dtype of their elements."""
+
+_LONE = re.compile(r"torch\.(?:storage\.)?(\w+)")
+
+
+@dataclass(frozen=True)
+class _Storage:
+    """A storage that tensors are views of."""
+
+    key: str
+    dtype: str
+    mapped: NDArray[np.uint8]
+
+
+def open_torch_file(path: Path) -> Source:
+    """Open a file that `torch.save` wrote.
+
+    Raises:
+        CheckpointError: It is none: a truncated archive, TorchScript, or written on a big-endian machine.
+    """
+    records = ZipRecords(path, map_file(path))
+    if "constants.pkl" in records.names:
+        raise CheckpointError(
+            f"{path} is a TorchScript archive, which is code; save a state dict of the module instead"
+        )
+    tree = _read(records, str(path))
+    version = records.text("version")
+    return Source(
+        path=path,
+        format="torch.save",
+        tree=tree,
+        detail=f"archive version {version}" if version else "",
+        verify=records.damaged,
+        unproven="that it is what was saved: an archive has a CRC-32 for each record, and no digest of its directory",
+    )
+
+
+def read_torch_bytes(mapped: NDArray[np.uint8], where: str) -> Any:
+    """Return the tree of a `torch.save` archive that lies within other bytes, such as an item of a DCP file."""
+    return _read(ZipRecords(Path(where), mapped), where)
+
+
+def _read(records: ZipRecords, where: str) -> Any:
+    if "data.pkl" not in records.names:
+        shown = ", ".join(sorted(records.names)[:4])
+        raise CheckpointError(f"{where} is a zip archive, but not of torch.save: no data.pkl among {shown}")
+    if records.text("byteorder") not in ("", "little"):
+        raise CheckpointError(f"{where} was written on a big-endian machine; load and save it there with PyTorch")
+    return read_pickle(records.read("data.pkl"), f"{where}: data.pkl", CALLS, lambda found: _storage(found, records))
+
+
+def _storage(found: Any, records: ZipRecords) -> _Storage:
+    kind, cls, key, _, _, *_ = found
+    match = _LONE.fullmatch(cls.name) if isinstance(cls, Global) else None
+    dtype = STORAGES.get(match[1]) if match else None
+    if kind != "storage" or dtype is None:
+        raise CheckpointError(
+            f"{records.path}: a storage of the kind {getattr(cls, 'name', cls)!r}, which is unknown"
+        )
+    return _Storage(str(key), dtype, records.mapped(f"data/{key}"))
+
+
+def _tensor(
+    storage: _Storage,
+    offset: int,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    dtype: str | None = None,
+) -> Array | Opaque:
+    name = dtype or storage.dtype
+    found = dtype_named(name)
+    if found is None:
+        return Opaque(f"torch.{name}", list(shape))
+    size = found.itemsize
+    return MappedArray(
+        storage.mapped,
+        found,
+        tuple(map(int, shape)),
+        start=int(offset) * size,
+        strides=[int(step) * size for step in strides],
+        shared=storage.key,
+    )
+
+
+def _rebuild_v3(storage: _Storage, offset: int, shape: Any, strides: Any, *rest: Any) -> Array | Opaque:
+    dtype = rest[2]
+    return _tensor(storage, offset, shape, strides, dtype.name.removeprefix("torch."))
+
+
+def _from_type(function: Any, cls: Any, args: Any, state: Any) -> Any:
+    """Return the tensor of a subclass; one without a storage of its own, such as DTensor, stays opaque."""
+    if isinstance(function, Global) and function.name in CALLS:
+        return CALLS[function.name](*args)
+    return Opaque(getattr(cls, "name", "torch.Tensor"), [args, state])
+
+
+def _numpy_dtype(name: str, *rest: Any) -> _Dtype:
+    return _Dtype(name)
+
+
+class _Dtype:
+    """A dtype of NumPy on the stack of the machine; its state gives the byte order."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def set_state(self, state: Any) -> None:
+        if isinstance(state, tuple) and len(state) > 1 and state[1] in ("<", ">"):
+            self.name = state[1] + self.name
+
+
+class _NumpyArray(InMemory):
+    """An array that a pickle of NumPy describes in two steps: made empty, then filled."""
+
+    def __init__(self) -> None:
+        super().__init__(np.zeros(0))
+
+    def set_state(self, state: Any) -> None:
+        _, shape, dtype, fortran, data = state
+        raw = data.encode("latin1") if isinstance(data, str) else data
+        flat = np.frombuffer(raw, dtype.name)
+        super().__init__(flat.reshape(tuple(shape), order="F" if fortran else "C"))
+
+
+def _numpy_scalar(dtype: Any, data: Any = b"") -> Any:
+    raw = data.encode("latin1") if isinstance(data, str) else data
+    return np.frombuffer(raw, dtype.name)[0].item()
+
+
+_MULTIARRAY = ("numpy.core.multiarray", "numpy._core.multiarray")
+CALLS: Mapping[str, Call] = {
+    **PLAIN_CALLS,
+    "torch._utils._rebuild_tensor_v2": lambda storage, offset, shape, strides, *rest: _tensor(
+        storage, offset, shape, strides
+    ),
+    "torch._utils._rebuild_tensor": lambda storage, offset, shape, strides: _tensor(storage, offset, shape, strides),
+    "torch._utils._rebuild_tensor_v3": _rebuild_v3,
+    "torch._utils._rebuild_parameter": lambda data, *rest: data,
+    "torch._utils._rebuild_parameter_with_state": lambda data, *rest: data,
+    "torch._tensor._rebuild_from_type_v2": _from_type,
+    "torch.Size": lambda sizes=(): tuple(sizes),
+    "torch.device": lambda *parts: ":".join(map(str, parts)),
+    "torch.serialization._get_layout": lambda name: name,
+    **{f"{module}._reconstruct": lambda *args: _NumpyArray() for module in _MULTIARRAY},
+    **{f"{module}.scalar": _numpy_scalar for module in _MULTIARRAY},
+    "numpy.dtype": _numpy_dtype,
+}
+"""What stands in for the calls of a pickle of PyTorch: tensors, parameters, NumPy's arrays and scalars."""

@@ -1,0 +1,118 @@
+"""The content of a checkpoint as a tree of plain containers, whose arrays are not loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from parity.errors import CheckpointError
+from parity.formats.array import Array
+
+__all__ = ["Key", "Leaf", "Opaque", "Source", "Tree", "leaf_name", "leaves", "map_leaves"]
+
+Key = str | int
+
+Tree = Any
+"""A dict (keys are text or integers), a list, a tuple, an Array, an Opaque, bytes, or a scalar: None, a bool, an
+integer, a float, a complex number, text."""
+
+Leaf = Any
+"""What stands in a tree where no container does."""
+
+MOST_LEAVES = 2_000_000
+"""Most leaves of a tree: a small pickle can name one list a billion times."""
+
+MOST_DEPTH = 100
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """An object that only code could rebuild; nothing of it was executed."""
+
+    name: str
+    """Dotted name of its class or function, such as `transformers.training_args.TrainingArguments`."""
+    content: Tree = None
+    """What it would be rebuilt from: arguments and attributes, as far as they are plain."""
+
+    def __str__(self) -> str:
+        """Return a phrase for messages."""
+        return f"object of {self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One checkpoint that was recognised and opened, its arrays not loaded."""
+
+    path: Path
+    format: str
+    """Name of the format, one of `FORMATS`."""
+    tree: Tree
+    """What it holds."""
+    detail: str = ""
+    """What is known of the writer, such as a version, for people."""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """Leaf name to the sealed text of its digest, where a seal was read; equal texts are equal leaves."""
+    verify: Callable[[], list[tuple[str, str]]] | None = None
+    """Checks what the format itself can prove, reading every byte: file or leaf, and what is wrong with it. None
+    where the format has nothing to check, so that only its structure was."""
+    unproven: str = ""
+    """What a check by `verify` cannot know, as a sentence."""
+
+    def arrays(self) -> dict[tuple[Key, ...], Array]:
+        """Return the arrays by the keys on the way to them."""
+        return {keys: leaf for keys, leaf in leaves(self.tree) if isinstance(leaf, Array)}
+
+    def opaque(self) -> dict[tuple[Key, ...], Opaque]:
+        """Return the objects that only code could rebuild."""
+        return {keys: leaf for keys, leaf in leaves(self.tree) if isinstance(leaf, Opaque)}
+
+
+def leaf_name(keys: tuple[Key, ...]) -> str:
+    """Return the name of a leaf: its keys joined by dots.
+
+    Example:
+        >>> leaf_name(("model", "layers.0.weight")), leaf_name(("opt_state", 0, "mu"))
+        ('model.layers.0.weight', 'opt_state.0.mu')
+    """
+    return ".".join(map(str, keys))
+
+
+def leaves(tree: Tree) -> Iterator[tuple[tuple[Key, ...], Leaf]]:
+    """Yield the keys and the value of each leaf of a tree; an empty container is one.
+
+    Raises:
+        CheckpointError: It has more than 2,000,000 leaves, or is deeper than 100 containers: one may hold itself.
+    """
+    for count, one in enumerate(_walk(tree, ())):
+        if count >= MOST_LEAVES:
+            raise CheckpointError(
+                f"the checkpoint names more than {MOST_LEAVES:,} leaves; no training state has so many"
+            )
+        yield one
+
+
+def _walk(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[tuple[Key, ...], Leaf]]:
+    if len(keys) > MOST_DEPTH:
+        raise CheckpointError(
+            f"{leaf_name(keys)[:80]}...: nested more than {MOST_DEPTH} deep; a container holds itself"
+        )
+    if isinstance(tree, dict) and tree:
+        for key, child in tree.items():
+            yield from _walk(child, (*keys, key))
+    elif isinstance(tree, list | tuple) and tree:
+        for at, child in enumerate(tree):
+            yield from _walk(child, (*keys, at))
+    else:
+        yield keys, tree
+
+
+def map_leaves(tree: Tree, change: Callable[[tuple[Key, ...], Leaf], Leaf], keys: tuple[Key, ...] = ()) -> Tree:
+    """Return a tree of the same containers with other leaves; empty containers stay as they are."""
+    if isinstance(tree, dict):
+        return {key: map_leaves(child, change, (*keys, key)) for key, child in tree.items()}
+    if isinstance(tree, list | tuple):
+        made = [map_leaves(child, change, (*keys, at)) for at, child in enumerate(tree)]
+        return made if isinstance(tree, list) else tuple(made)
+    return change(keys, tree)

@@ -1,0 +1,125 @@
+"""The records of a zip archive that stores them as they are, as PyTorch writes it, within bytes that are mapped."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.errors import CheckpointError
+
+__all__ = ["ZipRecords"]
+
+MOST_RECORDS = 1_000_000
+PIECE = 16 << 20
+
+
+class ZipRecords:
+    """Records by name, without the archive's own folder.
+
+    Attributes:
+        path: The file, for messages.
+        names: Names of the records.
+    """
+
+    def __init__(self, path: Path, data: NDArray[np.uint8]) -> None:
+        """Read the directory of an archive.
+
+        Args:
+            path: The file, for messages.
+            data: Its bytes, mapped.
+
+        Raises:
+            CheckpointError: It is no archive, or a record is compressed, repeated, or beyond the end.
+        """
+        self.path, self._data = path, data
+        try:
+            with zipfile.ZipFile(cast("Any", _Mapped(data))) as archive:
+                infos = archive.infolist()
+        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, OverflowError, EOFError) as error:
+            raise CheckpointError(f"{path} is no whole archive of torch.save: {error}; is it truncated?") from error
+        if len(infos) > MOST_RECORDS:
+            raise CheckpointError(f"{path} holds {len(infos):,} records, more than {MOST_RECORDS:,}")
+        self._infos: dict[str, zipfile.ZipInfo] = {}
+        for info in infos:
+            name = info.filename.partition("/")[2] or info.filename
+            if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size or info.flag_bits & 1:
+                raise CheckpointError(
+                    f"{path}: record {info.filename!r} is compressed or encrypted; torch.save does neither"
+                )
+            if name in self._infos:
+                raise CheckpointError(f"{path}: record {info.filename!r} occurs twice")
+            self._infos[name] = info
+        self.names = self._infos.keys()
+
+    def mapped(self, name: str) -> NDArray[np.uint8]:
+        """Return the bytes of a record, not copied.
+
+        Raises:
+            CheckpointError: There is none of the name, or it reaches beyond the end of the file.
+        """
+        info = self._infos.get(name)
+        if info is None:
+            raise CheckpointError(f"{self.path}: record {name!r} is missing")
+        head = bytes(self._data[info.header_offset : info.header_offset + 30])
+        start = (
+            info.header_offset + 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
+        )
+        if head[:4] != b"PK\x03\x04" or start + info.file_size > self._data.size:
+            raise CheckpointError(
+                f"{self.path}: record {name!r} reaches beyond the end of the file, or has no header"
+            )
+        return self._data[start : start + info.file_size]
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a record, copied."""
+        return self.mapped(name).tobytes()
+
+    def text(self, name: str) -> str:
+        """Return a short record as text; empty if there is none."""
+        return self.read(name)[:64].decode("ascii", "replace").strip() if name in self.names else ""
+
+    def damaged(self) -> list[tuple[str, str]]:
+        """Return the records whose bytes do not fit their CRC-32, reading all of them."""
+        found = []
+        for name, info in self._infos.items():
+            data, total = self.mapped(name), 0
+            for start in range(0, data.size, PIECE):
+                total = zlib.crc32(data[start : start + PIECE], total)
+            if total != info.CRC:
+                found.append((name, "does not fit its CRC-32"))
+        return found
+
+
+class _Mapped(io.RawIOBase):
+    """Bytes as a file for `zipfile`, of which only what is asked for is copied."""
+
+    def __init__(self, data: NDArray[np.uint8]) -> None:
+        self._data, self._at = data, 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        at = offset + (0, self._at, self._data.size)[whence]
+        if at < 0:
+            raise OSError("the file is too short")
+        self._at = at
+        return at
+
+    def read(self, size: int | None = -1) -> bytes:
+        stop = self._data.size if size is None or size < 0 else self._at + size
+        data = self._data[self._at : stop].tobytes()
+        self._at += len(data)
+        return data
