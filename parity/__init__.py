@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from parity.capture import mark, register
     from parity.checks.live import ResumeBrokenError, assert_resumes, resumes
     from parity.checks.ports import (
         HandoverBrokenError,
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
         twins_agree,
     )
     from parity.contract import StepRecord, Trainer, TrainingState, Validation
+    from parity.contract.capture import mark, register
     from parity.spec import RunSpec, preset
 
 __all__ = [
@@ -51,9 +51,9 @@ _PACKAGES = {
     "assert_resumes": "checks.live",
     "assert_twins": "checks.ports",
     "hands_over": "checks.ports",
-    "mark": "capture",
+    "mark": "contract.capture",
     "preset": "spec",
-    "register": "capture",
+    "register": "contract.capture",
     "resumes": "checks.live",
     "twins_agree": "checks.ports",
 }

@@ -15,6 +15,7 @@ QUICK = frozenset(
         "benchmarks/test_worker.py",
         "cli",
         "crash/test_crash_model.py",
+        "formats",
         "crash/test_trace.py",
         "docs",
         *(f"{SOUND}[as most faults have it-{side}]" for side in ("torch", "jax")),

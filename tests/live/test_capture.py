@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parity.capture import Snapshot, Walk, capture, component_from_name, register, scopes_of
+from parity.contract.capture import Snapshot, Walk, capture, component_from_name, register, scopes_of
 from parity.errors import SpecError
 
 Point = namedtuple("Point", "x y")

@@ -103,12 +103,12 @@ FLOORS = (
     {"errors", "environment", "threefry"},
     {"storage"},
     {"policy", "schedules", "formats"},
-    {"contract", "capture"},
+    {"contract"},
     {"spec"},
     {"checkpoints", "results", "sides"},
     {"twins"},
-    {"runs", "report"},
-    {"trackers", "checks", "pytest_files"},
+    {"runs", "report", "convert"},
+    {"trackers", "checks"},
     {"cli", "pytest_plugin"},
 )
 """The rooms of parity/, from the ground up: each imports from lower floors only."""

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 import parity as suite
-from parity import checks, pytest_files  # noqa: F401 - loaded here, so that sessions within this process share them
+from parity import checks, pytest_plugin  # noqa: F401 - loaded here, so that sessions within this process share them
 from parity.checks.live import ResumeBrokenError
 from parity.results import CheckResult, read_result, schema
 from tests.plugin.sources import CRASH, GREEN, RED, TRAINER
@@ -50,7 +50,7 @@ def test_a_red_check_says_what_was_lost_and_shows_nothing_of_the_suite(pytester)
     assert any("expected" in line for line in message)
     assert any("got" in line for line in message)
     assert len(message) <= 25
-    assert not [line for line in shown if "parity/checks" in line or "pytest_plugin.py" in line]
+    assert not [line for line in shown if "parity/checks" in line or "pytest_plugin/" in line]
 
 
 @pytest.mark.parametrize("style", ["long", "short", "native"])

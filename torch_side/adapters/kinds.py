@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from parity.capture import (
+from parity.contract.capture import (
     TRAINED,
     Leaf,
     Role,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from parity.capture import Walk, register
+from parity.contract.capture import Walk, register
 
 __all__ = ["register_trainers"]
 

@@ -6,8 +6,8 @@ import itertools
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
-from parity.capture import Leaf, Snapshot
 from parity.checks.live.trace import Mark
+from parity.contract.capture import Leaf, Snapshot
 
 __all__ = ["align", "varying"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parity.capture import HARD, Snapshot, root_of
 from parity.checks.live.evidence import Ground, differing
+from parity.contract.capture import HARD, Snapshot, root_of
 
 __all__ = ["compare", "is_hard", "is_setting", "may_cause", "may_follow", "read_by_both", "shows"]
 

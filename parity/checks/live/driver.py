@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from parity import sides
-from parity.capture import Leaf, Snapshot
 from parity.checks.live.beginning import Kill
 from parity.checks.live.envelope import Envelope
 from parity.checks.live.evidence import NONE, Evidence, Ground, Outcome, differing
@@ -20,6 +19,7 @@ from parity.checks.live.request import Request
 from parity.checks.live.roads import Road
 from parity.checks.live.rounding import is_floating
 from parity.checks.live.trace import Trace
+from parity.contract.capture import Leaf, Snapshot
 
 __all__ = ["Driver", "Runner"]
 

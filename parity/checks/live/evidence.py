@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from parity.capture import Leaf, component_from_name, root_of
 from parity.checks.live.trace import Mark
+from parity.contract.capture import Leaf, component_from_name, root_of
 
 __all__ = [
     "LATER",

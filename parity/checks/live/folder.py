@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.capture import Leaf, Walk
+from parity.contract.capture import Leaf, Walk
 from parity.storage import digest_range
 
 __all__ = ["SET_APART", "Listing", "Reader", "contents", "copy_folder", "hidden", "is_log", "list_folder"]

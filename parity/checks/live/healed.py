@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from parity.capture import Snapshot
 from parity.checks.live.evidence import Ground
+from parity.contract.capture import Snapshot
 
 __all__ = ["healed"]
 

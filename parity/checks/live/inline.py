@@ -11,12 +11,12 @@ from pathlib import Path
 from types import GeneratorType
 from typing import Any
 
-from parity.capture import activate, scopes_of
 from parity.checks.live.aside import fresh_process, set_aside_all
 from parity.checks.live.effects import writes
 from parity.checks.live.recorder import Killed, MarkError, Recorder, trace_no_calls
 from parity.checks.live.request import Request
 from parity.checks.live.trace import Trace, TraceWriter
+from parity.contract.capture import activate, scopes_of
 
 __all__ = ["InlineRunner", "Train", "run_function"]
 

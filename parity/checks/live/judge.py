@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from parity.capture import TRAINED, Leaf, Role, Snapshot
 from parity.checks.live.align import align
 from parity.checks.live.beginning import Kill, judge_silence, judge_start
 from parity.checks.live.counting import compare, is_hard, is_setting, may_cause, may_follow, read_by_both, shows
@@ -16,6 +15,7 @@ from parity.checks.live.evidence import LATER, RANK, Evidence, Ground, Outcome, 
 from parity.checks.live.healed import healed
 from parity.checks.live.trace import Mark, Trace
 from parity.checks.live.usage import decides, is_saved
+from parity.contract.capture import TRAINED, Leaf, Role, Snapshot
 
 __all__ = ["judge_resumed", "judge_same"]
 

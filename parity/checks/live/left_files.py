@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parity.capture import HARD, Leaf, component_from_name
 from parity.checks.live.evidence import Evidence, Ground, Outcome, differing
+from parity.contract.capture import HARD, Leaf, component_from_name
 
 __all__ = ["judge_files"]
 

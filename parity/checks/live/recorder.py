@@ -10,13 +10,13 @@ from types import CodeType, FrameType
 from typing import Any
 
 from parity import sides
-from parity.capture import Scope, Snapshot, capture, outer_scopes
 from parity.checks.live.aside import set_aside_all
 from parity.checks.live.effects import StatementWatch
 from parity.checks.live.folder import copy_folder, hidden, is_log, list_folder
 from parity.checks.live.nudge import nudge_parameters
 from parity.checks.live.request import Request
 from parity.checks.live.trace import Mark, Trace, TraceWriter
+from parity.contract.capture import Scope, Snapshot, capture, outer_scopes
 from parity.errors import ParityError
 
 __all__ = ["Killed", "MarkError", "Recorder", "trace_no_calls"]

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from parity.capture import Leaf
 from parity.checks.live.trace import Mark
 from parity.checks.roads import MEANINGS, QUICK
 from parity.checks.roads import road_names as roads_of_registry
+from parity.contract.capture import Leaf
 
 __all__ = ["QUICK", "ROADS", "Road", "plan_roads", "road_names"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-from parity.capture import Leaf, root_of
 from parity.checks.live.evidence import NONE, RANK, Evidence, Ground
 from parity.checks.live.trace import Trace
+from parity.contract.capture import Leaf, root_of
 
 __all__ = ["judge_effects"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from parity.capture import Leaf, Snapshot
+from parity.contract.capture import Leaf, Snapshot
 
 __all__ = ["Effect", "End", "Mark", "Trace", "TraceReader", "TraceWriter", "blot"]
 

@@ -3,13 +3,13 @@
 Knows the kinds of the standard library and of NumPy; those of a framework are registered by its side.
 """
 
-from parity.capture.frames import Scope, ambient, capture, outer_scopes, scopes_of
-from parity.capture.kinds import TRAINED
-from parity.capture.leaf import HARD, Leaf, Role, Snapshot, root_of
-from parity.capture.liveness import live_names
-from parity.capture.marks import activate, mark
-from parity.capture.names import component_from_name, slot_component
-from parity.capture.walk import Visit, Walk, array_leaf, attributes_of, digest_of, kind_of, register
+from parity.contract.capture.frames import Scope, ambient, capture, outer_scopes, scopes_of
+from parity.contract.capture.kinds import TRAINED
+from parity.contract.capture.leaf import HARD, Leaf, Role, Snapshot, root_of
+from parity.contract.capture.liveness import live_names
+from parity.contract.capture.marks import activate, mark
+from parity.contract.capture.names import component_from_name, slot_component
+from parity.contract.capture.walk import Visit, Walk, array_leaf, attributes_of, digest_of, kind_of, register
 
 __all__ = [
     "HARD",

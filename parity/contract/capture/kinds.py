@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from parity.capture.liveness import live_names
-from parity.capture.names import component_from_name
-from parity.capture.walk import Visit, Walk, digest_of, register
+from parity.contract.capture.liveness import live_names
+from parity.contract.capture.names import component_from_name
+from parity.contract.capture.walk import Visit, Walk, digest_of, register
 
 __all__ = ["TRAINED", "capture_python_streams", "loop_iterators"]
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from parity.capture.leaf import Leaf, Role, Snapshot
-from parity.capture.names import component_from_name
+from parity.contract.capture.leaf import Leaf, Role, Snapshot
+from parity.contract.capture.names import component_from_name
 from parity.errors import SpecError
 
 __all__ = ["LIBRARY_ROOTS", "Visit", "Walk", "array_leaf", "attributes_of", "digest_of", "kind_of", "register"]

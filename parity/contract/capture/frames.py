@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
-from parity.capture.kinds import capture_python_streams, loop_iterators
-from parity.capture.leaf import Snapshot
-from parity.capture.liveness import live_names
-from parity.capture.walk import LIBRARY_ROOTS, Walk, kind_of
+from parity.contract.capture.kinds import capture_python_streams, loop_iterators
+from parity.contract.capture.leaf import Snapshot
+from parity.contract.capture.liveness import live_names
+from parity.contract.capture.walk import LIBRARY_ROOTS, Walk, kind_of
 
 __all__ = ["Scope", "ambient", "capture", "outer_scopes", "scopes_of"]
 

@@ -27,7 +27,7 @@ MODES = ("auto", "process", "inline")
 MOST_LINES = 25
 """Lines of the message of a red check."""
 
-PACKAGE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[1]
 
 Left = dict[str, list[str]]
 """What the checks of a test left for the end of the session: `records`, `repros`, `curves`; as text, so that xdist
@@ -53,7 +53,7 @@ class Parity:
     @property
     def mark(self) -> Callable[..., None]:
         """The mark for a training loop: `parity.mark`."""
-        from parity.capture import mark
+        from parity.contract.capture import mark
 
         return mark
 
@@ -169,7 +169,7 @@ class Parity:
         """
         __tracebackhide__ = True
         from parity.errors import SpecError
-        from parity.pytest_files import CurveError, check_curve
+        from parity.pytest_plugin.files import CurveError, check_curve
 
         if not re.fullmatch(r"\w[\w.-]*", name):
             raise SpecError("name", f"of a curve must be letters, digits, '.', '_' and '-', got {name!r}")
@@ -197,7 +197,7 @@ class Parity:
             ("parity_components", ", ".join(found.components)),
         ]
         if self._item.config.option.parity_report:
-            from parity.pytest_files import pack
+            from parity.pytest_plugin.files import pack
 
             self._leave("records", pack(found.record()))
 
@@ -205,7 +205,7 @@ class Parity:
         """Keep that a check came to no verdict: a report without it would look green."""
         self._item.user_properties.append(("parity_verdict", "crashed"))
         if self._item.config.option.parity_report:
-            from parity.pytest_files import pack
+            from parity.pytest_plugin.files import pack
             from parity.results import CheckRecord
 
             notes = (f"{type(error).__name__}: {error}",)
@@ -216,7 +216,7 @@ class Parity:
         parent = self._item.config.option.parity_repro
         if not parent:
             return
-        from parity.pytest_files import write_repro
+        from parity.pytest_plugin.files import write_repro
 
         roads = settings["roads"]
         call = {
@@ -336,7 +336,7 @@ class _Gathered:
         directory = self._config.option.parity_report
         if not directory or self._config.option.collectonly:
             return
-        from parity.pytest_files import write_report
+        from parity.pytest_plugin.files import write_report
 
         command = shlex.join(["pytest", *map(str, self._config.invocation_params.args)])
         seconds = time.perf_counter() - self._began

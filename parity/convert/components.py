@@ -1,0 +1,165 @@
+"""Which component of a training state the parts of a checkpoint are, by the names that people give them.
+
+A name is evidence, no proof: what follows from names alone is *inferred*. What the file says of itself is *read*.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from parity.formats import Array, Key, Opaque, Tree, leaf_name, leaves
+
+__all__ = ["COMPONENTS", "Fact", "Part", "component_of_key", "parts_of"]
+
+Fact = Literal["read", "inferred", "unknown"]
+
+COMPONENTS = (
+    *("parameters", "optimizer", "schedule", "loss scaler", "random streams", "data position", "counters"),
+    *("averaged parameters", "best so far", "configuration", "other"),
+)
+"""What a training state is made of, in the order in which it is shown."""
+
+_TABLE: tuple[tuple[str, str], ...] = (
+    ("averaged parameters", r"ema|ema_.*|.*_ema|swa|averaged?_model|model_ema|shadow.*"),
+    (
+        "optimizer",
+        r"opt|optim|optimizers?|.*_optimizer|optimizer_.*|opt_states?|optimizer_states?|optimizer_state_dict",
+    ),
+    ("schedule", r".*sched.*"),
+    ("loss scaler", r"(grad_?)?scaler.*|amp(_scaler)?|mixedprecision.*|loss_?scale.*|dynamic_scale"),
+    ("random streams", r".*rng.*|.*random.*|seeds?|.*generator_state.*|dropout_keys?|keys?"),
+    (
+        "data position",
+        r".*(sampler|loader|dataset|data_iter|iterator|data_position|cursor).*|data|loops|fit_loop|batch_idx",
+    ),
+    ("best so far", r"best.*|callbacks|early_stopping.*|trainer_state.*"),
+    (
+        "counters",
+        r"(global_)?steps?|step_.*|(global_)?epochs?|iter(ation)?s?|iter_num|it|i|count|updates|counters|"
+        r"(num|total|consumed)_.*",
+    ),
+    (
+        "configuration",
+        r".*(config|args|hparams|hyper_?param|version|metadata|spec|arch).*|hparams_name|legacy_.*|meta|label",
+    ),
+    (
+        "parameters",
+        r"(.*_)?(model|net|network|module|params|parameters|weights|state_dict|variables|batch_stats|buffers)"
+        r"(_states?|_state_dict)?|encoder|decoder|backbone|transformer|generator|discriminator",
+    ),
+)
+_PATTERNS = [(component, re.compile(pattern)) for component, pattern in _TABLE]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A component that a checkpoint has, and where."""
+
+    component: str
+    """One of `COMPONENTS`."""
+    fact: Fact
+    evidence: str
+    """Why it is taken for that, as a phrase."""
+    leaves: Mapping[tuple[Key, ...], Any]
+    """What it holds, by keys."""
+
+    @property
+    def arrays(self) -> list[Array]:
+        """Return its arrays."""
+        return [leaf for leaf in self.leaves.values() if isinstance(leaf, Array)]
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of its arrays."""
+        return sum(array.nbytes for array in self.arrays)
+
+
+def component_of_key(key: str) -> str | None:
+    """Return the component that a top-level name stands for; None if the name says nothing.
+
+    Example:
+        >>> component_of_key("lr_schedulers"), component_of_key("model_state_dict"), component_of_key("layers")
+        ('schedule', 'parameters', None)
+    """
+    return next((component for component, pattern in _PATTERNS if pattern.fullmatch(key.lower())), None)
+
+
+def parts_of(tree: Tree, sealed: Mapping[str, str] | None = None) -> list[Part]:
+    """Return the parts of a checkpoint, in the order of `COMPONENTS`.
+
+    Args:
+        tree: Its tree.
+        sealed: Leaf names of a seal of ours, whose first words are components: then they are read, not inferred.
+    """
+    found = dict(leaves(tree))
+    whole = _whole(tree, found)
+    if whole is not None:
+        return [Part(whole[0], "inferred", whole[1], found)] if found else []
+    parts: dict[str, dict[tuple[Key, ...], Any]] = {}
+    names: dict[str, list[str]] = {}
+    for keys, leaf in found.items():
+        top = str(keys[0]) if keys else ""
+        component = component_of_key(top) or _by_content(leaf, tree, keys) or "other"
+        parts.setdefault(component, {})[keys] = leaf
+        if top not in names.setdefault(component, []):
+            names[component].append(top)
+    order = [component for component in COMPONENTS if component in parts]
+    return [
+        Part(
+            component,
+            "unknown" if component == "other" else "inferred",
+            _evidence(component, names[component]),
+            parts[component],
+        )
+        for component in order
+    ]
+
+
+def _evidence(component: str, names: Sequence[str]) -> str:
+    shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+    return f"no customary name: {shown}" if component == "other" else f"from the name{'s' * (len(names) > 1)} {shown}"
+
+
+def _whole(tree: Tree, found: Mapping[tuple[Key, ...], Any]) -> tuple[str, str] | None:
+    """Return the component that all of a checkpoint is, and why; None if it has several."""
+    if isinstance(tree, dict) and set(tree) == {"state", "param_groups"}:
+        return "optimizer", "from the keys state and param_groups, as torch.optim has them"
+    if isinstance(tree, dict) and {"last_epoch", "_step_count"} <= set(tree):
+        return "schedule", "from the keys last_epoch and _step_count, as torch.optim.lr_scheduler has them"
+    if isinstance(tree, dict) and set(tree) == {
+        "scale",
+        "growth_factor",
+        "backoff_factor",
+        "growth_interval",
+        "_growth_tracker",
+    }:
+        return "loss scaler", "from the keys of torch.amp.GradScaler"
+    if isinstance(tree, Array):
+        return "parameters", "a lone array"
+    flat = isinstance(tree, dict) and not any(isinstance(child, dict | list | tuple) for child in tree.values())
+    arrays = [keys for keys, leaf in found.items() if isinstance(leaf, Array)]
+    if (
+        flat
+        and arrays
+        and len(arrays) == len(found)
+        and not any(component_of_key(str(k)) not in (None, "parameters") for k in tree)
+    ):
+        return "parameters", "a flat state dict of arrays"
+    if isinstance(tree, dict) and arrays and all(component_of_key(str(key)) is None for key in tree):
+        return "parameters", "nested names of layers, none of a training state"
+    return None
+
+
+def _by_content(leaf: Any, tree: Tree, keys: tuple[Key, ...]) -> str | None:
+    """Return the component of a leaf below a name that says nothing, from what its branch holds."""
+    branch = tree.get(keys[0]) if isinstance(tree, dict) and keys else None
+    if isinstance(branch, dict) and branch:
+        whole = _whole(branch, {})
+        if whole is not None and whole[0] != "parameters":
+            return whole[0]
+    if isinstance(leaf, Opaque):
+        return "configuration" if leaf_name(keys).lower().endswith(("args", "config")) else None
+    return None

@@ -1,0 +1,171 @@
+"""What a checkpoint holds, and what a resume from it would miss: as data, from its description alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from parity.convert.components import Fact, Part, parts_of
+from parity.formats import Array, Opaque, Source, leaf_name
+
+__all__ = ["Group", "Inspection", "Row", "inspect_source"]
+
+NEEDED = {
+    "optimizer": "moments and step of every parameter would start at zero",
+    "schedule": "the learning rate would start over, unless the loop computes it from the step",
+    "loss scaler": "a run in float16 would search its loss scale again",
+    "random streams": "dropout and augmentation would draw other numbers",
+    "data position": "batches would be repeated or left out",
+    "counters": "the run would not know its step",
+}
+"""Component to what happens where it is missing."""
+
+_NUMBER = re.compile(r"(?<![0-9A-Za-z_])\d+(?![0-9A-Za-z_])")
+_STEPS = ("step", "global_step", "iter_num", "iteration", "steps", "global_steps")
+
+
+@dataclass(frozen=True)
+class Row:
+    """Leaves that differ in numbers of their names alone: one row of the tree."""
+
+    name: str
+    """Name, `*` for the numbers in which they differ."""
+    kind: str
+    """Type of an array, such as `float32[2,3]`, or the value of a scalar."""
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """A component with its totals."""
+
+    component: str
+    fact: Fact
+    evidence: str
+    arrays: int
+    elements: int
+    bytes: int
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What is known of a checkpoint."""
+
+    path: str
+    format: str
+    detail: str
+    summary: str
+    """What kind of state it is, as a sentence."""
+    fact: Fact
+    """How the summary is known."""
+    groups: tuple[Group, ...]
+    missing: tuple[tuple[str, str], ...]
+    """Component that is not there by any name that is known, and what a resume without it does."""
+    step: int | None
+    """Completed steps, as a counter of a customary name says."""
+    step_from: str
+    opaque: tuple[tuple[str, str], ...]
+    """Leaf and class of each object that only code could rebuild."""
+    sealed: int
+    """Leaves that a seal has digests of."""
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of all arrays."""
+        return sum(group.bytes for group in self.groups)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {"schema": "parity.inspection/1", **asdict(self), "bytes": self.bytes}
+
+
+def inspect_source(source: Source, *, every: bool = False) -> Inspection:
+    """Return what a checkpoint holds; no array is read.
+
+    Args:
+        source: An opened checkpoint.
+        every: Whether each leaf has a row of its own.
+    """
+    parts = parts_of(source.tree)
+    there = {part.component for part in parts}
+    step, where = _step(parts)
+    missing = tuple((name, why) for name, why in NEEDED.items() if name not in there)
+    return Inspection(
+        path=str(source.path),
+        format=source.format,
+        detail=source.detail,
+        summary=_summary(there),
+        fact="inferred" if there - {"other"} else "unknown",
+        groups=tuple(_group(part, every) for part in parts),
+        missing=missing,
+        step=step,
+        step_from=where,
+        opaque=tuple((leaf_name(keys), leaf.name) for keys, leaf in source.opaque().items()),
+        sealed=len(source.digests),
+    )
+
+
+def _summary(there: set[str]) -> str:
+    known = there - {"other", "configuration"}
+    if not known:
+        return "nothing of a training state by a name that is known"
+    if known <= {"parameters", "averaged parameters"}:
+        return "parameters: enough for inference, and to start training anew"
+    if "parameters" not in known:
+        only = " and ".join(sorted(known))
+        return f"a part of a training state, without parameters: {only}"
+    lacking = [name for name in NEEDED if name not in known]
+    if not lacking:
+        return "a whole training state"
+    if "optimizer" in known:
+        return f"a training state without {_list(lacking)}"
+    return f"parameters and {_list(sorted(known - {'parameters'}))}, without optimizer: enough for inference"
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
+
+
+def _group(part: Part, every: bool) -> Group:
+    arrays = part.arrays
+    rows = tuple(_rows(part, every))
+    elements = sum(array.size for array in arrays)
+    return Group(part.component, part.fact, part.evidence, len(arrays), elements, part.bytes, rows)
+
+
+def _rows(part: Part, every: bool) -> Iterator[Row]:
+    """Yield a row for each leaf, those alike in one."""
+    alike: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    for keys, leaf in part.leaves.items():
+        name, kind = leaf_name(keys), _kind(leaf)
+        pattern = name if every else _NUMBER.sub("*", name)
+        alike.setdefault((pattern, kind), []).append((name, leaf.nbytes if isinstance(leaf, Array) else 0))
+    for (pattern, kind), members in alike.items():
+        name = pattern if len(members) > 1 else members[0][0]
+        yield Row(name, kind, len(members), sum(size for _, size in members))
+
+
+def _kind(leaf: Any) -> str:
+    if isinstance(leaf, Array | Opaque):
+        return str(leaf)
+    if isinstance(leaf, bytes):
+        return f"{len(leaf)} bytes"
+    text = repr(leaf)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _step(parts: list[Part]) -> tuple[int | None, str]:
+    """Return the step that a counter of a customary name holds, and the name."""
+    for part in parts:
+        for keys, leaf in part.leaves.items():
+            if part.component == "counters" and keys and str(keys[-1]) in _STEPS:
+                value = leaf
+                if isinstance(leaf, Array) and leaf.size == 1 and leaf.dtype.kind in "iuf":
+                    value = leaf.load().item()
+                if isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
+                    return int(value), leaf_name(keys)
+    return None, ""
