@@ -15,6 +15,7 @@ QUICK = frozenset(
         "benchmarks/test_worker.py",
         "cli",
         "crash/test_crash_model.py",
+        "convert",
         "formats",
         "crash/test_trace.py",
         "docs",

@@ -3,7 +3,7 @@
 Knows no framework: what is in a checkpoint is files and digests of leaves.
 """
 
-from parity.checkpoints.compare import compare
+from parity.checkpoints.compare import compare, sealed_alike
 from parity.checkpoints.label import LABEL, label_of
 from parity.checkpoints.pointers import read_pointer, write_pointers
 from parity.checkpoints.ranges import ByteRange, is_intact
@@ -62,6 +62,7 @@ __all__ = [
     "require_sealed",
     "require_verified",
     "seal_text",
+    "sealed_alike",
     "verify",
     "write_pointers",
 ]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.checkpoints.ranges import ByteRange, item_size
-from parity.checkpoints.seal import Seal, read_seal
+from parity.checkpoints.seal import Seal, compare_listing, read_seal
 from parity.contract import (
     Difference,
     DigestSchema,
@@ -27,9 +27,9 @@ from parity.contract import (
     schema_of,
 )
 from parity.errors import CheckpointError, DamagedError
-from parity.storage import open_regular
+from parity.storage import list_files, open_regular
 
-__all__ = ["compare"]
+__all__ = ["compare", "sealed_alike"]
 
 
 def compare(a: Path, b: Path) -> list[Difference]:
@@ -53,6 +53,19 @@ def compare(a: Path, b: Path) -> list[Difference]:
         elif (place := _own_bytes(first, leaf)) is not None:
             left[leaf] = _digest_again(a, leaf, left[leaf], place, theirs)
     return compare_digests(left, right)
+
+
+def sealed_alike(a: Path, b: Path) -> bool:
+    """Return whether two seals name the same leaves with the same digests, and their files have the sealed sizes.
+
+    No array is read: a flipped bit behind an equal seal is what `verify` finds.
+    """
+    try:
+        seals = read_seal(a), read_seal(b)
+        listed = [compare_listing(seal, list_files(path)) for seal, path in zip(seals, (a, b), strict=True)]
+    except CheckpointError:
+        return False
+    return bool(seals[0].leaves) and seals[0].leaves == seals[1].leaves and not any(listed)
 
 
 class Way(NamedTuple):

@@ -19,6 +19,7 @@ from rich.text import Text
 from parity import sides, storage
 from parity.checkpoints import Verified, describe, read_seal, require_verified, verify
 from parity.cli.compare import compare_checkpoints
+from parity.cli.foreign import is_foreign, is_other_tools, print_foreign_path, verify_foreign
 from parity.cli.options import count, local_path, number
 from parity.errors import CheckpointError, DamagedError, ParityError, RunDirectoryError
 from parity.policy import RANGES, Which
@@ -35,7 +36,10 @@ __all__ = ["add_export", "add_metric", "add_path", "add_verify"]
 def add_verify(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity verify`."""
     parser.add_argument(
-        "path", type=local_path, metavar="PATH", help="a checkpoint, or a run directory with all of its checkpoints"
+        "path",
+        type=local_path,
+        metavar="PATH",
+        help="a checkpoint, of any known format, or a run directory with all of its checkpoints",
     )
     parser.add_argument(
         "--against",
@@ -48,7 +52,7 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
 
 def add_path(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity path`."""
-    _add_run_and_which(parser)
+    _add_run_and_which(parser, "a run directory, or one that another tool fills with checkpoints")
     parser.set_defaults(run=_path)
 
 
@@ -78,8 +82,8 @@ def add_metric(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_metric)
 
 
-def _add_run_and_which(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dir", type=local_path, metavar="RUN", help="a run directory")
+def _add_run_and_which(parser: argparse.ArgumentParser, where: str = "a run directory") -> None:
+    parser.add_argument("dir", type=local_path, metavar="RUN", help=where)
     parser.add_argument(
         "which", type=_which, metavar="best|latest|STEP", help="the best checkpoint, the latest, or that of a step"
     )
@@ -94,6 +98,10 @@ def _verify(options: argparse.Namespace) -> int:
     """Print a line for each checkpoint and fault; return 0 whole, 1 damaged, 4 only unsealed, 5 no checkpoint."""
     console = open_console(sys.stdout)
     path = options.path
+    if is_foreign(path):
+        if options.against is not None:
+            raise CheckpointError(f"--against compares sealed checkpoints; `parity compare {path} ...` takes any")
+        return verify_foreign(console, path)
     if path.name == "checkpoints" and RunDirectory(path.parent).exists:
         path = path.parent  # those of the run are meant
     targets = _targets(path)
@@ -110,7 +118,7 @@ def _verify(options: argparse.Namespace) -> int:
         print(f"parity: {path} holds no checkpoint: nothing was verified", file=sys.stderr)
     code = EXIT_CODES["broken"] if missing else _code(results)
     if options.against is not None and code == EXIT_CODES["holds"]:
-        return compare_checkpoints(targets[0], options.against)
+        return compare_checkpoints(targets[0], options.against, by_seal=False)
     return code
 
 
@@ -188,6 +196,8 @@ def _code(results: list[Verified]) -> int:
 
 
 def _path(options: argparse.Namespace) -> int:
+    if is_other_tools(options.dir):
+        return print_foreign_path(options.dir, options.which)
     print(_chosen(options))
     return 0
 

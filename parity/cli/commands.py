@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 
-from parity.cli import bench, check, checkpoints, compare, completion, optim, policy, report, spec, train
+from parity.cli import bench, check, checkpoints, compare, completion, inspect, optim, policy, report, spec, train
 
 __all__ = ["COMMANDS", "Command", "make_parser"]
 
@@ -70,6 +70,16 @@ COMMANDS: dict[str, Command] = {
             5: "nothing was compared",
         },
         add=check.add,
+    ),
+    "inspect": Command(
+        help="show what a checkpoint of any tool holds, and what a resume from it would miss",
+        examples=(
+            "parity inspect model.safetensors",
+            "parity inspect checkpoint.pt --all",
+            "parity inspect runs/a/checkpoints/300 --json",
+        ),
+        codes={0: "shown", 2: REFUSED, 5: "it holds nothing"},
+        add=inspect.add,
     ),
     "compare": Command(
         help="compare two runs, two checkpoints, or two results",

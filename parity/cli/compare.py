@@ -1,32 +1,43 @@
-"""`parity compare`: two runs, two checkpoints, or two results; it sees which they are."""
+"""`parity compare`: two runs, two checkpoints of any formats, or two results; it sees which they are."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from pathlib import Path
 from typing import Literal
 
-from parity.checkpoints import FILE, compare, describe, verify
+from parity.checkpoints import FILE, compare, describe, sealed_alike, verify
 from parity.checks import compare_runs
-from parity.cli.options import add_fail_on, local_path
+from parity.cli.options import add_fail_on, local_path, tolerance
 from parity.cli.report import compare_results
-from parity.errors import ResultError
-from parity.report import clean, print_differences, print_runs, quoted
+from parity.convert import Tolerance, compare_sources, is_checkpoint, open_any
+from parity.errors import CheckpointError, ResultError
+from parity.report import clean, print_comparison, print_differences, print_runs, quoted
 from parity.results import EXIT_CODES, CheckResult, read_result
 from parity.runs import RunDirectory
 
 __all__ = ["add", "compare_checkpoints"]
 
-Kind = Literal["run", "checkpoint", "result of checks", "file of benchmarks"]
+Kind = Literal["run", "checkpoint", "checkpoint of another tool", "result of checks", "file of benchmarks"]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `parity compare`."""
     what = "a run, a checkpoint, a result of `parity check`, or a file of benchmarks"
     parser.add_argument("a", type=local_path, metavar="A", help=f"what is compared with: {what}")
-    parser.add_argument("b", type=local_path, metavar="B", help="another of the same kind")
+    parser.add_argument(
+        "b", type=local_path, metavar="B", help="another of the same kind; checkpoints may differ in format"
+    )
+    near = "how far elements of checkpoints may be apart"
+    parser.add_argument(
+        "--rtol", type=tolerance, default=0.0, metavar="X", help=f"{near}, relative to B; 0 by default"
+    )
+    parser.add_argument("--atol", type=tolerance, default=0.0, metavar="X", help=f"{near}, absolute; 0 by default")
+    parser.add_argument("--all", action="store_true", help="show every leaf that differs")
+    parser.add_argument("--json", action="store_true", help="print the comparison of two checkpoints as JSON")
     add_fail_on(parser)
     parser.set_defaults(run=_run, usage_error=parser.error)
 
@@ -34,10 +45,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     a, b = options.a, options.b
     kinds = _kind_of(a), _kind_of(b)
+    if options.fail_on is not None and kinds[0] == kinds[1] != "file of benchmarks":
+        options.usage_error(f"--fail-on is for files of benchmarks; {a} is a {kinds[0]}")
+    of_any_tool = kinds[0] in _CHECKPOINTS and kinds[1] in _CHECKPOINTS
+    if not of_any_tool and (options.rtol or options.atol or options.all or options.json):
+        options.usage_error(f"--rtol, --atol, --all and --json are for checkpoints; {a} is a {kinds[0]}")
+    if of_any_tool and (kinds != ("checkpoint", "checkpoint") or options.rtol or options.atol or options.json):
+        return _compare_any(options)
     if kinds[0] != kinds[1]:
         raise ResultError(f"{a} is a {kinds[0]}, {b} is a {kinds[1]}: give two of one kind")
-    if options.fail_on is not None and kinds[0] != "file of benchmarks":
-        options.usage_error(f"--fail-on is for files of benchmarks; {a} is a {kinds[0]}")
     if kinds[0] == "run":
         comparison = compare_runs(RunDirectory(a), RunDirectory(b))
         with quoted(sys.stdout):
@@ -48,14 +64,40 @@ def _run(options: argparse.Namespace) -> int:
     return compare_results(a, b, options.fail_on)
 
 
-def compare_checkpoints(a: Path, b: Path) -> int:
-    """Compare two checkpoints leaf by leaf, without loading either, and print what differs.
+_CHECKPOINTS = ("checkpoint", "checkpoint of another tool")
 
-    Both are verified first, to the last byte.
+
+def _compare_any(options: argparse.Namespace) -> int:
+    """Compare two checkpoints of any formats leaf by leaf, reading both in blocks."""
+    found = compare_sources(open_any(options.a), open_any(options.b), Tolerance(options.rtol, options.atol))
+    with quoted(sys.stdout):
+        if options.json:
+            print(json.dumps(found.as_json(), indent=1))
+        else:
+            print_comparison(found, sys.stdout, every=options.all)
+    if not found.compared:
+        print("parity: nothing compared: no leaf of one has the name of a leaf of the other", file=sys.stderr)
+        return EXIT_CODES["empty"]
+    return EXIT_CODES["holds" if found.same else "broken"]
+
+
+def compare_checkpoints(a: Path, b: Path, *, by_seal: bool = True) -> int:
+    """Compare two sealed checkpoints leaf by leaf, without loading either, and print what differs.
+
+    Where the seals say that every leaf is equal, and all files are there with their sizes, the seals decide and no
+    array is read. Otherwise both are verified first, to the last byte.
+
+    Args:
+        a: The first.
+        b: The second.
+        by_seal: Whether equal seals decide.
 
     Returns:
         0 where every leaf is equal, 1 where one differs or a checkpoint is damaged, 4 where one has no seal.
     """
+    if by_seal and sealed_alike(a, b):
+        print("every leaf is equal bit for bit, by the digests of both seals; `parity verify` reads the bytes")
+        return EXIT_CODES["holds"]
     for path in (a, b):
         result = verify(path)
         if not result.whole:
@@ -76,6 +118,8 @@ def _kind_of(path: Path) -> Kind:
     Raises:
         ResultError: Nothing that can be compared.
     """
+    if not path.is_dir() and path.suffix != ".json" and is_checkpoint(path):
+        return "checkpoint of another tool"
     if not path.is_dir():
         return "result of checks" if isinstance(read_result(path), CheckResult) else "file of benchmarks"
     if RunDirectory(path).exists:
@@ -83,4 +127,8 @@ def _kind_of(path: Path) -> Kind:
     place = path.resolve()
     if os.path.lexists(path / FILE) or (place.parent.name == "checkpoints" and place.name.isdigit()):
         return "checkpoint"
-    raise ResultError(f"{path} is neither a run, which has a spec.toml, nor a checkpoint, which has a {FILE}")
+    try:
+        open_any(path)
+    except CheckpointError as error:
+        raise ResultError(f"{path} is neither a run, which has a spec.toml, nor a checkpoint: {error}") from error
+    return "checkpoint of another tool"

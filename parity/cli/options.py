@@ -24,6 +24,7 @@ __all__ = [
     "number",
     "positive",
     "seconds",
+    "tolerance",
 ]
 
 
@@ -75,6 +76,14 @@ def seconds(text: str) -> float:
     value = _number(text)
     if not (value >= 0 and math.isfinite(value)):
         raise argparse.ArgumentTypeError(f"must be a time of at least 0 seconds, got {text[:40]}")
+    return value
+
+
+def tolerance(text: str) -> float:
+    """Return a finite difference of at least 0."""
+    value = _number(text)
+    if not (value >= 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"must be a difference of at least 0, such as 1e-6, got {text[:40]}")
     return value
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from parity.formats import BLOCK_BYTES, Array, Key, Opaque, Source, boxes, leaf_name, leaves
 
-__all__ = ["Comparison", "LeafComparison", "Tolerance", "compare_sources"]
+__all__ = ["Comparison", "LeafComparison", "Outcome", "Tolerance", "compare_sources"]
 
 Index = tuple[int, ...]
 Outcome = Literal["equal", "close", "different", "other type", "only in A", "only in B"]

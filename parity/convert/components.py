@@ -95,6 +95,8 @@ def parts_of(tree: Tree, sealed: Mapping[str, str] | None = None) -> list[Part]:
         sealed: Leaf names of a seal of ours, whose first words are components: then they are read, not inferred.
     """
     found = dict(leaves(tree))
+    if list(found) == [()] and not isinstance(tree, Array):
+        return []  # an empty container, or a lone scalar
     whole = _whole(tree, found)
     if whole is not None:
         return [Part(whole[0], "inferred", whole[1], found)] if found else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -21,6 +22,15 @@ NEEDED = {
     "counters": "the run would not know its step",
 }
 """Component to what happens where it is missing."""
+
+MOST_ALONE = 4
+"""A list of at least so many scalars is one row."""
+
+_SEALED = {
+    **{"model": "parameters", "optimizer": "optimizer", "schedule": "schedule", "scaler": "loss scaler"},
+    **{"rng": "random streams", "data": "data position", "counters": "counters", "best": "best so far"},
+}
+"""First word of a neutral leaf of a seal to its component: what a seal names is read, not inferred."""
 
 _NUMBER = re.compile(r"(?<![0-9A-Za-z_])\d+(?![0-9A-Za-z_])")
 _STEPS = ("step", "global_step", "iter_num", "iteration", "steps", "global_steps")
@@ -91,7 +101,8 @@ def inspect_source(source: Source, *, every: bool = False) -> Inspection:
         every: Whether each leaf has a row of its own.
     """
     parts = parts_of(source.tree)
-    there = {part.component for part in parts}
+    sealed = {_SEALED[root] for name in source.sealed if (root := name.partition(".")[0]) in _SEALED}
+    there = {part.component for part in parts} | sealed
     step, where = _step(parts)
     missing = tuple((name, why) for name, why in NEEDED.items() if name not in there)
     return Inspection(
@@ -99,13 +110,13 @@ def inspect_source(source: Source, *, every: bool = False) -> Inspection:
         format=source.format,
         detail=source.detail,
         summary=_summary(there),
-        fact="inferred" if there - {"other"} else "unknown",
+        fact="read" if sealed else "inferred" if there - {"other"} else "unknown",
         groups=tuple(_group(part, every) for part in parts),
         missing=missing,
         step=step,
         step_from=where,
         opaque=tuple((leaf_name(keys), leaf.name) for keys, leaf in source.opaque().items()),
-        sealed=len(source.digests),
+        sealed=len(source.digests) or len(source.sealed),
     )
 
 
@@ -140,9 +151,15 @@ def _group(part: Part, every: bool) -> Group:
 def _rows(part: Part, every: bool) -> Iterator[Row]:
     """Yield a row for each leaf, those alike in one."""
     alike: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    lists = Counter(keys[:-1] for keys in part.leaves if keys and isinstance(keys[-1], int))
     for keys, leaf in part.leaves.items():
         name, kind = leaf_name(keys), _kind(leaf)
         pattern = name if every else _NUMBER.sub("*", name)
+        if not every and not isinstance(leaf, Array) and keys and isinstance(keys[-1], int) and keys[-1] >= 0:
+            parent, kind = keys[:-1], f"{type(leaf).__name__} values"
+            pattern = f"{leaf_name(parent)}.*"
+            if lists.get(parent, 0) < MOST_ALONE:
+                pattern, kind = name, _kind(leaf)
         alike.setdefault((pattern, kind), []).append((name, leaf.nbytes if isinstance(leaf, Array) else 0))
     for (pattern, kind), members in alike.items():
         name = pattern if len(members) > 1 else members[0][0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from parity.errors import CheckpointError
@@ -44,7 +44,17 @@ def _is_safetensors(path: Path) -> bool:
     return len(head) == 9 and head[8:] == b"{" and int.from_bytes(head[:8], "little") <= os.stat(path).st_size - 8
 
 
+def _open_own(path: Path) -> Source:
+    return replace(open_torch_file(path / "state.pt"), path=path)
+
+
 FORMATS: tuple[Format, ...] = (
+    Format(
+        "torch.save",
+        "a checkpoint of this project's PyTorch side",
+        lambda path: (path / "seal.json").is_file() and (path / "state.pt").is_file(),
+        _open_own,
+    ),
     Format("torch.save", "a file of torch.save", lambda path: _starts(path, b"PK\x03\x04"), open_torch_file),
     Format("safetensors", "a safetensors file", _is_safetensors, open_safetensors),
     Format(

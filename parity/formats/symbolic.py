@@ -105,8 +105,10 @@ def read_pickle(
                     end((position or 0) + 1)
                 return _plain(machine.pop(), {})
             machine.run(opcode.name, argument)
-    except CheckpointError:
-        raise
+    except CheckpointError as error:
+        if str(error).startswith(where):
+            raise
+        raise CheckpointError(f"{where}: {error}") from error
     except RecursionError as error:
         raise CheckpointError(f"{where}: the pickle is nested too deeply, or an object holds itself") from error
     except Exception as error:  # a hostile stream may fail anywhere in genops or in a stand-in

@@ -61,14 +61,19 @@ def open_torch_file(path: Path) -> Source:
         )
     tree = _read(records, str(path))
     version = records.text("version")
+    checked = records.has_checksums
     return Source(
         path=path,
         format="torch.save",
         tree=tree,
         detail=f"archive version {version}" if version else "",
-        verify=records.damaged,
-        unproven="that it is what was saved: an archive has a CRC-32 for each record, and no digest of its directory",
+        verify=records.damaged if checked else None,
+        checked="the CRC-32 of every record" if checked else "",
+        unproven=UNPROVEN if checked else "whether any byte is what was saved: it was written without checksums",
     )
+
+
+UNPROVEN = "whether the directory of the archive and its names are those that were saved: no checksum covers them"
 
 
 def read_torch_bytes(mapped: NDArray[np.uint8], where: str) -> Any:

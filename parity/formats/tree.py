@@ -54,11 +54,15 @@ class Source:
     """What is known of the writer, such as a version, for people."""
     digests: Mapping[str, str] = field(default_factory=dict)
     """Leaf name to the sealed text of its digest, where a seal was read; equal texts are equal leaves."""
+    sealed: tuple[str, ...] = ()
+    """Neutral leaf names that a seal of one of our runs has digests of; they are not those of the tree."""
     verify: Callable[[], list[tuple[str, str]]] | None = None
     """Checks what the format itself can prove, reading every byte: file or leaf, and what is wrong with it. None
     where the format has nothing to check, so that only its structure was."""
+    checked: str = ""
+    """What `verify` compares, as a phrase."""
     unproven: str = ""
-    """What a check by `verify` cannot know, as a sentence."""
+    """What nothing in the format can prove, as a phrase."""
 
     def arrays(self) -> dict[tuple[Key, ...], Array]:
         """Return the arrays by the keys on the way to them."""

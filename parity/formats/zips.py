@@ -84,6 +84,15 @@ class ZipRecords:
         """Return a short record as text; empty if there is none."""
         return self.read(name)[:64].decode("ascii", "replace").strip() if name in self.names else ""
 
+    @property
+    def has_checksums(self) -> bool:
+        """Return whether the archive was written with a CRC-32 for each record: PyTorch can leave them out.
+
+        Its shortest records decide: where none fits, none was computed.
+        """
+        short = sorted(self._infos, key=lambda name: self._infos[name].file_size)[:4]
+        return any(zlib.crc32(self.mapped(name)) == self._infos[name].CRC for name in short)
+
     def damaged(self) -> list[tuple[str, str]]:
         """Return the records whose bytes do not fit their CRC-32, reading all of them."""
         found = []

@@ -15,6 +15,7 @@ from parity.report.comparison import print_changes, print_ratios
 from parity.report.differences import print_differences, print_runs
 from parity.report.equivalence import equivalence_page, equivalence_rows, optimizer_report
 from parity.report.github import MOST_SUMMARY, annotate, append_summary, quoted
+from parity.report.inspection import print_comparison, print_inspection
 from parity.report.markdown import cell, check_markdown, check_table, table
 from parity.report.policy import print_moments
 from parity.report.terminal import open_console, print_table
@@ -49,7 +50,9 @@ __all__ = [
     "optimizer_report",
     "print_benchmarks",
     "print_changes",
+    "print_comparison",
     "print_differences",
+    "print_inspection",
     "print_moments",
     "print_ratios",
     "print_runs",

@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
+import torch
 
 from parity.cli import COMMANDS, main
 from parity.errors import SaveError
@@ -52,6 +53,20 @@ def world(tmp_path_factory):
     (home / "bare" / "checkpoints").mkdir()
     (home / "empty").mkdir()
     (home / "file").write_text("text\n")
+    saved = {
+        "plain": {"w": torch.ones(4)},
+        "other": {"w": torch.zeros(4)},
+        "named": {"v": torch.ones(4)},
+        "nothing": {},
+    }
+    for name, state in saved.items():
+        torch.save(state, home / f"{name}.pt")
+    torn = bytearray((home / "plain.pt").read_bytes())
+    torn[torn.index(torch.ones(4).numpy().tobytes())] ^= 1
+    (home / "torn.pt").write_bytes(torn)
+    (home / "a-tool").mkdir()
+    for step in (1, 2):
+        shutil.copy(home / "plain.pt", home / "a-tool" / f"step_{step}.pt")
     written(home / "holds.json", [RESUME])
     written(home / "broken.json", ALL)
     written(home / "none.json", [])
@@ -72,7 +87,9 @@ CASES = [
     ("verify a", 0, "whole "),
     ("verify damaged", 1, "state.pt: is missing"),
     ("verify nope", 2, "nope is not a directory; give a checkpoint or a run directory"),
-    ("verify file", 2, "file is not a directory; give a checkpoint or a run directory"),
+    ("verify file", 2, "file: a file that starts with b'text"),
+    ("verify plain.pt", 4, "the CRC-32 of every record fits"),
+    ("verify torn.pt", 1, "data/0: does not fit its CRC-32"),
     ("verify a --against b", 2, "--against compares single checkpoints; {}/a holds 2"),
     ("verify a/checkpoints/20 --against b", 2, "is a run; name one of its checkpoints"),
     ("verify a/checkpoints/20 --against nope", 2, "is not a directory; give a checkpoint"),
@@ -140,7 +157,18 @@ CASES = [
     ("compare a a/checkpoints/20", 2, "a is a run, {}/a/checkpoints/20 is a checkpoint: give two of one kind"),
     ("compare a holds.json", 2, "is a result of checks: give two of one kind"),
     ("compare holds.json met.json", 2, "is a file of benchmarks: give two of one kind"),
-    ("compare a empty", 2, "empty is neither a run, which has a spec.toml, nor a checkpoint, which has a seal.json"),
+    ("compare a empty", 2, "empty is neither a run, which has a spec.toml, nor a checkpoint: "),
+    ("compare plain.pt plain.pt", 0, "1 leaf: 1 equal bit for bit"),
+    ("compare plain.pt other.pt", 1, "1 different"),
+    ("compare plain.pt named.pt", 5, "nothing compared"),
+    ("compare plain.pt plain.pt --fail-on ratio:5%", 2, "--fail-on is for files of benchmarks"),
+    ("compare a same --json", 2, "--rtol, --atol, --all and --json are for checkpoints"),
+    ("inspect plain.pt", 0, "parameters: enough for inference"),
+    ("inspect a", 0, "sealed by the side torch at step 20"),
+    ("inspect nothing.pt", 5, "0 arrays"),
+    ("inspect nope", 2, "does not exist"),
+    ("path a-tool latest", 0, "step_2.pt"),
+    ("path a-tool best", 2, "which checkpoint is the best is unknown"),
     ("compare a nope", 2, "No such file or directory"),
     ("compare a same --fail-on ratio:5%", 2, "--fail-on is for files of benchmarks"),
     ("spec mlp-digits", 0, "name = \"mlp-digits\""),

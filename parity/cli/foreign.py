@@ -1,0 +1,67 @@
+"""`parity verify` and `parity path` for checkpoints of other tools: what is known, and what nothing can prove."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from parity.checkpoints import FILE
+from parity.convert import choose, is_checkpoint, prove
+from parity.errors import CheckpointError
+from parity.policy import Which
+from parity.report import clean
+from parity.results import EXIT_CODES
+from parity.runs import RunDirectory
+
+__all__ = ["is_foreign", "is_other_tools", "print_foreign_path", "verify_foreign"]
+
+
+def is_foreign(path: Path) -> bool:
+    """Return whether a path is a checkpoint that has no seal of ours and lies in no run of ours."""
+    if os.path.lexists(path / FILE) or path.resolve().parent.name == "checkpoints" or _is_run(path):
+        return False
+    return path.exists() and (path.is_file() or is_checkpoint(path))
+
+
+def is_other_tools(path: Path) -> bool:
+    """Return whether a directory is no run of ours, not even a damaged one, and has something in it."""
+    return path.is_dir() and not _is_run(path) and any(path.iterdir())
+
+
+def verify_foreign(console: Console, path: Path) -> int:
+    """Print what the format of a checkpoint can prove and what it cannot.
+
+    Returns:
+        1 where it is damaged; 4 otherwise, as nothing but a seal proves that it is whole.
+    """
+    found = prove(path)
+    if found.faults:
+        console.print(Text.assemble(("damaged", "bold red"), f"    {clean(path)}"), soft_wrap=True)
+        for name, problem in found.faults:
+            console.print(Text(clean(f"  {name}: {problem}")), soft_wrap=True)
+        return EXIT_CODES["broken"]
+    size = f"{found.format}, {found.arrays:,} arrays, {found.bytes:,} bytes"
+    console.print(Text.assemble(("unverified", "yellow"), f" {clean(path)}: {size}"), soft_wrap=True)
+    fits = f"; {found.checked} fits" if found.checked else "; the format has no checksum to compare with"
+    console.print(Text(f"  read: its structure is whole{fits}"), soft_wrap=True)
+    console.print(Text(f"  unknown: {found.unproven}"), soft_wrap=True)
+    return EXIT_CODES["inconclusive"]
+
+
+def print_foreign_path(folder: Path, which: Which) -> int:
+    """Print the best, the latest or a numbered checkpoint in a directory of another tool; why goes to stderr."""
+    if is_checkpoint(folder) and not any(map(is_checkpoint, folder.iterdir())):
+        raise CheckpointError(f"{folder} is a single checkpoint; give the directory that holds several")
+    path, why = choose(folder, which)
+    print(path)
+    print(f"parity: {clean(why)}; that it is whole is unknown: it has no seal", file=sys.stderr)
+    return 0
+
+
+def _is_run(path: Path) -> bool:
+    names = ("spec.toml", "checkpoints", "steps.jsonl", "latest.json")
+    return RunDirectory(path).exists or any(os.path.lexists(path / name) for name in names)

@@ -1,0 +1,130 @@
+"""The latest and the best checkpoint in a directory of another tool, by what the tool wrote down."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Literal
+
+from parity.convert.opening import is_checkpoint, open_any
+from parity.errors import CheckpointError
+from parity.formats import Opaque, Tree
+from parity.storage import MAX_BYTES, read_given
+
+__all__ = ["choose"]
+
+_STEP = re.compile(r"(?:^|[^0-9A-Za-z]|[A-Za-z][-_=])(\d{1,15})(?=[^0-9]*$)")
+"""The last number of a name, such as that of `checkpoint-500`, `epoch=3-step=1200.ckpt`, `step_100.pt`, `300`."""
+
+_TEMPORARY = re.compile(r"\.tmp$|\.orbax-checkpoint-tmp|^tmp|^\.|~$|\.part$")
+"""Names of drafts that were never finished."""
+
+
+def choose(folder: Path, which: Literal["best", "latest"] | int) -> tuple[Path, str]:
+    """Return a checkpoint in a directory that a tool fills, and why it is that one.
+
+    The latest is the one that DeepSpeed's file `latest` names, else the one of the largest number in its name; times
+    of files are not looked at, as a copy changes them. The best is what the tool recorded: `best_model_checkpoint`
+    of transformers' Trainer, `best_model_path` of a Lightning callback.
+
+    Args:
+        folder: The directory.
+        which: The latest, the best, or the number in its name.
+
+    Raises:
+        CheckpointError: None has a number, or two have the largest; what is best was not recorded; it is gone.
+    """
+    numbered = _numbered(folder)
+    if which == "best":
+        return _best(folder, numbered)
+    pointer = folder / "latest"
+    if which == "latest" and pointer.is_file():
+        return _pointed(folder, pointer)
+    if not numbered:
+        raise CheckpointError(f"{folder} holds no checkpoint with a number in its name; there are {_names(folder)}")
+    number = max(numbered) if which == "latest" else which
+    found = numbered.get(number, [])
+    if len(found) != 1:
+        have = ", ".join(map(str, sorted(numbered)[-8:]))
+        problem = (
+            f"names {len(found)} of them: {', '.join(p.name for p in found)}" if found else f"is not among {have}"
+        )
+        raise CheckpointError(f"{folder}: number {number} {problem}")
+    return found[0], f"{number} is the {'largest ' if which == 'latest' else ''}number in a name"
+
+
+def _numbered(folder: Path) -> dict[int, list[Path]]:
+    """Return the checkpoints below a directory by the last number in their names; drafts are left out."""
+    found: dict[int, list[Path]] = {}
+    for entry in sorted(folder.iterdir()):
+        match = _STEP.search(entry.stem if entry.is_file() else entry.name)
+        if match and not _TEMPORARY.search(entry.name) and is_checkpoint(entry):
+            found.setdefault(int(match[1]), []).append(entry)
+    return found
+
+
+def _pointed(folder: Path, pointer: Path) -> tuple[Path, str]:
+    try:
+        name = read_given(pointer, 4096).decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{pointer} cannot be read: {error}") from error
+    if not name or Path(name).name != name:
+        raise CheckpointError(f"{pointer} names {name[:80]!r}, which is no directory beside it")
+    if not os.path.lexists(folder / name):
+        raise CheckpointError(f"{pointer} names {name}, which is not there; there are {_names(folder)}")
+    return folder / name, f"the file {pointer.name} names it"
+
+
+def _best(folder: Path, numbered: dict[int, list[Path]]) -> tuple[Path, str]:
+    recorded = ""
+    for number in sorted(numbered, reverse=True):
+        for path in numbered[number]:
+            recorded, why = _recorded_best(path)
+            if recorded:
+                best = folder / Path(recorded).name
+                if not os.path.lexists(best):
+                    raise CheckpointError(
+                        f"{path} says that {Path(recorded).name} is the best, and it is not in {folder}"
+                    )
+                return best, why
+    raise CheckpointError(
+        f"{folder}: which checkpoint is the best is unknown: no trainer_state.json has a best_model_checkpoint, and "
+        "no checkpoint of Lightning a best_model_path; a run of this project records it"
+    )
+
+
+def _recorded_best(path: Path) -> tuple[str, str]:
+    """Return what a checkpoint says is the best of its run, and where it says so."""
+    state = path / "trainer_state.json"
+    if path.is_dir():
+        if not state.is_file():
+            return "", ""
+        try:
+            value = json.loads(read_given(state, MAX_BYTES)).get("best_model_checkpoint")
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
+            raise CheckpointError(f"{state} cannot be read: {error}") from error
+        return (value, f"best_model_checkpoint in {path.name}/{state.name}") if isinstance(value, str) else ("", "")
+    tree = open_any(path).tree
+    callbacks = tree.get("callbacks") if isinstance(tree, dict) else None
+    found = [value for value in _values(callbacks, "best_model_path") if value]
+    if len(set(found)) > 1:
+        raise CheckpointError(
+            f"{path}: {len(set(found))} callbacks have a best of their own: {', '.join(sorted(set(found)))}"
+        )
+    return (found[0], f"best_model_path in {path.name}") if found else ("", "")
+
+
+def _values(tree: Tree, key: str) -> list[str]:
+    if isinstance(tree, Opaque):
+        return _values(tree.content, key)
+    if not isinstance(tree, dict):
+        return []
+    own = [tree[key]] if isinstance(tree.get(key), str) else []
+    return own + [found for child in tree.values() for found in _values(child, key)]
+
+
+def _names(folder: Path) -> str:
+    names = sorted(os.listdir(folder))
+    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "") if names else "no entries at all"

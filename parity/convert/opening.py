@@ -1,0 +1,61 @@
+"""Opening what a path names: a checkpoint of any format, one of our own with its seal, or the newest of a run."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from parity.checkpoints import FILE, LONE, read_seal
+from parity.errors import CheckpointError
+from parity.formats import Source, open_checkpoint, recognise
+
+__all__ = ["is_checkpoint", "open_any"]
+
+
+def open_any(path: Path) -> Source:
+    """Open a checkpoint without loading an array; the digests of its seal come with it.
+
+    Args:
+        path: A checkpoint of any known format.
+
+    Raises:
+        CheckpointError: There is none of a known format, or it is damaged.
+    """
+    if path.is_dir() and not _has_content(path):
+        raise CheckpointError(f"{path} is an empty directory: there is no checkpoint in it")
+    return with_seal(open_checkpoint(path))
+
+
+def with_seal(source: Source) -> Source:
+    """Return a source with the digests of the seal that lies in it, where there is one of it alone.
+
+    The names of a seal are neutral ones. They are those of the leaves for a tree that was saved as it was; the seal
+    of a run's checkpoint says more than the tree and is compared by `parity.checkpoints`.
+    """
+    if not os.path.lexists(source.path / FILE):
+        return source
+    seal = read_seal(source.path)
+    detail = _sealed(source.detail, seal.side, seal.step)
+    if seal.spec_hash != LONE:
+        return replace(source, sealed=tuple(seal.leaves), detail=detail)
+    return replace(source, digests=dict(seal.leaves), detail=detail)
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Return whether a path is of a format that is read."""
+    try:
+        recognise(path)
+    except CheckpointError:
+        return False
+    return True
+
+
+def _sealed(detail: str, side: str, step: int) -> str:
+    said = f"sealed by the side {side}" + (f" at step {step}" if step else "")
+    return f"{detail}; {said}" if detail else said
+
+
+def _has_content(path: Path) -> bool:
+    with os.scandir(path) as entries:
+        return next(entries, None) is not None
