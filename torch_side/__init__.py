@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch_side.checkpoint import Checkpoints
+    from torch_side.formats.writers import writers
     from torch_side.inference import export_params, load_model
     from torch_side.placement import topology
     from torch_side.train import TorchTrainer, build
@@ -27,6 +28,7 @@ __all__ = [
     "restore",
     "save",
     "topology",
+    "writers",
 ]
 
 _MODULES = {
@@ -41,6 +43,7 @@ _MODULES = {
     "restore": "torch_side.trees",
     "save": "torch_side.trees",
     "topology": "torch_side.placement",
+    "writers": "torch_side.formats.writers",
 }
 """Public name to the module that defines it."""
 

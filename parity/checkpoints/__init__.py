@@ -3,6 +3,7 @@
 Knows no framework: what is in a checkpoint is files and digests of leaves.
 """
 
+from parity.checkpoints.beside import commit_file, read_seal_beside, seal_beside, verify_file
 from parity.checkpoints.compare import compare, sealed_alike
 from parity.checkpoints.label import LABEL, label_of
 from parity.checkpoints.pointers import read_pointer, write_pointers
@@ -49,6 +50,7 @@ __all__ = [
     "Verified",
     "after_save",
     "commit",
+    "commit_file",
     "compare",
     "describe",
     "examine",
@@ -58,11 +60,14 @@ __all__ = [
     "read_meta",
     "read_pointer",
     "read_seal",
+    "read_seal_beside",
     "require_own",
     "require_sealed",
     "require_verified",
+    "seal_beside",
     "seal_text",
     "sealed_alike",
     "verify",
+    "verify_file",
     "write_pointers",
 ]

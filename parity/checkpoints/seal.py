@@ -32,6 +32,7 @@ __all__ = [
     "after_save",
     "commit",
     "examine",
+    "parse_seal",
     "read_seal",
     "require_own",
     "seal_text",
@@ -158,14 +159,26 @@ def read_seal(path: Path) -> Seal:
         raise CheckpointError(f"{path} is a link; a checkpoint lies in the run itself")
     if not os.path.lexists(path / FILE):
         raise UnsealedError(f"{path} has no seal: {FILE} is missing, and nothing else proves that it is whole")
-    data = read_bytes(path / FILE)
-    value = parse_json(data, path / FILE)
+    return parse_seal(read_bytes(path / FILE), path / FILE)
+
+
+def parse_seal(data: bytes, where: Path) -> Seal:
+    """Return the seal that a file holds.
+
+    Args:
+        data: Content of the file.
+        where: The file, for messages.
+
+    Raises:
+        CheckpointError: It is not exactly what was written.
+    """
+    value = parse_json(data, where)
     try:
         seal = _decode(value)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise CheckpointError(f"{path / FILE} is not a seal: {explain(error)}") from error
+        raise CheckpointError(f"{where} is not a seal: {explain(error)}") from error
     if seal_text(seal).encode() != data:
-        raise CheckpointError(f"{path / FILE} was changed: its own digest does not fit")
+        raise CheckpointError(f"{where} was changed: its own digest does not fit")
     return seal
 
 

@@ -7,7 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 
-from parity.cli import bench, check, checkpoints, compare, completion, inspect, optim, policy, report, spec, train
+from parity.cli import (
+    bench,
+    check,
+    checkpoints,
+    compare,
+    completion,
+    convert,
+    inspect,
+    optim,
+    policy,
+    report,
+    spec,
+    train,
+)
 
 __all__ = ["COMMANDS", "Command", "make_parser"]
 
@@ -97,6 +110,31 @@ COMMANDS: dict[str, Command] = {
             5: "nothing to compare",
         },
         add=compare.add,
+    ),
+    "convert": Command(
+        help="write a checkpoint in another format: all of a training state, a line for every leaf",
+        examples=(
+            "parity convert ckpt.pt ckpt-orbax --to orbax --rules RULES.toml",
+            "parity convert ckpt-orbax back.pt --to torch.save",
+            "parity convert ckpt.pt model.safetensors --to safetensors --only params",
+        ),
+        codes={
+            0: "written and sealed",
+            1: "a leaf was refused, and nothing was written",
+            2: REFUSED,
+            5: "it holds nothing",
+        },
+        add=convert.add,
+    ),
+    "rules": Command(
+        help="check the rules of a conversion against a checkpoint",
+        examples=("parity rules check RULES.toml ckpt.pt",),
+        codes={
+            0: "every parameter has one place and leads back",
+            1: "one has none, or does not lead back",
+            2: REFUSED,
+        },
+        add=convert.add_rules,
     ),
     "verify": Command(
         help="compare checkpoints with their seals, byte by byte",

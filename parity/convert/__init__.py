@@ -6,27 +6,54 @@ Knows formats by `parity.formats` and no framework; trains nothing.
 from parity.convert.choosing import choose
 from parity.convert.comparison import Comparison, LeafComparison, Outcome, Tolerance, compare_sources
 from parity.convert.components import COMPONENTS, Part, component_of_key, parts_of
+from parity.convert.engine import FAMILIES, convert, map_tree
 from parity.convert.inspection import Group, Inspection, Row, inspect_source
+from parity.convert.ledger import Action, Entry, Ledger
 from parity.convert.opening import is_checkpoint, open_any
+from parity.convert.optimizer_layout import LAYOUTS
 from parity.convert.proof import Proof, prove
+from parity.convert.rule import CLASSES, Placement, Rule
+from parity.convert.rule_rows import parse_rules, read_rules
+from parity.convert.rules import Rules
+from parity.convert.to_jax import Options, to_jax
+from parity.convert.to_torch import to_torch
+from parity.convert.torch_state import TorchState, read_torch_state
 
 __all__ = [
+    "CLASSES",
     "COMPONENTS",
+    "FAMILIES",
+    "LAYOUTS",
+    "Action",
     "Comparison",
+    "Entry",
     "Group",
     "Inspection",
     "LeafComparison",
+    "Ledger",
+    "Options",
     "Outcome",
     "Part",
+    "Placement",
     "Proof",
     "Row",
+    "Rule",
+    "Rules",
     "Tolerance",
+    "TorchState",
     "choose",
     "compare_sources",
     "component_of_key",
+    "convert",
     "inspect_source",
     "is_checkpoint",
+    "map_tree",
     "open_any",
+    "parse_rules",
     "parts_of",
     "prove",
+    "read_rules",
+    "read_torch_state",
+    "to_jax",
+    "to_torch",
 ]

@@ -4,13 +4,17 @@ Nothing of a file is executed. Knows nothing of training: what a tree means is `
 """
 
 from parity.formats.array import BLOCK_BYTES, Array, Box, InMemory, MappedArray, boxes, dtype_named, extents
+from parity.formats.document import decode_tree, encode_tree
 from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise
+from parity.formats.torch_file import open_zip
 from parity.formats.tree import Key, Leaf, Opaque, Source, Tree, leaf_name, leaves, map_leaves
+from parity.formats.write_safetensors import SAFETENSORS
 from parity.formats.writer import Writer
 
 __all__ = [
     "BLOCK_BYTES",
     "FORMATS",
+    "SAFETENSORS",
     "Array",
     "Box",
     "Format",
@@ -23,11 +27,14 @@ __all__ = [
     "Tree",
     "Writer",
     "boxes",
+    "decode_tree",
     "dtype_named",
+    "encode_tree",
     "extents",
     "leaf_name",
     "leaves",
     "map_leaves",
     "open_checkpoint",
+    "open_zip",
     "recognise",
 ]

@@ -44,7 +44,7 @@ class Array(ABC):
         shape: Its extents.
         dtype: Its dtype, of NumPy or ml_dtypes.
         chunk_bytes: Most bytes that must be in memory to read the smallest box; 0 if any box is read alone.
-        shared: What it shares with other arrays of the checkpoint, such as a tied weight; None if nothing is known.
+        shared: Equal for arrays of one shape that are the same elements, such as tied weights; None if not known.
     """
 
     shape: tuple[int, ...]

@@ -21,7 +21,7 @@ from parity.formats.symbolic import PLAIN_CALLS, Call, Global, read_pickle
 from parity.formats.tree import Opaque, Source
 from parity.formats.zips import ZipRecords
 
-__all__ = ["open_torch_file", "read_torch_bytes"]
+__all__ = ["open_torch_file", "open_zip", "read_torch_bytes"]
 
 STORAGES = {
     **{
@@ -46,6 +46,11 @@ class _Storage:
     key: str
     dtype: str
     mapped: NDArray[np.uint8]
+
+
+def open_zip(path: Path) -> ZipRecords:
+    """Return the records of an archive."""
+    return ZipRecords(path, map_file(path))
 
 
 def open_torch_file(path: Path) -> Source:
@@ -119,7 +124,7 @@ def _tensor(
         tuple(map(int, shape)),
         start=int(offset) * size,
         strides=[int(step) * size for step in strides],
-        shared=storage.key,
+        shared=(storage.key, int(offset), tuple(map(int, strides))),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -41,6 +42,7 @@ class ZipRecords:
         try:
             with zipfile.ZipFile(cast("Any", _Mapped(data))) as archive:
                 infos = archive.infolist()
+                self._directory = archive.start_dir
         except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, OverflowError, EOFError) as error:
             raise CheckpointError(f"{path} is no whole archive of torch.save: {error}; is it truncated?") from error
         if len(infos) > MOST_RECORDS:
@@ -57,8 +59,8 @@ class ZipRecords:
             self._infos[name] = info
         self.names = self._infos.keys()
 
-    def mapped(self, name: str) -> NDArray[np.uint8]:
-        """Return the bytes of a record, not copied.
+    def start(self, name: str) -> int:
+        """Return the offset of the first byte of a record.
 
         Raises:
             CheckpointError: There is none of the name, or it reaches beyond the end of the file.
@@ -74,7 +76,16 @@ class ZipRecords:
             raise CheckpointError(
                 f"{self.path}: record {name!r} reaches beyond the end of the file, or has no header"
             )
-        return self._data[start : start + info.file_size]
+        return start
+
+    def mapped(self, name: str) -> NDArray[np.uint8]:
+        """Return the bytes of a record, not copied.
+
+        Raises:
+            CheckpointError: There is none of the name, or it reaches beyond the end of the file.
+        """
+        start = self.start(name)
+        return self._data[start : start + self._infos[name].file_size]
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a record, copied."""
@@ -83,6 +94,27 @@ class ZipRecords:
     def text(self, name: str) -> str:
         """Return a short record as text; empty if there is none."""
         return self.read(name)[:64].decode("ascii", "replace").strip() if name in self.names else ""
+
+    def sum_places(self, names: Iterable[str]) -> dict[str, tuple[int | None, int]]:
+        """Return where the CRC-32 of records stands: offsets of the descriptor, if it has one, and of the entry.
+
+        Args:
+            names: Names of the records.
+        """
+        entries: dict[int, int] = {}
+        at = self._directory
+        while bytes(self._data[at : at + 4]) == b"PK\x01\x02":
+            head = bytes(self._data[at : at + 46])
+            lengths = [int.from_bytes(head[i : i + 2], "little") for i in (28, 30, 32)]
+            entries[len(entries)] = at
+            at += 46 + sum(lengths)
+        order = {name: number for number, name in enumerate(self._infos)}
+        found: dict[str, tuple[int | None, int]] = {}
+        for name in names:
+            info = self._infos[name]
+            end = self.start(name) + info.file_size
+            found[name] = (end if info.flag_bits & 8 else None, entries[order[name]])
+        return found
 
     @property
     def has_checksums(self) -> bool:

@@ -16,6 +16,7 @@ from parity.report.differences import print_differences, print_runs
 from parity.report.equivalence import equivalence_page, equivalence_rows, optimizer_report
 from parity.report.github import MOST_SUMMARY, annotate, append_summary, quoted
 from parity.report.inspection import print_comparison, print_inspection
+from parity.report.ledger import print_ledger, print_placements
 from parity.report.markdown import cell, check_markdown, check_table, table
 from parity.report.policy import print_moments
 from parity.report.terminal import open_console, print_table
@@ -53,7 +54,9 @@ __all__ = [
     "print_comparison",
     "print_differences",
     "print_inspection",
+    "print_ledger",
     "print_moments",
+    "print_placements",
     "print_ratios",
     "print_runs",
     "print_table",

@@ -40,8 +40,8 @@ def test_every_type_is_read_bit_for_bit(tmp_path: Path, protocol: int) -> None:
             name
         )
         assert bits(found) == bits(tensor) == bits(found.load()), name
-    assert source.tree["tied"].shared == source.tree["tied_again"].shared == source.tree["offset"].shared
-    assert source.tree["tied"].shared != source.tree["scalar"].shared
+    assert source.tree["tied"].shared == source.tree["tied_again"].shared
+    assert source.tree["tied"].shared not in (source.tree["offset"].shared, source.tree["scalar"].shared)
 
 
 def test_containers_and_scalars_keep_their_types(tmp_path: Path) -> None:

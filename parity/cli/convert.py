@@ -1,0 +1,173 @@
+"""`parity convert` and `parity rules`: a checkpoint in another format, with a line for every leaf."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from parity import sides
+from parity.cli.options import local_path
+from parity.convert import (
+    CLASSES,
+    FAMILIES,
+    LAYOUTS,
+    Ledger,
+    Options,
+    Rules,
+    convert,
+    open_any,
+    read_rules,
+    read_torch_state,
+)
+from parity.errors import CheckpointError
+from parity.formats import SAFETENSORS, Writer
+from parity.report import print_ledger, print_placements, quoted
+from parity.results import EXIT_CODES
+from parity.storage import read_given
+
+__all__ = ["add", "add_rules"]
+
+FORMATS = ("torch.save", "safetensors", "dcp", "orbax", "flax-msgpack")
+MOST_NAMES = 16 << 20
+"""Largest file of names, in bytes."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `parity convert`."""
+    parser.add_argument("source", type=local_path, metavar="SRC", help="a checkpoint of any known format")
+    parser.add_argument("target", type=local_path, metavar="DST", help="a path that does not exist")
+    parser.add_argument("--to", required=True, choices=FORMATS, help="format of DST")
+    parser.add_argument(
+        "--rules",
+        type=local_path,
+        metavar="RULES.toml",
+        help="which PyTorch parameter is which JAX leaf (docs/formats.md)",
+    )
+    parser.add_argument("--only", choices=("params",), help="the parameters alone, to ship them")
+    parser.add_argument(
+        "--like",
+        type=local_path,
+        metavar="FILE",
+        help="from JAX to PyTorch: a PyTorch checkpoint of the same model and optimizer, for names and groups",
+    )
+    parser.add_argument(
+        "--names",
+        type=local_path,
+        metavar="FILE",
+        help="names of the optimizer's parameters in its order, one a line",
+    )
+    parser.add_argument(
+        "--optimizer",
+        choices=LAYOUTS,
+        help="layout of the optimizer in JAX: of Optax's own types, or of jax_side.optim, which holds every state; "
+        "Optax's by default where it can hold the state",
+    )
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        choices=[kind for kind in CLASSES if kind != "equivariant"],
+        help="allow rules of this class for a training state too; repeatable",
+    )
+    parser.add_argument(
+        "--reset",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a leaf or a component that may be left out or stay as it was recorded; repeatable",
+    )
+    parser.add_argument("--all", action="store_true", help="print a line for every leaf")
+    parser.add_argument("--json", action="store_true", help="print the ledger as JSON")
+    parser.set_defaults(run=_run)
+
+
+def add_rules(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `parity rules`."""
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    one = actions.add_parser(
+        "check",
+        help="check that rules take every parameter once and lead back, and print where each goes",
+        description="Check that rules take every parameter of a PyTorch checkpoint once and lead back.",
+    )
+    one.add_argument("rules", type=local_path, metavar="RULES.toml", help="the rules")
+    one.add_argument("source", type=local_path, metavar="SRC", help="a PyTorch checkpoint")
+    one.add_argument(
+        "--complete", action="store_true", help="every parameter must have a rule; else it keeps its name"
+    )
+    one.set_defaults(run=_check_rules)
+
+
+def _run(options: argparse.Namespace) -> int:
+    asked = Options(
+        rules=read_rules(options.rules) if options.rules else Rules(),
+        only_params=options.only == "params",
+        layout=options.optimizer,
+        names=_read_names(options.names) if options.names else None,
+        allow=tuple(options.allow),
+        reset=tuple(options.reset),
+    )
+    writer = _writer(options.to)
+    ledger = convert(options.source, options.target, writer, asked, like=options.like, now=time.time())
+    _print(ledger, options)
+    if not ledger.entries:
+        print(f"parity: {options.source} holds nothing: nothing was converted", file=sys.stderr)
+        return EXIT_CODES["empty"]
+    return EXIT_CODES["broken" if ledger.refused else "holds"]
+
+
+def _print(ledger: Ledger, options: argparse.Namespace) -> None:
+    with quoted(sys.stdout):
+        if options.json:
+            print(json.dumps(ledger.as_json(), indent=1))
+        else:
+            print_ledger(ledger, str(options.target), sys.stdout, every=options.all)
+
+
+def _writer(name: str) -> Writer:
+    """Return the writer of a format; only its own side is imported.
+
+    Raises:
+        CheckpointError: The side is not installed, or has no such writer.
+    """
+    if name == SAFETENSORS.format:
+        return SAFETENSORS
+    side = sides.load(FAMILIES[name])
+    writers: Callable[[], tuple[Writer, ...]] | None = getattr(side, "writers", None)
+    found = {writer.format: writer for writer in (writers() if writers else ())}
+    if name not in found:
+        raise CheckpointError(f"the side {FAMILIES[name]} writes {', '.join(found)}, not {name}")
+    return found[name]
+
+
+def _read_names(path: Path) -> list[str]:
+    try:
+        lines = read_given(path, MOST_NAMES).decode().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _check_rules(options: argparse.Namespace) -> int:
+    rules = read_rules(options.rules)
+    state = read_torch_state(open_any(options.source).tree, alone=True)
+    placements = rules.place(list(state.model))
+    problems = []
+    for placement in placements:
+        arrays = [state.model[name] for name in placement.torch]
+        if options.complete and placement.rule not in rules.rules:
+            problems.append((placement.torch[0], "no rule takes it"))
+        try:
+            made = placement.forward(arrays)
+            back = placement.backward(made, [array.shape for array in arrays])
+        except CheckpointError as error:
+            problems.append((placement.torch[0], str(error)))
+            continue
+        if [(a.shape, a.dtype) for a in back] != [(a.shape, a.dtype) for a in arrays]:
+            problems.append((placement.torch[0], f"comes back as {', '.join(map(str, back))}"))
+    with quoted(sys.stdout):
+        print_placements(placements, state.model, problems, sys.stdout)
+    return EXIT_CODES["broken" if problems else "holds"]

@@ -1,0 +1,189 @@
+"""A conversion from beginning to end: open, map, check the room, write a draft, seal it, and give it its name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from parity.checkpoints import LONE, Seal, commit, commit_file, seal_beside
+from parity.contract import LeafDigest
+from parity.convert.ledger import Action, Entry, Ledger
+from parity.convert.objects import without_objects
+from parity.convert.opening import open_any
+from parity.convert.to_jax import Options, to_jax
+from parity.convert.to_torch import to_torch
+from parity.convert.torch_state import read_torch_state
+from parity.environment import versions
+from parity.errors import CheckpointError
+from parity.formats import Array, Box, Source, Tree, Writer, leaf_name, leaves, map_leaves
+from parity.storage import named, remove_tree
+
+__all__ = ["FAMILIES", "convert", "map_tree"]
+
+FAMILIES = {
+    **{"torch.save": "torch", "safetensors": "torch", "dcp": "torch"},
+    **{"orbax": "jax", "flax-msgpack": "jax"},
+}
+"""Format to the framework whose names and layouts it holds; other formats are PyTorch's."""
+
+ROOM = 1.02
+"""Free space that is needed, in bytes of arrays: headers and directories beside them."""
+
+
+def convert(
+    source: Path, target: Path, writer: Writer, options: Options, *, like: Path | None = None, now: float
+) -> Ledger:
+    """Convert a checkpoint; what is refused is in the ledger, and then nothing is written.
+
+    Args:
+        source: The checkpoint; it is read and never changed.
+        target: A path that does not exist.
+        writer: Of the format that is wanted.
+        options: What was asked for.
+        like: A PyTorch checkpoint to take names and groups from, on the way from JAX.
+        now: Seconds since the epoch, for the seal.
+
+    Raises:
+        CheckpointError: The target exists, there is too little room, or the source cannot be converted.
+        OSError: The disk is full or failed; the draft is removed.
+    """
+    _require_free(target)
+    opened = open_any(source)
+    ledger = Ledger()
+    tree = map_tree(opened, writer.format, options, ledger, None if like is None else open_any(like).tree)
+    for name, why in writer.cannot_hold(tree):
+        ledger.entries = [entry for entry in ledger.entries if entry.target != name]
+        ledger.add(name, "refused", how=f"{writer.format} cannot hold it: {why}")
+    if ledger.refused:
+        return ledger
+    _require_room(target, tree, writer)
+    digests: dict[str, _Digested] = {}
+
+    def watch(keys: tuple[Any, ...], leaf: Any) -> Any:
+        if not isinstance(leaf, Array):
+            return leaf
+        digests[leaf_name(keys)] = watched = _Digested(leaf)
+        return watched
+
+    watched = map_leaves(tree, watch)
+    with _draft(target) as draft:
+        with named(draft, "write"):
+            writer.write(watched, draft)
+        seal = Seal(
+            step=_step(tree),
+            metric=None,
+            saved_at=now,
+            side=FAMILIES.get(writer.format, "torch"),
+            spec_hash=LONE,
+            versions=versions(),
+            leaves={name: one.text() for name, one in digests.items()},
+        )
+        (commit if writer.directory else commit_file)(draft, target, seal)
+    return ledger
+
+
+def map_tree(opened: Source, to: str, options: Options, ledger: Ledger, like: Tree | None = None) -> Tree:
+    """Return the tree of a checkpoint as another format has it: across frameworks by rules, else as it is."""
+    family, wanted = FAMILIES.get(opened.format, "torch"), FAMILIES.get(to, "torch")
+    if (family, wanted) == ("torch", "jax"):
+        return to_jax(opened.tree, options, ledger).tree
+    if (family, wanted) == ("jax", "torch"):
+        return to_torch(opened.tree, options, ledger, like, str(opened.path))
+    if options.rules.rules:
+        raise CheckpointError(f"rules lead from PyTorch to JAX, and {opened.format} and {to} are both of {family}")
+    if not options.only_params:
+        tree = without_objects(opened.tree, (), options.reset, ledger)
+        ledger.entries += _lines(tree, "copied")
+        return tree
+    kept, rest = _params(opened, family)
+    ledger.entries += [*_lines(kept, "copied"), *_lines(rest, "left out")]
+    return kept
+
+
+def _lines(tree: Tree, action: Action) -> list[Entry]:
+    how = "only the parameters were asked for" if action == "left out" else ""
+    sizes = ((leaf_name(k), leaf.nbytes if isinstance(leaf, Array) else 0) for k, leaf in leaves(tree))
+    return [Entry(name, action, "" if how else name, how, size) for name, size in sizes if name]
+
+
+def _params(opened: Source, family: str) -> tuple[Tree, Tree]:
+    """Return the parameters of a tree, and all else."""
+    tree = opened.tree
+    if family == "jax":
+        if not isinstance(tree, dict) or "params" not in tree:
+            raise CheckpointError(f"{opened.path} has no params")
+        return {"params": tree["params"]}, {key: child for key, child in tree.items() if key != "params"}
+    state = read_torch_state(tree, alone=True)
+    kept = {state.spelled[name]: array for name, array in state.model.items()}
+    return kept, {key: child for key, child in tree.items() if (key,) != state.model_at} if state.model_at else {}
+
+
+def _require_free(target: Path) -> None:
+    if os.path.lexists(target):
+        raise CheckpointError(f"{target} exists already and is not overwritten; give a new path")
+    if not target.parent.is_dir():
+        raise CheckpointError(f"{target.parent} is no directory; make it, or give another path")
+
+
+def _require_room(target: Path, tree: Tree, writer: Writer) -> None:
+    needed = int(sum(leaf.nbytes for _, leaf in leaves(tree) if isinstance(leaf, Array)) * ROOM) + (1 << 16)
+    free = shutil.disk_usage(target.parent).free
+    if free < needed:
+        raise CheckpointError(
+            f"{target.parent} has {free:,} bytes free, and {writer.format} needs about {needed:,}: nothing written"
+        )
+
+
+def _step(tree: Tree) -> int:
+    value = tree.get("step") if isinstance(tree, dict) else None
+    return value if type(value) is int and value >= 0 else 0
+
+
+@contextlib.contextmanager
+def _draft(target: Path) -> Iterator[Path]:
+    """Give a path beside the target for the draft; what is left there is removed."""
+    draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
+    try:
+        yield draft
+    finally:
+        if draft.is_dir() and not draft.is_symlink():
+            remove_tree(draft)
+        else:
+            draft.unlink(missing_ok=True)
+            seal_beside(draft).unlink(missing_ok=True)
+
+
+class _Digested(Array):
+    """An array that is digested while a writer reads it."""
+
+    def __init__(self, source: Array) -> None:
+        self.source, self.shape, self.dtype = source, source.shape, source.dtype
+        self.chunk_bytes, self.shared = source.chunk_bytes, source.shared
+        self._digest: LeafDigest | None = LeafDigest(source.shape, source.dtype.name)
+
+    def read(self, box: Box) -> NDArray[Any]:
+        """Return a box, and digest it."""
+        found = self.source.read(box)
+        if self._digest is not None and found.size:
+            try:
+                self._digest.add([low for low, _ in box], found)
+            except ValueError:  # a writer that reads an element twice: all of it is read again in the end
+                self._digest = None
+        return found
+
+    def text(self) -> str:
+        """Return the text of its digest."""
+        if self._digest is not None:
+            with contextlib.suppress(ValueError):
+                return self._digest.text()
+        digest = LeafDigest(self.shape, self.dtype.name)
+        self._digest = digest
+        for _ in self.blocks():
+            pass
+        return digest.text()

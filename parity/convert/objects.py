@@ -1,0 +1,48 @@
+"""Objects that only code could rebuild: refused by name, or left out on request."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from parity.convert.components import component_of_key
+from parity.convert.ledger import Ledger
+from parity.formats import Key, Opaque, Tree, leaf_name
+
+__all__ = ["without_objects"]
+
+
+def without_objects(tree: Tree, keys: tuple[Key, ...], reset: Collection[str], ledger: Ledger) -> Tree:
+    """Return a tree without objects that only code could rebuild: refused in the ledger, or left out on request.
+
+    Args:
+        tree: A tree.
+        keys: Keys on the way to it.
+        reset: Leaves and components that may be left out.
+        ledger: Takes a line for each object.
+    """
+    if isinstance(tree, dict):
+        return {
+            key: without_objects(child, (*keys, key), reset, ledger)
+            for key, child in tree.items()
+            if not _is_lost(child, (*keys, key), reset, ledger)
+        }
+    if isinstance(tree, list | tuple):
+        made = [
+            None
+            if _is_lost(child, (*keys, at), reset, ledger)
+            else without_objects(child, (*keys, at), reset, ledger)
+            for at, child in enumerate(tree)
+        ]
+        return made if isinstance(tree, list) else tuple(made)
+    return tree
+
+
+def _is_lost(value: Tree, keys: tuple[Key, ...], reset: Collection[str], ledger: Ledger) -> bool:
+    if not isinstance(value, Opaque):
+        return False
+    name, why = leaf_name(keys), f"an object of {value.name}, which only its code could rebuild"
+    if name in reset or component_of_key(str(keys[0])) in reset:
+        ledger.add(name, "reset", how=f"left out on request: {why}")
+    else:
+        ledger.add(name, "refused", how=f"{why}; --reset {name} leaves it out")
+    return True

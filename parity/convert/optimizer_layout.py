@@ -1,0 +1,241 @@
+"""The state of a torch.optim optimizer as a tree of JAX: in Optax's types where they hold it, else in ours.
+
+Optax counts updates once, PyTorch for each parameter. So a state whose parameters have different counts, parameters
+without one, or a class whose state Optax keeps in another form, goes into the layout of `jax_side.optim`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from parity.contract import Slot
+from parity.convert.rule import Placement
+from parity.convert.torch_state import OptimizerPart
+from parity.convert.transforms import Zeros
+from parity.errors import CheckpointError
+from parity.formats import Array, InMemory, Key, Tree
+
+__all__ = ["LAYOUTS", "Layout", "OptimizerTree", "lay_out", "put"]
+
+Layout = Literal["optax", "parity"]
+LAYOUTS: tuple[Layout, ...] = ("optax", "parity")
+
+_OPTAX = {
+    "Adam": {"first_moment": "mu", "second_moment": "nu"},
+    "AdamW": {"first_moment": "mu", "second_moment": "nu"},
+}
+
+
+@dataclass
+class OptimizerTree:
+    """The JAX tree of an optimizer, and where each array of the `state_dict` is in it."""
+
+    layout: Layout
+    tree: Tree
+    count: int
+    """Updates, the largest where parameters differ."""
+    references: dict[tuple[Key, ...], dict[str, Any]] = field(default_factory=dict)
+    """Keys in PyTorch's tree to a reference, as the document of a conversion has it."""
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    """Leaf and why it has no place."""
+
+
+def put(tree: dict[str, Any], path: str, value: Any) -> None:
+    """Put a value at a path of keys joined by dots, making the dicts on the way."""
+    *above, last = path.split(".")
+    for key in above:
+        tree = tree.setdefault(key, {})
+    tree[last] = value
+
+
+def lay_out(
+    part: OptimizerPart,
+    model: Mapping[str, Array],
+    placements: Mapping[str, Placement],
+    *,
+    layout: Layout | None = None,
+    position: int | None = None,
+) -> OptimizerTree:
+    """Return the state of an optimizer as a JAX tree, below `opt_state`.
+
+    Args:
+        part: The optimizer, its parameters named.
+        model: Parameters by name.
+        placements: Name to where it goes.
+        layout: The layout; by default Optax's where it holds the state.
+        position: Position of the schedule, where there is one: Optax counts it in the state of the optimizer.
+
+    Raises:
+        CheckpointError: The layout that was asked for cannot hold the state; says why, with the names.
+    """
+    why = _no_optax(part)
+    if layout == "optax" and why:
+        raise CheckpointError(
+            f"plain Optax cannot hold this state of {part.kind.name}: {why}; use --optimizer parity"
+        )
+    chosen: Layout = layout or ("parity" if why else "optax")
+    steps = _steps(part)
+    count = max(steps.values(), default=0)
+    out = OptimizerTree(chosen, {}, count)
+    slots: dict[str, dict[str, Any]] = {}
+    for slot in part.kind.slots:
+        key = _OPTAX[part.kind.name][slot.name] if chosen == "optax" and part.kind.name in _OPTAX else slot.name
+        tree, prefix = _slot_tree(part, slot, model, placements, out, _prefix(chosen, key))
+        if tree:
+            slots[key] = tree
+        del prefix
+    if chosen == "parity":
+        out.tree = {"count": _int32(count if position is None else position), "step": {}, "slots": slots}
+        _lay_steps(part, placements, out)
+        return out
+    head: dict[str, Any] = {"trace": slots["momentum"]} if part.kind.name == "SGD" and slots else {}
+    if part.kind.name in _OPTAX:
+        head = {"count": _int32(count), **slots}
+        for number, entry in part.state.items():
+            if isinstance(entry.get("step"), Array):
+                keys = (*part.at, "state", number, "step")
+                out.references[keys] = {"count": "opt_state.0.count", "dtype": entry["step"].dtype.name}
+    last = {} if position is None else {"count": _int32(position)}
+    out.tree = [head, {}, last] if part.kind.name == "AdamW" else [head, last]
+    return out
+
+
+def _prefix(layout: Layout, key: str) -> str:
+    if layout == "parity":
+        return f"opt_state.slots.{key}"
+    return "opt_state.0.trace" if key == "momentum" else f"opt_state.0.{key}"
+
+
+def _no_optax(part: OptimizerPart) -> str:
+    """Return why plain Optax cannot hold a state; empty if it can."""
+    kind, groups = part.kind, part.groups
+    if kind.name not in ("Adam", "AdamW", "SGD"):
+        return f"Optax keeps the state of {kind.name} in another form, or computes other steps"
+    for argument in ("amsgrad", "maximize", "dampening"):
+        if any(group.get(argument) for group in groups):
+            return f"{argument} is on, which Optax does not have or computes in another way"
+    if kind.name != "AdamW" and any(group.get("weight_decay") for group in groups):
+        return "weight decay is added to the gradient, which is a part of a chain that only its author knows"
+    for argument in ("lr", "betas", "eps", "momentum"):
+        if len({repr(group.get(argument)) for group in groups}) > 1:
+            return f"groups differ in {argument}, and Optax has one transformation for all"
+    if kind.name == "SGD" and not groups[0].get("momentum"):
+        return ""
+    slot_keys = {slot.key for slot in kind.slots if not slot.when or kind.name == "SGD"}
+    lacking = [name for number, name in part.names.items() if not _has(part.state.get(number, {}), slot_keys)]
+    if lacking:
+        return f"{', '.join(lacking[:4])} had no update yet, and Optax counts updates once for all"
+    steps = _steps(part)
+    if len(set(steps.values())) > 1:
+        least = min(steps, key=lambda name: steps[name])
+        most = max(steps, key=lambda name: steps[name])
+        return f"{least} had {steps[least]} updates and {most} {steps[most]}, and Optax counts them once for all"
+    return ""
+
+
+def _has(entry: Mapping[str, Any], keys: set[str]) -> bool:
+    return all(isinstance(entry.get(key), Array) for key in keys)
+
+
+def _steps(part: OptimizerPart) -> dict[str, int]:
+    """Return the updates of each parameter that has state.
+
+    Raises:
+        CheckpointError: A count is none.
+    """
+    found = {}
+    for number, entry in part.state.items():
+        value = entry.get("step")
+        if value is None:
+            continue
+        plain = value.load().item() if isinstance(value, Array) and value.size == 1 else value
+        if isinstance(plain, bool) or not isinstance(plain, int | float) or plain < 0 or plain != int(plain):
+            raise CheckpointError(
+                f"optimizer: step of {part.names[number]} is {plain!r}, expected a count of at least 0"
+            )
+        found[part.names[number]] = int(plain)
+    return found
+
+
+def _slot_tree(
+    part: OptimizerPart,
+    slot: Slot,
+    model: Mapping[str, Array],
+    placements: Mapping[str, Placement],
+    out: OptimizerTree,
+    prefix: str,
+) -> tuple[dict[str, Any], str]:
+    """Return the tree of one slot, like that of the parameters."""
+    numbers = {name: number for number, name in part.names.items()}
+    values = {
+        name: value
+        for name, number in numbers.items()
+        if isinstance(value := part.state.get(number, {}).get(slot.key), Array)
+    }
+    tree: dict[str, Any] = {}
+    done = set()
+    for name in numbers:
+        placement = placements[name]
+        if placement.torch in done or not values:
+            continue
+        done.add(placement.torch)
+        members = [member for member in placement.torch if member in numbers]
+        there = [member for member in members if member in values]
+        if not there and slot.form != "same":
+            continue
+        if slot.form != "same" and (placement.rule.how or len(placement.torch) > 1):
+            leaf = f"{slot.name} of {name}"
+            out.refused.append((leaf, f"its shape is not the parameter's, which is {placement.rule.how or 'joined'}"))
+            continue
+        given = [values.get(member) or _start(part, slot, numbers, member, model) for member in placement.torch]
+        for path, array in zip(placement.jax, placement.forward(given), strict=True):
+            put(tree, path, array)
+        for member in there:
+            keys = (*part.at, "state", numbers[member], slot.key)
+            array = values[member]
+            reference = {"from": prefix, "name": member, "shape": list(array.shape), "dtype": array.dtype.name}
+            out.references[keys] = reference
+    return tree, prefix
+
+
+def _start(
+    part: OptimizerPart, slot: Slot, numbers: Mapping[str, int], name: str, model: Mapping[str, Array]
+) -> Array:
+    """Return what a slot is before the first update of its parameter."""
+    value = slot.start
+    if isinstance(value, str):
+        group = next((g for g in part.groups if numbers.get(name) in g.get("params", ())), part.groups[0])
+        value = float(group.get(value, 0.0))
+    return Zeros(model[name].shape, model[name].dtype, value)
+
+
+def _lay_steps(part: OptimizerPart, placements: Mapping[str, Placement], out: OptimizerTree) -> None:
+    """Put the count of each parameter where the parameter is; 0 before its first update."""
+    steps, numbers = _steps(part), {name: number for number, name in part.names.items()}
+    done = set()
+    for name, number in numbers.items():
+        placement = placements[name]
+        entry = part.state.get(number, {})
+        value = entry.get("step")
+        if placement.torch not in done:
+            done.add(placement.torch)
+            own = {steps.get(member, 0) for member in placement.torch if member in numbers}
+            if len(own) > 1:
+                out.refused.append((f"step of {' and '.join(placement.torch)}", f"they differ: {sorted(own)}"))
+                continue
+            seen = 1.0 if not part.kind.counts and entry else float(own.pop())
+            dtype = value.dtype if isinstance(value, Array) else np.dtype(np.float32)
+            for path in placement.jax:
+                put(out.tree["step"], path, InMemory(np.array(seen, dtype)))
+        if isinstance(value, Array):
+            keys = (*part.at, "state", number, "step")
+            reference = {"scalar": f"opt_state.step.{placement.jax[0]}", "dtype": value.dtype.name}
+            out.references[keys] = reference
+
+
+def _int32(value: int) -> Array:
+    return InMemory(np.array(value, np.int32))

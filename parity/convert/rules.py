@@ -1,0 +1,148 @@
+"""Rules of a conversion: which PyTorch parameter is which leaf of a JAX tree, and which names they take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from parity.convert.rule import Placement, Rule
+from parity.errors import CheckpointError
+
+__all__ = ["Rules"]
+
+
+class Rules:
+    """Rules and the placements that they give for the names of a checkpoint."""
+
+    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+        self.rules = tuple(rules)
+
+    def place(self, names: Sequence[str]) -> list[Placement]:
+        """Return where each PyTorch name goes; a name without a rule keeps its own.
+
+        Raises:
+            CheckpointError: Two rules take one name, a rule takes none, two names go to one path, a path lies below
+                another, or a rule that takes several names lacks one.
+        """
+        taken: dict[str, Rule] = {}
+        placements = []
+        for rule in self.rules:
+            found = self._fill(rule, names)
+            if not found:
+                raise CheckpointError(
+                    f"the rule {' + '.join(rule.torch)} -> {' + '.join(rule.jax)} takes no name of the checkpoint"
+                )
+            for placement in found:
+                for name in placement.torch:
+                    if name in taken:
+                        both = f"{' + '.join(taken[name].torch)} and {' + '.join(rule.torch)}"
+                        raise CheckpointError(f"two rules take {name}: {both}; leave one")
+                    taken[name] = rule
+            placements += found
+        placements += [
+            Placement((name,), (name,), Rule(torch=(name,), jax=(name,))) for name in names if name not in taken
+        ]
+        self._check_paths(placements)
+        order = {name: at for at, name in enumerate(names)}
+        return sorted(placements, key=lambda placement: order[placement.torch[0]])
+
+    def place_back(self, paths: Sequence[str]) -> list[Placement]:
+        """Return where each path of JAX comes from; a path without a rule keeps its own name.
+
+        Raises:
+            CheckpointError: Two rules take one path, or a rule takes none or lacks one.
+        """
+        taken: dict[str, Rule] = {}
+        placements = []
+        for rule in self.rules:
+            bound: dict[tuple[str, ...], list[str | None]] = {}
+            for at, pattern in enumerate(rule.jax):
+                match = _pattern(pattern)
+                for path in paths:
+                    if (found := match(path)) is not None:
+                        bound.setdefault(found, [None] * len(rule.jax))[at] = path
+            if not bound:
+                raise CheckpointError(f"the rule {' + '.join(rule.torch)} takes no path of the checkpoint")
+            for stars, members in bound.items():
+                made = tuple(path for path in members if path is not None)
+                if len(made) < len(members):
+                    raise CheckpointError(f"{made[0]}: its rule needs {len(members)} paths, and not all are there")
+                for path in made:
+                    if path in taken:
+                        raise CheckpointError(f"two rules take {path}; leave one")
+                    taken[path] = rule
+                names = rule.torch if rule.stack is not None else tuple(_put(name, stars) for name in rule.torch)
+                placements.append(Placement(names, made, rule))
+        return placements + [
+            Placement((path,), (path,), Rule(torch=(path,), jax=(path,))) for path in paths if path not in taken
+        ]
+
+    def _fill(self, rule: Rule, names: Sequence[str]) -> list[Placement]:
+        """Return the placements of one rule."""
+        bound: dict[tuple[str, ...], list[str | None]] = {}
+        for at, pattern in enumerate(rule.torch):
+            match = _pattern(pattern)
+            for name in names:
+                if (found := match(name)) is not None:
+                    bound.setdefault(found, [None] * len(rule.torch))[at] = name
+        if rule.stack is not None:
+            return _stack(rule, bound)
+        placements = []
+        for stars, members in bound.items():
+            if None in members:
+                lacking = _put(rule.torch[members.index(None)], stars)
+                raise CheckpointError(f"a rule takes {' + '.join(rule.torch)} together, and {lacking} is not there")
+            made = tuple(name for name in members if name is not None)
+            placements.append(Placement(made, tuple(_put(path, stars) for path in rule.jax), rule))
+        return placements
+
+    @staticmethod
+    def _check_paths(placements: Sequence[Placement]) -> None:
+        source: dict[str, str] = {}
+        for placement in placements:
+            for path in placement.jax:
+                if path in source:
+                    raise CheckpointError(f"{source[path]} and {placement.torch[0]} both go to {path}")
+                source[path] = placement.torch[0]
+        for path in source:
+            parts = path.split(".")
+            for count in range(1, len(parts)):
+                above = ".".join(parts[:count])
+                if above in source:
+                    raise CheckpointError(f"{source[above]} goes to {above}, and {source[path]} to {path} below it")
+
+
+def _pattern(pattern: str) -> Callable[[str], tuple[str, ...] | None]:
+    """Return what matches a name and returns the parts that stand for the `*`."""
+    text = r"\.".join("([^.]+)" if part == "*" else re.escape(part) for part in pattern.split("."))
+    compiled = re.compile(text)
+
+    def match(name: str) -> tuple[str, ...] | None:
+        found = compiled.fullmatch(name)
+        return found.groups() if found else None
+
+    return match
+
+
+def _put(pattern: str, stars: Sequence[str]) -> str:
+    rest = iter(stars)
+    return ".".join(next(rest) if part == "*" else part for part in pattern.split("."))
+
+
+def _stack(rule: Rule, bound: Mapping[tuple[str, ...], Sequence[str | None]]) -> list[Placement]:
+    """Return a placement for each value of the stars but the last, whose arrays are in the order of its numbers."""
+    groups: dict[tuple[str, ...], dict[int, str]] = {}
+    for stars, members in bound.items():
+        if not stars[-1].isdigit():
+            raise CheckpointError(f"{members[0]}: the layers of a stack are counted, and {stars[-1]!r} is no number")
+        groups.setdefault(stars[:-1], {})[int(stars[-1])] = str(members[0])
+    placements = []
+    for stars, layers in groups.items():
+        if sorted(layers) != list(range(len(layers))):
+            gap = next(at for at in range(len(layers)) if at not in layers)
+            raise CheckpointError(
+                f"{_put(rule.torch[0], (*stars, str(gap)))} is not there, so the layers of a stack have a gap"
+            )
+        names = tuple(layers[at] for at in range(len(layers)))
+        placements.append(Placement(names, tuple(_put(path, stars) for path in rule.jax), rule))
+    return placements

@@ -1,0 +1,257 @@
+"""A training state of PyTorch as a tree of JAX, with a document of everything that has no leaf of its own there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from parity.convert.components import component_of_key
+from parity.convert.ledger import Ledger
+from parity.convert.objects import without_objects
+from parity.convert.optimizer_layout import Layout, OptimizerTree, lay_out, put
+from parity.convert.rule import CLASSES, Placement, RuleClass
+from parity.convert.rules import Rules
+from parity.convert.torch_state import TorchState, read_torch_state
+from parity.errors import CheckpointError
+from parity.formats import Array, Key, Tree, encode_tree, leaf_name, leaves
+
+__all__ = ["DOCUMENT", "SCHEMA", "JaxState", "Options", "to_jax"]
+
+DOCUMENT = "torch"
+"""Key of the JAX tree below which everything of PyTorch's is that has no leaf of its own: `state`, a JSON text, and
+`arrays`."""
+
+SCHEMA = "parity.torch_state/1"
+_STEP_NAMES = ("step", "global_step", "iter_num", "iteration", "steps")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a conversion was asked for."""
+
+    rules: Rules = field(default_factory=Rules)
+    only_params: bool = False
+    layout: Layout | None = None
+    """Layout of the optimizer; by default Optax's where it holds the state."""
+    names: Sequence[str] | None = None
+    """Names of the optimizer's parameters in its order."""
+    allow: Collection[RuleClass] = ()
+    """Classes of rules that are allowed for a training state too."""
+    reset: Collection[str] = ()
+    """Leaves, or components such as `schedule`, that may be left out, or stay as they were."""
+
+
+@dataclass(frozen=True)
+class JaxState:
+    """The tree, and what was found on the way."""
+
+    tree: dict[str, Any]
+    state: TorchState
+    optimizer: OptimizerTree | None
+
+
+def to_jax(tree: Tree, options: Options, ledger: Ledger) -> JaxState:
+    """Return a training state of PyTorch as a tree of JAX; arrays stay lazy.
+
+    Args:
+        tree: PyTorch's.
+        options: What was asked for.
+        ledger: Takes a line for each leaf.
+
+    Raises:
+        CheckpointError: No model, names that do not fit the optimizer, rules that do not fit the names, a learning
+            rate on which optimizer and schedule differ.
+    """
+    state = read_torch_state(tree, options.names, alone=options.only_params)
+    placements = {name: p for p in options.rules.place(list(state.model)) for name in p.torch}
+    made: dict[str, Any] = {"params": {}}
+    references: dict[tuple[Key, ...], dict[str, Any]] = {}
+    trains = state.optimizer is not None and not options.only_params
+    _place(made["params"], "params", state.model_at, state.model, state, placements, references, ledger)
+    if trains:
+        _refuse_classes(placements, options, ledger)
+    if options.only_params:
+        _leave_out(tree, references, ledger)
+        return JaxState(made, state, None)
+    for at, arrays in state.others.items():
+        key = leaf_name(at)
+        made[key] = {}
+        _place(made[key], key, at, arrays, state, placements, references, ledger)
+    optimizer = None
+    if state.optimizer is not None:
+        _check_rate(tree, state)
+        position = _schedule_position(tree)
+        optimizer = lay_out(state.optimizer, state.model, placements, layout=options.layout, position=position)
+        made["opt_state"] = optimizer.tree
+        for leaf, why in optimizer.refused:
+            ledger.add(leaf, "refused", how=why)
+        references |= optimizer.references
+    step = _step(tree, optimizer)
+    if step is not None:
+        made["step"] = step
+    made[DOCUMENT] = _document(tree, state, optimizer, options, references, step, ledger)
+    return JaxState(made, state, optimizer)
+
+
+def _place(
+    target: dict[str, Any],
+    prefix: str,
+    at: tuple[Key, ...],
+    arrays: Mapping[str, Array],
+    state: TorchState,
+    placements: Mapping[str, Placement],
+    references: dict[tuple[Key, ...], dict[str, Any]],
+    ledger: Ledger,
+) -> None:
+    """Put the arrays of one state dict where their rules say."""
+    done = set()
+    for name, array in arrays.items():
+        placement = placements[name]
+        keys = (*at, state.spelled[name])
+        source = leaf_name(keys)
+        references[keys] = {"from": prefix, "name": name, "shape": list(array.shape), "dtype": array.dtype.name}
+        how = placement.rule.how
+        target_name = ", ".join(f"{prefix}.{path}" for path in placement.jax)
+        if placement.torch not in done:
+            done.add(placement.torch)
+            missing = [member for member in placement.torch if member not in arrays]
+            if missing:
+                raise CheckpointError(
+                    f"{leaf_name(at)} has {name} and lacks {missing[0]}, which its rule joins it with"
+                )
+            members = [arrays[member] for member in placement.torch]
+            if placement.rule.tie and not _tied(members):
+                ledger.add(
+                    source, "refused", target_name, f"tied with {placement.torch[-1]}, and their values differ"
+                )
+                continue
+            for path, value in zip(placement.jax, placement.forward(members), strict=True):
+                put(target, path, value)
+        ledger.add(source, "transformed" if how else "copied", target_name, how, array.nbytes)
+
+
+def _tied(arrays: Sequence[Array]) -> bool:
+    """Return whether arrays are one: by their storage, or else by every bit."""
+    first = arrays[0]
+    for other in arrays[1:]:
+        if first.shared is not None and first.shared == other.shared:
+            continue
+        pairs = zip(first.blocks(), other.blocks(), strict=True)
+        if any(a.tobytes() != b.tobytes() for a, b in pairs):
+            return False
+    return True
+
+
+def _refuse_classes(placements: Mapping[str, Placement], options: Options, ledger: Ledger) -> None:
+    for name, placement in placements.items():
+        kind = placement.rule.rule_class
+        if kind != "equivariant" and kind not in options.allow:
+            why = f"its rule is {kind}: it {CLASSES[kind]}; --only params, or --allow {kind}"
+            ledger.add(name, "refused", ", ".join(placement.jax), why)
+
+
+def _leave_out(tree: Tree, references: Mapping[tuple[Key, ...], Any], ledger: Ledger) -> None:
+    for keys, leaf in leaves(tree):
+        if keys not in references:
+            size = leaf.nbytes if isinstance(leaf, Array) else 0
+            ledger.add(leaf_name(keys), "left out", how="only the parameters were asked for", size=size)
+
+
+def _check_rate(tree: Tree, state: TorchState) -> None:
+    """Check that the schedule and the optimizer have the same learning rate: both are of one position."""
+    assert state.optimizer is not None
+    for key, child in tree.items():
+        if component_of_key(str(key)) != "schedule":
+            continue
+        for one in child if isinstance(child, list) else [child]:
+            last = one.get("_last_lr") if isinstance(one, dict) else None
+            rates = [group.get("lr") for group in state.optimizer.groups]
+            if isinstance(last, list) and len(last) == len(rates) and _plain(last) != _plain(rates):
+                raise CheckpointError(
+                    f"{key}: the schedule is at learning rate {_plain(last)}, the optimizer at {_plain(rates)}: one "
+                    "was saved before and one after a step, so neither position is the state's; save both at one step"
+                )
+
+
+def _plain(values: Sequence[Any]) -> list[Any]:
+    return [value.load().item() if isinstance(value, Array) and value.size == 1 else value for value in values]
+
+
+def _schedule_position(tree: Tree) -> int | None:
+    """Return how often the schedule was stepped; None if there is none that counts."""
+    for key, child in tree.items():
+        if component_of_key(str(key)) == "schedule":
+            for one in child if isinstance(child, list) else [child]:
+                if isinstance(one, dict) and type(one.get("last_epoch")) is int:
+                    return int(one["last_epoch"])
+    return None
+
+
+def _step(tree: Tree, optimizer: OptimizerTree | None) -> int | None:
+    """Return the completed steps, by a counter of a customary name, or else by the updates of the optimizer."""
+    for name in _STEP_NAMES:
+        value = tree.get(name) if isinstance(tree, dict) else None
+        if isinstance(value, Array) and value.size == 1 and value.dtype.kind in "iu":
+            value = value.load().item()
+        if type(value) is int:
+            return int(value)
+    return optimizer.count if optimizer is not None else None
+
+
+def _document(
+    tree: Tree,
+    state: TorchState,
+    optimizer: OptimizerTree | None,
+    options: Options,
+    references: Mapping[tuple[Key, ...], dict[str, Any]],
+    step: int | None,
+    ledger: Ledger,
+) -> dict[str, Any]:
+    """Return the document, and the arrays that have no other place; writes their lines in the ledger."""
+    arrays: dict[str, Array] = {}
+
+    def refer(keys: tuple[Key, ...], array: Array) -> dict[str, Any]:
+        known = references.get(keys)
+        if known is not None:
+            if keys[: len(state.model_at) or 1] != state.model_at and keys[:1] not in state.others:
+                at = known.get("from") or known.get("count") or known.get("scalar", "")
+                ledger.add(leaf_name(keys), "copied", at, _moment(known, placements), array.nbytes)
+            return known
+        name = "_".join(map(str, keys)).replace(".", "_").replace("/", "_")
+        while name in arrays:
+            name += "_"
+        arrays[name] = array
+        ledger.add(leaf_name(keys), "copied", f"{DOCUMENT}.arrays.{name}", "", array.nbytes)
+        return {"array": name, "shape": list(array.shape), "dtype": array.dtype.name}
+
+    placements = {name: p for p in options.rules.place(list(state.model)) for name in p.torch}
+    kept: Tree = without_objects(tree, (), options.reset, ledger)
+    content = {
+        "schema": SCHEMA,
+        "names": list(state.model),
+        "rules": [_row(rule) for rule in options.rules.rules],
+        "step": step,
+        "optimizer": None if optimizer is None else {"layout": optimizer.layout, "count": optimizer.count},
+        "tree": encode_tree(kept, refer),
+    }
+    for keys, leaf in leaves(kept):
+        if not isinstance(leaf, Array):
+            ledger.add(leaf_name(keys), "copied", f"{DOCUMENT}.state", "")
+    return {"state": json.dumps(content), **({"arrays": arrays} if arrays else {})}
+
+
+def _moment(reference: Mapping[str, Any], placements: Mapping[str, Placement]) -> str:
+    placement = placements.get(str(reference.get("name")))
+    return placement.rule.how if placement is not None else ""
+
+
+def _row(rule: Any) -> dict[str, Any]:
+    """Return a rule as a row of RULES.toml."""
+    row = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(rule).items()}
+    return {
+        name: value
+        for name, value in row.items()
+        if value not in (None, False, [], "") and (name, value) != ("axis", 0)
+    }

@@ -1,0 +1,280 @@
+"""A tree of JAX as a training state of PyTorch: by the document of a conversion, or by a PyTorch state like it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from parity.convert.components import component_of_key
+from parity.convert.ledger import Ledger
+from parity.convert.rule import Placement
+from parity.convert.rule_rows import parse_rules
+from parity.convert.rules import Rules
+from parity.convert.to_jax import DOCUMENT, SCHEMA, Options, to_jax
+from parity.errors import CheckpointError
+from parity.formats import Array, InMemory, Tree, decode_tree, leaf_name, leaves
+
+__all__ = ["to_torch"]
+
+MOVES = ("schedule", "loss scaler", "random streams", "data position", "counters", "best so far")
+"""Components that change while training goes on, and of which plain JAX state says nothing."""
+
+_STEPS = ("step", "global_step", "iter_num", "iteration", "steps")
+
+
+def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Tree | None = None, where: str = "") -> Tree:
+    """Return a JAX state as the tree of a PyTorch checkpoint; arrays stay lazy.
+
+    Args:
+        tree: JAX's: `params`, and for a training state `opt_state` and what `to_jax` left.
+        options: What was asked for; rules are those of the document unless given.
+        ledger: Takes a line for each leaf.
+        like: A checkpoint of PyTorch of the same model and optimizer, whose names, groups and keys are taken where
+            the tree has no document.
+        where: The checkpoint, for messages.
+
+    Raises:
+        CheckpointError: No parameters, a document that does not fit, an optimizer without a document and without
+            `like`, a leaf of another shape or dtype than PyTorch's.
+    """
+    if not isinstance(tree, dict) or not isinstance(tree.get("params"), dict):
+        names = ", ".join(map(str, list(tree)[:8])) if isinstance(tree, dict) else type(tree).__name__
+        raise CheckpointError(f"{where} has no dict params, as a training state of JAX has; it has {names}")
+    given = _document(tree, where)
+    if like is not None:
+        quiet = replace(options, layout=_layout_of(tree), only_params=False)
+        made = to_jax(like, quiet, Ledger())
+        content = json.loads(made.tree[DOCUMENT]["state"])
+        own = made.tree[DOCUMENT].get("arrays", {})
+        given = {**content, "step": None}
+    elif given is None:
+        return _params_alone(tree, options, ledger, where)
+    else:
+        own = tree[DOCUMENT].get("arrays", {})
+    back = _Back(tree, given, own, options, ledger, where)
+    return back.params() if options.only_params else back.tree()
+
+
+def _document(tree: Mapping[str, Any], where: str) -> dict[str, Any] | None:
+    text = tree.get(DOCUMENT, {}).get("state") if isinstance(tree.get(DOCUMENT), dict) else None
+    if text is None:
+        return None
+    try:
+        content = json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{where}: {DOCUMENT}.state cannot be read: {error}") from error
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise CheckpointError(f"{where}: {DOCUMENT}.state is not of the schema {SCHEMA}")
+    return content
+
+
+def _layout_of(tree: Mapping[str, Any]) -> Any:
+    state = tree.get("opt_state")
+    if state is None:
+        return None
+    return "parity" if isinstance(state, dict) and {"step", "slots"} <= set(state) else "optax"
+
+
+def _params_alone(tree: Mapping[str, Any], options: Options, ledger: Ledger, where: str) -> Tree:
+    """Return the model of a tree that says nothing of PyTorch."""
+    more = [key for key in tree if key != "params"]
+    if more and not options.only_params:
+        raise CheckpointError(
+            f"{where} also has {', '.join(map(str, more[:6]))}, and nothing says how PyTorch numbers its parameters: "
+            "give a PyTorch checkpoint of the same model and optimizer with --like FILE, or --only params"
+        )
+    arrays = {leaf_name(keys): leaf for keys, leaf in leaves(tree["params"]) if isinstance(leaf, Array)}
+    model: dict[str, Array] = {}
+    for placement in options.rules.place_back(list(arrays)):
+        if placement.rule.stack is not None or placement.rule.join is not None or placement.rule.reshape:
+            raise CheckpointError(f"{placement.torch[0]}: shapes in PyTorch are not known; give --like FILE")
+        made = placement.backward([arrays[path] for path in placement.jax], [arrays[placement.jax[0]].shape])
+        for name, array in zip(placement.torch, made, strict=True):
+            model[name] = array
+            how = placement.rule.how
+            ledger.add(f"params.{placement.jax[0]}", "transformed" if how else "copied", name, how, array.nbytes)
+    for key in more:
+        for keys, _ in leaves(tree[key]):
+            ledger.add(leaf_name((key, *keys)), "left out", how="only the parameters were asked for")
+    return model if options.only_params else {"model": model}
+
+
+class _Back:
+    """One conversion back: leaves are taken by the references of a document."""
+
+    def __init__(
+        self,
+        tree: Mapping[str, Any],
+        content: Mapping[str, Any],
+        own: Mapping[str, Any],
+        options: Options,
+        ledger: Ledger,
+        where: str,
+    ) -> None:
+        self.content, self.own, self.options, self.ledger, self.where = content, own, options, ledger, where
+        self.leaves = {leaf_name(keys): leaf for keys, leaf in leaves(tree)}
+        rules = (
+            options.rules
+            if options.rules.rules
+            else Rules(parse_rules(f"{where}: {DOCUMENT}.state", content["rules"]))
+        )
+        self.placements = {name: p for p in rules.place(list(content["names"])) for name in p.torch}
+        self.used: set[str] = set()
+        self.cache: dict[tuple[str, tuple[str, ...]], Sequence[Array]] = {}
+        self.shapes = _shapes(content["tree"])
+        self.step, self.recorded = self.leaves.get("step"), content.get("step")
+
+    def tree(self) -> Tree:
+        """Return all of the state."""
+        tree = decode_tree(self.content["tree"], self._resolve, self.where)
+        moved = self._moved()
+        if moved:
+            tree = self._mark_stale(tree, moved)
+        else:
+            self.used.add("step")
+        for name, leaf in self.leaves.items():
+            if (
+                name not in self.used
+                and name != f"{DOCUMENT}.state"
+                and not _is_empty(leaf)
+                and name != "opt_state.count"
+            ):
+                self.ledger.add(name, "refused", how="PyTorch's state has no place for it")
+        return tree
+
+    def params(self) -> Tree:
+        """Return the model alone."""
+        found = decode_tree(self.content["tree"], lambda r: r, self.where)
+        model = {}
+        for _, leaf in leaves(_references(found)):
+            if isinstance(leaf, _Reference) and leaf.value.get("from") == "params":
+                model[leaf.value["name"]] = self._resolve(leaf.value)
+        return model
+
+    def _resolve(self, reference: dict[str, Any]) -> Array:
+        """Return the array of a reference, and write its line."""
+        if "array" in reference:
+            name = f"{DOCUMENT}.arrays.{reference['array']}"
+            self.used.add(name)
+            found = self._check(name, self.own.get(reference["array"]), reference)
+            self.ledger.add(name, "copied", "", "", found.nbytes)
+            return found
+        if "count" in reference or "scalar" in reference:
+            name = reference.get("count") or reference["scalar"]
+            self.used.add(name)
+            return self._count(name, reference["dtype"])
+        prefix, torch_name = reference["from"], reference["name"]
+        placement = self.placements[torch_name]
+        key = (prefix, placement.torch)
+        if key not in self.cache:
+            self.cache[key] = self._gather(prefix, placement, reference)
+        array = self.cache[key][placement.torch.index(torch_name)]
+        self._check(f"{prefix}.{placement.jax[0]}", array, reference)
+        how = placement.rule.how
+        self.ledger.add(
+            f"{prefix}.{placement.jax[0]}",
+            "transformed" if how else "copied",
+            torch_name,
+            how and f"back: {how}",
+            array.nbytes,
+        )
+        return array
+
+    def _gather(self, prefix: str, placement: Placement, reference: Mapping[str, Any]) -> Sequence[Array]:
+        arrays = []
+        for path in placement.jax:
+            name = f"{prefix}.{path}"
+            found = self.leaves.get(name)
+            if not isinstance(found, Array):
+                raise CheckpointError(
+                    f"{self.where}: {name} is missing: PyTorch's {placement.torch[0]} is made from it"
+                )
+            self.used.add(name)
+            if prefix == "opt_state.slots" or prefix.startswith("opt_state.slots."):
+                self.used.add(f"opt_state.step.{path}")
+            arrays.append(found)
+        shapes = [self.shapes.get(name, tuple(reference["shape"])) for name in placement.torch]
+        return placement.backward(arrays, shapes)
+
+    def _check(self, name: str, found: Any, reference: Mapping[str, Any]) -> Array:
+        expected = f"{reference['dtype']}[{','.join(map(str, reference['shape']))}]"
+        if not isinstance(found, Array) or str(found) != expected:
+            raise CheckpointError(f"{self.where}: {name} is {found}, and PyTorch's state has {expected} there")
+        return found
+
+    def _count(self, name: str, dtype: str) -> Array:
+        found = self.leaves.get(name)
+        value = found.load().item() if isinstance(found, Array) and found.size == 1 else found
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 0:
+            raise CheckpointError(f"{self.where}: {name} is {found}, expected a count")
+        exact = np.array(int(value)).astype(dtype)
+        if int(exact) != int(value):
+            raise CheckpointError(f"{self.where}: {name} is {int(value)}, and PyTorch's {dtype} cannot hold it")
+        self.ledger.add(name, "copied", "step of the optimizer", "", exact.nbytes)
+        return InMemory(exact)
+
+    def _moved(self) -> int | None:
+        """Return the step that JAX is at, if it is not the one that the document was written at."""
+        step = self.step.load().item() if isinstance(self.step, Array) and self.step.size == 1 else self.step
+        if step is None or (type(step) is int and step == self.recorded):
+            return None
+        if type(step) is not int:
+            raise CheckpointError(f"{self.where}: step is {step!r}, expected an integer")
+        return step
+
+    def _mark_stale(self, tree: Tree, step: int) -> Tree:
+        """Set the counters to the step of the JAX state, and refuse what nobody moved on."""
+        self.used.add("step")
+        made = dict(tree)
+        for key in made:
+            component = component_of_key(str(key))
+            if key in _STEPS and type(made[key]) is int:
+                self.ledger.add("step", "copied", str(key), f"was {made[key]}")
+                made[key] = step
+            elif component in MOVES:
+                since = "that of the checkpoint like it" if self.recorded is None else f"that of step {self.recorded}"
+                why = f"is {since}, and the parameters are of step {step}"
+                asked = component in self.options.reset or str(key) in self.options.reset
+                hint = "" if asked else f"; --reset '{component}' keeps it"
+                self.ledger.add(str(key), "reset" if asked else "refused", str(key), f"{why}{hint}")
+        return made
+
+
+class _Reference:
+    def __init__(self, value: dict[str, Any]) -> None:
+        self.value = value
+
+
+def _references(tree: Tree) -> Tree:
+    """Return a tree with references in place of their objects, which are dicts of a few known keys."""
+    if isinstance(tree, dict) and {"dtype"} <= set(tree) and {"from", "count", "scalar", "array"} & set(tree):
+        return _Reference(tree)
+    if isinstance(tree, dict):
+        return {key: _references(child) for key, child in tree.items()}
+    return [_references(child) for child in tree] if isinstance(tree, list | tuple) else tree
+
+
+def _shapes(document: Any) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of PyTorch's parameters, by name, from the references of the model."""
+    found: dict[str, tuple[int, ...]] = {}
+
+    def look(value: Any) -> None:
+        if isinstance(value, dict) and value.get("from") == "params":
+            found[value["name"]] = tuple(value["shape"])
+        elif isinstance(value, dict):
+            for child in value.values():
+                look(child)
+        elif isinstance(value, list):
+            for child in value:
+                look(child)
+
+    look(document)
+    return found
+
+
+def _is_empty(leaf: Any) -> bool:
+    return leaf is None or (isinstance(leaf, dict | list | tuple) and not leaf)

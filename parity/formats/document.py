@@ -1,0 +1,101 @@
+"""A tree as a JSON document: containers, keys and scalars to the last bit, arrays as references of the caller."""
+
+from __future__ import annotations
+
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from typing import Any
+
+from parity.errors import CheckpointError, explain
+from parity.formats.array import Array
+from parity.formats.tree import Key, Leaf, Opaque, Tree, leaf_name
+
+__all__ = ["decode_tree", "encode_tree"]
+
+MOST_DEPTH = 100
+
+Refer = Callable[[tuple[Key, ...], Array], dict[str, Any]]
+
+
+def encode_tree(tree: Tree, refer: Refer, keys: tuple[Key, ...] = ()) -> Any:
+    """Return a tree as plain JSON values.
+
+    Args:
+        tree: The tree.
+        refer: Takes the keys of an array and the array, and returns the object that stands for it.
+        keys: Keys on the way to the tree.
+
+    Raises:
+        CheckpointError: It holds an object that only code could rebuild.
+
+    Example:
+        >>> encode_tree({"a": [1, (2.0, None)], 3: float("inf")}, None)
+        {'dict': [['a', [1, {'tuple': [2.0, None]}]], [3, {'float': 'inf'}]]}
+    """
+    if isinstance(tree, dict):
+        return {"dict": [[key, encode_tree(child, refer, (*keys, key))] for key, child in tree.items()]}
+    if isinstance(tree, list | tuple):
+        items = [encode_tree(child, refer, (*keys, at)) for at, child in enumerate(tree)]
+        return items if isinstance(tree, list) else {"tuple": items}
+    if isinstance(tree, Array):
+        return refer(keys, tree)
+    return _encode_scalar(tree, keys)
+
+
+def _encode_scalar(value: Leaf, keys: tuple[Key, ...]) -> Any:
+    if isinstance(value, Opaque):
+        raise CheckpointError(f"{leaf_name(keys)} is an {value}, which only code could rebuild; nothing writes it")
+    if isinstance(value, bytes):
+        return {"bytes": b64encode(value).decode()}
+    if isinstance(value, complex):
+        return {"complex": [value.real.hex(), value.imag.hex()]}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(value)}
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 1000:
+        return {"int": hex(value)}  # as text: Python's parser of JSON has a limit for decimal digits
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    raise CheckpointError(f"{leaf_name(keys)} is a {type(value).__name__}, which no document holds")
+
+
+def decode_tree(document: Any, resolve: Callable[[dict[str, Any]], Leaf], where: str) -> Tree:
+    """Return the tree that a document describes.
+
+    Args:
+        document: What `encode_tree` returned.
+        resolve: Takes what `refer` returned, and returns the array.
+        where: The file, for messages.
+
+    Raises:
+        CheckpointError: It is no such document.
+    """
+    try:
+        return _decode(document, resolve, 0)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{where}: the description of its tree cannot be read: {explain(error)}") from error
+
+
+def _decode(value: Any, resolve: Callable[[dict[str, Any]], Leaf], depth: int) -> Tree:
+    if depth > MOST_DEPTH:
+        raise ValueError("it is nested too deeply")
+    if isinstance(value, list):
+        return [_decode(child, resolve, depth + 1) for child in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"dict"}:
+        pairs = [(key, _decode(child, resolve, depth + 1)) for key, child in value["dict"]]
+        if not all(type(key) in (str, int) for key, _ in pairs) or len(dict(pairs)) != len(pairs):
+            raise ValueError("a key is neither text nor an integer, or occurs twice")
+        return dict(pairs)
+    if set(value) == {"tuple"}:
+        return tuple(_decode(child, resolve, depth + 1) for child in value["tuple"])
+    if set(value) == {"bytes"}:
+        return b64decode(value["bytes"], validate=True)
+    if set(value) == {"complex"}:
+        return complex(*map(float.fromhex, value["complex"]))
+    if set(value) == {"float"}:
+        return float(value["float"])
+    if set(value) == {"int"}:
+        return int(value["int"], 16)
+    return resolve(value)

@@ -1,0 +1,93 @@
+"""The writer of safetensors: one file of arrays by name, and its tree in the metadata."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from parity.formats.array import Array
+from parity.formats.document import encode_tree
+from parity.formats.safetensors_file import DTYPES, SIDECAR
+from parity.formats.tree import Key, Opaque, Tree, leaf_name, leaves
+from parity.formats.writer import Writer
+
+__all__ = ["SAFETENSORS", "write_safetensors"]
+
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+ALIGNMENT = 8
+
+
+def write_safetensors(tree: Tree, path: Path) -> None:
+    """Write a tree as one file, block by block.
+
+    A flat dict of arrays is written as it is. Of any other tree, the arrays have their keys joined by dots as names,
+    and the tree itself is a JSON text in the metadata, which the format's readers pass over.
+
+    Args:
+        tree: What is written.
+        path: A file that does not exist.
+
+    Raises:
+        OSError: The disk is full, or failed.
+    """
+    names = _names(tree)
+    header: dict[str, Any] = {}
+    metadata = {"format": "pt"}
+    if not (isinstance(tree, dict) and all(isinstance(child, Array) for child in tree.values())):
+        by_id = {keys: name for name, keys, _ in names}
+        metadata[SIDECAR] = json.dumps(encode_tree(tree, lambda keys, _: {"array": by_id[keys]}))
+    header["__metadata__"] = metadata
+    order = sorted(names, key=lambda one: (-one[2].dtype.itemsize, one[0]))  # as the format's own writer has it
+    end = 0
+    for name, _, array in order:
+        header[name] = {
+            "dtype": NAMES[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [end, end + array.nbytes],
+        }
+        end += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % ALIGNMENT)
+    with path.open("xb", buffering=0) as file:
+        _write(file, len(text).to_bytes(8, "little") + text)
+        for _, _, array in order:
+            for block in array.blocks():
+                _write(file, memoryview(block.view("u1")))
+
+
+def _write(file: Any, data: Any) -> None:
+    """Write all of some bytes: an unbuffered file may take fewer."""
+    view = memoryview(data).cast("B")
+    while view:
+        view = view[file.write(view) :]
+
+
+def _names(tree: Tree) -> list[tuple[str, tuple[Key, ...], Array]]:
+    """Return name, keys and array of each array; where two would have one name, a number is added."""
+    found: list[tuple[str, tuple[Key, ...], Array]] = []
+    taken = {"__metadata__"}
+    for keys, leaf in leaves(tree):
+        if isinstance(leaf, Array):
+            name = stem = leaf_name(keys)
+            count = 1
+            while name in taken:
+                count += 1
+                name = f"{stem}#{count}"
+            taken.add(name)
+            found.append((name, keys, leaf))
+    return found
+
+
+def _cannot_hold(tree: Tree) -> list[tuple[str, str]]:
+    found = []
+    for keys, leaf in leaves(tree):
+        if isinstance(leaf, Opaque):
+            found.append((leaf_name(keys), f"it is an {leaf}, which only code could rebuild"))
+        elif isinstance(leaf, Array) and leaf.dtype.name not in NAMES:
+            found.append((leaf_name(keys), f"the format has no {leaf.dtype.name}"))
+    return found
+
+
+SAFETENSORS = Writer(format="safetensors", directory=False, cannot_hold=_cannot_hold, write=write_safetensors)
+"""The writer of one file."""

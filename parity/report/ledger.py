@@ -1,0 +1,77 @@
+"""The ledger of a conversion, and where rules put each parameter, on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+from rich.text import Text
+
+from parity.convert import Action, Ledger, Placement
+from parity.formats import Array
+from parity.report.layout import Column, print_rows, print_wrapped
+from parity.report.terminal import open_console
+from parity.report.words import clean
+
+__all__ = ["print_ledger", "print_placements"]
+
+MOST_LINES = 40
+"""Lines of each kind that are shown unless all are asked for."""
+
+_ACTIONS: tuple[Action, ...] = ("refused", "reset", "left out", "transformed", "copied")
+
+_COLUMNS = (
+    Column(name="leaf", rank=0, wraps=True),
+    Column(name="goes to", rank=1, wraps=True),
+    Column(name="how", rank=2, wraps=True),
+)
+
+
+def print_ledger(ledger: Ledger, target: str, file: IO[str], *, every: bool = False) -> None:
+    """Print what was refused, reset and transformed, then the totals.
+
+    Args:
+        ledger: Every leaf of a conversion.
+        target: Its target.
+        file: Where it is printed.
+        every: Whether the leaves that were copied are shown too, and all lines.
+    """
+    console = open_console(file)
+    for action in _ACTIONS:
+        entries = ledger.of(action)
+        if not entries or (action in ("copied", "left out", "transformed") and not every):
+            continue
+        print_wrapped(console, Text(action, style="bold red" if action == "refused" else "bold"))
+        shown = entries if every or action == "refused" else entries[:MOST_LINES]
+        print_rows(console, _COLUMNS, [tuple(Text(clean(t)) for t in (e.leaf, e.target, e.how)) for e in shown])
+        if len(shown) < len(entries):
+            print_wrapped(console, f"and {len(entries) - len(shown):,} more: --all shows them")
+    counts = [f"{len(ledger.of(action)):,} {action}" for action in reversed(_ACTIONS) if ledger.of(action)]
+    size = sum(entry.bytes for entry in ledger.entries if entry.action in ("copied", "transformed"))
+    print_wrapped(console, f"{len(ledger.entries):,} leaves: {', '.join(counts)}")
+    done = f"{target}: {size:,} bytes of arrays, sealed"
+    print_wrapped(console, clean(f"{target} was not written" if ledger.refused else done))
+
+
+def print_placements(
+    placements: Sequence[Placement], model: Mapping[str, Array], problems: Sequence[tuple[str, str]], file: IO[str]
+) -> None:
+    """Print where each parameter goes, then what is wrong, then a total."""
+    console = open_console(file)
+    rows = [
+        tuple(
+            Text(clean(text))
+            for text in (
+                ", ".join(f"{name} {model[name]}" for name in placement.torch),
+                ", ".join(placement.jax),
+                f"{placement.rule.how or 'as it is'} ({placement.rule.rule_class})",
+            )
+        )
+        for placement in placements
+    ]
+    print_rows(console, _COLUMNS, rows)
+    for name, problem in problems:
+        print_wrapped(console, clean(f"{name}: {problem}"))
+    total = sum(len(placement.torch) for placement in placements)
+    words = f"{len(problems)} do not lead back or have no rule" if problems else "each has one place and leads back"
+    print_wrapped(console, f"{total} parameters: {words}")

@@ -1,0 +1,116 @@
+"""The writer of `torch.save` files: any tree, its arrays written block by block.
+
+PyTorch writes the archive with room for each storage (`torch.serialization.skip_data`); the elements are written into
+that room, and the CRC-32 of each into the directory afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from parity.errors import CheckpointError
+from parity.formats import Array, Key, Opaque, Tree, Writer, leaf_name, leaves, map_leaves, open_zip
+
+__all__ = ["TORCH_SAVE", "write_torch"]
+
+MOST_BITS = 1000
+"""Longest integer that `weights_only=True` reads back; PyTorch pickles longer ones with an opcode that it refuses."""
+
+CENTRAL = b"PK\x01\x02"
+DESCRIPTOR = b"PK\x07\x08"
+
+
+def write_torch(tree: Tree, path: Path) -> None:
+    """Write a tree so that `torch.load(path, weights_only=True)` returns it, each array as a tensor.
+
+    Arrays that are the same elements (`Array.shared`) become one storage, as tied weights are.
+
+    Args:
+        tree: What is written.
+        path: A file that does not exist.
+
+    Raises:
+        OSError: The disk is full, or failed.
+    """
+    tensors: dict[Any, tuple[torch.Tensor, Array]] = {}
+
+    def room(keys: tuple[Key, ...], leaf: Any) -> Any:
+        if not isinstance(leaf, Array):
+            return leaf
+        key = (leaf.shared, leaf.shape, leaf.dtype.name) if leaf.shared is not None else keys
+        if key not in tensors:
+            tensors[key] = (torch.empty(leaf.shape, dtype=_dtype(leaf.dtype.name)), leaf)
+        return tensors[key][0]
+
+    with torch.serialization.skip_data():
+        torch.save(map_leaves(tree, room), path)
+    records = open_zip(path)
+    with path.open("r+b", buffering=0) as file, ThreadPoolExecutor(1) as pool:
+        sums = {}
+        for number, (_, array) in enumerate(tensors.values()):
+            name = f"data/{number}"
+            sums[name] = _fill(file.fileno(), records.start(name), array, pool)
+        _write_sums(file.fileno(), records, sums)
+
+
+def _fill(handle: int, start: int, array: Array, pool: ThreadPoolExecutor) -> int:
+    """Write the elements of an array at an offset, and return their CRC-32; it is computed beside the writing."""
+    total, pending = 0, None
+    for block in array.blocks():
+        data = memoryview(block.view("u1"))
+        if pending is not None:
+            total = pending.result()
+        pending = pool.submit(zlib.crc32, data, total)
+        _write_at(handle, start, data)
+        start += len(data)
+    return pending.result() if pending is not None else total
+
+
+def _write_at(handle: int, start: int, data: memoryview) -> None:
+    while data:
+        written = os.pwrite(handle, data, start)
+        data, start = data[written:], start + written
+
+
+def _write_sums(handle: int, records: Any, sums: dict[str, int]) -> None:
+    """Write the CRC-32 of each record into its descriptor and into the directory of the archive."""
+    for name, (place, entry) in records.sum_places(sums).items():
+        for at, magic, skip in ((place, DESCRIPTOR, 4), (entry, CENTRAL, 16)):
+            if at is None:
+                continue
+            if os.pread(handle, 4, at) != magic:
+                raise CheckpointError(f"{records.path}: no checksum of {name!r} where PyTorch writes it")
+            _write_at(handle, at + skip, memoryview(struct.pack("<I", sums[name])))
+
+
+def _dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name)
+    assert isinstance(found, torch.dtype)
+    return found
+
+
+def _cannot_hold(tree: Tree) -> list[tuple[str, str]]:
+    return list(_misfits(tree))
+
+
+def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
+    for keys, leaf in leaves(tree):
+        name = leaf_name(keys)
+        if isinstance(leaf, Opaque):
+            yield name, f"it is an {leaf}, which only code could rebuild"
+        elif isinstance(leaf, Array) and not isinstance(getattr(torch, leaf.dtype.name, None), torch.dtype):
+            yield name, f"PyTorch has no {leaf.dtype.name}"
+        elif isinstance(leaf, int) and leaf.bit_length() > MOST_BITS:
+            yield name, f"torch.load reads no integer of {leaf.bit_length()} bits"
+
+
+TORCH_SAVE = Writer(format="torch.save", directory=False, cannot_hold=_cannot_hold, write=write_torch)
+"""The writer of one file."""
