@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from jax_side.compiled import shared_programs
     from jax_side.formats.orbax_manager import drafts
     from jax_side.formats.quiet import prepare_process
+    from jax_side.formats.writers import writers
     from jax_side.inference import export_params, load_model
     from jax_side.placement import topology
     from jax_side.processes import environment
@@ -37,6 +38,7 @@ __all__ = [
     "save",
     "shared_programs",
     "topology",
+    "writers",
 ]
 
 _MODULES = {
@@ -56,6 +58,7 @@ _MODULES = {
     "save": "jax_side.trees",
     "shared_programs": "jax_side.compiled",
     "topology": "jax_side.placement",
+    "writers": "jax_side.formats.writers",
 }
 """Public name to the module that defines it."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from parity.errors import CheckpointError
+from parity.formats.orbax import is_orbax, is_orbax_manager, open_orbax, open_orbax_manager
 from parity.formats.safetensors_file import open_index, open_safetensors
 from parity.formats.torch_file import open_torch_file
 from parity.formats.tree import Source
@@ -55,6 +56,8 @@ FORMATS: tuple[Format, ...] = (
         lambda path: (path / "seal.json").is_file() and (path / "state.pt").is_file(),
         _open_own,
     ),
+    Format("orbax", "a checkpoint of Orbax", is_orbax, open_orbax),
+    Format("orbax", "a directory of steps of Orbax", is_orbax_manager, open_orbax_manager),
     Format("torch.save", "a file of torch.save", lambda path: _starts(path, b"PK\x03\x04"), open_torch_file),
     Format("safetensors", "a safetensors file", _is_safetensors, open_safetensors),
     Format(

@@ -1,0 +1,175 @@
+"""Arrays of an Orbax item, read by boxes with TensorStore; no framework is needed.
+
+Source: the layouts of Orbax 0.12: zarr 2 or 3, each array a store of its own or all of them in one OCDBT store.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.errors import CheckpointError, explain
+from parity.formats.array import BLOCK_BYTES, Array, Box, boxes, dtype_named, extents
+
+__all__ = ["ItemArrays"]
+
+CACHE_BYTES = 64 << 20
+MOST_METADATA = 1 << 20
+"""Longest description of one array in bytes."""
+
+ZARR2 = {
+    **{
+        f"{order}{code}": name for order in "<|" for code, name in {"i1": "int8", "u1": "uint8", "b1": "bool"}.items()
+    },
+    **{"<f8": "float64", "<f4": "float32", "<f2": "float16", "<c8": "complex64", "<c16": "complex128"},
+    **{"<i8": "int64", "<i4": "int32", "<i2": "int16", "<u8": "uint64", "<u4": "uint32", "<u2": "uint16"},
+}
+"""dtypes of zarr 2 to NumPy's; bfloat16 and the float8 types have their own names there, as all have in zarr 3."""
+
+
+class ItemArrays:
+    """The arrays of one item, by name, and the slab that was read last."""
+
+    def __init__(self, root: Path, *, ocdbt: bool, zarr3: bool) -> None:
+        """Take where an item lies.
+
+        Args:
+            root: Its directory.
+            ocdbt: Whether one OCDBT store holds all arrays.
+            zarr3: Whether they are of zarr 3.
+
+        Raises:
+            CheckpointError: TensorStore is not installed, a link lies in the directory, or there is no store.
+        """
+        try:
+            import tensorstore
+        except ImportError as error:
+            raise CheckpointError(f"{root} is of Orbax: pip install tensorstore reads it") from error
+        self._ts, self.root, self._driver = tensorstore, root, "zarr3" if zarr3 else "zarr"
+        _refuse_links(root)
+        self._ocdbt = ocdbt
+        if ocdbt and not (root / "manifest.ocdbt").is_file():
+            raise CheckpointError(f"{root} has no manifest.ocdbt, so its arrays cannot be found")
+        self._context = tensorstore.Context(
+            {"cache_pool": {"total_bytes_limit": CACHE_BYTES}, "file_io_concurrency": {"limit": 4}}
+        )
+        self._slab: tuple[str, Box, NDArray[Any]] | None = None
+
+    def open_all(self, names: Iterable[str]) -> dict[str, Array]:
+        """Return arrays by name; only their descriptions are read.
+
+        Raises:
+            CheckpointError: One is missing, or its description is none.
+        """
+        suffix = "zarr.json" if self._driver == "zarr3" else ".zarray"
+        wanted = list(names)
+        try:
+            store = self._ts.KvStore.open(self._kvstore(""), context=self._context).result()
+            reads = [store.read(f"{name}/{suffix}") for name in wanted]
+            texts = [read.result() for read in reads]
+        except Exception as error:  # TensorStore raises ValueError, KeyError and OSError alike for a damaged store
+            raise CheckpointError(f"{self.root} cannot be read: {str(error)[:300]}") from error
+        found: dict[str, Array] = {}
+        for name, text in zip(wanted, texts, strict=True):
+            if text.state != "value" or len(text.value) > MOST_METADATA:
+                raise CheckpointError(f"{self.root}: the array {name} is named by _METADATA and is not there")
+            found[name] = self._describe(name, text.value)
+        return found
+
+    def _kvstore(self, name: str) -> dict[str, Any]:
+        base = {"driver": "file", "path": f"{self.root.resolve()}/"}
+        if self._ocdbt:
+            return {"driver": "ocdbt", "base": base, "path": f"{name}/" if name else ""}
+        return {**base, "path": f"{base['path']}{name}/" if name else base["path"]}
+
+    def _describe(self, name: str, text: bytes) -> Array:
+        try:
+            value = json.loads(text)
+            shape = [int(n) for n in value["shape"]]
+            if self._driver == "zarr3":
+                grid = value["chunk_grid"]["configuration"]["chunk_shape"]
+                codecs = [
+                    c["configuration"]["chunk_shape"] for c in value["codecs"] if c["name"] == "sharding_indexed"
+                ]
+                chunk, kind = (codecs[0] if codecs else grid), value["data_type"]
+            else:
+                chunk, kind = value["chunks"], ZARR2.get(value["dtype"], value["dtype"])
+            chunk = [int(n) for n in chunk]
+            dtype = dtype_named(kind) if isinstance(kind, str) else None
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise CheckpointError(f"{self.root}: the description of {name} is none ({explain(error)})") from error
+        if dtype is None:
+            raise CheckpointError(f"{self.root}: {name} has the dtype {kind!r}, which is unknown")
+        if len(chunk) != len(shape) or min([*shape, 0]) < 0 or min([*chunk, 1]) < 1 or math.prod(shape) >= 1 << 48:
+            raise CheckpointError(f"{self.root}: {name} has the shape {shape} in chunks of {chunk}, which is none")
+        return _OrbaxArray(self, name, tuple(shape), tuple(chunk), dtype)
+
+    def slab(self, array: _OrbaxArray, box: Box) -> NDArray[Any]:
+        """Return a box; of large chunks, all that the box touches are read at once and kept for the next one."""
+        if array.chunk_bytes <= BLOCK_BYTES:
+            return self._read(array, box)
+        around = tuple(
+            (low // size * size, min(-(-high // size) * size, n)) if high > low else (low, high)
+            for (low, high), size, n in zip(box, array.chunk, array.shape, strict=True)
+        )
+        if math.prod(extents(around)) * array.dtype.itemsize > array.chunk_bytes:
+            return self._read(array, box)  # several large chunks: not all of them at once
+        if self._slab is None or self._slab[:2] != (array.name, around):
+            self._slab = None
+            self._slab = (array.name, around, self._read(array, around))
+        inner = tuple(slice(low - a, high - a) for (low, high), (a, _) in zip(box, around, strict=True))
+        return self._slab[2][inner]
+
+    def _read(self, array: _OrbaxArray, box: Box) -> NDArray[Any]:
+        spec = {"driver": self._driver, "kvstore": self._kvstore(array.name), "recheck_cached_data": "open"}
+        try:
+            if array.opened is None:
+                array.opened = self._ts.open(spec, open=True, read=True, context=self._context).result()
+            found = array.opened[tuple(slice(*pair) for pair in box)].read(order="C").result()
+        except Exception as error:
+            raise CheckpointError(f"{self.root}: {array.name} cannot be read: {str(error)[:300]}") from error
+        if found.shape != extents(box) or found.dtype != array.dtype:
+            raise CheckpointError(
+                f"{self.root}: {array.name} is {found.dtype} of {found.shape}, unlike its description"
+            )
+        return np.asarray(found)
+
+
+class _OrbaxArray(Array):
+    """One array of an item."""
+
+    def __init__(
+        self, item: ItemArrays, name: str, shape: tuple[int, ...], chunk: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> None:
+        self.item, self.name, self.shape, self.chunk, self.dtype = item, name, shape, chunk, dtype
+        self.chunk_bytes = math.prod(min(n, c) for n, c in zip(shape, chunk, strict=True)) * dtype.itemsize
+        self.opened: Any = None
+
+    def read(self, box: Box) -> NDArray[Any]:
+        """Return a box of it, decoded."""
+        return self.item.slab(self, box) if math.prod(extents(box)) else np.empty(extents(box), self.dtype)
+
+    def blocks(self, most: int = BLOCK_BYTES) -> Iterator[NDArray[Any]]:
+        """Yield all of it in C order; the store is closed in the end."""
+        for box in boxes(self.shape, max(1, most // self.dtype.itemsize)):
+            yield np.ascontiguousarray(self.read(box)).reshape(-1)
+        self.opened = None
+
+
+def _refuse_links(root: Path) -> None:
+    """Refuse links in a directory: TensorStore would follow one to a file outside of it.
+
+    Raises:
+        CheckpointError: There is one.
+    """
+    for folder, names, files in os.walk(root):
+        for name in (*names, *files):
+            if os.path.islink(os.path.join(folder, name)):
+                raise CheckpointError(f"{Path(folder) / name} is a link; a checkpoint of Orbax holds none")
