@@ -17,7 +17,15 @@ from rich.console import Console
 from rich.text import Text
 
 from parity import sides, storage
-from parity.checkpoints import Verified, describe, read_seal, require_verified, verify
+from parity.checkpoints import (
+    Verified,
+    describe,
+    read_seal,
+    require_verified,
+    seal_beside,
+    verify,
+    verify_file,
+)
 from parity.cli.compare import compare_checkpoints
 from parity.cli.foreign import is_foreign, is_other_tools, print_foreign_path, verify_foreign
 from parity.cli.options import count, local_path, number
@@ -98,6 +106,10 @@ def _verify(options: argparse.Namespace) -> int:
     """Print a line for each checkpoint and fault; return 0 whole, 1 damaged, 4 only unsealed, 5 no checkpoint."""
     console = open_console(sys.stdout)
     path = options.path
+    if path.is_file() and os.path.lexists(seal_beside(path)):
+        result = verify_file(path)
+        _print_verified(console, result)
+        return _code([result])
     if is_foreign(path):
         if options.against is not None:
             raise CheckpointError(f"--against compares sealed checkpoints; `parity compare {path} ...` takes any")

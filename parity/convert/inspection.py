@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from parity.convert.components import Fact, Part, parts_of
+from parity.convert.components import Fact, Part, component_of_key, parts_of
 from parity.formats import Array, Opaque, Source, leaf_name
 
 __all__ = ["Group", "Inspection", "Row", "inspect_source"]
@@ -102,7 +103,7 @@ def inspect_source(source: Source, *, every: bool = False) -> Inspection:
     """
     parts = parts_of(source.tree)
     sealed = {_SEALED[root] for name in source.sealed if (root := name.partition(".")[0]) in _SEALED}
-    there = {part.component for part in parts} | sealed
+    there = {part.component for part in parts} | sealed | _in_document(source.tree)
     step, where = _step(parts)
     missing = tuple((name, why) for name, why in NEEDED.items() if name not in there)
     return Inspection(
@@ -118,6 +119,19 @@ def inspect_source(source: Source, *, every: bool = False) -> Inspection:
         opaque=tuple((leaf_name(keys), leaf.name) for keys, leaf in source.opaque().items()),
         sealed=len(source.digests) or len(source.sealed),
     )
+
+
+def _in_document(tree: Any) -> set[str]:
+    """Return the components in the document that a conversion from PyTorch left in a tree of JAX."""
+    document = tree.get("torch") if isinstance(tree, dict) else None
+    if not isinstance(document, dict) or not isinstance(document.get("state"), str):
+        return set()
+    try:
+        content = json.loads(document["state"])
+        names = [str(key) for key, _ in content["tree"]["dict"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return set()
+    return {component for name in names if (component := component_of_key(name)) is not None}
 
 
 def _summary(there: set[str]) -> str:

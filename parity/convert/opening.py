@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from parity.checkpoints import FILE, LONE, read_seal
+from parity.checkpoints import FILE, LONE, read_seal, read_seal_beside, seal_beside
 from parity.errors import CheckpointError
 from parity.formats import Source, open_checkpoint, recognise
 
@@ -33,9 +33,10 @@ def with_seal(source: Source) -> Source:
     The names of a seal are neutral ones. They are those of the leaves for a tree that was saved as it was; the seal
     of a run's checkpoint says more than the tree and is compared by `parity.checkpoints`.
     """
-    if not os.path.lexists(source.path / FILE):
+    beside = source.path.is_file() and os.path.lexists(seal_beside(source.path))
+    if not beside and not os.path.lexists(source.path / FILE):
         return source
-    seal = read_seal(source.path)
+    seal = read_seal_beside(source.path) if beside else read_seal(source.path)
     detail = _sealed(source.detail, seal.side, seal.step)
     if seal.spec_hash != LONE:
         return replace(source, sealed=tuple(seal.leaves), detail=detail)

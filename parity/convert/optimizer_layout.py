@@ -38,6 +38,10 @@ class OptimizerTree:
     tree: Tree
     count: int
     """Updates, the largest where parameters differ."""
+    position: int | None = None
+    """Position of the schedule, where it is counted."""
+    position_at: str = ""
+    """Leaf that counts it."""
     references: dict[tuple[Key, ...], dict[str, Any]] = field(default_factory=dict)
     """Keys in PyTorch's tree to a reference, as the document of a conversion has it."""
     refused: list[tuple[str, str]] = field(default_factory=list)
@@ -83,13 +87,13 @@ def lay_out(
     out = OptimizerTree(chosen, {}, count)
     slots: dict[str, dict[str, Any]] = {}
     for slot in part.kind.slots:
-        key = _OPTAX[part.kind.name][slot.name] if chosen == "optax" and part.kind.name in _OPTAX else slot.name
-        tree, prefix = _slot_tree(part, slot, model, placements, out, _prefix(chosen, key))
+        key = _OPTAX.get(part.kind.name, {}).get(slot.name, slot.name) if chosen == "optax" else slot.name
+        tree = _slot_tree(part, slot, model, placements, out, _prefix(chosen, key))
         if tree:
             slots[key] = tree
-        del prefix
     if chosen == "parity":
-        out.tree = {"count": _int32(count if position is None else position), "step": {}, "slots": slots}
+        out.position, out.position_at = count if position is None else position, "opt_state.count"
+        out.tree = {"count": _int32(out.position), "step": {}, "slots": slots}
         _lay_steps(part, placements, out)
         return out
     head: dict[str, Any] = {"trace": slots["momentum"]} if part.kind.name == "SGD" and slots else {}
@@ -101,6 +105,8 @@ def lay_out(
                 out.references[keys] = {"count": "opt_state.0.count", "dtype": entry["step"].dtype.name}
     last = {} if position is None else {"count": _int32(position)}
     out.tree = [head, {}, last] if part.kind.name == "AdamW" else [head, last]
+    if position is not None:
+        out.position, out.position_at = position, f"opt_state.{len(out.tree) - 1}.count"
     return out
 
 
@@ -168,7 +174,7 @@ def _slot_tree(
     placements: Mapping[str, Placement],
     out: OptimizerTree,
     prefix: str,
-) -> tuple[dict[str, Any], str]:
+) -> dict[str, Any]:
     """Return the tree of one slot, like that of the parameters."""
     numbers = {name: number for number, name in part.names.items()}
     values = {
@@ -199,7 +205,7 @@ def _slot_tree(
             array = values[member]
             reference = {"from": prefix, "name": member, "shape": list(array.shape), "dtype": array.dtype.name}
             out.references[keys] = reference
-    return tree, prefix
+    return tree
 
 
 def _start(

@@ -233,7 +233,7 @@ def _document(
         "names": list(state.model),
         "rules": [_row(rule) for rule in options.rules.rules],
         "step": step,
-        "optimizer": None if optimizer is None else {"layout": optimizer.layout, "count": optimizer.count},
+        "position": None if optimizer is None else [optimizer.position_at, optimizer.position],
         "tree": encode_tree(kept, refer),
     }
     for keys, leaf in leaves(kept):

@@ -132,7 +132,7 @@ class _Back:
         """Return all of the state."""
         tree = decode_tree(self.content["tree"], self._resolve, self.where)
         moved = self._moved()
-        if moved:
+        if moved is not None:
             tree = self._mark_stale(tree, moved)
         else:
             self.used.add("step")
@@ -219,6 +219,13 @@ class _Back:
 
     def _moved(self) -> int | None:
         """Return the step that JAX is at, if it is not the one that the document was written at."""
+        at, position = self.content.get("position") or ("", None)
+        found = self.leaves.get(at)
+        if at and isinstance(found, Array):
+            self.used.add(at)
+            now = int(found.load().item())
+            if self.step is None and now != position:
+                return now
         step = self.step.load().item() if isinstance(self.step, Array) and self.step.size == 1 else self.step
         if step is None or (type(step) is int and step == self.recorded):
             return None
