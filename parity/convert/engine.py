@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -73,8 +74,7 @@ def convert(
 
     watched = map_leaves(tree, watch)
     with _draft(target) as draft:
-        with named(draft, "write"):
-            writer.write(watched, draft)
+        _write(writer, watched, draft)
         seal = Seal(
             step=_step(tree),
             metric=None,
@@ -143,6 +143,21 @@ def _require_room(target: Path, tree: Tree, writer: Writer) -> None:
 def _step(tree: Tree) -> int:
     value = tree.get("step") if isinstance(tree, dict) else None
     return value if type(value) is int and value >= 0 else 0
+
+
+def _write(writer: Writer, tree: Tree, draft: Path) -> None:
+    """Have a writer write a draft; libraries raise errors of their own where the system refuses a write."""
+    try:
+        with named(draft, "write"):
+            writer.write(tree, draft)
+    except (RuntimeError, ValueError, SystemError) as error:
+        lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        failed = OSError(errno.EIO, f"{writer.format} could not be written: {lines[0][:300]}", str(draft))
+        vars(failed)["operation"] = "write"
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__cause__ or cause.__context__
+        raise cause if isinstance(cause, OSError) else failed from error
 
 
 @contextlib.contextmanager

@@ -44,6 +44,8 @@ class OptimizerTree:
     """Leaf that counts it."""
     references: dict[tuple[Key, ...], dict[str, Any]] = field(default_factory=dict)
     """Keys in PyTorch's tree to a reference, as the document of a conversion has it."""
+    absent: dict[str, list[str]] = field(default_factory=dict)
+    """Count of a parameter for which PyTorch has no entry, to the leaves that stand for it until its first update."""
     refused: list[tuple[str, str]] = field(default_factory=list)
     """Leaf and why it has no place."""
 
@@ -200,6 +202,8 @@ def _slot_tree(
         given = [values.get(member) or _start(part, slot, numbers, member, model) for member in placement.torch]
         for path, array in zip(placement.jax, placement.forward(given), strict=True):
             put(tree, path, array)
+            if not there:
+                out.absent.setdefault(f"opt_state.step.{path}", []).append(f"{prefix}.{path}")
         for member in there:
             keys = (*part.at, "state", numbers[member], slot.key)
             array = values[member]
@@ -237,6 +241,8 @@ def _lay_steps(part: OptimizerPart, placements: Mapping[str, Placement], out: Op
             dtype = value.dtype if isinstance(value, Array) else np.dtype(np.float32)
             for path in placement.jax:
                 put(out.tree["step"], path, InMemory(np.array(seen, dtype)))
+                if not any(part.state.get(numbers[m]) for m in placement.torch if m in numbers):
+                    out.absent.setdefault(f"opt_state.step.{path}", [])
         if isinstance(value, Array):
             keys = (*part.at, "state", number, "step")
             reference = {"scalar": f"opt_state.step.{placement.jax[0]}", "dtype": value.dtype.name}

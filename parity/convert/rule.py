@@ -56,6 +56,8 @@ class Rule:
     """Extents of the parts along `axis`, one for each path in `jax`."""
     axis: int = 0
     """Axis of `split`."""
+    collection: str = ""
+    """Top-level key in JAX, such as `batch_stats`; `params` by default, `buffers` for PyTorch's buffers."""
 
     @property
     def rule_class(self) -> RuleClass:

@@ -119,4 +119,5 @@ _CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "split": (lambda v: _list_of(int)(v) and min(v) >= 0, "extents"),
     "scale": (lambda v: type(v) in (int, float) and v != 0 and abs(v) < float("inf"), "a finite number other than 0"),
     "cast": (_is(str), "the name of a dtype"),
+    "collection": (lambda v: type(v) is str and bool(v) and "." not in v, "a key without dots"),
 }

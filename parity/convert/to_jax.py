@@ -13,7 +13,7 @@ from parity.convert.objects import without_objects
 from parity.convert.optimizer_layout import Layout, OptimizerTree, lay_out, put
 from parity.convert.rule import CLASSES, Placement, RuleClass
 from parity.convert.rules import Rules
-from parity.convert.torch_state import TorchState, read_torch_state
+from parity.convert.torch_state import TorchState, is_buffer, read_torch_state
 from parity.errors import CheckpointError
 from parity.formats import Array, Key, Tree, encode_tree, leaf_name, leaves
 
@@ -67,18 +67,18 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger) -> JaxState:
     state = read_torch_state(tree, options.names, alone=options.only_params)
     placements = {name: p for p in options.rules.place(list(state.model)) for name in p.torch}
     made: dict[str, Any] = {"params": {}}
+    homes = _homes(state, placements)
     references: dict[tuple[Key, ...], dict[str, Any]] = {}
     trains = state.optimizer is not None and not options.only_params
-    _place(made["params"], "params", state.model_at, state.model, state, placements, references, ledger)
+    _place(made, homes, state.model_at, state.model, state, placements, references, ledger)
     if trains:
         _refuse_classes(placements, options, ledger)
     if options.only_params:
         _leave_out(tree, references, ledger)
         return JaxState(made, state, None)
     for at, arrays in state.others.items():
-        key = leaf_name(at)
-        made[key] = {}
-        _place(made[key], key, at, arrays, state, placements, references, ledger)
+        same = dict.fromkeys(arrays, leaf_name(at))
+        _place(made, same, at, arrays, state, placements, references, ledger)
     optimizer = None
     if state.optimizer is not None:
         _check_rate(tree, state)
@@ -96,8 +96,8 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger) -> JaxState:
 
 
 def _place(
-    target: dict[str, Any],
-    prefix: str,
+    tree: dict[str, Any],
+    homes: Mapping[str, str],
     at: tuple[Key, ...],
     arrays: Mapping[str, Array],
     state: TorchState,
@@ -105,13 +105,16 @@ def _place(
     references: dict[tuple[Key, ...], dict[str, Any]],
     ledger: Ledger,
 ) -> None:
-    """Put the arrays of one state dict where their rules say."""
+    """Put the arrays of one state dict where their rules say, below the top-level key that each has."""
     done = set()
     for name, array in arrays.items():
-        placement = placements[name]
+        placement, prefix = placements[name], homes[name]
         keys = (*at, state.spelled[name])
         source = leaf_name(keys)
-        references[keys] = {"from": prefix, "name": name, "shape": list(array.shape), "dtype": array.dtype.name}
+        references[keys] = {
+            **{"from": prefix, "name": name, "shape": list(array.shape), "dtype": array.dtype.name},
+            **({"model": True} if at == state.model_at else {}),
+        }
         how = placement.rule.how
         target_name = ", ".join(f"{prefix}.{path}" for path in placement.jax)
         if placement.torch not in done:
@@ -128,8 +131,27 @@ def _place(
                 )
                 continue
             for path, value in zip(placement.jax, placement.forward(members), strict=True):
-                put(target, path, value)
+                put(tree.setdefault(prefix, {}), path, value)
         ledger.add(source, "transformed" if how else "copied", target_name, how, array.nbytes)
+
+
+def _homes(state: TorchState, placements: Mapping[str, Placement]) -> dict[str, str]:
+    """Return the top-level key of each array of the model.
+
+    Raises:
+        CheckpointError: A rule joins a parameter and a buffer, or names a key that is taken.
+    """
+    homes = {}
+    for name, array in state.model.items():
+        rule = placements[name].rule
+        homes[name] = rule.collection or ("buffers" if is_buffer(name, array) else "params")
+        if homes[name] in ("opt_state", "step", DOCUMENT):
+            raise CheckpointError(f"{name}: the collection {homes[name]} is taken by the state of the training")
+        if len({homes[member] for member in placements[name].torch if member in homes}) > 1:
+            raise CheckpointError(
+                f"{' and '.join(placements[name].torch)} are parameter and buffer; give them a collection"
+            )
+    return homes
 
 
 def _tied(arrays: Sequence[Array]) -> bool:
@@ -234,6 +256,7 @@ def _document(
         "rules": [_row(rule) for rule in options.rules.rules],
         "step": step,
         "position": None if optimizer is None else [optimizer.position_at, optimizer.position],
+        "absent": {} if optimizer is None else optimizer.absent,
         "tree": encode_tree(kept, refer),
     }
     for keys, leaf in leaves(kept):
@@ -248,10 +271,11 @@ def _moment(reference: Mapping[str, Any], placements: Mapping[str, Placement]) -
 
 
 def _row(rule: Any) -> dict[str, Any]:
-    """Return a rule as a row of RULES.toml."""
+    """Return a rule as a row of RULES.toml, without what is as by default."""
     row = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(rule).items()}
+    default = {"axis": 0}
     return {
         name: value
         for name, value in row.items()
-        if value not in (None, False, [], "") and (name, value) != ("axis", 0)
+        if value is not None and value is not False and value not in ([], "") and default.get(name, ()) != value
     }

@@ -81,13 +81,14 @@ def _layout_of(tree: Mapping[str, Any]) -> Any:
 
 def _params_alone(tree: Mapping[str, Any], options: Options, ledger: Ledger, where: str) -> Tree:
     """Return the model of a tree that says nothing of PyTorch."""
-    more = [key for key in tree if key != "params"]
+    more = [key for key in tree if key not in ("params", "buffers")]
     if more and not options.only_params:
         raise CheckpointError(
             f"{where} also has {', '.join(map(str, more[:6]))}, and nothing says how PyTorch numbers its parameters: "
             "give a PyTorch checkpoint of the same model and optimizer with --like FILE, or --only params"
         )
-    arrays = {leaf_name(keys): leaf for keys, leaf in leaves(tree["params"]) if isinstance(leaf, Array)}
+    homes = [key for key in ("params", "buffers") if key in tree]
+    arrays = {leaf_name(k): leaf for home in homes for k, leaf in leaves(tree[home]) if isinstance(leaf, Array)}
     model: dict[str, Array] = {}
     for placement in options.rules.place_back(list(arrays)):
         if placement.rule.stack is not None or placement.rule.join is not None or placement.rule.reshape:
@@ -136,22 +137,27 @@ class _Back:
             tree = self._mark_stale(tree, moved)
         else:
             self.used.add("step")
+        self._pass_absent()
         for name, leaf in self.leaves.items():
-            if (
-                name not in self.used
-                and name != f"{DOCUMENT}.state"
-                and not _is_empty(leaf)
-                and name != "opt_state.count"
-            ):
+            if name not in self.used and name != f"{DOCUMENT}.state" and not _is_empty(leaf):
                 self.ledger.add(name, "refused", how="PyTorch's state has no place for it")
         return tree
+
+    def _pass_absent(self) -> None:
+        """Pass what stands for parameters without an entry in PyTorch, as long as they had no update."""
+        for count, standing in dict(self.content.get("absent") or {}).items():
+            found = self.leaves.get(count)
+            if not isinstance(found, Array) or found.size != 1:
+                raise CheckpointError(f"{self.where}: {count} is {found}, expected a count")
+            if not found.load().item():
+                self.used |= {count, *standing}
 
     def params(self) -> Tree:
         """Return the model alone."""
         found = decode_tree(self.content["tree"], lambda r: r, self.where)
         model = {}
         for _, leaf in leaves(_references(found)):
-            if isinstance(leaf, _Reference) and leaf.value.get("from") == "params":
+            if isinstance(leaf, _Reference) and leaf.value.get("model"):
                 model[leaf.value["name"]] = self._resolve(leaf.value)
         return model
 
@@ -221,10 +227,10 @@ class _Back:
         """Return the step that JAX is at, if it is not the one that the document was written at."""
         at, position = self.content.get("position") or ("", None)
         found = self.leaves.get(at)
-        if at and isinstance(found, Array):
+        if at and found is not None:
             self.used.add(at)
-            now = int(found.load().item())
-            if self.step is None and now != position:
+            now = found.load().item() if isinstance(found, Array) and found.size == 1 else found
+            if self.step is None and now != position and type(now) is int:
                 return now
         step = self.step.load().item() if isinstance(self.step, Array) and self.step.size == 1 else self.step
         if step is None or (type(step) is int and step == self.recorded):
@@ -270,7 +276,7 @@ def _shapes(document: Any) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
 
     def look(value: Any) -> None:
-        if isinstance(value, dict) and value.get("from") == "params":
+        if isinstance(value, dict) and value.get("model") is True:
             found[value["name"]] = tuple(value["shape"])
         elif isinstance(value, dict):
             for child in value.values():

@@ -12,7 +12,7 @@ from parity.convert.components import component_of_key
 from parity.errors import CheckpointError
 from parity.formats import Array, Key, Tree
 
-__all__ = ["OptimizerPart", "TorchState", "read_torch_state"]
+__all__ = ["OptimizerPart", "TorchState", "is_buffer", "read_torch_state"]
 
 _WRAPPER = re.compile(r"^(?:(?:_orig_mod|module|_fsdp_wrapped_module)\.)+")
 _BUFFER = re.compile(r"(?:^|\.)(?:running_mean|running_var|num_batches_tracked)$")
@@ -143,12 +143,17 @@ def _read_optimizer(
     return part
 
 
+def is_buffer(name: str, array: Array) -> bool:
+    """Return whether a name of a state dict is a buffer: a statistic of a normalization, or no floating array."""
+    return bool(_BUFFER.search(name)) or array.dtype.kind in "iub"
+
+
 def _trainable(model: Mapping[str, Array]) -> list[str]:
     """Return the names of a model without buffers, and one name of each tied array, in order."""
     names, seen = [], set()
     for name, array in model.items():
         tied = (array.shared, array.shape) if array.shared is not None else None
-        if _BUFFER.search(name) or array.dtype.kind in "iub" or (tied and tied in seen):
+        if is_buffer(name, array) or (tied and tied in seen):
             continue
         seen.add(tied)
         names.append(name)
