@@ -63,7 +63,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--optimizer",
         choices=LAYOUTS,
-        help="layout of the optimizer in JAX: of Optax's own types, or of jax_side.optim, which holds every state; "
+        help="layout of the optimizer in JAX: Optax's own types, or those of our optimizers, which hold every state; "
         "Optax's by default where it can hold the state",
     )
     parser.add_argument(

@@ -213,7 +213,7 @@ def _slot_tree(
 
 
 def _start(
-    part: OptimizerPart, slot: Slot, numbers: Mapping[str, int], name: str, model: Mapping[str, Array]
+    part: OptimizerPart, slot: Slot, numbers: Mapping[str, Key], name: str, model: Mapping[str, Array]
 ) -> Array:
     """Return what a slot is before the first update of its parameter."""
     value = slot.start

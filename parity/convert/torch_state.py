@@ -27,9 +27,9 @@ class OptimizerPart:
     at: tuple[Key, ...]
     """Keys of it in the tree."""
     kind: OptimizerKind
-    names: Mapping[int, str]
-    """Number in the state to the parameter's name, wrappers removed."""
-    state: Mapping[int, Mapping[str, Any]]
+    names: Mapping[Key, str]
+    """Key in the state, a number or a name, to the parameter's name, wrappers removed."""
+    state: Mapping[Key, Mapping[str, Any]]
     groups: Sequence[Mapping[str, Any]]
 
 
@@ -122,12 +122,17 @@ def _read_optimizer(
     if not isinstance(groups, list) or not isinstance(state, dict) or not all(isinstance(g, dict) for g in groups):
         raise CheckpointError(f"{where} is no state_dict of torch.optim")
     ids = [number for group in groups for number in group.get("params", ())]
+    state = {_number(key): entry for key, entry in state.items()}
+    keys = {_number(key): key for key in value["state"]}
+    ids = [_number(number) for number in ids]
     if len(set(ids)) != len(ids) or not set(state) <= set(ids):
         raise CheckpointError(f"{where}: its groups name a parameter twice, or lack one that has state")
     kind = _kind(where, groups, state)
     recorded = [name for group in groups for name in group.get("param_names", ())]
     if given is not None:
         names, source = list(given), "the names that were given"
+    elif ids and all(isinstance(number, str) for number in ids):
+        names, source = [_WRAPPER.sub("", str(number)) for number in ids], "its own names"
     elif len(recorded) == len(ids) and ids:
         names, source = [_WRAPPER.sub("", str(name)) for name in recorded], "param_names"
     else:
@@ -137,10 +142,15 @@ def _read_optimizer(
             f"{where} has {len(ids)} parameters, and {source} gives {len(names)} names; give the names in the order "
             "of the optimizer with --names FILE, one a line"
         )
-    by_id = dict(zip(ids, names, strict=True))
-    part = OptimizerPart(at, kind, by_id, state, groups)
+    by_key = {keys.get(number, number): name for number, name in zip(ids, names, strict=True)}
+    part = OptimizerPart(at, kind, by_key, value["state"], groups)
     _check_shapes(where, part, model, source)
     return part
+
+
+def _number(key: Key) -> Key:
+    """Return a key of a state as a number where it is one: DCP writes numbers as text."""
+    return int(key) if isinstance(key, str) and key.isascii() and key.isdigit() else key
 
 
 def is_buffer(name: str, array: Array) -> bool:
@@ -160,7 +170,7 @@ def _trainable(model: Mapping[str, Array]) -> list[str]:
     return names
 
 
-def _kind(where: str, groups: Sequence[Mapping[str, Any]], state: Mapping[int, Any]) -> OptimizerKind:
+def _kind(where: str, groups: Sequence[Mapping[str, Any]], state: Mapping[Key, Any]) -> OptimizerKind:
     """Return the class of an optimizer, by the arguments of its groups and the keys of its state.
 
     Raises:

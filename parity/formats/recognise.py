@@ -8,6 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from parity.errors import CheckpointError
+from parity.formats.dcp import open_dcp
+from parity.formats.dcp_metadata import is_dcp
+from parity.formats.deepspeed import open_deepspeed
+from parity.formats.deepspeed_shards import is_deepspeed
+from parity.formats.hugging_face import is_hugging_face, open_hugging_face
 from parity.formats.orbax import is_orbax, is_orbax_manager, open_orbax, open_orbax_manager
 from parity.formats.safetensors_file import open_index, open_safetensors
 from parity.formats.torch_file import open_torch_file
@@ -28,6 +33,8 @@ class Format:
     """Whether a path looks like one; cheap, and never raises for a path that exists."""
     open: Callable[[Path], Source]
     """Opens it without loading an array."""
+    covers: tuple[str, ...] = ()
+    """Names of later formats that a directory of this one may look like too, as it has their files."""
 
 
 def _starts(path: Path, *magic: bytes) -> bool:
@@ -66,26 +73,36 @@ FORMATS: tuple[Format, ...] = (
         lambda path: path.is_file() and path.name.endswith(".safetensors.index.json"),
         open_index,
     ),
+    Format("dcp", "a directory of torch.distributed.checkpoint", is_dcp, open_dcp),
+    Format("hugging-face", "a directory of Hugging Face", is_hugging_face, open_hugging_face, covers=("deepspeed",)),
+    Format("deepspeed", "a directory of DeepSpeed", is_deepspeed, open_deepspeed),
 )
-"""In the order in which they are tried; a path has the first format that fits."""
+"""In the order in which they are tried; a path has the first format that fits. A directory that fits others, which
+the first does not cover, is refused."""
 
 
 def recognise(path: Path) -> Format:
     """Return the format of a path.
 
     Raises:
-        CheckpointError: There is nothing, or nothing that is known; says what was looked for.
+        CheckpointError: There is nothing, or nothing that is known, and what was looked for; or a directory is mixed
+            from files of two formats.
     """
     if not os.path.lexists(path):
         raise CheckpointError(f"{path} does not exist")
     try:
-        found = next((one for one in FORMATS if one.fits(path)), None)
+        fitting = [one for one in FORMATS if one.fits(path)]
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
-    if found is None:
+    if not fitting:
         raise CheckpointError(
             f"{path}: {_guess(path)}; known are {', '.join(dict.fromkeys(f.what for f in FORMATS))}"
         )
+    found, *others = fitting
+    mixed = [one.what for one in others if one.name not in (found.name, *found.covers)]
+    if mixed and path.is_dir():
+        names = " and ".join([found.what, *mixed])
+        raise CheckpointError(f"{path} looks like {names}; move the files of one to a directory of their own")
     return found
 
 
