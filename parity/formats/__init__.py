@@ -4,7 +4,7 @@ Nothing of a file is executed. Knows nothing of training: what a tree means is `
 """
 
 from parity.formats.array import BLOCK_BYTES, Array, Box, InMemory, MappedArray, boxes, dtype_named, extents
-from parity.formats.document import decode_tree, encode_tree
+from parity.formats.document import TREE_ENTRY, decode_tree, encode_tree
 from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise
 from parity.formats.torch_file import open_zip
 from parity.formats.tree import Key, Leaf, Opaque, Source, Tree, leaf_name, leaves, map_leaves
@@ -15,6 +15,7 @@ __all__ = [
     "BLOCK_BYTES",
     "FORMATS",
     "SAFETENSORS",
+    "TREE_ENTRY",
     "Array",
     "Box",
     "Format",

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from parity.errors import CheckpointError
-from parity.formats.array import dtype_named
+from parity.formats.array import Array, dtype_named
 from parity.formats.dcp_items import Items
 from parity.formats.dcp_metadata import METADATA, Record, read_metadata
+from parity.formats.document import TREE_ENTRY, read_description
 from parity.formats.folder import inside
 from parity.formats.nesting import nest
 from parity.formats.pieces import Piece, PiecedArray
@@ -49,6 +50,9 @@ def open_dcp(path: Path) -> Source:
         common = open_torch_file(inside(path, COMMON)).tree
         tree = _join(tree, common, path, ())
         detail += f", with {COMMON} of Megatron"
+    if isinstance(text := flat.get(TREE_ENTRY), str):
+        arrays = {name: leaf for name, leaf in flat.items() if isinstance(leaf, Array)}
+        tree = read_description(text, arrays, path)
     return Source(path=path, format="dcp", tree=tree, detail=detail, verify=items.damaged, unproven=UNPROVEN)
 
 

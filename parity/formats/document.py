@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from parity.errors import CheckpointError, explain
 from parity.formats.array import Array
 from parity.formats.tree import Key, Leaf, Opaque, Tree, leaf_name
 
-__all__ = ["decode_tree", "encode_tree"]
+__all__ = ["TREE_ENTRY", "decode_tree", "encode_tree", "read_description"]
+
+TREE_ENTRY = "parity.tree"
+"""Entry that describes a tree in formats that hold names and arrays alone: its containers, and what is no array."""
 
 MOST_DEPTH = 100
 
@@ -99,3 +104,28 @@ def _decode(value: Any, resolve: Callable[[dict[str, Any]], Leaf], depth: int) -
     if set(value) == {"int"}:
         return int(value["int"], 16)
     return resolve(value)
+
+
+def read_description(text: str, arrays: dict[str, Array], where: Path) -> Tree:
+    """Return the tree that a metadata entry describes.
+
+    Raises:
+        CheckpointError: It is no description of a tree, or names an array that is not there, or not every array.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{where}: the entry {TREE_ENTRY} cannot be read: {error}") from error
+    used: set[str] = set()
+
+    def resolve(reference: dict[str, Any]) -> Array:
+        name = reference["array"]
+        used.add(name)
+        return arrays[name]
+
+    tree = decode_tree(document, resolve, str(where))
+    if used != set(arrays):
+        raise CheckpointError(
+            f"{where}: the entry {TREE_ENTRY} leaves out {', '.join(sorted(set(arrays) - used)[:4])}"
+        )
+    return tree

@@ -6,26 +6,21 @@ writes it.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from parity.errors import CheckpointError
 from parity.formats.array import Array, MappedArray, dtype_named
-from parity.formats.document import decode_tree
+from parity.formats.document import TREE_ENTRY, read_description
 from parity.formats.mapping import map_file
-from parity.formats.tree import Source, Tree
+from parity.formats.tree import Source
 from parity.storage import parse_json, read_json
 
-__all__ = ["DTYPES", "SIDECAR", "open_index", "open_safetensors", "read_safetensors"]
+__all__ = ["DTYPES", "open_index", "open_safetensors", "read_safetensors"]
 
 MOST_HEADER = 100 << 20
 """Longest header in bytes, as the format's own reader has it."""
-
-SIDECAR = "parity.tree"
-"""Entry of the metadata that holds the tree of what we write: its containers, and what is no array, as JSON."""
 
 DTYPES = {
     **{"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "BOOL": "bool"},
@@ -44,7 +39,7 @@ def open_safetensors(path: Path) -> Source:
         CheckpointError: Its header is not one, or an array does not lie where it says.
     """
     arrays, metadata = read_safetensors(path)
-    described = metadata.pop(SIDECAR, None)
+    described = metadata.pop(TREE_ENTRY, None)
     tree = dict(arrays) if described is None else read_description(described, arrays, path)
     detail = ", ".join(f"{key} {value}" for key, value in sorted(metadata.items())[:4])
     return Source(path=path, format="safetensors", tree=tree, detail=detail, unproven=UNPROVEN)
@@ -125,26 +120,3 @@ def _check_places(path: Path, places: list[tuple[int, int, str]], size: int) -> 
         raise CheckpointError(
             f"{path} has {size:,} bytes of arrays, its header says {end:,}: truncated, or with a tail"
         )
-
-
-def read_description(text: str, arrays: dict[str, Array], where: Path) -> Tree:
-    """Return the tree that a metadata entry describes.
-
-    Raises:
-        CheckpointError: It is no description of a tree, or names an array that is not there, or not every array.
-    """
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{where}: the entry {SIDECAR} cannot be read: {error}") from error
-    used: set[str] = set()
-
-    def resolve(reference: dict[str, Any]) -> Array:
-        name = reference["array"]
-        used.add(name)
-        return arrays[name]
-
-    tree = decode_tree(document, resolve, str(where))
-    if used != set(arrays):
-        raise CheckpointError(f"{where}: the entry {SIDECAR} leaves out {', '.join(sorted(set(arrays) - used)[:4])}")
-    return tree

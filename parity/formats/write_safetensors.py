@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from parity.formats.array import Array
-from parity.formats.document import encode_tree
-from parity.formats.safetensors_file import DTYPES, SIDECAR
+from parity.formats.document import TREE_ENTRY, encode_tree
+from parity.formats.safetensors_file import DTYPES
 from parity.formats.tree import Key, Opaque, Tree, leaf_name, leaves
 from parity.formats.writer import Writer
 
@@ -36,7 +36,7 @@ def write_safetensors(tree: Tree, path: Path) -> None:
     metadata = {"format": "pt"}
     if not (isinstance(tree, dict) and all(isinstance(child, Array) for child in tree.values())):
         by_id = {keys: name for name, keys, _ in names}
-        metadata[SIDECAR] = json.dumps(encode_tree(tree, lambda keys, _: {"array": by_id[keys]}))
+        metadata[TREE_ENTRY] = json.dumps(encode_tree(tree, lambda keys, _: {"array": by_id[keys]}))
     header["__metadata__"] = metadata
     order = sorted(names, key=lambda one: (-one[2].dtype.itemsize, one[0]))  # as the format's own writer has it
     end = 0

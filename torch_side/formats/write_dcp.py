@@ -1,0 +1,147 @@
+"""The writer of directories of torch.distributed.checkpoint, in one process; arrays are written piece by piece.
+
+Each array is planned as pieces of a bounded size, as if ranks held them, so that no array is in memory as a whole.
+
+Source: `torch.distributed.checkpoint`, `DefaultSavePlanner` and `FileSystemWriter`, PyTorch 2.13.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex
+from torch.distributed.checkpoint.planner import SavePlan, WriteItem, WriteItemType
+
+from parity.formats import (
+    BLOCK_BYTES,
+    TREE_ENTRY,
+    Array,
+    Box,
+    Key,
+    Opaque,
+    Tree,
+    Writer,
+    boxes,
+    encode_tree,
+    extents,
+    leaf_name,
+    leaves,
+    map_leaves,
+)
+
+__all__ = ["DCP", "write_dcp"]
+
+
+def write_dcp(tree: Tree, path: Path) -> None:
+    """Write a tree so that `torch.distributed.checkpoint.load` fills a state dict of its names from it.
+
+    The format keeps integer keys as text and drops empty containers, so an entry of its own (`parity.tree`) describes
+    the tree; a load by PyTorch passes over it.
+
+    Args:
+        tree: A dict.
+        path: A directory that does not exist.
+
+    Raises:
+        OSError: The disk is full, or failed.
+    """
+    arrays: dict[int, Array] = {}
+    kept: list[torch.Tensor] = []
+
+    def room(_: tuple[Key, ...], leaf: Any) -> Any:
+        if not isinstance(leaf, Array):
+            return leaf
+        kept.append(torch.empty(leaf.shape, dtype=getattr(torch, leaf.dtype.name)))
+        arrays[id(kept[-1])] = leaf
+        return kept[-1]
+
+    state = map_leaves(tree, room)
+    state[TREE_ENTRY] = json.dumps(encode_tree(tree, lambda keys, _: {"array": leaf_name(keys)}))
+    writer = dcp.FileSystemWriter(path, single_file_per_rank=True, sync_files=False, thread_count=1)
+    dcp.save(state, storage_writer=writer, planner=_Planner(arrays), no_dist=True)
+
+
+class _Planner(dcp.DefaultSavePlanner):
+    """Plans each array as pieces, and reads a piece when it is written."""
+
+    def __init__(self, arrays: dict[int, Array]) -> None:
+        super().__init__()
+        self.arrays = arrays
+
+    def create_local_plan(self) -> SavePlan:
+        """Return the plan with an item for each piece."""
+        plan = super().create_local_plan()
+        self.plan = replace(plan, items=[piece for item in plan.items for piece in self._pieces(item)])
+        return self.plan
+
+    def _pieces(self, item: WriteItem) -> Iterator[WriteItem]:
+        array = self._array(item.index.fqn)
+        if array is None or item.tensor_data is None:
+            yield item
+            return
+        parts = list(boxes(array.shape, max(1, BLOCK_BYTES // array.dtype.itemsize)))
+        if len(parts) < 2:
+            yield item
+            return
+        for box in parts:
+            start = torch.Size(low for low, _ in box)
+            chunk = ChunkStorageMetadata(offsets=start, sizes=torch.Size(extents(box)))
+            yield WriteItem(
+                index=MetadataIndex(item.index.fqn, start),
+                type=WriteItemType.SHARD,
+                tensor_data=replace(item.tensor_data, chunk=chunk),
+            )
+
+    def _array(self, fqn: str) -> Array | None:
+        return self.arrays.get(id(self.state_dict[fqn]))
+
+    def resolve_data(self, write_item: WriteItem) -> Any:
+        """Return a piece as a tensor of its own, or what is no array as PyTorch pickles it."""
+        array = self._array(write_item.index.fqn)
+        if array is None or write_item.tensor_data is None:
+            return super().resolve_data(write_item)
+        chunk = write_item.tensor_data.chunk
+        box: Box = tuple((low, low + n) for low, n in zip(chunk.offsets, chunk.sizes, strict=True))
+        if write_item.type != WriteItemType.SHARD:
+            box = tuple((0, n) for n in array.shape)
+        return _tensor(array, box)
+
+
+def _tensor(array: Array, box: Box) -> torch.Tensor:
+    dtype = getattr(torch, array.dtype.name)
+    if not math.prod(extents(box)):
+        return torch.empty(extents(box), dtype=dtype)
+    flat = np.array(array.read(box), order="C").reshape(-1).view(np.uint8)
+    return torch.from_numpy(flat).view(dtype).reshape(extents(box))
+
+
+def _cannot_hold(tree: Tree) -> list[tuple[str, str]]:
+    return list(_misfits(tree))
+
+
+def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
+    if not isinstance(tree, dict) or not tree:
+        yield "the tree", "DCP holds a dict with at least one leaf"
+        return
+    names: set[str] = set()
+    for keys, leaf in leaves(tree):
+        name = leaf_name(keys)
+        if name in names or name == TREE_ENTRY:
+            yield name, "two leaves have this name once their keys are joined by dots"
+        names.add(name)
+        if isinstance(leaf, Opaque):
+            yield name, f"it is an {leaf}, which only code could rebuild"
+        elif isinstance(leaf, Array) and not isinstance(getattr(torch, leaf.dtype.name, None), torch.dtype):
+            yield name, f"PyTorch has no {leaf.dtype.name}"
+
+
+DCP = Writer(format="dcp", directory=True, cannot_hold=_cannot_hold, write=write_dcp)
+"""The writer of a directory."""
