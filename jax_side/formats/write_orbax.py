@@ -22,7 +22,7 @@ from parity.formats import BLOCK_BYTES, Array, Key, Opaque, Tree, Writer, boxes,
 
 __all__ = ["ORBAX", "write_orbax"]
 
-GROUP_BYTES = 4 * BLOCK_BYTES
+GROUP_BYTES = 2 * BLOCK_BYTES
 """Bytes of chunks that one transaction takes: what is in memory until it is committed."""
 
 IN_FLIGHT = 2

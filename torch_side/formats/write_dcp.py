@@ -8,7 +8,6 @@ Source: `torch.distributed.checkpoint`, `DefaultSavePlanner` and `FileSystemWrit
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -75,6 +74,7 @@ class _Planner(dcp.DefaultSavePlanner):
     def __init__(self, arrays: dict[int, Array]) -> None:
         super().__init__()
         self.arrays = arrays
+        self._last: torch.Tensor | None = None
 
     def create_local_plan(self) -> SavePlan:
         """Return the plan with an item for each piece."""
@@ -112,15 +112,20 @@ class _Planner(dcp.DefaultSavePlanner):
         box: Box = tuple((low, low + n) for low, n in zip(chunk.offsets, chunk.sizes, strict=True))
         if write_item.type != WriteItemType.SHARD:
             box = tuple((0, n) for n in array.shape)
-        return _tensor(array, box)
+        if self._last is not None:  # PyTorch's writer keeps the last piece of every name
+            self._last.untyped_storage().resize_(0)
+        self._last = _tensor(array, box)
+        return self._last
 
 
 def _tensor(array: Array, box: Box) -> torch.Tensor:
     dtype = getattr(torch, array.dtype.name)
-    if not math.prod(extents(box)):
-        return torch.empty(extents(box), dtype=dtype)
-    flat = np.array(array.read(box), order="C").reshape(-1).view(np.uint8)
-    return torch.from_numpy(flat).view(dtype).reshape(extents(box))
+    made = torch.empty(extents(box), dtype=dtype)
+    if made.numel():
+        flat = np.ascontiguousarray(array.read(box)).reshape(-1).view(np.uint8)
+        source = torch.from_numpy(flat if flat.flags.writeable else flat.copy())
+        made.reshape(-1).view(torch.uint8).copy_(source)  # its own storage: one of NumPy's cannot be given back
+    return made
 
 
 def _cannot_hold(tree: Tree) -> list[tuple[str, str]]:
