@@ -8,6 +8,7 @@ Source: `torch.distributed.checkpoint`, `DefaultSavePlanner` and `FileSystemWrit
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -65,7 +66,9 @@ def write_dcp(tree: Tree, path: Path) -> None:
     state = map_leaves(tree, room)
     state[TREE_ENTRY] = json.dumps(encode_tree(tree, lambda keys, _: {"array": leaf_name(keys)}))
     writer = dcp.FileSystemWriter(path, single_file_per_rank=True, sync_files=False, thread_count=1)
-    dcp.save(state, storage_writer=writer, planner=_Planner(arrays), no_dist=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)  # it is: this is one process
+        dcp.save(state, storage_writer=writer, planner=_Planner(arrays), no_dist=True)
 
 
 class _Planner(dcp.DefaultSavePlanner):

@@ -1,0 +1,89 @@
+"""What the real libraries wrote: read, converted to JAX and back, and restored by the target's own library alone."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from parity.cli import main
+from parity.convert import compare_sources, open_any
+
+FIXTURES = Path(__file__).parents[1] / "formats" / "fixtures"
+WHOLE = (
+    *("fsdp2", "trainers/ddp.pt", "trainers/lightning.ckpt", "trainers/nanogpt.pt"),
+    *("trainers/model_folder", "trainers/model_shards"),
+    *(f"deepspeed/{name}" for name in ("zero1", "zero2", "zero3", "three", "fp32", "sub_groups", "bf16_optimizer")),
+)
+"""Two FSDP2 processes through DCP, a DDP file, Lightning, nanoGPT, Hugging Face folders, DeepSpeed's ZeRO."""
+
+NAMES = """
+transformer.wte.weight transformer.wpe.weight transformer.h.0.attn.c_attn.weight transformer.h.0.attn.c_proj.weight
+transformer.h.0.mlp.c_fc.weight transformer.h.0.mlp.c_proj.weight
+transformer.h.0.ln_1.weight transformer.h.0.ln_1.bias
+transformer.h.0.attn.c_attn.bias transformer.h.0.attn.c_proj.bias
+transformer.h.0.ln_2.weight transformer.h.0.ln_2.bias transformer.h.0.mlp.c_fc.bias transformer.h.0.mlp.c_proj.bias
+transformer.ln_f.weight transformer.ln_f.bias
+"""
+"""The order of the Trainer's optimizer: what decays, then what does not, each in the order of the model."""
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with each checkpoint as Orbax has it, and back as a file of PyTorch."""
+    home = tmp_path_factory.mktemp("converted")
+    (home / "names").write_text("\n".join(NAMES.split()))
+    for name in (*WHOLE, "trainers/checkpoint-2"):
+        out = home / name.replace("/", "-")
+        more = ["--names", str(home / "names"), "--reset", "training_args"] if name.endswith("checkpoint-2") else []
+        assert main(["convert", str(FIXTURES / name), str(out), "--to", "orbax", *more]) == 0, name
+        assert main(["convert", str(out), f"{out}.back", "--to", "torch.save"]) == 0, name
+    return home
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_it_comes_back_bit_for_bit(converted: Path, name: str) -> None:
+    found = compare_sources(open_any(FIXTURES / name), open_any(converted / f"{name.replace('/', '-')}.back"))
+    assert [leaf for leaf in found.leaves if leaf.outcome != "equal"] == []
+    assert found.compared > 10
+
+
+def test_a_checkpoint_of_the_trainer_comes_back_without_its_object(converted: Path) -> None:
+    found = compare_sources(
+        open_any(FIXTURES / "trainers/checkpoint-2"), open_any(converted / "trainers-checkpoint-2.back")
+    )
+    assert [leaf.name for leaf in found.leaves if leaf.outcome != "equal"] == ["training_args"]
+
+
+def test_orbax_and_pytorch_restore_all_of_them_without_this_project(converted: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+for name in ("parity", "jax_side", "torch_side"): sys.modules[name] = None
+import orbax.checkpoint as ocp, torch
+count = 0
+for path in sorted(Path(sys.argv[1]).iterdir()):
+    if path.is_dir():
+        tree = ocp.PyTreeCheckpointer().restore(path)
+        assert tree["params"]
+        back = torch.load(f"{path}.back", weights_only=True)
+        assert isinstance(back, dict) and back
+        count += 1
+print(count)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, str(converted)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert int(ran.stdout.split()[-1]) == len(WHOLE) + 1
+
+
+def test_the_trainer_needs_names_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [str(FIXTURES / "trainers/checkpoint-2"), str(tmp_path / "o"), "--to", "orbax"]
+    assert main(["convert", *words]) == 2
+    assert "--names FILE" in capsys.readouterr().err
+
+
+def test_two_optimizers_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", str(FIXTURES / "trainers/accelerate"), str(tmp_path / "o"), "--to", "orbax"]) == 2
+    assert "several optimizers (optimizer, optimizer_1)" in capsys.readouterr().err
