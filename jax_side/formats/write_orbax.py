@@ -143,7 +143,8 @@ def _write_arrays(path: Path, values: list[tuple[str, Array | bool | int | float
             # opened for each transaction: TensorStore ties a handle to the one that it was opened with
             store = ts.open(spec, create=True, open=True, transaction=group, context=context).result()
             data = value.read(box) if isinstance(value, Array) else np.array(value)
-            store[tuple(slice(*pair) for pair in box)].write(np.ascontiguousarray(data).reshape(extents(box))).result()
+            piece = np.ascontiguousarray(data).reshape(extents(box))
+            store[tuple(slice(*pair) for pair in box)].write(piece).result()
             size += math.prod(extents(box)) * dtype.itemsize + 1024
             if size >= GROUP_BYTES:
                 pending.append(group.commit_async())

@@ -64,11 +64,18 @@ def write_dcp(tree: Tree, path: Path) -> None:
         return kept[-1]
 
     state = map_leaves(tree, room)
+    state = _as_lists(state)  # PyTorch pickles a tuple as a whole, with the tensors in it
     state[TREE_ENTRY] = json.dumps(encode_tree(tree, lambda keys, _: {"array": leaf_name(keys)}))
     writer = dcp.FileSystemWriter(path, single_file_per_rank=True, sync_files=False, thread_count=1)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)  # it is: this is one process
         dcp.save(state, storage_writer=writer, planner=_Planner(arrays), no_dist=True)
+
+
+def _as_lists(tree: Tree) -> Any:
+    if isinstance(tree, dict):
+        return {key: _as_lists(child) for key, child in tree.items()}
+    return [_as_lists(child) for child in tree] if isinstance(tree, list | tuple) else tree
 
 
 class _Planner(dcp.DefaultSavePlanner):
