@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from jax_side.optim.arithmetic import like
-from jax_side.optim.transform import Optimizer, leaf_names, torch_shapes
+from jax_side.optim.transform import Optimizer
 from parity.errors import SpecError
 
 __all__ = ["clip_by_global_norm", "clip_by_group_norm", "clip_by_value"]
@@ -80,9 +80,9 @@ def clip_by_group_norm(max_norms: Mapping[str, float], tx: Optimizer) -> optax.G
 
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         del extra
-        names, leaves, treedef = leaf_names(tx, updates if params is None else params)
+        names, leaves, treedef = tx.leaves.flatten(updates if params is None else params)
         grads = treedef.flatten_up_to(updates)
-        group_of = tx.group_of(torch_shapes(tx, names, leaves))
+        group_of = tx.group_of(tx.leaves.shapes(names, leaves))
         for label, limit in limits.items():
             own = [at for at, name in enumerate(names) if name in group_of and group_of[name].label == label]
             for at, g in zip(own, _scaled([grads[at] for at in own], limit), strict=True):

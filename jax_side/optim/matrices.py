@@ -102,8 +102,9 @@ def muon(
         **options: As of `sgd`, and `iteration_dtype`: float64 leaves the iteration as exact as the parameters, which
             torch does not offer.
 
-    Numerics: torch iterates in bfloat16 whatever the parameters are, and so does this by default; elements of the
-    step are then up to 0.013 apart.
+    Numerics: torch iterates in bfloat16 whatever the parameters are, and so does this by default. The kernels add in
+    other orders, so that elements of the step, which are up to 1, differ: by up to 0.007 for 256 x 512, 0.016 for
+    64 x 64, 0.1 for 6 x 4 (normal gradients, torch 2.13 and jax 0.10 on a CPU).
     Source: torch.optim.Muon (2.13); Jordan, https://kellerjordan.github.io/posts/muon/.
     """
     own = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov, "eps": eps}
@@ -123,16 +124,22 @@ def _muon(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array
 
 
 def _orthogonal(update: jax.Array, h: Any) -> jax.Array:
-    """Return a matrix with the singular vectors of `update`, its singular values near 1."""
+    """Return a matrix with the singular vectors of `update`, its singular values near 1.
+
+    Numerics: in bfloat16, each product is added and scaled in float32 and rounded once, as torch.addmm does it.
+    """
     a, b, c = h["ns_coefficients"]
     tall = update.shape[0] > update.shape[1]
-    x = update.astype(h.get("iteration_dtype", jnp.bfloat16))
-    x = x.T if tall else x
-    x = x / jnp.maximum(jnp.linalg.norm(x), jnp.asarray(h["eps"], x.dtype))
-    product = lambda left, right: jnp.matmul(left, right, precision="highest")  # noqa: E731
+    kind = h.get("iteration_dtype", jnp.bfloat16)
+    exact = jnp.promote_types(kind, jnp.float32)
+    x = update.T.astype(kind) if tall else update.astype(kind)
+    norm = jnp.linalg.norm(x.astype(exact)).astype(kind)
+    x = x / jnp.maximum(norm, jnp.asarray(h["eps"], kind))
+    product = lambda left, right: jnp.matmul(left, right, precision="highest", preferred_element_type=exact)  # noqa: E731
     for _ in range(h["ns_steps"]):
-        gram = product(x, x.T)
-        x = a * x + product(b * gram + c * product(gram, gram), x)
+        gram = product(x, x.T).astype(kind)
+        quadratic = (b * gram.astype(exact) + c * product(gram, gram)).astype(kind)
+        x = (a * x.astype(exact) + product(quadratic, x)).astype(kind)
     return x.T if tall else x
 
 

@@ -10,23 +10,23 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jax_side.optim.transform import (
-    Leaves,
-    Optimizer,
-    OptimState,
-    by_name,
-    leaf_names,
-    to_jax,
-    to_torch,
-    torch_shapes,
-)
+from jax_side.optim.leaves import Leaves
+from jax_side.optim.transform import Group, Optimizer, OptimState, by_name
 from parity.contract import GroupRule, NeutralGroup, NeutralOptimizer, TrainingState, optimizer_kind
-from parity.errors import StateError
+from parity.errors import StateError, UnknownNameError
 
 __all__ = ["from_neutral", "optimizer_of", "to_neutral"]
 
 
-def to_neutral(tx: Optimizer, state: OptimState, params: Any, learning_rate: Any = None) -> TrainingState:
+def to_neutral(
+    tx: Optimizer,
+    state: OptimState,
+    params: Any,
+    learning_rate: Any = None,
+    *,
+    betas: Any = None,
+    momentum: Any = None,
+) -> TrainingState:
     """Return the neutral form of a state.
 
     Args:
@@ -35,17 +35,22 @@ def to_neutral(tx: Optimizer, state: OptimState, params: Any, learning_rate: Any
         params: The parameters, for names and layouts.
         learning_rate: What the groups show as `lr`: a number, or label to number; the value that `tx` was made with
             by default, and that of its schedule at this point.
+        betas: What the groups show as `betas`, as of `learning_rate`; for a schedule that moves them.
+        momentum: What the groups show as `momentum`, likewise. `optimizer_of` builds an optimizer with these values,
+            and `from_neutral` takes the state for no other.
 
     Raises:
-        StateError: Groups of several classes: torch has an optimizer for each, so convert them one by one.
+        StateError: Groups of several classes: torch has an optimizer for each, so convert them one by one; or a group
+            without a value where others have one.
+        UnknownNameError: Betas or a momentum of an optimizer that takes none.
     """
     kinds = {group.kind.name for group in tx.groups}
     if len(kinds) > 1:
         raise StateError("optimizer.name", f"groups of {' and '.join(sorted(kinds))}; torch has one optimizer each")
     kind = tx.groups[0].kind
-    names, leaves, treedef = leaf_names(tx, params)
-    group_of = tx.group_of(torch_shapes(tx, names, leaves))
-    steps = treedef.flatten_up_to(state.step)
+    names, leaves, treedef = tx.leaves.flatten(params)
+    group_of = tx.group_of(tx.leaves.shapes(names, leaves))
+    steps = np.asarray(state.step)
     trees = {slot: treedef.flatten_up_to(tree) for slot, tree in state.slots.items()}
     slots: dict[str, dict[str, Any]] = {}
     for at, (name, leaf) in enumerate(zip(names, leaves, strict=True)):
@@ -54,18 +59,36 @@ def to_neutral(tx: Optimizer, state: OptimState, params: Any, learning_rate: Any
         own = {"step": np.asarray(steps[at])} if kind.counts else {}
         for slot in kind.kept(group_of[name].arguments, leaf.ndim):
             value = np.asarray(trees[slot.name][at])
-            own[slot.name] = value if slot.form == "scalar" else np.ascontiguousarray(to_torch(value, tx, name, leaf))
+            turned = value if slot.form == "scalar" else tx.leaves.to_torch(value, name)
+            own[slot.name] = np.asarray(turned, order="C")  # ascontiguousarray would give a scalar a dimension
         slots[name] = own
     groups = []
     for group in tx.groups:
-        arguments = {k: v for k, v in group.arguments.items() if k in kind.arguments or k in kind.flags}
-        rate = learning_rate[group.label] if isinstance(learning_rate, Mapping) else learning_rate
-        if rate is None:
-            rate = arguments["lr"](state.count) if callable(arguments["lr"]) else arguments["lr"]
-        arguments["lr"] = rate if isinstance(rate, int | float) else float(rate)
+        arguments = _shown(group, state, {"lr": learning_rate, "betas": betas, "momentum": momentum})
         members = [name for name, own in group_of.items() if own.label == group.label]
         groups.append(NeutralGroup.of(kind, members, {**group.carried, **arguments}))
     return NeutralOptimizer(kind=kind, groups=tuple(groups), slots=slots).pack()
+
+
+def _shown(group: Group, state: OptimState, moved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments and flags of a group as a state shows them, with the values that a schedule has moved."""
+    known = {*group.kind.arguments, *group.kind.flags}
+    arguments = {k: v for k, v in group.arguments.items() if k in known}
+    for name, value in moved.items():
+        if isinstance(value, Mapping) and group.label not in value:
+            raise StateError(f"optimizer.groups.{name}", f"has no value for the group {group.label!r}")
+        one = value[group.label] if isinstance(value, Mapping) else value
+        if one is not None and name not in arguments:
+            raise UnknownNameError(f"argument of {group.kind.name}", name, group.kind.arguments)
+        if one is not None:
+            arguments[name] = one
+    rate = arguments["lr"](state.count) if callable(arguments["lr"]) else arguments["lr"]
+    arguments["lr"] = rate if isinstance(rate, int | float) else float(rate)
+    for name in {"betas", "momentum"} & arguments.keys():
+        value = arguments[name]
+        plain = isinstance(value, int | float)
+        arguments[name] = value if plain else tuple(map(float, value)) if name == "betas" else float(value)
+    return arguments
 
 
 def optimizer_of(state: TrainingState, leaves: Leaves | None = None, **options: Any) -> Optimizer:
@@ -108,36 +131,41 @@ def from_neutral(tx: Optimizer, state: TrainingState, params: Any, count: int | 
         tx: The optimizer; `optimizer_of` builds one that fits.
         state: A neutral state, as either side gives it.
         params: The parameters.
-        count: Position of a learning rate that is a schedule; the largest count of updates by default.
+        count: Calls of `update` so far, also those that a mask skipped: the position of a learning rate that is a
+            schedule, needed where there is one. The state has the updates of each parameter only.
 
     Raises:
         StateError: A leaf that is missing, unexpected, or of another dtype or shape; groups or arguments that are not
-            those of `tx`.
+            those of `tx`; a learning rate that is a schedule, without its position.
     """
-    names, leaves, treedef = leaf_names(tx, params)
-    shapes = torch_shapes(tx, names, leaves)
+    names, leaves, treedef = tx.leaves.flatten(params)
+    shapes = tx.leaves.shapes(names, leaves)
     found = NeutralOptimizer.unpack(state, shapes)
     _compare(tx, found, shapes)
     empty = tx.init(params)
-    steps = treedef.flatten_up_to(empty.step)
+    steps = np.array(empty.step)
     trees = {slot: treedef.flatten_up_to(tree) for slot, tree in empty.slots.items()}
     forms = {slot.name: slot.form for slot in found.kind.slots}
-    for at, (name, leaf) in enumerate(zip(names, leaves, strict=True)):
+    for at, name in enumerate(names):
         for slot, value in found.slots.get(name, {}).items():
-            old = steps[at] if slot == "step" else trees[slot][at]
-            if value.dtype != old.dtype:
-                raise StateError(f"optimizer.{slot}.{name}", f"expected {old.dtype}, got {value.dtype}")
+            dtype = steps.dtype if slot == "step" else trees[slot][at].dtype
+            if value.dtype != dtype:
+                raise StateError(f"optimizer.{slot}.{name}", f"expected {dtype}, got {value.dtype}")
             if slot == "step":
-                steps[at] = jnp.asarray(value)
+                steps[at] = value
             else:
                 new = jnp.asarray(value)
-                trees[slot][at] = new if forms[slot] == "scalar" else to_jax(new, tx, name, leaf)
+                trees[slot][at] = new if forms[slot] == "scalar" else tx.leaves.to_jax(new, name)
         if not found.kind.counts and found.slots.get(name):
-            steps[at] = jnp.ones_like(steps[at])
-    position = count if count is not None else int(max((float(s) for s in steps if s is not None), default=0))
+            steps[at] = 1
+    if count is None and any(callable(group.arguments["lr"]) for group in tx.groups):
+        raise StateError(
+            "optimizer.groups.lr", "is a schedule here; give its position: from_neutral(..., count=CALLS)"
+        )
+    position = count if count is not None else int(steps.max(initial=0))
     return OptimState(
         count=jnp.asarray(position, jnp.int32),
-        step=treedef.unflatten(steps),
+        step=jnp.asarray(steps),
         slots={slot: treedef.unflatten(values) for slot, values in trees.items()},
     )
 

@@ -6,33 +6,29 @@ updates of each parameter, leaves those without a gradient alone, and hands the 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from jax_side.optim.arithmetic import wide
+from jax_side.optim.leaves import Leaves
 from parity.contract import GroupRule, OptimizerKind, assign_groups, optimizer_kind, slot_shape
 from parity.errors import SpecError, StateError, UnknownNameError
 
 __all__ = [
     "Group",
-    "Leaves",
     "OptimState",
     "Optimizer",
     "Rule",
     "Step",
     "by_name",
-    "leaf_names",
     "make",
     "register",
-    "to_jax",
-    "to_torch",
-    "torch_shapes",
 ]
 
 MOVED = {"learning_rate": "lr", "betas": "betas", "momentum": "momentum"}
@@ -70,27 +66,11 @@ class OptimState(NamedTuple):
 
     count: jax.Array
     """Calls of `update`, int32: the position of a learning rate that is a schedule."""
-    step: Any
-    """Tree of scalars: updates of each parameter, 0 before its first one. Where torch keeps no count (SGD, Muon,
-    Lion), 1 after the first."""
+    step: jax.Array
+    """Updates of each parameter, in the order of the leaves, 0 before its first one; where torch keeps no count (SGD,
+    Muon, Lion), 1 after the first. One vector: a hundred scalars cost a call half a millisecond."""
     slots: dict[str, Any]
     """Neutral slot name to a tree like the parameters, None where a parameter has no such slot."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Leaves:
-    """How the parameters of a JAX tree are called, and lie, on PyTorch's side."""
-
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Path in the tree, joined by dots, to neutral name; a path that is not there is its own name."""
-    axes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Neutral name to the order of JAX's axes that gives PyTorch's layout, as `transpose` takes it; as it is without.
-    Muon and Adafactor depend on it, and the conversion of state does."""
-
-    def name(self, path: Any) -> str:
-        """Return the neutral name of a path of jax.tree_util."""
-        joined = jax.tree_util.keystr(path, simple=True, separator=".")
-        return self.names.get(joined, joined)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,36 +144,11 @@ def _group(rule: GroupRule, kind: OptimizerKind, given: Mapping[str, Any]) -> Gr
     return Group(label=rule.label, kind=kind, arguments=kind.resolve({**given, **own}))
 
 
-def leaf_names(tx: Optimizer, params: Any) -> tuple[list[str], list[Any], Any]:
-    """Return neutral names, leaves (None included) and tree structure of parameters.
-
-    Raises:
-        StateError: Two leaves of one name.
-    """
-    found, treedef = jax.tree_util.tree_flatten_with_path(params, is_leaf=lambda x: x is None)
-    names = [tx.leaves.name(path) for path, _ in found]
-    if twice := [name for name, times in Counter(names).items() if times > 1]:
-        raise StateError(twice[0], "two parameters have this name; give each its own in `names`")
-    return names, [leaf for _, leaf in found], treedef
-
-
-def _axes(tx: Optimizer, name: str, leaf: Any) -> tuple[int, ...]:
-    return tx.leaves.axes.get(name, tuple(range(leaf.ndim)))
-
-
-def torch_shapes(tx: Optimizer, names: Sequence[str], leaves: Sequence[Any]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of parameters in PyTorch's layout."""
-    pairs = zip(names, leaves, strict=True)
-    return {
-        name: tuple(leaf.shape[axis] for axis in _axes(tx, name, leaf)) for name, leaf in pairs if leaf is not None
-    }
-
-
 def _init(tx: Optimizer, params: Any) -> OptimState:
-    names, leaves, treedef = leaf_names(tx, params)
+    names, leaves, treedef = tx.leaves.flatten(params)
     if tx.scalar_dtype == jnp.float64 and wide() != jnp.float64:
         raise SpecError("scalar_dtype", "float64 needs 64-bit types: jax.enable_x64(True)")
-    shapes = torch_shapes(tx, names, leaves)
+    shapes = tx.leaves.shapes(names, leaves)
     group_of = tx.group_of(shapes)
     _check(names, leaves, group_of)
     slots: dict[str, list[Any]] = {slot.name: [None] * len(names) for g in tx.groups for slot in g.kind.slots}
@@ -205,11 +160,10 @@ def _init(tx: Optimizer, params: Any) -> OptimState:
             dtype = tx.scalar_dtype if slot.form == "scalar" else leaf.dtype
             start = group.arguments[slot.start] if isinstance(slot.start, str) else slot.start
             value = jnp.full(slot_shape(slot, shapes[name]), start, dtype)
-            slots[slot.name][at] = to_jax(value, tx, name, leaf)
-    step = [None if leaf is None else jnp.zeros((), tx.scalar_dtype) for leaf in leaves]
+            slots[slot.name][at] = tx.leaves.to_jax(value, name)
     return OptimState(
         count=jnp.zeros((), jnp.int32),
-        step=treedef.unflatten(step),
+        step=jnp.zeros(len(leaves), tx.scalar_dtype),
         slots={
             name: treedef.unflatten(values) for name, values in slots.items() if any(v is not None for v in values)
         },
@@ -237,73 +191,91 @@ def _check(names: Sequence[str], leaves: Sequence[Any], group_of: Mapping[str, G
             )
 
 
-def to_jax(value: Any, tx: Optimizer, name: str, leaf: Any) -> Any:
-    """Transpose from PyTorch's layout, unless it is a scalar."""
-    axes = _axes(tx, name, leaf)
-    if value.ndim != len(axes) or axes == tuple(range(len(axes))):
-        return value
-    return value.transpose([axes.index(at) for at in range(len(axes))])
-
-
-def to_torch(value: Any, tx: Optimizer, name: str, leaf: Any) -> Any:
-    axes = _axes(tx, name, leaf)
-    return value if value.ndim != len(axes) or axes == tuple(range(len(axes))) else value.transpose(axes)
-
-
 def _update(
     tx: Optimizer, updates: Any, state: OptimState, params: Any = None, *, mask: Any = None, **extra: Any
 ) -> tuple[Any, OptimState]:
-    """Return what is added to the parameters, and the new state."""
+    """Return what is added to the parameters, and the new state.
+
+    Where `mask` is false, nothing changes: one scalar for all parameters, or a tree of scalars, None for true.
+    """
     if params is None:
         raise SpecError("params", "the update needs the parameters: tx.update(grads, state, params)")
-    names, leaves, treedef = leaf_names(tx, params)
+    names, leaves, treedef = tx.leaves.flatten(params)
     grads = treedef.flatten_up_to(updates)
-    masks = [mask] * len(leaves) if mask is None or jnp.ndim(mask) == 0 else treedef.flatten_up_to(mask)
-    group_of = tx.group_of(torch_shapes(tx, names, leaves))
+    masks = _masks(mask, treedef, names)
+    group_of = tx.group_of(tx.leaves.shapes(names, leaves))
     hyper = {group.label: _hyper(tx, group, state.count, extra) for group in tx.groups}
-    steps = treedef.flatten_up_to(state.step)
     slots = {name: treedef.flatten_up_to(tree) for name, tree in state.slots.items()}
+    given = [leaf is not None and grad is not None for leaf, grad in zip(leaves, grads, strict=True)]
+    after = state.step + 1
     deltas: list[Any] = []
     for at, (name, leaf) in enumerate(zip(names, leaves, strict=True)):
-        if leaf is None or grads[at] is None:
+        if not given[at]:
             deltas.append(None if leaf is None else jnp.full_like(leaf, -0.0))  # x + -0.0 is x, also for x = -0.0
             continue
         group = group_of[name]
         own = {slot: values[at] for slot, values in slots.items() if values[at] is not None}
-        moved = _leaf(tx, name, group, hyper[group.label], (grads[at], leaf, own, steps[at]), masks[at])
-        deltas.append(moved[0])
-        steps[at] = moved[2]
-        for slot, value in moved[1].items():
+        step = Step(t=_count(group, after[at]), first=state.step[at] == 0, h=hyper[group.label])
+        delta, kept = _leaf(tx, name, group, step, (grads[at], leaf, own), masks[at])
+        deltas.append(delta)
+        for slot, value in kept.items():
             slots[slot][at] = value
+    counts = [name in group_of and group_of[name].kind.counts for name in names]
     new = OptimState(
         count=state.count + 1,
-        step=treedef.unflatten(steps),
+        step=_counted(state.step, after, given, counts, masks),
         slots={slot: treedef.unflatten(values) for slot, values in slots.items()},
     )
     return treedef.unflatten(deltas), new
 
 
+def _count(group: Group, after: jax.Array) -> jax.Array:
+    """Return the updates of a parameter, this one included, in the wide dtype; 1 where torch keeps no count."""
+    return (after if group.kind.counts else jnp.ones_like(after)).astype(wide())
+
+
+def _counted(
+    before: jax.Array, after: jax.Array, given: Sequence[bool], counts: Sequence[bool], masks: Sequence[Any]
+) -> jax.Array:
+    """Return the counts after an update: of those that have a gradient and are not masked."""
+    new = after if all(counts) else jnp.where(np.array(counts, bool), after, 1)
+    if not all(given):
+        new = jnp.where(np.array(given, bool), new, before)
+    if all(mask is None for mask in masks):
+        return new
+    one = all(mask is masks[0] for mask in masks)
+    kept = masks[0] if one else jnp.stack([jnp.asarray(True if mask is None else mask) for mask in masks])
+    return jnp.where(kept, new, before)
+
+
+def _masks(mask: Any, treedef: Any, names: Sequence[str]) -> list[Any]:
+    """Return the mask of each parameter, None where it is always updated."""
+    one = mask is None or jax.tree_util.all_leaves([mask])
+    masks = [mask] * len(names) if one else treedef.flatten_up_to(mask)
+    for name, own in zip(names, masks, strict=True):
+        if own is not None and jnp.ndim(own):
+            raise SpecError("mask", f"must be a scalar for each parameter; of {name} it has shape {jnp.shape(own)}")
+    return masks
+
+
 def _leaf(
-    tx: Optimizer, name: str, group: Group, h: Mapping[str, Any], values: tuple[Any, ...], mask: Any
-) -> tuple[jax.Array, dict[str, jax.Array], jax.Array]:
+    tx: Optimizer, name: str, group: Group, step: Step, values: tuple[Any, ...], mask: Any
+) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Apply the rule of a group to one parameter, in PyTorch's layout and at least in float32."""
-    grad, leaf, own, step = values
-    new_step = step + 1 if group.kind.counts else jnp.ones_like(step)
+    grad, leaf, own = values
     exact = jnp.promote_types(leaf.dtype, jnp.float32)
     forms = {slot.name: slot.form for slot in group.kind.slots}
-    turn = lambda x: to_torch(x, tx, name, leaf)  # noqa: E731
+    turn = lambda x: tx.leaves.to_torch(x, name)  # noqa: E731
     g = turn(grad).astype(exact)
     inside = {k: v if forms[k] == "scalar" else turn(v).astype(exact) for k, v in own.items()}
-    at = Step(t=new_step.astype(wide()), first=step == 0, h=h)
     rule = _RULES[group.kind.name]
-    delta, after = rule(-g if group.arguments.get("maximize") else g, turn(leaf).astype(exact), inside, at)
-    back = {k: to_jax(v, tx, name, leaf).astype(own[k].dtype) for k, v in after.items()}
-    delta = to_jax(delta, tx, name, leaf)
+    delta, after = rule(-g if group.arguments.get("maximize") else g, turn(leaf).astype(exact), inside, step)
+    back = {k: tx.leaves.to_jax(v, name).astype(own[k].dtype) for k, v in after.items()}
+    delta = tx.leaves.to_jax(delta, name)
     if mask is not None:
         delta = jnp.where(mask, delta, -0.0)
         back = {k: jnp.where(mask, v, own[k]) for k, v in back.items()}
-        new_step = jnp.where(mask, new_step, step)
-    return delta, back, new_step
+    return delta, back
 
 
 def _hyper(tx: Optimizer, group: Group, count: jax.Array, extra: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from parity.contract.optimizers import OPTIMIZERS, OptimizerKind, Slot, optimize
 from parity.contract.place import Place
 from parity.contract.plan import Pace, RunPlan
 from parity.contract.records import Divergence, first_divergence, read_records, record_line, same, splice
+from parity.contract.schedule_state import pack_schedule, unpack_schedule
 from parity.contract.side import (
     Processes,
     Side,
@@ -99,6 +100,7 @@ __all__ = [
     "optimizer_kind",
     "order_of",
     "orders_of",
+    "pack_schedule",
     "parse_toml",
     "prepare_process",
     "processes_of",
@@ -113,4 +115,5 @@ __all__ = [
     "splice",
     "take_count",
     "take_scale",
+    "unpack_schedule",
 ]

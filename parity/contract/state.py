@@ -27,6 +27,7 @@ class TrainingState:
     | `model.params.<name>`, `model.buffers.<name>` | arrays, PyTorch layout |
     | `optimizer.<slot>.<name>` | arrays, `first_moment`, `second_moment`, `momentum` |
     | `optimizer.step`, `schedule.step` | int: applied updates, completed steps |
+    | `schedule.rule`, `.position`, `.groups`, `.schema` | JSON of a `parity.schedules.Schedule`, for a step |
     | `scaler.scale`, `scaler.growth_tracker` | float, int; only with a loss scaler |
     | `rng.init`, `rng.data`, `rng.dropout` | the seeds of the counter-based streams |
     | `rng.native.<stream>` | arrays; only with native dropout |

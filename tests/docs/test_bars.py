@@ -1,5 +1,6 @@
 """docs/benchmarks.md: its bars are those of the benchmarks, its keys those that are written."""
 
+import math
 import re
 from dataclasses import fields
 
@@ -30,6 +31,7 @@ ROWS = [
     ("test_seal_cost.py", r"test_.*"),
     ("test_checks.py", r"test_time_to_verdict"),
     ("test_capture.py", r"test_capture_against_digests"),
+    ("test_optim.py", r"test_update_against_bare_equations"),
 ]
 """File and functions behind each row of the table of bars."""
 
@@ -68,6 +70,7 @@ def bars_in_words() -> list[str]:
         "none",
         f"{constants('benchmarks/test_checks.py')['WANTED_SECONDS']:g} s, noted, not judged",
         f"at most {bar_of(17)}",
+        f"at most {bar_of(18)}",
     ]
 
 
@@ -85,6 +88,9 @@ def test_the_bars_are_those_of_the_benchmarks():
     assert f"{speed['STEPS']:,} steps" in described[3]
     assert f"{', '.join(map(str, speed['DEVICES']))} forced devices" in described[3]
     assert f"{constants('benchmarks/test_peers.py')['STEPS']:,} steps" in described[6]
+    update = constants("benchmarks/test_optim.py")
+    millions = update["LEAVES"] * math.prod(update["SHAPE"]) // 10**6
+    assert f"{millions} M parameters in {update['LEAVES']} leaves" in described[18]
     assert f"hold from {constants('benchmarks/test_checkpoints.py')['JUDGED']} million" in words(
         pages.read("docs/benchmarks.md")
     )
@@ -129,6 +135,8 @@ PLANTS = {
         ("docs/benchmarks.md", "on 2, 4, 8 forced", "on 2, 4 forced"),
         ("docs/benchmarks.md", "compiled, 1,000 steps", "compiled, 500 steps"),
         ("docs/benchmarks.md", "from 100 million parameters on", "from 10 million parameters on"),
+        ("docs/benchmarks.md", "nearest in Optax | at most 1.05 |", "nearest in Optax | at most 1.1 |"),
+        ("docs/benchmarks.md", "in 100 leaves", "in 10 leaves"),
     ],
     test_the_keys_of_a_benchmark_file_are_those_that_are_written: [
         ("docs/benchmarks.md", "`q1`, `q3`", "`q1`"),

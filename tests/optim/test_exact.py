@@ -12,7 +12,7 @@ import torch
 from jax_side.optim import by_name, clip_by_global_norm, clip_by_value, lion
 from parity.contract import OPTIMIZERS
 from tests.optim.draws import draw
-from tests.optim.walks import IN_TORCH, X, apart, far, jax_walk, shapes_for, start, torch_walk
+from tests.optim.walks import IN_TORCH, QUICK, X, apart, far, jax_walk, shapes_for, start, torch_walk
 
 BAR, FLOOR = 1e-12, 1e-13
 STEPS = 100
@@ -62,8 +62,10 @@ def test_the_defaults_take_torchs_steps(name, exact_muon):
     assert check(name, {})
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", IN_TORCH)
 def test_what_the_defaults_leave_off_takes_torchs_steps(name, exact_muon):
+    """A few steps of it are in test_edges.py and test_resume.py."""
     assert check(name, EDGES[name])
 
 
@@ -126,9 +128,9 @@ def test_lion_takes_the_steps_of_the_paper():
         walks = []
         for tx in (lion(**arguments), optax.lion(2e-3, 0.8, 0.95, weight_decay=0.1)):
             params = {k: jnp.asarray(v) for k, v in begin.items()}
-            state = tx.init(params)
+            update, state = jax.jit(tx.update, compiler_options=QUICK), tx.init(params)
             for gradient in gradients:
-                updates, state = tx.update(gradient, state, params)
+                updates, state = update(gradient, state, params)
                 params = optax.apply_updates(params, updates)
             walks.append({k: np.asarray(v) for k, v in params.items()})
     plain, moment = dict(begin), {k: np.zeros_like(v) for k, v in begin.items()}

@@ -14,8 +14,9 @@ import torch
 import jax_side.optim
 import torch_side.optim
 from jax_side.optim import by_name, transform
+from parity.contract import OPTIMIZERS, TrainingState
 from tests.optim.test_exact import EDGES
-from tests.optim.walks import IN_TORCH, MATRICES, QUICK, start, torch_optimizer
+from tests.optim.walks import MATRICES, QUICK, start, torch_optimizer
 
 FAULTS = [
     ("SGD", "_sgd", "1 - h[\"dampening\"]", "1", "momentum"),
@@ -40,6 +41,8 @@ FAULTS = [
     ("Adafactor", "_adafactor", "-2, keepdims=True), weight", "-2, keepdims=True), 1 - weight", "column_variance"),
     ("Adafactor", "_adafactor", "jnp.minimum(h[\"lr\"], 1 / jnp.sqrt(at.t))", "h[\"lr\"]", "model.params"),
     ("Muon", "_muon", "max(rows, columns)", "min(rows, columns)", "model.params"),
+    ("Lion", "_lion", "like(b2, m) * m + like(1 - b2, g) * g", "like(b1, m) * m + like(1 - b1, g) * g", "momentum"),
+    ("Lion", "_lion", "sign + at.h", "sign - at.h", "model.params"),
 ]  # fmt: skip
 """Optimizer, function, what stands there, what is planted, the component that must be named first."""
 
@@ -56,12 +59,34 @@ BAR = 1e-11
 STEPS = 7
 
 
-def first_difference(name):
+LION = {"lr": 1e-2, "betas": (0.8, 0.95), "weight_decay": 0.1}
+
+
+class LionOfThePaper:
+    """Lion, algorithm 2 of arXiv:2302.06675, in torch; torch.optim has none."""
+
+    def __init__(self, params):
+        self.params, self.moment = params, {k: torch.zeros_like(p) for k, p in params.items()}
+
+    def step(self):
+        (b1, b2), decay = LION["betas"], LION["weight_decay"]
+        for k, p in self.params.items():
+            m = self.moment[k]
+            p.data = p.data - LION["lr"] * (torch.sign(b1 * m + (1 - b1) * p.grad) + decay * p.data)
+            self.moment[k] = b2 * m + (1 - b2) * p.grad
+
+    def state(self):
+        arrays = {f"optimizer.momentum.{k}": m.numpy() for k, m in self.moment.items()}
+        return TrainingState(arrays=arrays, scalars={"optimizer.name": "Lion"})
+
+
+def first_difference(name, arguments=None):
     """Return the component that differs first between torch.optim and ours, and the step; None if none does."""
-    arguments = {**EDGES[name], **MORE.get(name, {})}
+    if arguments is None:
+        arguments = LION if name == "Lion" else {**EDGES[name], **MORE.get(name, {})}
     begin = start(4, MATRICES if name == "Muon" else {"w": (4, 3), "b": (3,)})
-    params = {k: torch.nn.Parameter(torch.from_numpy(v.copy())) for k, v in begin.items()}
-    optimizer = torch_optimizer(name, params.values(), **arguments)
+    params = {k: torch.nn.Parameter(torch.from_numpy(v.copy())) for k, v in sorted(begin.items())}
+    optimizer = LionOfThePaper(params) if name == "Lion" else torch_optimizer(name, params.values(), **arguments)
     generator = np.random.default_rng(2)
     with jax.enable_x64(True):
         tx = by_name(name, arguments, **({"iteration_dtype": "float64"} if name == "Muon" else {}))
@@ -74,8 +99,12 @@ def first_difference(name):
             optimizer.step()
             updates, state = update(grads, state, ours)
             ours = optax.apply_updates(ours, updates)
-            found = jax_side.optim.to_neutral(tx, state, ours).arrays
-            wanted = torch_side.optim.to_neutral(optimizer, params.items()).arrays
+            mine = jax_side.optim.to_neutral(tx, state, ours)
+            other = optimizer.state() if name == "Lion" else torch_side.optim.to_neutral(optimizer, params.items())
+            for leaf, value in other.scalars.items():
+                if mine.scalars[leaf] != value:
+                    return leaf.split(".")[1], step
+            found, wanted = mine.arrays, other.arrays
             assert found.keys() == wanted.keys()
             for leaf, value in wanted.items():
                 if not np.allclose(found[leaf], value, rtol=BAR, atol=BAR):
@@ -86,9 +115,19 @@ def first_difference(name):
     return None
 
 
-@pytest.mark.parametrize("name", IN_TORCH)
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_without_a_fault_nothing_differs(name, exact_muon):
     assert first_difference(name) is None
+
+
+DEFAULTS = [("AdamW", "weight_decay", 1e-4), ("RMSprop", "alpha", 0.9), ("Adagrad", "initial_accumulator_value", 0.1)]
+"""Those of Optax."""
+
+
+@pytest.mark.parametrize(("name", "argument", "planted"), DEFAULTS)
+def test_a_wrong_default_is_found_in_the_groups_first(name, argument, planted, monkeypatch):
+    monkeypatch.setitem(OPTIMIZERS[name].arguments, argument, planted)
+    assert first_difference(name, {}) == ("groups", 0)
 
 
 @pytest.mark.parametrize(("name", "function", "there", "planted", "component"), FAULTS)
@@ -116,4 +155,4 @@ def test_a_fault_is_found_and_its_component_named_first(
 
 
 def test_every_optimizer_has_a_fault():
-    assert {fault[0] for fault in FAULTS} == set(IN_TORCH)
+    assert {fault[0] for fault in FAULTS} == set(OPTIMIZERS)

@@ -1,0 +1,74 @@
+"""Names and layouts: how the parameters of a JAX tree are called, and lie, on PyTorch's side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+
+from parity.errors import StateError
+
+__all__ = ["Leaves"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaves:
+    """How the parameters of a JAX tree are called, and lie, on PyTorch's side.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> leaves = Leaves(names={"layer.kernel": "layer.weight"}, axes={"layer.weight": (1, 0)})
+        >>> names, found, _ = leaves.flatten({"layer": {"kernel": jnp.zeros((2, 3))}})
+        >>> leaves.shapes(names, found)
+        {'layer.weight': (3, 2)}
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Path in the tree, joined by dots, to neutral name; a path that is not there is its own name."""
+    axes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Neutral name to the order of JAX's axes that gives PyTorch's layout, as `transpose` takes it; as it is without.
+    Muon and Adafactor depend on it, and the conversion of state does."""
+
+    def name(self, path: Any) -> str:
+        """Return the neutral name of a path of jax.tree_util."""
+        joined = jax.tree_util.keystr(path, simple=True, separator=".")
+        return self.names.get(joined, joined)
+
+    def flatten(self, params: Any) -> tuple[list[str], list[Any], Any]:
+        """Return neutral names, leaves (None included) and tree structure of parameters.
+
+        Raises:
+            StateError: Two leaves of one name.
+        """
+        found, treedef = jax.tree_util.tree_flatten_with_path(params, is_leaf=lambda x: x is None)
+        names = [self.name(path) for path, _ in found]
+        if twice := [name for name, times in Counter(names).items() if times > 1]:
+            raise StateError(twice[0], "two parameters have this name; give each its own in `names`")
+        return names, [leaf for _, leaf in found], treedef
+
+    def shapes(self, names: Sequence[str], leaves: Sequence[Any]) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of parameters in PyTorch's layout."""
+        pairs = zip(names, leaves, strict=True)
+        return {
+            name: tuple(leaf.shape[axis] for axis in self._axes(name, leaf.ndim))
+            for name, leaf in pairs
+            if leaf is not None
+        }
+
+    def to_jax(self, value: Any, name: str) -> Any:
+        """Transpose a value that has the dimensions of a parameter from PyTorch's layout; others stay as they are."""
+        axes = self._axes(name, value.ndim)
+        if len(axes) != value.ndim or axes == tuple(range(len(axes))):
+            return value
+        return value.transpose([axes.index(at) for at in range(len(axes))])
+
+    def to_torch(self, value: Any, name: str) -> Any:
+        """Transpose a value that has the dimensions of a parameter to PyTorch's layout; others stay as they are."""
+        axes = self._axes(name, value.ndim)
+        return value if len(axes) != value.ndim or axes == tuple(range(len(axes))) else value.transpose(axes)
+
+    def _axes(self, name: str, ndim: int) -> tuple[int, ...]:
+        return self.axes.get(name, tuple(range(ndim)))
