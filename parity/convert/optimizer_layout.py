@@ -6,7 +6,7 @@ without one, or a class whose state Optax keeps in another form, goes into the l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,10 +19,12 @@ from parity.convert.transforms import Zeros
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Key, Tree
 
-__all__ = ["LAYOUTS", "Layout", "OptimizerTree", "lay_out", "put"]
+__all__ = ["LAYOUTS", "STEPS", "Layout", "OptimizerTree", "lay_out", "put"]
 
 Layout = Literal["optax", "parity"]
 LAYOUTS: tuple[Layout, ...] = ("optax", "parity")
+STEPS = "opt_state.step"
+"""Leaf of the counts in the layout of `jax_side.optim`."""
 
 _OPTAX = {
     "Adam": {"first_moment": "mu", "second_moment": "nu"},
@@ -45,7 +47,9 @@ class OptimizerTree:
     references: dict[tuple[Key, ...], dict[str, Any]] = field(default_factory=dict)
     """Keys in PyTorch's tree to a reference, as the document of a conversion has it."""
     absent: dict[str, list[str]] = field(default_factory=dict)
-    """Count of a parameter for which PyTorch has no entry, to the leaves that stand for it until its first update."""
+    """Path of a parameter for which PyTorch has no entry, to the leaves that stand for it until its first update."""
+    places: dict[str, int] = field(default_factory=dict)
+    """Where the counts of these parameters are in the vector of counts."""
     refused: list[tuple[str, str]] = field(default_factory=list)
     """Leaf and why it has no place."""
 
@@ -63,6 +67,7 @@ def lay_out(
     model: Mapping[str, Array],
     placements: Mapping[str, Placement],
     *,
+    order: Sequence[str],
     layout: Layout | None = None,
     position: int | None = None,
 ) -> OptimizerTree:
@@ -72,6 +77,7 @@ def lay_out(
         part: The optimizer, its parameters named.
         model: Parameters by name.
         placements: Name to where it goes.
+        order: Paths of all parameters in the order of JAX's leaves.
         layout: The layout; by default Optax's where it holds the state.
         position: Position of the schedule, where there is one: Optax counts it in the state of the optimizer.
 
@@ -95,8 +101,8 @@ def lay_out(
             slots[key] = tree
     if chosen == "parity":
         out.position, out.position_at = count if position is None else position, "opt_state.count"
-        out.tree = {"count": _int32(out.position), "step": {}, "slots": slots}
-        _lay_steps(part, placements, out)
+        out.tree = {"count": _int32(out.position), "slots": slots}
+        _lay_steps(part, placements, out, order)
         return out
     head: dict[str, Any] = {"trace": slots["momentum"]} if part.kind.name == "SGD" and slots else {}
     if part.kind.name in _OPTAX:
@@ -203,7 +209,7 @@ def _slot_tree(
         for path, array in zip(placement.jax, placement.forward(given), strict=True):
             put(tree, path, array)
             if not there:
-                out.absent.setdefault(f"opt_state.step.{path}", []).append(f"{prefix}.{path}")
+                out.absent.setdefault(path, []).append(f"{prefix}.{path}")
         for member in there:
             keys = (*part.at, "state", numbers[member], slot.key)
             array = values[member]
@@ -223,30 +229,30 @@ def _start(
     return Zeros(model[name].shape, model[name].dtype, value)
 
 
-def _lay_steps(part: OptimizerPart, placements: Mapping[str, Placement], out: OptimizerTree) -> None:
-    """Put the count of each parameter where the parameter is; 0 before its first update."""
+def _lay_steps(
+    part: OptimizerPart, placements: Mapping[str, Placement], out: OptimizerTree, order: Sequence[str]
+) -> None:
+    """Put the counts of the parameters into one vector, in the order of JAX's leaves; 0 before the first update."""
     steps, numbers = _steps(part), {name: number for number, name in part.names.items()}
-    done = set()
+    places = {path: at for at, path in enumerate(order)}
+    counts = [entry["step"] for entry in part.state.values() if isinstance(entry.get("step"), Array)]
+    vector = np.zeros(len(order), counts[0].dtype if counts else np.float32)
     for name, number in numbers.items():
-        placement = placements[name]
-        entry = part.state.get(number, {})
+        placement, entry = placements[name], part.state.get(number, {})
+        own = {steps.get(member, 0) for member in placement.torch if member in numbers}
+        if len(own) > 1:
+            out.refused.append((f"step of {name}", f"{' and '.join(placement.torch)} differ: {sorted(own)}"))
+            continue
+        for path in placement.jax:
+            vector[places[path]] = 1 if not part.kind.counts and entry else own.copy().pop()
+            if not any(part.state.get(numbers[member]) for member in placement.torch if member in numbers):
+                out.absent.setdefault(path, [])
         value = entry.get("step")
-        if placement.torch not in done:
-            done.add(placement.torch)
-            own = {steps.get(member, 0) for member in placement.torch if member in numbers}
-            if len(own) > 1:
-                out.refused.append((f"step of {' and '.join(placement.torch)}", f"they differ: {sorted(own)}"))
-                continue
-            seen = 1.0 if not part.kind.counts and entry else float(own.pop())
-            dtype = value.dtype if isinstance(value, Array) else np.dtype(np.float32)
-            for path in placement.jax:
-                put(out.tree["step"], path, InMemory(np.array(seen, dtype)))
-                if not any(part.state.get(numbers[m]) for m in placement.torch if m in numbers):
-                    out.absent.setdefault(f"opt_state.step.{path}", [])
         if isinstance(value, Array):
-            keys = (*part.at, "state", number, "step")
-            reference = {"scalar": f"opt_state.step.{placement.jax[0]}", "dtype": value.dtype.name}
-            out.references[keys] = reference
+            reference = {"count": STEPS, "index": places[placement.jax[0]], "dtype": value.dtype.name}
+            out.references[(*part.at, "state", number, "step")] = reference
+    out.tree["step"] = InMemory(vector)
+    out.places = {path: places[path] for path in out.absent}
 
 
 def _int32(value: int) -> Array:

@@ -83,7 +83,10 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger) -> JaxState:
     if state.optimizer is not None:
         _check_rate(tree, state)
         position = _schedule_position(tree)
-        optimizer = lay_out(state.optimizer, state.model, placements, layout=options.layout, position=position)
+        order = [".".join(map(str, keys)) for keys in sorted(keys for keys, _ in leaves(made["params"]))]
+        optimizer = lay_out(
+            state.optimizer, state.model, placements, order=order, layout=options.layout, position=position
+        )
         made["opt_state"] = optimizer.tree
         for leaf, why in optimizer.refused:
             ledger.add(leaf, "refused", how=why)
@@ -238,7 +241,7 @@ def _document(
         known = references.get(keys)
         if known is not None:
             if keys[: len(state.model_at) or 1] != state.model_at and keys[:1] not in state.others:
-                at = known.get("from") or known.get("count") or known.get("scalar", "")
+                at = known.get("from") or known.get("count", "")
                 ledger.add(leaf_name(keys), "copied", at, _moment(known, placements), array.nbytes)
             return known
         name = "_".join(map(str, keys)).replace(".", "_").replace("/", "_")
@@ -256,7 +259,7 @@ def _document(
         "rules": [_row(rule) for rule in options.rules.rules],
         "step": step,
         "position": None if optimizer is None else [optimizer.position_at, optimizer.position],
-        "absent": {} if optimizer is None else optimizer.absent,
+        "absent": {} if optimizer is None else {p: [optimizer.places[p], v] for p, v in optimizer.absent.items()},
         "tree": encode_tree(kept, refer),
     }
     for keys, leaf in leaves(kept):

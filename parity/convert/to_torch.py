@@ -11,6 +11,7 @@ import numpy as np
 
 from parity.convert.components import component_of_key
 from parity.convert.ledger import Ledger
+from parity.convert.optimizer_layout import STEPS
 from parity.convert.rule import Placement
 from parity.convert.rule_rows import parse_rules
 from parity.convert.rules import Rules
@@ -19,6 +20,8 @@ from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Tree, decode_tree, leaf_name, leaves
 
 __all__ = ["to_torch"]
+
+MOST_COUNTS = 1 << 24
 
 MOVES = ("schedule", "loss scaler", "random streams", "data position", "counters", "best so far")
 """Components that change while training goes on, and of which plain JAX state says nothing."""
@@ -145,12 +148,17 @@ class _Back:
 
     def _pass_absent(self) -> None:
         """Pass what stands for parameters without an entry in PyTorch, as long as they had no update."""
-        for count, standing in dict(self.content.get("absent") or {}).items():
-            found = self.leaves.get(count)
-            if not isinstance(found, Array) or found.size != 1:
-                raise CheckpointError(f"{self.where}: {count} is {found}, expected a count")
-            if not found.load().item():
-                self.used |= {count, *standing}
+        for at, standing in dict(self.content.get("absent") or {}).values():
+            if not self._counts()[at]:
+                self.used |= set(standing)
+
+    def _counts(self) -> Any:
+        """Return the counts of all parameters."""
+        found = self.leaves.get(STEPS)
+        if not isinstance(found, Array) or len(found.shape) != 1 or found.size > MOST_COUNTS:
+            raise CheckpointError(f"{self.where}: {STEPS} is {found}, expected a vector of counts")
+        self.used.add(STEPS)
+        return found.load()
 
     def params(self) -> Tree:
         """Return the model alone."""
@@ -169,10 +177,11 @@ class _Back:
             found = self._check(name, self.own.get(reference["array"]), reference)
             self.ledger.add(name, "copied", "", "", found.nbytes)
             return found
-        if "count" in reference or "scalar" in reference:
-            name = reference.get("count") or reference["scalar"]
+        if "count" in reference:
+            name = reference["count"]
             self.used.add(name)
-            return self._count(name, reference["dtype"])
+            value = self._counts()[reference["index"]].item() if "index" in reference else self.leaves.get(name)
+            return self._count(name, value, reference["dtype"])
         prefix, torch_name = reference["from"], reference["name"]
         placement = self.placements[torch_name]
         key = (prefix, placement.torch)
@@ -200,8 +209,6 @@ class _Back:
                     f"{self.where}: {name} is missing: PyTorch's {placement.torch[0]} is made from it"
                 )
             self.used.add(name)
-            if prefix == "opt_state.slots" or prefix.startswith("opt_state.slots."):
-                self.used.add(f"opt_state.step.{path}")
             arrays.append(found)
         shapes = [self.shapes.get(name, tuple(reference["shape"])) for name in placement.torch]
         return placement.backward(arrays, shapes)
@@ -212,8 +219,7 @@ class _Back:
             raise CheckpointError(f"{self.where}: {name} is {found}, and PyTorch's state has {expected} there")
         return found
 
-    def _count(self, name: str, dtype: str) -> Array:
-        found = self.leaves.get(name)
+    def _count(self, name: str, found: Any, dtype: str) -> Array:
         value = found.load().item() if isinstance(found, Array) and found.size == 1 else found
         if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 0:
             raise CheckpointError(f"{self.where}: {name} is {found}, expected a count")
@@ -264,7 +270,7 @@ class _Reference:
 
 def _references(tree: Tree) -> Tree:
     """Return a tree with references in place of their objects, which are dicts of a few known keys."""
-    if isinstance(tree, dict) and {"dtype"} <= set(tree) and {"from", "count", "scalar", "array"} & set(tree):
+    if isinstance(tree, dict) and {"dtype"} <= set(tree) and {"from", "count", "array"} & set(tree):
         return _Reference(tree)
     if isinstance(tree, dict):
         return {key: _references(child) for key, child in tree.items()}

@@ -206,8 +206,10 @@ def test_the_state_of_our_own_optimizer_is_the_one_that_the_sides_hand_over(
             branch = branch.setdefault(key, {})
         branch[last] = p.detach().numpy()
     expected = from_neutral(optimizer_of(neutral), neutral, tree, count=STEPS)
-    for slot, values in {"step": expected.step, **expected.slots}.items():
-        other = found["step"] if slot == "step" else found["slots"].get(slot, {})
+    assert np.array_equal(expected.step, found["step"].load())
+    assert expected.step.dtype == found["step"].dtype
+    for slot, values in expected.slots.items():
+        other = found["slots"].get(slot, {})
         flat = {
             "/".join(str(k.key) for k in path): np.asarray(v)
             for path, v in jax.tree_util.tree_leaves_with_path(values)
