@@ -24,14 +24,14 @@ from parity.convert import (
     read_torch_state,
 )
 from parity.errors import CheckpointError
-from parity.formats import SAFETENSORS, Writer
+from parity.formats import HUGGING_FACE, SAFETENSORS, Writer
 from parity.report import print_ledger, print_placements, quoted
 from parity.results import EXIT_CODES
 from parity.storage import read_given
 
 __all__ = ["add", "add_rules"]
 
-FORMATS = ("torch.save", "safetensors", "dcp", "orbax", "flax-msgpack")
+FORMATS = ("torch.save", "safetensors", "hugging-face", "dcp", "orbax", "flax-msgpack")
 MOST_NAMES = 16 << 20
 """Largest file of names, in bytes."""
 
@@ -133,8 +133,9 @@ def _writer(name: str) -> Writer:
     Raises:
         CheckpointError: The side is not installed, or has no such writer.
     """
-    if name == SAFETENSORS.format:
-        return SAFETENSORS
+    own = {writer.format: writer for writer in (SAFETENSORS, HUGGING_FACE)}
+    if name in own:
+        return own[name]
     side = sides.load(FAMILIES[name])
     writers: Callable[[], tuple[Writer, ...]] | None = getattr(side, "writers", None)
     found = {writer.format: writer for writer in (writers() if writers else ())}

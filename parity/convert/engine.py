@@ -22,13 +22,24 @@ from parity.convert.to_torch import to_torch
 from parity.convert.torch_state import read_torch_state
 from parity.environment import versions
 from parity.errors import CheckpointError
-from parity.formats import Array, Box, Source, Tree, Writer, leaf_name, leaves, map_leaves
+from parity.formats import (
+    HUGGING_FACE,
+    Array,
+    Box,
+    Source,
+    Tree,
+    Writer,
+    copy_companions,
+    leaf_name,
+    leaves,
+    map_leaves,
+)
 from parity.storage import named, remove_tree
 
 __all__ = ["FAMILIES", "convert", "map_tree"]
 
 FAMILIES = {
-    **{"torch.save": "torch", "safetensors": "torch", "dcp": "torch"},
+    **{"torch.save": "torch", "safetensors": "torch", "dcp": "torch", "hugging-face": "torch"},
     **{"orbax": "jax", "flax-msgpack": "jax"},
 }
 """Format to the framework whose names and layouts it holds; other formats are PyTorch's."""
@@ -75,6 +86,9 @@ def convert(
     watched = map_leaves(tree, watch)
     with _draft(target) as draft:
         _write(writer, watched, draft)
+        if writer.format == HUGGING_FACE.format and opened.path.is_dir():
+            for name in copy_companions(opened.path, draft):
+                ledger.add(name, "copied", name, "a file of the model folder")
         seal = Seal(
             step=_step(tree),
             metric=None,

@@ -8,12 +8,14 @@ from parity.formats.document import TREE_ENTRY, decode_tree, encode_tree
 from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise
 from parity.formats.torch_file import open_zip
 from parity.formats.tree import Key, Leaf, Opaque, Source, Tree, leaf_name, leaves, map_leaves
+from parity.formats.write_hugging_face import HUGGING_FACE, copy_companions
 from parity.formats.write_safetensors import SAFETENSORS
 from parity.formats.writer import Writer
 
 __all__ = [
     "BLOCK_BYTES",
     "FORMATS",
+    "HUGGING_FACE",
     "SAFETENSORS",
     "TREE_ENTRY",
     "Array",
@@ -28,6 +30,7 @@ __all__ = [
     "Tree",
     "Writer",
     "boxes",
+    "copy_companions",
     "decode_tree",
     "dtype_named",
     "encode_tree",

@@ -87,3 +87,25 @@ def test_the_trainer_needs_names_and_says_so(tmp_path: Path, capsys: pytest.Capt
 def test_two_optimizers_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", str(FIXTURES / "trainers/accelerate"), str(tmp_path / "o"), "--to", "orbax"]) == 2
     assert "several optimizers (optimizer, optimizer_1)" in capsys.readouterr().err
+
+
+def test_a_model_folder_is_written_in_shards_with_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from parity.formats import write_hugging_face
+
+    monkeypatch.setattr(write_hugging_face, "SHARD_BYTES", 300)
+    source = FIXTURES / "trainers/checkpoint-2"
+    words = ["--to", "hugging-face"]
+    assert main(["convert", str(source), str(tmp_path / "m"), *words, "--reset", "training_args"]) == 1
+    assert "--only params" in capsys.readouterr().out
+    assert main(["convert", str(source), str(tmp_path / "m"), *words, "--only", "params"]) == 0
+    names = sorted(path.name for path in (tmp_path / "m").iterdir())
+    assert {"config.json", "generation_config.json", "model.safetensors.index.json", "seal.json"} <= set(names)
+    shards = [name for name in names if name.startswith("model-")]
+    assert len(shards) > 2
+    assert (tmp_path / "m" / "config.json").read_bytes() == (source / "config.json").read_bytes()
+    found = open_any(tmp_path / "m").tree["model"]
+    expected = open_any(source / "model.safetensors").tree
+    assert {n: a.load().tobytes() for n, a in found.items()} == {n: a.load().tobytes() for n, a in expected.items()}
+    assert main(["verify", str(tmp_path / "m")]) == 0
