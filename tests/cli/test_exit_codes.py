@@ -1,5 +1,6 @@
 """Every command with every exit code that it can give, by the table in the README, and one line that says why."""
 
+import argparse
 import errno
 import json
 import re
@@ -61,6 +62,9 @@ def world(tmp_path_factory):
     }
     for name, state in saved.items():
         torch.save(state, home / f"{name}.pt")
+    torch.save({"model": {"w": torch.ones(4)}, "args": argparse.Namespace(lr=1)}, home / "coded.pt")
+    for name, text in (("rules", 'torch = "w"'), ("lossy", 'torch = "w"\ncast = "float16"'), ("none", 'torch = "x"')):
+        (home / f"{name}.toml").write_text(f'[[rule]]\njax = "v"\n{text}\n')
     torn = bytearray((home / "plain.pt").read_bytes())
     torn[torn.index(torch.ones(4).numpy().tobytes())] ^= 1
     (home / "torn.pt").write_bytes(torn)
@@ -167,6 +171,13 @@ CASES = [
     ("inspect a", 0, "sealed by the side torch at step 20"),
     ("inspect nothing.pt", 5, "0 arrays"),
     ("inspect nope", 2, "does not exist"),
+    ("convert plain.pt new.safetensors --to safetensors", 0, "sealed"),
+    ("convert coded.pt new2.safetensors --to safetensors", 1, "which only its code could rebuild"),
+    ("convert plain.pt other.pt --to safetensors", 2, "exists already"),
+    ("convert nothing.pt new3.pt --to torch.save", 5, "nothing was converted"),
+    ("rules check rules.toml plain.pt", 0, "1 parameters: each has one place and leads back"),
+    ("rules check lossy.toml plain.pt", 1, "do not lead back"),
+    ("rules check none.toml plain.pt", 2, "takes no name of the checkpoint"),
     ("path a-tool latest", 0, "step_2.pt"),
     ("path a-tool best", 2, "which checkpoint is the best is unknown"),
     ("compare a nope", 2, "No such file or directory"),

@@ -10,7 +10,7 @@ BENCHMARKS, CHECKPOINTS, METHOD = "docs/benchmarks.md", "docs/checkpoints.md", "
 OPTIMIZERS = "docs/optimizers.md"
 TRAINER, CI, BUGS = "docs/your-trainer.md", "docs/ci.md", "docs/resume-bugs.md"
 LOADING, POLICY, RESULTS, VERSIONS = "docs/loading.md", "docs/policy.md", "docs/results.md", "docs/versions.md"
-SCHEDULES, PORT = "docs/schedules.md", "docs/your-port.md"
+SCHEDULES, PORT, FORMATS = "docs/schedules.md", "docs/your-port.md", "docs/formats.md"
 
 GENERATED = {
     ("README.md", "check", "spec"): "docs/test_results_page::test_the_readme_shows_the_checks_of_the_page",
@@ -89,6 +89,11 @@ COMPARED = {
     (PORT, "precision", "the loss"): "docs/test_your_port::test_the_limits_of_the_page_are_those_of_the_code",
     (PORT, "first", "usual cause"): "docs/test_your_port::test_every_component_of_the_page_has_its_advice",
     (CI, "option", "ini"): "docs/test_your_trainer::test_the_options_of_the_plugin_are_those_of_the_page",
+    (FORMATS, "format", "what"): (
+        "docs/test_formats_page::test_the_formats_of_the_page_are_those_that_are_read_and_written"
+    ),
+    (FORMATS, "field", "value"): "docs/test_formats_page::test_the_fields_of_a_rule_are_those_of_the_page",
+    (FORMATS, "class", "rules"): "docs/test_formats_page::test_the_classes_of_rules_are_those_of_the_page",
     (VERSIONS, "file", "schema now"): "docs/test_facts::test_the_schemas_are_those_that_are_written_and_read",
 }
 """Page and first two columns to the test that compares it with the code, with edited pages that must turn it red."""
