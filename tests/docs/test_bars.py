@@ -32,6 +32,8 @@ ROWS = [
     ("test_checks.py", r"test_time_to_verdict"),
     ("test_capture.py", r"test_capture_against_digests"),
     ("test_optim.py", r"test_update_against_bare_equations"),
+    ("test_conversion.py", r"test_conversion_against_copy"),
+    ("test_conversion.py", r"test_transposing_conversion_against_copy"),
 ]
 """File and functions behind each row of the table of bars."""
 

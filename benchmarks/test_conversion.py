@@ -1,0 +1,133 @@
+"""Converting a training state with AdamW's moments, there and back, against `cp` and fsync of the same bytes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.paired import Arm, Versus, run_paired, slower
+from parity import sides
+from parity.convert import Options, Rules, convert, parse_rules
+from parity.formats import Writer
+
+GIGABYTES = float(os.environ.get("PARITY_CONVERSION_GB", "2"))
+"""Size of the state; 8 for the bar on 8 GB."""
+
+LAYERS = 20
+TRANSPOSED = [{"torch": "layers.*.weight", "jax": "layers.*.kernel", "transpose": True}]
+"""Every matrix lies the other way round in JAX."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with a `torch.save` file of a model and its moments, of random bits."""
+    import torch
+
+    folder = tmp_path_factory.mktemp("conversion")
+    side = int((GIGABYTES * 1e9 / 4 / 3 / LAYERS) ** 0.5)
+    base = torch.randn(side, side, generator=torch.Generator().manual_seed(0))
+    model = {f"layers.{n}.weight": base + n for n in range(LAYERS)}
+    parameters = [torch.nn.Parameter(torch.empty(1)) for _ in range(LAYERS)]
+    groups = torch.optim.AdamW(parameters).state_dict()["param_groups"]
+    state = {n: {"step": torch.tensor(5.0), "exp_avg": base * n, "exp_avg_sq": base.square()} for n in range(LAYERS)}
+    torch.save({"model": model, "optimizer": {"state": state, "param_groups": groups}, "step": 5}, folder / "a.pt")
+    return folder
+
+
+def writer(name: str) -> Writer:
+    """Return the writer of a format."""
+    side: Any = sides.load("jax" if name == "orbax" else "torch")
+    return next(one for one in side.writers() if one.format == name)
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file or a directory, and make it durable."""
+    subprocess.run(["cp", "-r", str(source), str(target)], check=True)
+    for path in [target, *target.rglob("*")] if target.is_dir() else [target]:
+        handle = os.open(path, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+
+
+def remove(path: Path) -> None:
+    """Remove a checkpoint and its seal."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    for one in (path, path.with_name(f"{path.name}.seal.json")):
+        one.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("way", ["to Orbax", "to PyTorch"])
+def test_conversion_against_copy(benchmark: Any, home: Path, way: str) -> None:
+    """Every array has in JAX the axes that it has in PyTorch."""
+    measure(benchmark, home, way, "as they are", slower("convert", "copy", bar=1.5))
+
+
+@pytest.mark.parametrize("way", ["to Orbax", "to PyTorch"])
+def test_transposing_conversion_against_copy(benchmark: Any, home: Path, way: str) -> None:
+    """Every matrix is transposed."""
+    measure(benchmark, home, way, "transposed", slower("convert", "copy", bar=2.0))
+
+
+def measure(benchmark: Any, home: Path, way: str, matrices: str, ratio: Versus) -> None:
+    """Time a conversion and a copy in turn, then the memory of one conversion."""
+    options = Options(rules=Rules(parse_rules("benchmark", TRANSPOSED) if matrices == "transposed" else ()))
+    there, copied = home / f"orbax-{matrices.replace(' ', '-')}", home / "copy"
+    if way == "to PyTorch" and not there.exists():
+        assert not convert(home / "a.pt", there, writer("orbax"), options, now=time.time()).refused
+    source, to = (home / "a.pt", "orbax") if way == "to Orbax" else (there, "torch.save")
+    target, made = home / "target", writer(to)
+    chosen = options if way == "to Orbax" else Options()
+    size = int(GIGABYTES * 1e9)
+    arms = [
+        Arm(
+            name="convert",
+            run=lambda: convert(source, target, made, chosen, now=time.time()),
+            reset=lambda: remove(target),
+            bytes=size,
+        ),
+        Arm(name="copy", run=lambda: copy(source, copied), reset=lambda: remove(copied), bytes=size),
+    ]
+    measured = run_paired(benchmark, arms, [ratio], rounds=5, label=f"{way}, {matrices}")
+    if measured.enabled:
+        measured.note("convert", anonymous_mb=anonymous_peak(source, home / "alone", to))
+    for path in (target, copied):
+        remove(path)
+
+
+def anonymous_peak(source: Path, target: Path, to: str) -> int:
+    """Return the anonymous memory of a conversion in a process of its own, in MiB, above that of its imports."""
+    code = f"""
+import sys, threading, time
+from pathlib import Path
+from benchmarks.test_conversion import convert, writer, Options, resident
+made, peak, going = writer({to!r}), [0], [True]
+base = resident()
+def look():
+    while going[0]:
+        peak[0] = max(peak[0], resident())
+        time.sleep(0.01)
+thread = threading.Thread(target=look)
+thread.start()
+convert(Path({str(source)!r}), Path({str(target)!r}), made, Options(), now=time.time())
+going[0] = False
+thread.join()
+print((peak[0] - base) >> 10)
+"""
+    remove(target)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    remove(target)
+    return int(ran.stdout.split()[-1])
+
+
+def resident() -> int:
+    """Return the anonymous memory of this process in KiB (Linux)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
