@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jax_side.formats.write_msgpack import FLAX_MSGPACK
 from jax_side.formats.write_orbax import ORBAX
 from parity.formats import Writer
 
@@ -10,4 +11,4 @@ __all__ = ["writers"]
 
 def writers() -> tuple[Writer, ...]:
     """Return the writers of JAX's own formats."""
-    return (ORBAX,)
+    return (ORBAX, FLAX_MSGPACK)

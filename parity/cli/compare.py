@@ -13,7 +13,16 @@ from parity.checkpoints import FILE, compare, describe, sealed_alike, verify
 from parity.checks import compare_runs
 from parity.cli.options import add_fail_on, local_path, tolerance
 from parity.cli.report import compare_results
-from parity.convert import Tolerance, compare_sources, is_checkpoint, open_any
+from parity.convert import (
+    FAMILIES,
+    Tolerance,
+    compare_sources,
+    is_checkpoint,
+    mapped,
+    open_any,
+    read_rules,
+    without_document,
+)
 from parity.errors import CheckpointError, ResultError
 from parity.report import clean, print_comparison, print_differences, print_runs, quoted
 from parity.results import EXIT_CODES, CheckResult, read_result
@@ -36,6 +45,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--rtol", type=tolerance, default=0.0, metavar="X", help=f"{near}, relative to B; 0 by default"
     )
     parser.add_argument("--atol", type=tolerance, default=0.0, metavar="X", help=f"{near}, absolute; 0 by default")
+    parser.add_argument(
+        "--rules",
+        type=local_path,
+        metavar="RULES.toml",
+        help="A is of PyTorch and B of JAX: which parameter is which leaf (docs/formats.md)",
+    )
     parser.add_argument("--all", action="store_true", help="show every leaf that differs")
     parser.add_argument("--json", action="store_true", help="print the comparison of two checkpoints as JSON")
     add_fail_on(parser)
@@ -48,9 +63,10 @@ def _run(options: argparse.Namespace) -> int:
     if options.fail_on is not None and kinds[0] == kinds[1] != "file of benchmarks":
         options.usage_error(f"--fail-on is for files of benchmarks; {a} is a {kinds[0]}")
     of_any_tool = kinds[0] in _CHECKPOINTS and kinds[1] in _CHECKPOINTS
-    if not of_any_tool and (options.rtol or options.atol or options.all or options.json):
-        options.usage_error(f"--rtol, --atol, --all and --json are for checkpoints; {a} is a {kinds[0]}")
-    if of_any_tool and (kinds != ("checkpoint", "checkpoint") or options.rtol or options.atol or options.json):
+    if not of_any_tool and (options.rtol or options.atol or options.all or options.json or options.rules):
+        options.usage_error(f"--rtol, --atol, --rules, --all and --json are for checkpoints; {a} is a {kinds[0]}")
+    asked = options.rtol or options.atol or options.json or options.rules
+    if of_any_tool and (kinds != ("checkpoint", "checkpoint") or asked):
         return _compare_any(options)
     if kinds[0] != kinds[1]:
         raise ResultError(f"{a} is a {kinds[0]}, {b} is a {kinds[1]}: give two of one kind")
@@ -69,7 +85,12 @@ _CHECKPOINTS = ("checkpoint", "checkpoint of another tool")
 
 def _compare_any(options: argparse.Namespace) -> int:
     """Compare two checkpoints of any formats leaf by leaf, reading both in blocks."""
-    found = compare_sources(open_any(options.a), open_any(options.b), Tolerance(options.rtol, options.atol))
+    first, second = open_any(options.a), open_any(options.b)
+    if options.rules:
+        if FAMILIES.get(first.format, "torch") != "torch" or FAMILIES.get(second.format, "torch") != "jax":
+            options.usage_error(f"--rules lead from PyTorch to JAX; A is {first.format}, B is {second.format}")
+        first, second = mapped(first, read_rules(options.rules)), without_document(second)
+    found = compare_sources(first, second, Tolerance(options.rtol, options.atol))
     with quoted(sys.stdout):
         if options.json:
             print(json.dumps(found.as_json(), indent=1))

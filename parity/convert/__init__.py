@@ -6,7 +6,7 @@ Knows formats by `parity.formats` and no framework; trains nothing.
 from parity.convert.choosing import choose
 from parity.convert.comparison import Comparison, LeafComparison, Outcome, Tolerance, compare_sources
 from parity.convert.components import COMPONENTS, Part, component_of_key, parts_of
-from parity.convert.engine import FAMILIES, convert, map_tree
+from parity.convert.engine import FAMILIES, convert, map_tree, mapped, without_document
 from parity.convert.inspection import Group, Inspection, Row, inspect_source
 from parity.convert.ledger import Action, Entry, Ledger
 from parity.convert.opening import is_checkpoint, open_any
@@ -48,6 +48,7 @@ __all__ = [
     "inspect_source",
     "is_checkpoint",
     "map_tree",
+    "mapped",
     "open_any",
     "parse_rules",
     "parts_of",
@@ -56,4 +57,5 @@ __all__ = [
     "read_torch_state",
     "to_jax",
     "to_torch",
+    "without_document",
 ]

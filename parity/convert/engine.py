@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from parity.contract import LeafDigest
 from parity.convert.ledger import Action, Entry, Ledger
 from parity.convert.objects import without_objects
 from parity.convert.opening import open_any
-from parity.convert.to_jax import Options, to_jax
+from parity.convert.rules import Rules
+from parity.convert.to_jax import DOCUMENT, Options, to_jax
 from parity.convert.to_torch import to_torch
 from parity.convert.torch_state import read_torch_state
 from parity.environment import versions
@@ -36,7 +38,7 @@ from parity.formats import (
 )
 from parity.storage import named, remove_tree
 
-__all__ = ["FAMILIES", "convert", "map_tree"]
+__all__ = ["FAMILIES", "convert", "map_tree", "mapped", "without_document"]
 
 FAMILIES = {
     **{"torch.save": "torch", "safetensors": "torch", "dcp": "torch", "hugging-face": "torch"},
@@ -69,10 +71,10 @@ def convert(
     opened = open_any(source)
     ledger = Ledger()
     tree = map_tree(opened, writer.format, options, ledger, None if like is None else open_any(like).tree)
-    for name, why in writer.cannot_hold(tree):
+    for name, why in writer.cannot_hold(tree) if ledger.entries else ():
         ledger.entries = [entry for entry in ledger.entries if entry.target != name]
         ledger.add(name, "refused", how=f"{writer.format} cannot hold it: {why}")
-    if ledger.refused:
+    if ledger.refused or not ledger.entries:
         return ledger
     _require_room(target, tree, writer)
     digests: dict[str, _Digested] = {}
@@ -118,6 +120,24 @@ def map_tree(opened: Source, to: str, options: Options, ledger: Ledger, like: Tr
     kept, rest = _params(opened, family)
     ledger.entries += [*_lines(kept, "copied"), *_lines(rest, "left out")]
     return kept
+
+
+def mapped(source: Source, rules: Rules) -> Source:
+    """Return a checkpoint of PyTorch as JAX has it, to compare it with one of JAX.
+
+    Raises:
+        CheckpointError: It has no model, or the rules do not fit its names.
+    """
+    tree = to_jax(source.tree, Options(rules=rules), Ledger()).tree
+    return without_document(replace(source, tree=tree, digests={}))
+
+
+def without_document(source: Source) -> Source:
+    """Return a checkpoint of JAX without the document that a conversion left in it."""
+    tree = source.tree
+    if not isinstance(tree, dict) or DOCUMENT not in tree:
+        return source
+    return replace(source, tree={key: child for key, child in tree.items() if key != DOCUMENT})
 
 
 def _lines(tree: Tree, action: Action) -> list[Entry]:

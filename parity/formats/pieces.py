@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, product
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parity.errors import CheckpointError
-from parity.formats.array import Array, Box, extents
+from parity.formats.array import BLOCK_BYTES, Array, Box, extents
 
 __all__ = ["FlatArray", "Piece", "PiecedArray", "Segment"]
 
@@ -107,36 +108,47 @@ class FlatArray(Array):
             raise CheckpointError(f"{self} has parts of {held:,} elements, expected {self.size:,}")
 
     def read(self, box: Box) -> NDArray[Any]:
-        """Return a box of it: a view where it is consecutive within one segment, gathered otherwise."""
+        """Return a box of it: a view where its rows lie in one segment and are few, gathered otherwise."""
         extent = extents(box)
-        runs = list(_runs(self.shape, box)) if math.prod(extent) else []
-        parts = [part for low, high in runs for part in self._range(low, high)]
-        if not parts:
+        if not math.prod(extent):
             return np.empty(extent, self.dtype)
-        return (parts[0] if len(parts) == 1 else np.concatenate(parts)).reshape(extent)
+        if not self.shape:
+            return self._elements(0, 1).reshape(())
+        found, (low, high) = self._rows(box, self.shape, 0), box[0]
+        if found.shape[0] == high - low:
+            return found
+        made = np.empty(extent, self.dtype)
+        self._fill(made, box, self.shape, 0)
+        return made
 
-    def _range(self, low: int, high: int) -> Iterator[NDArray[Any]]:
-        for segment, stop in zip(self._segments, self._stops, strict=True):
-            first = stop - segment.size
-            lo, hi = max(low, first), min(high, stop)
-            if lo < hi:
-                at = segment.start - first
-                yield segment.array.read(((lo + at, hi + at),))
+    def _fill(self, out: NDArray[Any], box: Box, shape: tuple[int, ...], start: int) -> None:
+        """Copy a box of the part that has a shape and begins at an element."""
+        (low, high), row = box[0], math.prod(shape[1:])
+        at = low
+        while at < high:
+            found = self._rows(((at, high), *box[1:]), shape, start)
+            if len(found):
+                out[at - low : at - low + len(found)] = found
+                at += len(found)
+            else:  # a row that lies in two segments, or is large
+                self._fill(out[at - low], box[1:], shape[1:], start + at * row)
+                at += 1
 
+    def _rows(self, box: Box, shape: tuple[int, ...], start: int) -> NDArray[Any]:
+        """Return the first rows of a box: as many as lie in one segment and are small together, maybe none."""
+        (low, high), row = box[0], math.prod(shape[1:])
+        first = start + low * row
+        in_segment = (self._stops[bisect_right(self._stops, first)] - first) // row
+        count = min(high - low, in_segment, BLOCK_BYTES // (row * self.dtype.itemsize))
+        found = self._elements(first, first + count * row).reshape(count, *shape[1:])
+        return found[(slice(None), *(slice(*pair) for pair in box[1:]))]
 
-def _runs(shape: tuple[int, ...], box: Box) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of elements, counted in C order, that make up a box."""
-    axis = len(shape) - 1
-    while axis > 0 and box[axis] == (0, shape[axis]):
-        axis -= 1
-    if axis < 0:
-        yield 0, 1
-        return
-    steps = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
-    low, high = box[axis]
-    for lead in product(*(range(*pair) for pair in box[:axis])):
-        base = sum(at * step for at, step in zip(lead, steps, strict=False))
-        yield base + low * steps[axis], base + high * steps[axis]
+    def _elements(self, low: int, high: int) -> NDArray[Any]:
+        """Return elements of one segment."""
+        at = bisect_right(self._stops, low)
+        segment = self._segments[at]
+        shift = segment.start - (self._stops[at] - segment.size)
+        return segment.array.read(((low + shift, high + shift),))
 
 
 def _common(a: Box, b: Box) -> Box | None:

@@ -12,6 +12,7 @@ from parity.formats.dcp import open_dcp
 from parity.formats.dcp_metadata import is_dcp
 from parity.formats.deepspeed import open_deepspeed
 from parity.formats.deepspeed_shards import is_deepspeed
+from parity.formats.flax_msgpack import is_flax, is_flax_directory, open_flax, open_flax_directory
 from parity.formats.hugging_face import is_hugging_face, open_hugging_face
 from parity.formats.orbax import is_orbax, is_orbax_manager, open_orbax, open_orbax_manager
 from parity.formats.safetensors_file import open_index, open_safetensors
@@ -64,6 +65,7 @@ FORMATS: tuple[Format, ...] = (
         _open_own,
     ),
     Format("orbax", "a checkpoint of Orbax", is_orbax, open_orbax),
+    Format("flax-msgpack", "a directory of files of Flax", is_flax_directory, open_flax_directory),
     Format("orbax", "a directory of steps of Orbax", is_orbax_manager, open_orbax_manager),
     Format("torch.save", "a file of torch.save", lambda path: _starts(path, b"PK\x03\x04"), open_torch_file),
     Format("safetensors", "a safetensors file", _is_safetensors, open_safetensors),
@@ -73,6 +75,7 @@ FORMATS: tuple[Format, ...] = (
         lambda path: path.is_file() and path.name.endswith(".safetensors.index.json"),
         open_index,
     ),
+    Format("flax-msgpack", "a MessagePack file of Flax", is_flax, open_flax),
     Format("dcp", "a directory of torch.distributed.checkpoint", is_dcp, open_dcp),
     Format("hugging-face", "a directory of Hugging Face", is_hugging_face, open_hugging_face, covers=("deepspeed",)),
     Format("deepspeed", "a directory of DeepSpeed", is_deepspeed, open_deepspeed),

@@ -69,6 +69,7 @@ def world(tmp_path_factory):
     torn[torn.index(torch.ones(4).numpy().tobytes())] ^= 1
     (home / "torn.pt").write_bytes(torn)
     (home / "a-tool").mkdir()
+    (home / "empty2").mkdir()
     for step in (1, 2):
         shutil.copy(home / "plain.pt", home / "a-tool" / f"step_{step}.pt")
     written(home / "holds.json", [RESUME])
@@ -166,15 +167,15 @@ CASES = [
     ("compare plain.pt other.pt", 1, "1 different"),
     ("compare plain.pt named.pt", 5, "nothing compared"),
     ("compare plain.pt plain.pt --fail-on ratio:5%", 2, "--fail-on is for files of benchmarks"),
-    ("compare a same --json", 2, "--rtol, --atol, --all and --json are for checkpoints"),
+    ("compare a same --json", 2, "--rtol, --atol, --rules, --all and --json are for checkpoints"),
     ("inspect plain.pt", 0, "parameters: enough for inference"),
     ("inspect a", 0, "sealed by the side torch at step 20"),
     ("inspect nothing.pt", 5, "0 arrays"),
     ("inspect nope", 2, "does not exist"),
-    ("convert plain.pt new.safetensors --to safetensors", 0, "sealed"),
-    ("convert coded.pt new2.safetensors --to safetensors", 1, "which only its code could rebuild"),
+    ("convert plain.pt empty2/new.safetensors --to safetensors", 0, "sealed"),
+    ("convert coded.pt empty2/new2.safetensors --to safetensors", 1, "which only its code could rebuild"),
     ("convert plain.pt other.pt --to safetensors", 2, "exists already"),
-    ("convert nothing.pt new3.pt --to torch.save", 5, "nothing was converted"),
+    ("convert nothing.pt empty2/new3.pt --to torch.save", 5, "nothing was converted"),
     ("rules check rules.toml plain.pt", 0, "1 parameters: each has one place and leads back"),
     ("rules check lossy.toml plain.pt", 1, "do not lead back"),
     ("rules check none.toml plain.pt", 2, "takes no name of the checkpoint"),

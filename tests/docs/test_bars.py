@@ -73,6 +73,8 @@ def bars_in_words() -> list[str]:
         f"{constants('benchmarks/test_checks.py')['WANTED_SECONDS']:g} s, noted, not judged",
         f"at most {bar_of(17)}",
         f"at most {bar_of(18)}",
+        f"at most {bar_of(19)}",
+        f"at most {bar_of(20)}",
     ]
 
 
@@ -127,7 +129,8 @@ def test_the_exit_codes_of_the_gate_are_those_of_the_command():
 PLANTS = {
     test_the_bars_are_those_of_the_benchmarks: [
         ("docs/benchmarks.md", "at most 1.02 from", "at most 1.03 from"),
-        ("docs/benchmarks.md", "| at most 2.0 |", "| at most 1.9 |"),
+        ("docs/benchmarks.md", "load unverified | at most 2.0 |", "load unverified | at most 1.9 |"),
+        ("docs/benchmarks.md", "matrix transposed | at most 2.0 |", "matrix transposed | at most 2.5 |"),
         ("docs/benchmarks.md", "10 M parameters | at most 1.25 |", "10 M parameters | at most 1.5 |"),
         ("docs/benchmarks.md", "asynchronous Orbax | at most 1.0 |", "asynchronous Orbax | none |"),
         ("docs/benchmarks.md", "3 at 20, 1.1 at 200", "3 at 20, 1.2 at 200"),

@@ -77,6 +77,8 @@ def test_every_type_comes_back_bit_for_bit(tmp_path: Path, to: str) -> None:
             assert (other.shape, other.dtype) == (leaf.shape, leaf.dtype), leaf_name(keys)
             assert bits(other) == bits(leaf), leaf_name(keys)
         else:
+            if to == "flax-msgpack" and isinstance(leaf, list | tuple):
+                leaf = {}  # Flax has one empty container
             assert (type(other), repr(other)) == (type(leaf), repr(leaf)), leaf_name(keys)
     if to in SAME:
         assert [repr(type(c)) for c in found.tree.values()] == [repr(type(c)) for c in tree.values()] or to == "dcp"
