@@ -33,11 +33,18 @@ def every_type() -> dict[str, Any]:
         **{dtype: array(dtype, 3, 5) for dtype in DTYPES},
         **{"0-d": np.array(2.5), "empty": np.zeros((0, 3), np.int16), "transposed": base.T, "strided": base[:, ::2]},
         **{"none": None, "on": True, "off": False, "text": "\u03b8 = 1", "raw": b"\0\xff", "complex": 1.5 - 2j},
-        **{f"n{n}": n for n in (0, 127, 128, 1 << 16, (1 << 64) - 1, -1, -32, -33, -(1 << 31) - 1, -(1 << 63))},
+        **{f"n{n}": n for bits in (5, 7, 8, 15, 16, 31, 32) for n in (1 << bits, (1 << bits) - 1, -(1 << bits) - 1)},
+        **{f"n{n}": n for n in (0, -1, -32, -128, (1 << 64) - 1, -(1 << 63))},
         **{"x": 0.1, "nan": float("nan"), "inf": float("-inf"), "k" * 300: "t" * 70_000, "": b"b" * 300},
         **{"list": [base, {"a": 1}, []], "tuple": (None, ({}, base[0])), "many": {str(n): n for n in range(40)}},
-        **{"sixteen": array("uint8", 16), "long": array("uint8", 70_000), 7: "an integer key"},
+        7: "an integer key",
     }
+
+
+def every_length() -> dict[str, Any]:
+    """Return arrays, texts and bytes on both sides of the lengths at which their headers change."""
+    near = [n for length in (1, 16, 32, 256, 65536) for n in range(length - 30, length + 2) if n >= 0]
+    return {f"{n}": [array("uint8", n), "t" * n, b"b" * n, {str(m): m for m in range(min(n, 300))}] for n in near}
 
 
 def lazy(tree: Tree) -> Tree:

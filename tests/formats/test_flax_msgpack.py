@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import struct
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +22,7 @@ from jax.experimental.array_serialization.serialization import GlobalAsyncCheckp
 
 from parity.errors import CheckpointError
 from parity.formats import Array, open_checkpoint, recognise
-from tests.formats.flax_trees import array, every_type, loaded, packed, same, saved
+from tests.formats.flax_trees import array, every_length, every_type, loaded, packed, same, saved
 
 
 def written(tmp_path: Path, data: bytes) -> Path:
@@ -31,7 +32,9 @@ def written(tmp_path: Path, data: bytes) -> Path:
 
 
 def test_every_type_is_read_bit_for_bit(tmp_path: Path) -> None:
-    data = serialization.to_bytes({**every_type(), "scalar": np.float32(1.5), "bf": jnp.bfloat16(2)})
+    data = serialization.to_bytes(
+        {**every_type(), "lengths": every_length(), "scalar": np.float32(1.5), "bf": jnp.bfloat16(2)}
+    )
     source = open_checkpoint(written(tmp_path, data))
     assert source.format == "flax-msgpack"
     assert same(loaded(source.tree), serialization.msgpack_restore(data))
@@ -125,6 +128,7 @@ def test_arrays_of_several_processes_are_read_from_beside_the_file(
     tree = open_checkpoint(path).tree
     assert same(loaded(tree["a"]["w"]), np.arange(6, dtype=np.float32).reshape(2, 3))
     assert (str(tree["a"]["b"]), tree["n"]) == ("bfloat16[3]", 3)
+    shutil.copytree(tmp_path / "checkpoint_5_gda" / "a", tmp_path / "a")
     for name in (
         "//GDAPlaceholder:../a/w",
         "//GDAPlaceholder:",

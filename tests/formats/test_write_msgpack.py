@@ -14,7 +14,7 @@ import jax_side
 from jax_side.formats import write_msgpack
 from parity.cli import main
 from parity.formats import Array, InMemory, Opaque, Writer, open_checkpoint
-from tests.formats.flax_trees import array, every_type, lazy, loaded, same
+from tests.formats.flax_trees import array, every_length, every_type, lazy, loaded, same
 
 WRITER: Writer = {writer.format: writer for writer in jax_side.writers()}["flax-msgpack"]
 
@@ -35,7 +35,8 @@ def test_the_bytes_are_those_of_flax(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    "tree", [{}, np.array(2, "f4"), array("bfloat16", 5, 7), [1, (array("int8", 2),)], None, 3, 1j, "text"]
+    "tree",
+    [every_length(), {}, np.array(2, "f4"), array("bfloat16", 5, 7), [1, (array("int8", 2),)], None, 3, 1j, "text"],
 )
 def test_a_lone_leaf_or_list_is_written_as_flax_does(tmp_path: Path, tree: Any) -> None:
     WRITER.write(lazy(tree), tmp_path / "a")
