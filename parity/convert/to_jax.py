@@ -258,7 +258,7 @@ def _document(
         "names": list(state.model),
         "rules": [_row(rule) for rule in options.rules.rules],
         "step": step,
-        "position": None if optimizer is None else [optimizer.position_at, optimizer.position],
+        "counts": {} if optimizer is None else _counts(optimizer),
         "absent": {} if optimizer is None else {p: [optimizer.places[p], v] for p, v in optimizer.absent.items()},
         "tree": encode_tree(kept, refer),
     }
@@ -266,6 +266,14 @@ def _document(
         if not isinstance(leaf, Array):
             ledger.add(leaf_name(keys), "copied", f"{DOCUMENT}.state", "")
     return {"state": json.dumps(content), **({"arrays": arrays} if arrays else {})}
+
+
+def _counts(optimizer: OptimizerTree) -> dict[str, int]:
+    """Return the leaves that count while training goes on, with their values: they tell whether it did."""
+    counts = {optimizer.position_at: optimizer.position} if optimizer.position is not None else {}
+    if optimizer.layout == "optax" and isinstance(optimizer.tree[0], dict) and "count" in optimizer.tree[0]:
+        counts["opt_state.0.count"] = optimizer.count
+    return {name: value for name, value in counts.items() if value is not None}
 
 
 def _moment(reference: Mapping[str, Any], placements: Mapping[str, Placement]) -> str:

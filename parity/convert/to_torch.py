@@ -231,19 +231,29 @@ class _Back:
 
     def _moved(self) -> int | None:
         """Return the step that JAX is at, if it is not the one that the document was written at."""
-        at, position = self.content.get("position") or ("", None)
-        found = self.leaves.get(at)
-        if at and found is not None:
-            self.used.add(at)
-            now = found.load().item() if isinstance(found, Array) and found.size == 1 else found
-            if self.step is None and now != position and type(now) is int:
-                return now
-        step = self.step.load().item() if isinstance(self.step, Array) and self.step.size == 1 else self.step
-        if step is None or (type(step) is int and step == self.recorded):
+        moved = {}
+        for name, recorded in dict(self.content.get("counts") or {}).items():
+            self.used.add(name)
+            now = self._plain(self.leaves.get(name))
+            if type(now) is int and now != recorded:
+                moved[name] = now
+        step = self._plain(self.step)
+        if step is None:
+            return max(moved.values(), default=None)
+        if type(step) is int and step == self.recorded:
+            if moved:
+                name, now = next(iter(moved.items()))
+                raise CheckpointError(
+                    f"{self.where}: step is {step} as it was, and {name} moved on to {now}; set step too"
+                )
             return None
         if type(step) is not int:
             raise CheckpointError(f"{self.where}: step is {step!r}, expected an integer")
         return step
+
+    @staticmethod
+    def _plain(value: Any) -> Any:
+        return value.load().item() if isinstance(value, Array) and value.size == 1 else value
 
     def _mark_stale(self, tree: Tree, step: int) -> Tree:
         """Set the counters to the step of the JAX state, and refuse what nobody moved on."""

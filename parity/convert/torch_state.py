@@ -135,6 +135,11 @@ def _read_optimizer(
         names, source = [_WRAPPER.sub("", str(number)) for number in ids], "its own names"
     elif len(recorded) == len(ids) and ids:
         names, source = [_WRAPPER.sub("", str(name)) for name in recorded], "param_names"
+    elif len([group for group in groups if group.get("params")]) > 1:
+        raise CheckpointError(
+            f"{where} has {len(groups)} groups, and parameters are numbered group by group: nothing says which are "
+            "in which; give the names in the order of the optimizer with --names FILE, one a line"
+        )
     else:
         names, source = _trainable(model), "the order of the model, buffers and tied names left out"
     if len(names) != len(ids):

@@ -242,9 +242,12 @@ def test_a_schedule_and_an_optimizer_of_two_positions_stop_the_conversion(
 def test_names_are_checked_by_shapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     state = trained()
     source = saved(tmp_path, state)
-    said = refused(capsys, source, tmp_path / "o", "--to", "orbax")  # two groups: the model's order is not theirs
-    assert "it belongs to" in said
+    said = refused(capsys, source, tmp_path / "o", "--to", "orbax")  # equal shapes would hide another order
+    assert "has 2 groups, and parameters are numbered group by group" in said
     assert "--names FILE" in said
+    (tmp_path / "names.txt").write_text("\n".join(reversed(state["names"])))
+    words = [source, tmp_path / "o", "--to", "orbax", "--names", tmp_path / "names.txt"]
+    assert "it belongs to" in refused(capsys, *words)
     (tmp_path / "names.txt").write_text("\n".join(state["names"][:-1]))
     assert "names; give the names" in refused(
         capsys, source, tmp_path / "o", "--to", "orbax", "--names", tmp_path / "names.txt"
@@ -303,6 +306,28 @@ def _later(path: Path, target: Path) -> None:
     tree["step"] += 7
     del tree["torch"]
     ocp.PyTreeCheckpointer().save(target.resolve(), tree)
+
+
+def test_a_document_that_training_left_behind_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The tree is carried along with the document of the step at which it was converted."""
+    import orbax.checkpoint as ocp
+
+    converted(capsys, saved(tmp_path, trained(plain=True)), tmp_path / "o", "--to", "orbax")
+    for name, changes in {"all": (7, 7, 7), "counts": (7, 7, 0), "adam": (7, 0, 0)}.items():
+        tree = ocp.PyTreeCheckpointer().restore((tmp_path / "o").resolve())
+        adam, schedule, step = changes
+        tree["opt_state"][0]["count"] = np.int32(tree["opt_state"][0]["count"] + adam)
+        tree["opt_state"][2]["count"] = np.int32(tree["opt_state"][2]["count"] + schedule)
+        tree["step"] += step
+        ocp.PyTreeCheckpointer().save((tmp_path / name).resolve(), tree)
+        words = [tmp_path / name, tmp_path / "b.pt", "--to", "torch.save"]
+        if step:
+            ledger = converted(capsys, *words, code=1)
+            lost = {e["leaf"]: e["how"] for e in ledger["entries"] if e["action"] == "refused"}
+            assert "is that of step 4, and the parameters are of step 11" in lost["scheduler"]
+        else:
+            assert "step is 4 as it was, and opt_state." in refused(capsys, *words)
+        assert not (tmp_path / "b.pt").exists()
 
 
 def test_a_leaf_without_a_place_is_refused_and_nothing_is_written(
