@@ -44,7 +44,7 @@ def verify_foreign(console: Console, path: Path) -> int:
         for name, problem in found.faults:
             console.print(Text(clean(f"  {name}: {problem}")), soft_wrap=True)
         return EXIT_CODES["broken"]
-    size = f"{found.format}, {found.arrays:,} arrays, {found.bytes:,} bytes"
+    size = f"{found.format}, {found.arrays:,} arrays, {found.nbytes:,} bytes"
     console.print(Text.assemble(("unverified", "yellow"), f" {clean(path)}: {size}"), soft_wrap=True)
     fits = f"; {found.checked} fits" if found.checked else "; the format has no checksum to compare with"
     console.print(Text(f"  read: its structure is whole{fits}"), soft_wrap=True)

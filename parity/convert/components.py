@@ -72,7 +72,7 @@ class Part:
         return [leaf for leaf in self.leaves.values() if isinstance(leaf, Array)]
 
     @property
-    def bytes(self) -> int:
+    def nbytes(self) -> int:
         """Return the bytes of its arrays."""
         return sum(array.nbytes for array in self.arrays)
 

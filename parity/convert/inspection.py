@@ -46,7 +46,7 @@ class Row:
     kind: str
     """Type of an array, such as `float32[2,3]`, or the value of a scalar."""
     count: int
-    bytes: int
+    nbytes: int
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Group:
     evidence: str
     arrays: int
     elements: int
-    bytes: int
+    nbytes: int
     rows: tuple[Row, ...]
 
 
@@ -85,13 +85,13 @@ class Inspection:
     """Leaves that a seal has digests of."""
 
     @property
-    def bytes(self) -> int:
+    def nbytes(self) -> int:
         """Return the bytes of all arrays."""
-        return sum(group.bytes for group in self.groups)
+        return sum(group.nbytes for group in self.groups)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return {"schema": "parity.inspection/1", **asdict(self), "bytes": self.bytes}
+        return {"schema": "parity.inspection/1", **asdict(self), "nbytes": self.nbytes}
 
 
 def inspect_source(source: Source, *, every: bool = False) -> Inspection:
@@ -159,7 +159,7 @@ def _group(part: Part, every: bool) -> Group:
     arrays = part.arrays
     rows = tuple(_rows(part, every))
     elements = sum(array.size for array in arrays)
-    return Group(part.component, part.fact, part.evidence, len(arrays), elements, part.bytes, rows)
+    return Group(part.component, part.fact, part.evidence, len(arrays), elements, part.nbytes, rows)
 
 
 def _rows(part: Part, every: bool) -> Iterator[Row]:

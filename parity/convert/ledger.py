@@ -21,7 +21,7 @@ class Entry:
     """Where it is in the target."""
     how: str = ""
     """What happened to it, or why it did not cross."""
-    bytes: int = 0
+    nbytes: int = 0
 
 
 @dataclass

@@ -19,7 +19,7 @@ class Proof:
     format: str
     """Empty where it could not be opened."""
     arrays: int
-    bytes: int
+    nbytes: int
     checked: str
     """What was compared, as a phrase; empty if the format has nothing to compare with."""
     unproven: str
@@ -48,7 +48,7 @@ def prove(path: Path) -> Proof:
         path=path,
         format=source.format,
         arrays=len(arrays),
-        bytes=sum(array.nbytes for array in arrays.values()),
+        nbytes=sum(array.nbytes for array in arrays.values()),
         checked=source.checked,
         unproven=source.unproven,
         faults=tuple(faults),

@@ -46,7 +46,7 @@ def print_inspection(found: Inspection, file: IO[str], *, every: bool = False) -
     detail = f" ({found.detail})" if found.detail else ""
     print_wrapped(console, clean(f"{found.path}: {found.format}{detail}"))
     total = sum(group.arrays for group in found.groups)
-    print_wrapped(console, f"{_arrays(total)}, {found.bytes:,} bytes")
+    print_wrapped(console, f"{_arrays(total)}, {found.nbytes:,} bytes")
     print_wrapped(console, clean(f"{found.summary} ({found.fact})"))
     if found.step is not None:
         print_wrapped(console, clean(f"step {found.step} (inferred from the name {found.step_from})"))
@@ -66,7 +66,7 @@ def print_inspection(found: Inspection, file: IO[str], *, every: bool = False) -
 
 def _print_group(console: Console, group: Group, every: bool) -> None:
     elements = f"{group.elements:,} elements, " if group.elements else ""
-    totals = f"{_arrays(group.arrays)}, {elements}{group.bytes:,} bytes"
+    totals = f"{_arrays(group.arrays)}, {elements}{group.nbytes:,} bytes"
     head = f"{group.component}: {totals} ({group.fact}: {group.evidence})"
     print_wrapped(console, Text(clean(head), style="bold"))
     shown = group.rows if every else group.rows[:MOST_ROWS]
@@ -75,7 +75,7 @@ def _print_group(console: Console, group: Group, every: bool) -> None:
             Text(f"  {clean(row.name)}"),
             Text(clean(row.kind)),
             Text(f"{row.count:,}" if row.count > 1 else ""),
-            Text(f"{row.bytes:,}" if row.bytes else ""),
+            Text(f"{row.nbytes:,}" if row.nbytes else ""),
         )
         for row in shown
     ]

@@ -47,7 +47,7 @@ def print_ledger(ledger: Ledger, target: str, file: IO[str], *, every: bool = Fa
         if len(shown) < len(entries):
             print_wrapped(console, f"and {len(entries) - len(shown):,} more: --all shows them")
     counts = [f"{len(ledger.of(action)):,} {action}" for action in reversed(_ACTIONS) if ledger.of(action)]
-    size = sum(entry.bytes for entry in ledger.entries if entry.action in ("copied", "transformed"))
+    size = sum(entry.nbytes for entry in ledger.entries if entry.action in ("copied", "transformed"))
     print_wrapped(console, f"{len(ledger.entries):,} leaves: {', '.join(counts)}")
     done = f"{target}: {size:,} bytes of arrays, sealed"
     print_wrapped(console, clean(f"{target} was not written" if ledger.refused else done))

@@ -50,7 +50,7 @@ def test_a_whole_training_state_misses_nothing(tmp_path: Path) -> None:
         "configuration",
     ]
     assert found.groups[0].elements == 4 * 3 + 3 + 3 * 2 + 2
-    assert found.groups[1].bytes == 2 * 4 * found.groups[0].elements + 4 * 4
+    assert found.groups[1].nbytes == 2 * 4 * found.groups[0].elements + 4 * 4
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_rows_that_differ_in_numbers_are_one_unless_all_are_asked_for(tmp_path: 
     torch.save({f"layers.{n}.weight": torch.ones(2) for n in range(12)}, tmp_path / "x.pt")
     source = open_any(tmp_path / "x.pt")
     (row,) = inspect_source(source).groups[0].rows
-    assert (row.name, row.kind, row.count, row.bytes) == ("layers.*.weight", "float32[2]", 12, 96)
+    assert (row.name, row.kind, row.count, row.nbytes) == ("layers.*.weight", "float32[2]", 12, 96)
     assert len(inspect_source(source, every=True).groups[0].rows) == 12
 
 
