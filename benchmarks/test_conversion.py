@@ -60,7 +60,7 @@ def remove(path: Path) -> None:
     """Remove a checkpoint and its seal."""
     if path.is_dir():
         shutil.rmtree(path)
-    for one in (path, path.with_name(f"{path.name}.seal.json")):
+    for one in (path, path.with_name(f".{path.name}.seal.json")):
         one.unlink(missing_ok=True)
 
 

@@ -1,4 +1,7 @@
-"""The seal of a checkpoint that is a single file: it lies beside it, as `NAME.seal.json`."""
+"""The seal of a checkpoint that is a single file: it lies beside it, as `.NAME.seal.json`.
+
+The name is hidden, as tools look for checkpoints by their names: Flax would take `checkpoint_3.seal.json` for one.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ __all__ = ["commit_file", "read_seal_beside", "seal_beside", "verify_file"]
 
 def seal_beside(path: Path) -> Path:
     """Return where the seal of a file is."""
-    return path.with_name(f"{path.name}.{FILE}")
+    return path.with_name(f".{path.name}.{FILE}")
 
 
 def commit_file(draft: Path, final: Path, seal: Seal) -> Seal:

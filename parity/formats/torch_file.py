@@ -165,6 +165,7 @@ class _NumpyArray(InMemory):
         _, shape, dtype, fortran, data = state
         raw = data.encode("latin1") if isinstance(data, str) else data
         flat = np.frombuffer(raw, dtype.name)
+        flat = flat.astype(flat.dtype.newbyteorder("="))
         super().__init__(flat.reshape(tuple(shape), order="F" if fortran else "C"))
 
 

@@ -17,6 +17,9 @@ __all__ = ["SAFETENSORS", "write_safetensors"]
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 ALIGNMENT = 8
 
+WRITE_BYTES = 1 << 20
+"""Bytes of one write: of pages that are mapped from a file, larger ones take several times the processor time."""
+
 
 def write_safetensors(tree: Tree, path: Path) -> None:
     """Write a tree as one file, block by block.
@@ -60,7 +63,7 @@ def _write(file: Any, data: Any) -> None:
     """Write all of some bytes: an unbuffered file may take fewer."""
     view = memoryview(data).cast("B")
     while view:
-        view = view[file.write(view) :]
+        view = view[file.write(view[:WRITE_BYTES]) :]
 
 
 def _names(tree: Tree) -> list[tuple[str, tuple[Key, ...], Array]]:

@@ -67,6 +67,7 @@ def test_containers_and_scalars_keep_their_types(tmp_path: Path) -> None:
     assert (tree["ordered"], tree["default"], tree["empty"]) == ({"a": 1}, {"b": 2}, {})
     assert repr(tree["complex"]) == "(1-0j)"
     assert (tree["huge"], tree["text"], tree["bytes"]) == (1 << 200, "ß\n", b"\x00\xff")
+    assert tree["numpy"].dtype.isnative
     assert tree["numpy"].load().tolist() == tree["fortran"].load().tolist() == [[0, 1, 2], [3, 4, 5]]
     assert (tree["scalar"], tree["path"], tree["size"], tree["device"]) == (0.1, "/a/b", (2, 3), "cpu")
     assert tree["nan"] != tree["nan"]

@@ -24,6 +24,9 @@ __all__ = ["TORCH_SAVE", "write_torch"]
 MOST_BITS = 1000
 """Longest integer that `weights_only=True` reads back; PyTorch pickles longer ones with an opcode that it refuses."""
 
+WRITE_BYTES = 1 << 20
+"""Bytes of one write: of pages that are mapped from a file, larger ones take several times the processor time."""
+
 CENTRAL = b"PK\x01\x02"
 DESCRIPTOR = b"PK\x07\x08"
 
@@ -76,7 +79,7 @@ def _fill(handle: int, start: int, array: Array, pool: ThreadPoolExecutor) -> in
 
 def _write_at(handle: int, start: int, data: memoryview) -> None:
     while data:
-        written = os.pwrite(handle, data, start)
+        written = os.pwrite(handle, data[:WRITE_BYTES], start)
         data, start = data[written:], start + written
 
 
