@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from parity.checkpoints import LONE, Seal, commit, commit_file, seal_beside
+from parity.checkpoints import FILE, LONE, Seal, commit, commit_file, describe, seal_beside, verify, verify_file
 from parity.contract import LeafDigest
 from parity.convert.ledger import Action, Entry, Ledger
 from parity.convert.objects import without_objects
@@ -56,7 +56,7 @@ def convert(
     """Convert a checkpoint; what is refused is in the ledger, and then nothing is written.
 
     Args:
-        source: The checkpoint; it is read and never changed.
+        source: The checkpoint; it is only read. Where it has a seal, every byte is compared with it first.
         target: A path that does not exist.
         writer: Of the format that is wanted.
         options: What was asked for.
@@ -68,6 +68,7 @@ def convert(
         OSError: The disk is full or failed; the draft is removed.
     """
     _require_free(target)
+    _require_whole(source)
     opened = open_any(source)
     ledger = Ledger()
     tree = map_tree(opened, writer.format, options, ledger, None if like is None else open_any(like).tree)
@@ -163,6 +164,19 @@ def _require_free(target: Path) -> None:
         raise CheckpointError(f"{target} exists already and is not overwritten; give a new path")
     if not target.parent.is_dir():
         raise CheckpointError(f"{target.parent} is no directory; make it, or give another path")
+
+
+def _require_whole(source: Path) -> None:
+    """Compare a source that has a seal with it, to the last byte: damage must not be sealed anew as whole."""
+    if source.is_dir() and os.path.lexists(source / FILE):
+        found = verify(source)
+    elif source.is_file() and os.path.lexists(seal_beside(source)):
+        found = verify_file(source)
+    else:
+        return
+    if not found.whole:
+        name, problem = describe(found.faults)[0]
+        raise CheckpointError(f"{source} is damaged: {name} {problem}; nothing was converted")
 
 
 def _require_room(target: Path, tree: Tree, writer: Writer) -> None:

@@ -480,4 +480,5 @@ def test_a_flipped_bit_of_what_was_written_is_noticed(tmp_path: Path, capsys: py
             broken[at] ^= 1 << at % 8
             (tmp_path / name).write_bytes(broken)
             assert main(["verify", str(tmp_path / name)]) == 1
+            assert "is damaged" in refused(capsys, tmp_path / name, tmp_path / "again", "--to", to)
         os.unlink(tmp_path / f".{name}.seal.json")
