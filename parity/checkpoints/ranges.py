@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 from parity.contract import LeafDigest, block_shape, in_schema_2, read_text
+from parity.formats import boxes, extents
 from parity.storage import digest_range, open_regular
 
 __all__ = ["ByteRange", "is_intact", "item_size"]
@@ -73,30 +73,11 @@ def is_intact(root: Path, found: ByteRange, text: str) -> bool:
     leaf = LeafDigest(array.shape, array.dtype, array.order)
     with os.fdopen(open_regular(root / found.file), "rb") as file:
         file.seek(found.start)
-        for start, extent in _pieces([array.shape[axis] for axis in axes], PIECE // item):
+        for box in boxes([array.shape[axis] for axis in axes], PIECE // item):
+            start, extent = [low for low, _ in box], extents(box)
             data = file.read(item * math.prod(extent))
             if len(data) < item * math.prod(extent):
                 return False  # the file is shorter than it was
             piece = np.frombuffer(data, f"V{item}").reshape(extent).transpose(np.argsort(axes))
             leaf.add([start[axes.index(axis)] for axis in range(len(axes))], piece)
     return leaf.text() == text
-
-
-def _pieces(shape: Sequence[int], most: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Divide an array in C order into boxes of consecutive elements; yield the start and the extents of each.
-
-    Example:
-        >>> list(_pieces([2, 3], 4))
-        [((0, 0), (1, 3)), ((1, 0), (1, 3))]
-    """
-    if not math.prod(shape):
-        return
-    axis = next((a for a in range(len(shape)) if math.prod(shape[a + 1 :]) <= most), None)
-    if axis is None:  # no axes at all
-        yield (), ()
-        return
-    rest = tuple(shape[axis + 1 :])
-    step = most // math.prod(rest)
-    for lead in product(*map(range, shape[:axis])):
-        for low in range(0, shape[axis], step):
-            yield (*lead, low, *(0 for _ in rest)), (*(1 for _ in lead), min(step, shape[axis] - low), *rest)

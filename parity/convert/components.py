@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from parity.formats import Array, Key, Opaque, Tree, leaf_name, leaves
 
-__all__ = ["COMPONENTS", "Fact", "Part", "component_of_key", "parts_of"]
+__all__ = ["COMPONENTS", "STEP_NAMES", "Fact", "Part", "component_of_key", "parts_of"]
 
 Fact = Literal["read", "inferred", "unknown"]
 
@@ -21,6 +21,9 @@ COMPONENTS = (
     *("averaged parameters", "best so far", "configuration", "other"),
 )
 """What a training state is made of, in the order in which it is shown."""
+
+STEP_NAMES = ("step", "global_step", "iter_num", "iteration", "steps", "global_steps")
+"""Names of the counter of completed steps, in the order in which they are looked for."""
 
 _TABLE: tuple[tuple[str, str], ...] = (
     ("averaged parameters", r"ema|ema_.*|.*_ema|swa|averaged?_model|model_ema|shadow.*"),
@@ -87,13 +90,8 @@ def component_of_key(key: str) -> str | None:
     return next((component for component, pattern in _PATTERNS if pattern.fullmatch(key.lower())), None)
 
 
-def parts_of(tree: Tree, sealed: Mapping[str, str] | None = None) -> list[Part]:
-    """Return the parts of a checkpoint, in the order of `COMPONENTS`.
-
-    Args:
-        tree: Its tree.
-        sealed: Leaf names of a seal of ours, whose first words are components: then they are read, not inferred.
-    """
+def parts_of(tree: Tree) -> list[Part]:
+    """Return the parts of a checkpoint, in the order of `COMPONENTS`."""
     found = dict(leaves(tree))
     if list(found) == [()] and not isinstance(tree, Array):
         return []  # an empty container, or a lone scalar

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from parity.convert.components import Fact, Part, component_of_key, parts_of
+from parity.convert.components import STEP_NAMES, Fact, Part, component_of_key, parts_of
 from parity.formats import Array, Opaque, Source, leaf_name
 
 __all__ = ["Group", "Inspection", "Row", "inspect_source"]
@@ -34,7 +34,6 @@ _SEALED = {
 """First word of a neutral leaf of a seal to its component: what a seal names is read, not inferred."""
 
 _NUMBER = re.compile(r"(?<![0-9A-Za-z_])\d+(?![0-9A-Za-z_])")
-_STEPS = ("step", "global_step", "iter_num", "iteration", "steps", "global_steps")
 
 
 @dataclass(frozen=True)
@@ -193,7 +192,7 @@ def _step(parts: list[Part]) -> tuple[int | None, str]:
     """Return the step that a counter of a customary name holds, and the name."""
     for part in parts:
         for keys, leaf in part.leaves.items():
-            if part.component == "counters" and keys and str(keys[-1]) in _STEPS:
+            if part.component == "counters" and keys and str(keys[-1]) in STEP_NAMES:
                 value = leaf
                 if isinstance(leaf, Array) and leaf.size == 1 and leaf.dtype.kind in "iuf":
                     value = leaf.load().item()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from parity.convert.components import component_of_key
+from parity.convert.components import STEP_NAMES, component_of_key
 from parity.convert.ledger import Ledger
 from parity.convert.objects import without_objects
 from parity.convert.optimizer_layout import Layout, OptimizerTree, lay_out, put
@@ -24,7 +24,6 @@ DOCUMENT = "torch"
 `arrays`."""
 
 SCHEMA = "parity.torch_state/1"
-_STEP_NAMES = ("step", "global_step", "iter_num", "iteration", "steps")
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger) -> JaxState:
     step = _step(tree, optimizer)
     if step is not None:
         made["step"] = step
-    made[DOCUMENT] = _document(tree, state, optimizer, options, references, step, ledger)
+    made[DOCUMENT] = _document(tree, state, optimizer, options, placements, references, step, ledger)
     return JaxState(made, state, optimizer)
 
 
@@ -216,7 +215,7 @@ def _schedule_position(tree: Tree) -> int | None:
 
 def _step(tree: Tree, optimizer: OptimizerTree | None) -> int | None:
     """Return the completed steps, by a counter of a customary name, or else by the updates of the optimizer."""
-    for name in _STEP_NAMES:
+    for name in STEP_NAMES:
         value = tree.get(name) if isinstance(tree, dict) else None
         if isinstance(value, Array) and value.size == 1 and value.dtype.kind in "iu":
             value = value.load().item()
@@ -230,6 +229,7 @@ def _document(
     state: TorchState,
     optimizer: OptimizerTree | None,
     options: Options,
+    placements: Mapping[str, Placement],
     references: Mapping[tuple[Key, ...], dict[str, Any]],
     step: int | None,
     ledger: Ledger,
@@ -251,7 +251,6 @@ def _document(
         ledger.add(leaf_name(keys), "copied", f"{DOCUMENT}.arrays.{name}", "", array.nbytes)
         return {"array": name, "shape": list(array.shape), "dtype": array.dtype.name}
 
-    placements = {name: p for p in options.rules.place(list(state.model)) for name in p.torch}
     kept: Tree = without_objects(tree, (), options.reset, ledger)
     content = {
         "schema": SCHEMA,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.convert.components import component_of_key
+from parity.convert.components import STEP_NAMES, component_of_key
 from parity.convert.ledger import Ledger
 from parity.convert.optimizer_layout import STEPS
 from parity.convert.rule import Placement
@@ -25,8 +25,6 @@ MOST_COUNTS = 1 << 24
 
 MOVES = ("schedule", "loss scaler", "random streams", "data position", "counters", "best so far")
 """Components that change while training goes on, and of which plain JAX state says nothing."""
-
-_STEPS = ("step", "global_step", "iter_num", "iteration", "steps")
 
 
 def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Tree | None = None, where: str = "") -> Tree:
@@ -261,7 +259,7 @@ class _Back:
         made = dict(tree)
         for key in made:
             component = component_of_key(str(key))
-            if key in _STEPS and type(made[key]) is int:
+            if key in STEP_NAMES and type(made[key]) is int:
                 self.ledger.add("step", "copied", str(key), f"was {made[key]}")
                 made[key] = step
             elif component in MOVES:

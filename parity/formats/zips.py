@@ -101,12 +101,12 @@ class ZipRecords:
         Args:
             names: Names of the records.
         """
-        entries: dict[int, int] = {}
+        entries: list[int] = []
         at = self._directory
         while bytes(self._data[at : at + 4]) == b"PK\x01\x02":
             head = bytes(self._data[at : at + 46])
             lengths = [int.from_bytes(head[i : i + 2], "little") for i in (28, 30, 32)]
-            entries[len(entries)] = at
+            entries.append(at)
             at += 46 + sum(lengths)
         order = {name: number for number, name in enumerate(self._infos)}
         found: dict[str, tuple[int | None, int]] = {}

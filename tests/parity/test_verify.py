@@ -21,6 +21,7 @@ from parity.checkpoints import (
 )
 from parity.contract import digest_text
 from parity.errors import DamagedError, UnsealedError
+from parity.formats import boxes, extents
 from tests.parity.sealed import FILES, PLACES, flip, save
 from tests.parity.test_digest import KINDS, make
 
@@ -186,7 +187,7 @@ def test_no_more_than_a_piece_is_read_at_once(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(ranges, "PIECE", 1000)
     value = np.arange(100 * 60, dtype=np.float64).reshape(100, 60)
     (tmp_path / "weight").write_bytes(value.tobytes())
-    pieces = list(ranges._pieces(value.shape, ranges.PIECE // 8))
-    assert max(np.prod(extent) for _, extent in pieces) * 8 <= 1000
-    assert sum(np.prod(extent) for _, extent in pieces) == value.size
+    pieces = [extents(box) for box in boxes(value.shape, ranges.PIECE // 8)]
+    assert max(np.prod(extent) for extent in pieces) * 8 <= 1000
+    assert sum(np.prod(extent) for extent in pieces) == value.size
     assert is_intact(tmp_path, ByteRange("weight", 0, value.nbytes), digest_text(value))
