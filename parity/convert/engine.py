@@ -205,7 +205,10 @@ def _write(writer: Writer, tree: Tree, draft: Path) -> None:
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, OSError):
             cause = cause.__cause__ or cause.__context__
-        raise cause if isinstance(cause, OSError) else failed from error
+        if isinstance(cause, OSError):  # wrapped by the library; named as if it had come through
+            failed = OSError(cause.errno, cause.strerror, str(cause.filename or draft))
+            vars(failed)["operation"] = "write"
+        raise failed from error
 
 
 @contextlib.contextmanager

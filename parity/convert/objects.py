@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 
 from parity.convert.components import component_of_key
@@ -20,7 +21,7 @@ def without_objects(tree: Tree, keys: tuple[Key, ...], reset: Collection[str], l
         reset: Leaves and components that may be left out.
         ledger: Takes a line for each object.
     """
-    if isinstance(tree, dict):
+    if isinstance(tree, dict) and not isinstance(tree, Counter):
         return {
             key: without_objects(child, (*keys, key), reset, ledger)
             for key, child in tree.items()

@@ -9,6 +9,7 @@ from typing import Any
 
 from parity.convert.components import STEP_NAMES, component_of_key
 from parity.convert.ledger import Ledger
+from parity.convert.moving import LOSS_SCALE, SCHEDULE, moving_leaves
 from parity.convert.objects import without_objects
 from parity.convert.optimizer_layout import Layout, OptimizerTree, lay_out, put
 from parity.convert.rule import CLASSES, Placement, RuleClass
@@ -24,6 +25,8 @@ DOCUMENT = "torch"
 `arrays`."""
 
 SCHEMA = "parity.torch_state/1"
+_MOVING = {"schedule": SCHEDULE, "loss scaler": LOSS_SCALE}
+_TAKEN = ("opt_state", "step", DOCUMENT, SCHEDULE, LOSS_SCALE)
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,9 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger) -> JaxState:
     step = _step(tree, optimizer)
     if step is not None:
         made["step"] = step
-    made[DOCUMENT] = _document(tree, state, optimizer, options, placements, references, step, ledger)
+    moving = moving_leaves(tree)
+    made |= moving
+    made[DOCUMENT] = _document(tree, state, optimizer, options, placements, references, step, moving, ledger)
     return JaxState(made, state, optimizer)
 
 
@@ -147,7 +152,7 @@ def _homes(state: TorchState, placements: Mapping[str, Placement]) -> dict[str, 
     for name, array in state.model.items():
         rule = placements[name].rule
         homes[name] = rule.collection or ("buffers" if is_buffer(name, array) else "params")
-        if homes[name] in ("opt_state", "step", DOCUMENT):
+        if homes[name] in _TAKEN:
             raise CheckpointError(f"{name}: the collection {homes[name]} is taken by the state of the training")
         if len({homes[member] for member in placements[name].torch if member in homes}) > 1:
             raise CheckpointError(
@@ -232,6 +237,7 @@ def _document(
     placements: Mapping[str, Placement],
     references: Mapping[tuple[Key, ...], dict[str, Any]],
     step: int | None,
+    moving: Collection[str],
     ledger: Ledger,
 ) -> dict[str, Any]:
     """Return the document, and the arrays that have no other place; writes their lines in the ledger."""
@@ -258,12 +264,15 @@ def _document(
         "rules": [_row(rule) for rule in options.rules.rules],
         "step": step,
         "counts": {} if optimizer is None else _counts(optimizer),
+        "position_at": "" if optimizer is None else optimizer.position_at,
         "absent": {} if optimizer is None else {p: [optimizer.places[p], v] for p, v in optimizer.absent.items()},
         "tree": encode_tree(kept, refer),
     }
     for keys, leaf in leaves(kept):
         if not isinstance(leaf, Array):
-            ledger.add(leaf_name(keys), "copied", f"{DOCUMENT}.state", "")
+            beside = _MOVING.get(component_of_key(str(keys[0])) or "")
+            where = f"{DOCUMENT}.state, {beside}" if beside in moving else f"{DOCUMENT}.state"
+            ledger.add(leaf_name(keys), "copied", where, "")
     return {"state": json.dumps(content), **({"arrays": arrays} if arrays else {})}
 
 

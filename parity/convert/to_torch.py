@@ -11,6 +11,7 @@ import numpy as np
 
 from parity.convert.components import STEP_NAMES, component_of_key
 from parity.convert.ledger import Ledger
+from parity.convert.moving import LOSS_SCALE, SCHEDULE, Moved, carry_scaler, carry_schedule, moving_leaves
 from parity.convert.optimizer_layout import STEPS
 from parity.convert.rule import Placement
 from parity.convert.rule_rows import parse_rules
@@ -24,7 +25,9 @@ __all__ = ["to_torch"]
 MOST_COUNTS = 1 << 24
 
 MOVES = ("schedule", "loss scaler", "random streams", "data position", "counters", "best so far")
-"""Components that change while training goes on, and of which plain JAX state says nothing."""
+"""Components that change while training goes on; of most of them plain JAX state says nothing."""
+
+_LEAVES = {"schedule": SCHEDULE, "loss scaler": LOSS_SCALE}
 
 
 def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Tree | None = None, where: str = "") -> Tree:
@@ -51,7 +54,7 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Tree | None = N
         made = to_jax(like, quiet, Ledger())
         content = json.loads(made.tree[DOCUMENT]["state"])
         own = made.tree[DOCUMENT].get("arrays", {})
-        given = {**content, "step": None}
+        given = {**content, "step": None, "like": content["step"]}
     elif given is None:
         return _params_alone(tree, options, ledger, where)
     else:
@@ -129,14 +132,17 @@ class _Back:
         self.cache: dict[tuple[str, tuple[str, ...]], Sequence[Array]] = {}
         self.shapes = _shapes(content["tree"])
         self.step, self.recorded = self.leaves.get("step"), content.get("step")
+        self.counted: tuple[int, int] | None = None
 
     def tree(self) -> Tree:
         """Return all of the state."""
         tree = decode_tree(self.content["tree"], self._resolve, self.where)
-        moved = self._moved()
+        moved, moving = self._moved(), dict(leaves(moving_leaves(tree)))
+        self.used |= {leaf_name(keys) for keys in moving}
         if moved is not None:
-            tree = self._mark_stale(tree, moved)
+            tree = self._move_on(tree, moved)
         else:
+            self._require_unmoved(moving)
             self.used.add("step")
         self._pass_absent()
         for name, leaf in self.leaves.items():
@@ -233,6 +239,8 @@ class _Back:
         for name, recorded in dict(self.content.get("counts") or {}).items():
             self.used.add(name)
             now = self._plain(self.leaves.get(name))
+            if type(now) is int and name == self.content.get("position_at"):
+                self.counted = recorded, now
             if type(now) is int and now != recorded:
                 moved[name] = now
         step = self._plain(self.step)
@@ -253,19 +261,40 @@ class _Back:
     def _plain(value: Any) -> Any:
         return value.load().item() if isinstance(value, Array) and value.size == 1 else value
 
-    def _mark_stale(self, tree: Tree, step: int) -> Tree:
-        """Set the counters to the step of the JAX state, and refuse what nobody moved on."""
+    def _require_unmoved(self, moving: Mapping[tuple[Any, ...], Any]) -> None:
+        """Refuse a tree at the step of its document whose schedule or loss scale is not."""
+        for keys, recorded in moving.items():
+            name = leaf_name(keys)
+            if name in self.leaves and self._plain(self.leaves[name]) != self._plain(recorded):
+                raise CheckpointError(
+                    f"{self.where}: step is {self.recorded} as it was, and {name} changed; set step too"
+                )
+
+    def _move_on(self, tree: Tree, step: int) -> Tree:
+        """Set counters, schedule and loss scale to those of the JAX state, and refuse what nobody moved on."""
         self.used.add("step")
         made = dict(tree)
+        since = self.content.get("like") if self.recorded is None else self.recorded
+        moved = Moved(since, step, self.counted)
+        carried = {
+            "schedule": carry_schedule(made, self.leaves.get(SCHEDULE), moved, self.where),
+            "loss scaler": carry_scaler(
+                made, *(self.leaves.get(f"{LOSS_SCALE}.{name}") for name in ("scale", "growth_tracker")), moved
+            ),
+        }
         for key in made:
             component = component_of_key(str(key))
             if key in STEP_NAMES and type(made[key]) is int:
                 self.ledger.add("step", "copied", str(key), f"was {made[key]}")
                 made[key] = step
             elif component in MOVES:
-                since = "that of the checkpoint like it" if self.recorded is None else f"that of step {self.recorded}"
-                why = f"is {since}, and the parameters are of step {step}"
+                how = carried.get(component)
+                if how:
+                    self.ledger.add(_LEAVES[component], "transformed", str(key), how)
+                    continue
                 asked = component in self.options.reset or str(key) in self.options.reset
+                of = "that of the checkpoint like it" if self.recorded is None else f"that of step {self.recorded}"
+                why = f"is {of}, and the parameters are of step {step}"
                 hint = "" if asked else f"; --reset '{component}' keeps it"
                 self.ledger.add(str(key), "reset" if asked else "refused", str(key), f"{why}{hint}")
         return made

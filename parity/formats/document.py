@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ def encode_tree(tree: Tree, refer: Refer, keys: tuple[Key, ...] = ()) -> Any:
         >>> encode_tree({"a": [1, (2.0, None)], 3: float("inf")}, None)
         {'dict': [['a', [1, {'tuple': [2.0, None]}]], [3, {'float': 'inf'}]]}
     """
+    if isinstance(tree, Counter):
+        return {"counter": [[key, _encode_scalar(n, (*keys, key))] for key, n in tree.items()]}
     if isinstance(tree, dict):
         return {"dict": [[key, encode_tree(child, refer, (*keys, key))] for key, child in tree.items()]}
     if isinstance(tree, list | tuple):
@@ -88,11 +91,12 @@ def _decode(value: Any, resolve: Callable[[dict[str, Any]], Leaf], depth: int) -
         return [_decode(child, resolve, depth + 1) for child in value]
     if not isinstance(value, dict):
         return value
-    if set(value) == {"dict"}:
-        pairs = [(key, _decode(child, resolve, depth + 1)) for key, child in value["dict"]]
+    if set(value) in ({"dict"}, {"counter"}):
+        ((kind, given),) = value.items()
+        pairs = [(key, _decode(child, resolve, depth + 1)) for key, child in given]
         if not all(type(key) in (str, int) for key, _ in pairs) or len(dict(pairs)) != len(pairs):
             raise ValueError("a key is neither text nor an integer, or occurs twice")
-        return dict(pairs)
+        return dict(pairs) if kind == "dict" else Counter(dict(pairs))
     if set(value) == {"tuple"}:
         return tuple(_decode(child, resolve, depth + 1) for child in value["tuple"])
     if set(value) == {"bytes"}:

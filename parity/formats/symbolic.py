@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickletools
 import posixpath
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -56,8 +57,16 @@ def _defaults(factory: Any = None, *pairs: Any) -> dict[Any, Any]:
     return dict(*pairs)
 
 
+def _counter(counts: Any = None) -> Any:
+    """Return the counts, as `MultiStepLR` keeps its milestones; only of a dict of integers, as a pickle has them."""
+    if isinstance(counts, dict) and all(type(n) is int for n in counts.values()):
+        return Counter(counts)
+    return Opaque("collections.Counter", counts)
+
+
 PLAIN_CALLS: Mapping[str, Call] = {
     "collections.OrderedDict": _ordered,
+    "collections.Counter": _counter,
     "collections.defaultdict": _defaults,
     "builtins.dict": _ordered,
     "builtins.list": lambda items=(): list(items),
@@ -318,6 +327,7 @@ def _plain(value: Any, seen: dict[int, Any]) -> Any:
         made = Opaque(value.name, content)
     elif isinstance(value, dict):
         made = {key: _plain(child, seen) for key, child in value.items()}
+        made = Counter(made) if isinstance(value, Counter) else made
     else:
         made = [_plain(child, seen) for child in value]
         made = tuple(made) if isinstance(value, tuple) else made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +16,8 @@ __all__ = ["Key", "Leaf", "Opaque", "Source", "Tree", "leaf_name", "leaves", "ma
 Key = str | int
 
 Tree = Any
-"""A dict (keys are text or integers), a list, a tuple, an Array, an Opaque, bytes, or a scalar: None, a bool, an
-integer, a float, a complex number, text."""
+"""A dict (keys are text or integers) or a Counter of such keys, a list, a tuple, an Array, an Opaque, bytes, or a
+scalar: None, a bool, an integer, a float, a complex number, text."""
 
 Leaf = Any
 """What stands in a tree where no container does."""
@@ -115,8 +116,9 @@ def _walk(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[tuple[Key, ...], 
 def map_leaves(tree: Tree, change: Callable[[tuple[Key, ...], Leaf], Leaf], keys: tuple[Key, ...] = ()) -> Tree:
     """Return a tree of the same containers with other leaves; empty containers stay as they are."""
     if isinstance(tree, dict):
-        return {key: map_leaves(child, change, (*keys, key)) for key, child in tree.items()}
+        made = {key: map_leaves(child, change, (*keys, key)) for key, child in tree.items()}
+        return Counter(made) if isinstance(tree, Counter) else made
     if isinstance(tree, list | tuple):
-        made = [map_leaves(child, change, (*keys, at)) for at, child in enumerate(tree)]
-        return made if isinstance(tree, list) else tuple(made)
+        items = [map_leaves(child, change, (*keys, at)) for at, child in enumerate(tree)]
+        return items if isinstance(tree, list) else tuple(items)
     return change(keys, tree)

@@ -69,7 +69,11 @@ def write_dcp(tree: Tree, path: Path) -> None:
     writer = dcp.FileSystemWriter(path, single_file_per_rank=True, sync_files=False, thread_count=1)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)  # it is: this is one process
-        dcp.save(state, storage_writer=writer, planner=_Planner(arrays), no_dist=True)
+        try:
+            dcp.save(state, storage_writer=writer, planner=_Planner(arrays), no_dist=True)
+        except dcp.CheckpointException as error:  # of class BaseException: it would pass by every handler
+            cause = next(iter(error.failures.values()))[0]
+            raise RuntimeError(f"{type(cause).__name__}: {cause}") from cause
 
 
 def _as_lists(tree: Tree) -> Any:
