@@ -29,7 +29,7 @@ def commit_file(draft: Path, final: Path, seal: Seal) -> Seal:
     Args:
         draft: The file, beside its final place.
         final: Its name; a seal that lies there without a file is of an attempt that was killed, and replaced.
-        seal: What is known of the content.
+        seal: What is known of the content; a file without a digest, under its final name, is digested now.
 
     Returns:
         The seal as written.
@@ -37,7 +37,7 @@ def commit_file(draft: Path, final: Path, seal: Seal) -> Seal:
     Raises:
         OSError: The disk is full, or failed; the file does not have its name.
     """
-    digest = digest_files(draft.parent, [draft.name])[draft.name]
+    digest = seal.files.get(final.name) or digest_files(draft.parent, [draft.name])[draft.name]
     seal = replace(seal, files={final.name: digest})
     storage.fsync_files([draft])
     storage.replace_file(seal_beside(final), seal_text(seal))

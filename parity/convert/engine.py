@@ -7,14 +7,13 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
 from parity.checkpoints import FILE, LONE, Seal, commit, commit_file, describe, seal_beside, verify, verify_file
-from parity.contract import LeafDigest
+from parity.convert.digesting import Digests
 from parity.convert.ledger import Action, Entry, Ledger
 from parity.convert.objects import without_objects
 from parity.convert.opening import open_any
@@ -27,7 +26,6 @@ from parity.errors import CheckpointError
 from parity.formats import (
     HUGGING_FACE,
     Array,
-    Box,
     Source,
     Tree,
     Writer,
@@ -36,7 +34,7 @@ from parity.formats import (
     leaves,
     map_leaves,
 )
-from parity.storage import named, remove_tree
+from parity.storage import FileDigest, digest_files, fsync_files, fsync_tree, list_files, named, remove_tree
 
 __all__ = ["FAMILIES", "convert", "map_tree", "mapped", "without_document"]
 
@@ -78,17 +76,8 @@ def convert(
     if ledger.refused or not ledger.entries:
         return ledger
     _require_room(target, tree, writer)
-    digests: dict[str, _Digested] = {}
-
-    def watch(keys: tuple[Any, ...], leaf: Any) -> Any:
-        if not isinstance(leaf, Array):
-            return leaf
-        digests[leaf_name(keys)] = watched = _Digested(leaf)
-        return watched
-
-    watched = map_leaves(tree, watch)
-    with _draft(target) as draft:
-        _write(writer, watched, draft)
+    with _draft(target) as draft, Digests() as digests:
+        _write(writer, map_leaves(tree, digests.watch), draft)
         if writer.format == HUGGING_FACE.format and opened.path.is_dir():
             for name in copy_companions(opened.path, draft):
                 ledger.add(name, "copied", name, "a file of the model folder")
@@ -99,7 +88,8 @@ def convert(
             side=FAMILIES.get(writer.format, "torch"),
             spec_hash=LONE,
             versions=versions(),
-            leaves={name: one.text() for name, one in digests.items()},
+            leaves=digests.texts(),
+            files=_durable(draft, target, writer),
         )
         (commit if writer.directory else commit_file)(draft, target, seal)
     return ledger
@@ -188,6 +178,19 @@ def _require_room(target: Path, tree: Tree, writer: Writer) -> None:
         )
 
 
+def _durable(draft: Path, target: Path, writer: Writer) -> dict[str, FileDigest]:
+    """Digest what was written while it goes to the disk; names are those of the seal."""
+    with ThreadPoolExecutor(1) as pool:
+        if writer.directory:
+            durable = pool.submit(fsync_tree, draft)
+            found = digest_files(draft, list_files(draft))
+        else:
+            durable = pool.submit(fsync_files, [draft])
+            found = {target.name: digest_files(draft.parent, [draft.name])[draft.name]}
+        durable.result()
+    return found
+
+
 def _step(tree: Tree) -> int:
     value = tree.get("step") if isinstance(tree, dict) else None
     return value if type(value) is int and value >= 0 else 0
@@ -223,33 +226,3 @@ def _draft(target: Path) -> Iterator[Path]:
         else:
             draft.unlink(missing_ok=True)
             seal_beside(draft).unlink(missing_ok=True)
-
-
-class _Digested(Array):
-    """An array that is digested while a writer reads it."""
-
-    def __init__(self, source: Array) -> None:
-        self.source, self.shape, self.dtype = source, source.shape, source.dtype
-        self.chunk_bytes, self.shared = source.chunk_bytes, source.shared
-        self._digest: LeafDigest | None = LeafDigest(source.shape, source.dtype.name)
-
-    def read(self, box: Box) -> NDArray[Any]:
-        """Return a box, and digest it."""
-        found = self.source.read(box)
-        if self._digest is not None and found.size:
-            try:
-                self._digest.add([low for low, _ in box], found)
-            except ValueError:  # a writer that reads an element twice: all of it is read again in the end
-                self._digest = None
-        return found
-
-    def text(self) -> str:
-        """Return the text of its digest."""
-        if self._digest is not None:
-            with contextlib.suppress(ValueError):
-                return self._digest.text()
-        digest = LeafDigest(self.shape, self.dtype.name)
-        self._digest = digest
-        for _ in self.blocks():
-            pass
-        return digest.text()

@@ -3,8 +3,9 @@
 Nothing of a file is executed. Knows nothing of training: what a tree means is `parity.convert`'s.
 """
 
-from parity.formats.array import BLOCK_BYTES, Array, Box, InMemory, MappedArray, boxes, dtype_named, extents
+from parity.formats.array import BLOCK_BYTES, Array, Box, InMemory, MappedArray, boxes, contiguous, dtype_named, extents
 from parity.formats.document import TREE_ENTRY, decode_tree, encode_tree
+from parity.formats.raw_chunks import chunk_name
 from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise
 from parity.formats.torch_file import open_zip
 from parity.formats.tree import Key, Leaf, Opaque, Source, Tree, leaf_name, leaves, map_leaves
@@ -30,6 +31,8 @@ __all__ = [
     "Tree",
     "Writer",
     "boxes",
+    "chunk_name",
+    "contiguous",
     "copy_companions",
     "decode_tree",
     "dtype_named",

@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 
 from parity.errors import CheckpointError
 
-__all__ = ["BLOCK_BYTES", "Array", "Box", "InMemory", "MappedArray", "boxes", "dtype_named", "extents"]
+__all__ = ["BLOCK_BYTES", "Array", "Box", "InMemory", "MappedArray", "boxes", "contiguous", "dtype_named", "extents"]
 
 BLOCK_BYTES = 16 << 20
 """Bytes of an array that are read at once, if one row of it has no more."""
+
+STRIP = 256
+"""Rows of a matrix that are transposed at once."""
 
 Box = tuple[tuple[int, int], ...]
 """Start and stop along each axis, within the shape; empty for an array without axes."""
@@ -157,6 +160,21 @@ def extents(box: Box) -> tuple[int, ...]:
         (2, 3)
     """
     return tuple(stop - start for start, stop in box)
+
+
+def contiguous(values: NDArray[Any]) -> NDArray[Any]:
+    """Return an array in C order: itself, or a copy; of a transposed one in strips, which stay in the cache.
+
+    Example:
+        >>> contiguous(np.arange(6).reshape(2, 3).T).tolist()
+        [[0, 3], [1, 4], [2, 5]]
+    """
+    if values.flags.c_contiguous or values.ndim < 2 or abs(values.strides[-1]) <= values.itemsize:
+        return np.ascontiguousarray(values).reshape(values.shape)
+    out = np.empty(values.shape, values.dtype)
+    for low in range(0, values.shape[-1], STRIP):
+        out[..., low : low + STRIP] = values[..., low : low + STRIP]
+    return out
 
 
 def boxes(shape: Sequence[int], most: int) -> Iterator[Box]:

@@ -131,7 +131,12 @@ def _item(path: Path) -> Tree:
     texts = read_json(path / "_strings.json") if any(kind == "string" for _, kind in rows) else {}
     found: Mapping[str, Array] = {}
     if stored:
-        arrays = ItemArrays(path, ocdbt=_uses_ocdbt(path, value), zarr3=bool(value.get("use_zarr3")))
+        arrays = ItemArrays(
+            path,
+            ocdbt=_uses_ocdbt(path, value),
+            zarr3=bool(value.get("use_zarr3")),
+            complete=value.get("store_array_data_equal_to_fill_value") is True,
+        )
         found = arrays.open_all(stored)
     branches: dict[tuple[str, ...], dict[Key, Any]] = {(): {}}
     lists: set[tuple[str, ...]] = set()

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from parity.errors import CheckpointError, explain
 from parity.formats.array import BLOCK_BYTES, Array, Box, boxes, dtype_named, extents
+from parity.formats.raw_chunks import RawChunks
 
 __all__ = ["ItemArrays"]
 
@@ -37,13 +38,14 @@ ZARR2 = {
 class ItemArrays:
     """The arrays of one item, by name, and the slab that was read last."""
 
-    def __init__(self, root: Path, *, ocdbt: bool, zarr3: bool) -> None:
+    def __init__(self, root: Path, *, ocdbt: bool, zarr3: bool, complete: bool = False) -> None:
         """Take where an item lies.
 
         Args:
             root: Its directory.
             ocdbt: Whether one OCDBT store holds all arrays.
             zarr3: Whether they are of zarr 3.
+            complete: Whether every chunk was written; else one that is not there is full of zeros.
 
         Raises:
             CheckpointError: TensorStore is not installed, a link lies in the directory, or there is no store.
@@ -54,7 +56,7 @@ class ItemArrays:
             raise CheckpointError(f"{root} is of Orbax: pip install tensorstore reads it") from error
         self._ts, self.root, self._driver = tensorstore, root, "zarr3" if zarr3 else "zarr"
         _refuse_links(root)
-        self._ocdbt = ocdbt
+        self._ocdbt, self._complete = ocdbt, complete
         if ocdbt and not (root / "manifest.ocdbt").is_file():
             raise CheckpointError(f"{root} has no manifest.ocdbt, so its arrays cannot be found")
         self._context = tensorstore.Context(
@@ -109,6 +111,9 @@ class ItemArrays:
             raise CheckpointError(f"{self.root}: {name} has the dtype {kind!r}, which is unknown")
         if len(chunk) != len(shape) or min([*shape, 0]) < 0 or min([*chunk, 1]) < 1 or math.prod(shape) >= 1 << 48:
             raise CheckpointError(f"{self.root}: {name} has the shape {shape} in chunks of {chunk}, which is none")
+        plain = self._driver == "zarr" and not self._ocdbt and self._complete
+        if plain and not value.get("compressor") and not value.get("filters") and value.get("order") == "C":
+            return RawChunks(self.root / name, shape, chunk, dtype)
         return _OrbaxArray(self, name, tuple(shape), tuple(chunk), dtype)
 
     def slab(self, array: _OrbaxArray, box: Box) -> NDArray[Any]:

@@ -11,14 +11,12 @@ from parity.formats.document import TREE_ENTRY, encode_tree
 from parity.formats.safetensors_file import DTYPES
 from parity.formats.tree import Key, Opaque, Tree, leaf_name, leaves
 from parity.formats.writer import Writer
+from parity.storage import WriteBack
 
 __all__ = ["SAFETENSORS", "write_safetensors"]
 
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 ALIGNMENT = 8
-
-WRITE_BYTES = 1 << 20
-"""Bytes of one write: of pages that are mapped from a file, larger ones take several times the processor time."""
 
 
 def write_safetensors(tree: Tree, path: Path) -> None:
@@ -52,18 +50,11 @@ def write_safetensors(tree: Tree, path: Path) -> None:
         end += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % ALIGNMENT)
-    with path.open("xb", buffering=0) as file:
-        _write(file, len(text).to_bytes(8, "little") + text)
+    with path.open("xb", buffering=0) as file, WriteBack() as back:
+        back.write(file.fileno(), len(text).to_bytes(8, "little") + text)
         for _, _, array in order:
             for block in array.blocks():
-                _write(file, memoryview(block.view("u1")))
-
-
-def _write(file: Any, data: Any) -> None:
-    """Write all of some bytes: an unbuffered file may take fewer."""
-    view = memoryview(data).cast("B")
-    while view:
-        view = view[file.write(view[:WRITE_BYTES]) :]
+                back.write(file.fileno(), block.view("u1"))
 
 
 def _names(tree: Tree) -> list[tuple[str, tuple[Key, ...], Array]]:

@@ -30,6 +30,7 @@ from parity.storage.untrusted import (
     read_given,
     read_json,
 )
+from parity.storage.write_back import WriteBack
 
 __all__ = [
     "ALGORITHM",
@@ -42,6 +43,7 @@ __all__ = [
     "FileDigest",
     "ParallelReader",
     "Priority",
+    "WriteBack",
     "WriterLock",
     "append",
     "digest_files",

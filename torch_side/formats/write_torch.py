@@ -18,14 +18,12 @@ import torch
 
 from parity.errors import CheckpointError
 from parity.formats import Array, Key, Opaque, Tree, Writer, leaf_name, leaves, map_leaves, open_zip
+from parity.storage import WriteBack
 
 __all__ = ["TORCH_SAVE", "write_torch"]
 
 MOST_BITS = 1000
 """Longest integer that `weights_only=True` reads back; PyTorch pickles longer ones with an opcode that it refuses."""
-
-WRITE_BYTES = 1 << 20
-"""Bytes of one write: of pages that are mapped from a file, larger ones take several times the processor time."""
 
 CENTRAL = b"PK\x01\x02"
 DESCRIPTOR = b"PK\x07\x08"
@@ -56,15 +54,15 @@ def write_torch(tree: Tree, path: Path) -> None:
     with torch.serialization.skip_data():
         torch.save(map_leaves(tree, room), path)
     records = open_zip(path)
-    with path.open("r+b", buffering=0) as file, ThreadPoolExecutor(1) as pool:
+    with path.open("r+b", buffering=0) as file, WriteBack() as back, ThreadPoolExecutor(1) as pool:
         sums = {}
         for number, (_, array) in enumerate(tensors.values()):
             name = f"data/{number}"
-            sums[name] = _fill(file.fileno(), records.start(name), array, pool)
-        _write_sums(file.fileno(), records, sums)
+            sums[name] = _fill(file.fileno(), records.start(name), array, back, pool)
+        _write_sums(file.fileno(), records, back, sums)
 
 
-def _fill(handle: int, start: int, array: Array, pool: ThreadPoolExecutor) -> int:
+def _fill(handle: int, start: int, array: Array, back: WriteBack, pool: ThreadPoolExecutor) -> int:
     """Write the elements of an array at an offset, and return their CRC-32; it is computed beside the writing."""
     total, pending = 0, None
     for block in array.blocks():
@@ -72,18 +70,12 @@ def _fill(handle: int, start: int, array: Array, pool: ThreadPoolExecutor) -> in
         if pending is not None:
             total = pending.result()
         pending = pool.submit(zlib.crc32, data, total)
-        _write_at(handle, start, data)
+        back.write(handle, data, start)
         start += len(data)
     return pending.result() if pending is not None else total
 
 
-def _write_at(handle: int, start: int, data: memoryview) -> None:
-    while data:
-        written = os.pwrite(handle, data[:WRITE_BYTES], start)
-        data, start = data[written:], start + written
-
-
-def _write_sums(handle: int, records: Any, sums: dict[str, int]) -> None:
+def _write_sums(handle: int, records: Any, back: WriteBack, sums: dict[str, int]) -> None:
     """Write the CRC-32 of each record into its descriptor and into the directory of the archive."""
     for name, (place, entry) in records.sum_places(sums).items():
         for at, magic, skip in ((place, DESCRIPTOR, 4), (entry, CENTRAL, 16)):
@@ -91,7 +83,7 @@ def _write_sums(handle: int, records: Any, sums: dict[str, int]) -> None:
                 continue
             if os.pread(handle, 4, at) != magic:
                 raise CheckpointError(f"{records.path}: no checksum of {name!r} where PyTorch writes it")
-            _write_at(handle, at + skip, memoryview(struct.pack("<I", sums[name])))
+            back.write(handle, struct.pack("<I", sums[name]), at + skip)
 
 
 def _dtype(name: str) -> torch.dtype:
