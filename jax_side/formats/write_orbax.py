@@ -194,7 +194,7 @@ def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
             yield name, "two leaves have this name once their keys are joined by dots"
         names.add(name)
         if len(name.encode()) > LONGEST_NAME or name in _FILES:
-            yield name, f"its name is that of a directory, of at most {LONGEST_NAME} bytes, and not one of Orbax's own"
+            yield name, f"it names a directory: at most {LONGEST_NAME} bytes, and none of Orbax's own names"
         if any("/" in str(key) or str(key) in ("", ".", "..") for key in keys):
             yield name, "a key is empty, or has a slash"
         if isinstance(leaf, Opaque):

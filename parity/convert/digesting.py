@@ -6,7 +6,6 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
 from typing import Any
 
 from numpy.typing import NDArray
@@ -32,7 +31,7 @@ class Digests:
         """Return itself."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """Let the thread end."""
         self._pool.shutdown(cancel_futures=True)
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from parity.checkpoints import FILE, LONE, Seal, commit, commit_file, describe, seal_beside, verify, verify_file
 from parity.convert.digesting import Digests

@@ -7,6 +7,7 @@ that count. What nobody kept up to date is not taken over: it would be a value o
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -150,7 +151,7 @@ def _find(
             places = [(child, at, one) for at, one in enumerate(child)]
         for home, at, one in places:
             if isinstance(one, dict) and is_one(one):
-                found.append((one, lambda value, home=home, at=at: home.__setitem__(at, value)))
+                found.append((one, functools.partial(home.__setitem__, at)))
     return found[0] if len(found) == 1 else None
 
 

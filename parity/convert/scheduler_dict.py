@@ -114,14 +114,14 @@ def _read(state: Dict, groups: Sequence[Dict]) -> tuple[AnyRule, Any]:
         if own == {"_schedulers"}:
             return Chained(rules=rules), TreePosition(last, children)
         _require(own == {"_schedulers", "_milestones"})
-        milestones = tuple(map(_number, state["_milestones"]))
-        return Sequential(rules=rules, milestones=milestones), TreePosition(last, children, _count(state, "last_epoch"))
+        rule: AnyRule = Sequential(rules=rules, milestones=tuple(map(_number, state["_milestones"])))
+        return rule, TreePosition(last, children, _count(state, "last_epoch"))
     epoch = _count(state, "last_epoch")
-    if SEEN <= own:
+    if own >= SEEN:
         _require(own == PLATEAU | SEEN | {"default_min_lr", "min_lrs", "mode_worse"})
         one = state["default_min_lr"]
         lowest = tuple(map(_number, state["min_lrs"])) if one is None else _number(one)
-        rule: AnyRule = Plateau(min_lr=lowest, **{name: state[name] for name in PLATEAU})
+        rule = Plateau(min_lr=lowest, **{name: state[name] for name in PLATEAU})
         best, bad = float(_number(state["best"])), _count(state, "num_bad_epochs")
         return rule, PlateauPosition(last, epoch, best, bad, _number(state["cooldown_counter"]))
     bases = tuple(map(_number, state["base_lrs"]))

@@ -276,11 +276,10 @@ class _Back:
         made = dict(tree)
         since = self.content.get("like") if self.recorded is None else self.recorded
         moved = Moved(since, step, self.counted)
+        scale, tracker = (self.leaves.get(f"{LOSS_SCALE}.{name}") for name in ("scale", "growth_tracker"))
         carried = {
             "schedule": carry_schedule(made, self.leaves.get(SCHEDULE), moved, self.where),
-            "loss scaler": carry_scaler(
-                made, *(self.leaves.get(f"{LOSS_SCALE}.{name}") for name in ("scale", "growth_tracker")), moved
-            ),
+            "loss scaler": carry_scaler(made, scale, tracker, moved),
         }
         for key in made:
             component = component_of_key(str(key))

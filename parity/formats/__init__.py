@@ -3,7 +3,17 @@
 Nothing of a file is executed. Knows nothing of training: what a tree means is `parity.convert`'s.
 """
 
-from parity.formats.array import BLOCK_BYTES, Array, Box, InMemory, MappedArray, boxes, contiguous, dtype_named, extents
+from parity.formats.array import (
+    BLOCK_BYTES,
+    Array,
+    Box,
+    InMemory,
+    MappedArray,
+    boxes,
+    contiguous,
+    dtype_named,
+    extents,
+)
 from parity.formats.document import TREE_ENTRY, decode_tree, encode_tree
 from parity.formats.raw_chunks import chunk_name
 from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise

@@ -1,4 +1,4 @@
-"""Writing in a thread, and on to the disk while more is written, so that the last fsync has little left to wait for."""
+"""Writing in a thread, and on to the disk while more is written, so that the last fsync has little to wait for."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class WriteBack:
         """Return itself."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         """Wait for what was asked for; raise what failed, unless the block did."""
         try:
             self._writes.close(wait=error is None)

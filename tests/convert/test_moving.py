@@ -157,7 +157,7 @@ def prepared(tmp_path: Path, build: Build) -> dict[str, Any]:
 
 def test_what_nobody_kept_up_to_date_is_refused(tmp_path: Path, capsys: Any) -> None:
     """A loss scale as it was after steps that must have moved it; a schedule that is not stepped with each update."""
-    run, tree = converted(tmp_path, SCHEDULERS["step"])
+    _, tree = converted(tmp_path, SCHEDULERS["step"])
     train_on(tree)
     refused = back(tmp_path, tree, capsys, 1)
     assert list(refused) == ["scaler"]

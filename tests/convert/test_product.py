@@ -38,7 +38,9 @@ def around(home: Path, source: Path, names: list[str], pairs: list[tuple[str, st
         convert(onward, back, "torch.save")
         found = compare_sources(open_any(source), open_any(back))
         assert found.leaves
-        yield from (f"{first}, {second}: {leaf.name} {leaf.outcome}" for leaf in found.leaves if leaf.outcome != "equal")
+        for leaf in found.leaves:
+            if leaf.outcome != "equal":
+                yield f"{first}, {second}: {leaf.name} {leaf.outcome}"
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
