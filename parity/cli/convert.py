@@ -47,6 +47,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="RULES.toml",
         help="which PyTorch parameter is which JAX leaf (docs/formats.md)",
     )
+    parser.add_argument(
+        "--keys",
+        metavar="KEY,KEY",
+        help="only these top-level keys of SRC, such as one model and its optimizer of several",
+    )
     parser.add_argument("--only", choices=("params",), help="the parameters alone, to ship them")
     parser.add_argument(
         "--like",
@@ -109,6 +114,7 @@ def _run(options: argparse.Namespace) -> int:
         names=_read_names(options.names) if options.names else None,
         allow=tuple(options.allow),
         reset=tuple(options.reset),
+        keys=None if options.keys is None else tuple(options.keys.split(",")),
     )
     writer = _writer(options.to)
     ledger = convert(options.source, options.target, writer, asked, like=options.like, now=time.time())

@@ -51,7 +51,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
     (
         "parameters",
         r"(.*_)?(model|net|network|module|params|parameters|weights|state_dict|variables|batch_stats|buffers)"
-        r"(_states?|_state_dict)?|encoder|decoder|backbone|transformer|generator|discriminator",
+        r"(_states?|_state_dict)?(_\d+)?|encoder|decoder|backbone|transformer|generator|discriminator",
     ),
 )
 _PATTERNS = [(component, re.compile(pattern)) for component, pattern in _TABLE]

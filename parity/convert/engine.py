@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -66,13 +66,13 @@ def convert(
     """
     _require_free(target)
     _require_whole(source)
-    opened = open_any(source)
     ledger = Ledger()
+    opened = _with_keys(open_any(source), options.keys, ledger)
     tree = map_tree(opened, writer.format, options, ledger, None if like is None else open_any(like).tree)
     for name, why in writer.cannot_hold(tree) if ledger.entries else ():
         ledger.entries = [entry for entry in ledger.entries if entry.target != name]
         ledger.add(name, "refused", how=f"{writer.format} cannot hold it: {why}")
-    if ledger.refused or not ledger.entries:
+    if ledger.refused or not any(entry.target for entry in ledger.entries):
         return ledger
     _require_room(target, tree, writer)
     with _draft(target) as draft, Digests() as digests:
@@ -108,8 +108,21 @@ def map_tree(opened: Source, to: str, options: Options, ledger: Ledger, like: Tr
         ledger.entries += _lines(tree, "copied")
         return tree
     kept, rest = _params(opened, family)
-    ledger.entries += [*_lines(kept, "copied"), *_lines(rest, "left out")]
+    ledger.entries += [*_lines(kept, "copied"), *_lines(rest, "left out", "only the parameters were asked for")]
     return kept
+
+
+def _with_keys(opened: Source, keys: Collection[str] | None, ledger: Ledger) -> Source:
+    """Return a checkpoint with some of its top-level keys; the others get their lines."""
+    if keys is None:
+        return opened
+    tree = opened.tree
+    known = {str(key): key for key in tree} if isinstance(tree, dict) else {}
+    if unknown := [key for key in keys if key not in known]:
+        raise CheckpointError(f"{opened.path} has no key {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+    rest = {key: child for key, child in tree.items() if str(key) not in keys}
+    ledger.entries += _lines(rest, "left out", "not among the keys that were asked for")
+    return replace(opened, tree={key: tree[key] for key in tree if str(key) in keys})
 
 
 def mapped(source: Source, rules: Rules) -> Source:
@@ -130,8 +143,7 @@ def without_document(source: Source) -> Source:
     return replace(source, tree={key: child for key, child in tree.items() if key != DOCUMENT})
 
 
-def _lines(tree: Tree, action: Action) -> list[Entry]:
-    how = "only the parameters were asked for" if action == "left out" else ""
+def _lines(tree: Tree, action: Action, how: str = "") -> list[Entry]:
     sizes = ((leaf_name(k), leaf.nbytes if isinstance(leaf, Array) else 0) for k, leaf in leaves(tree))
     return [Entry(name, action, "" if how else name, how, size) for name, size in sizes if name]
 

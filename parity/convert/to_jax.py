@@ -43,6 +43,8 @@ class Options:
     """Classes of rules that are allowed for a training state too."""
     reset: Collection[str] = ()
     """Leaves, or components such as `schedule`, that may be left out, or stay as they were."""
+    keys: Collection[str] | None = None
+    """Top-level keys of the source that are converted; all by default."""
 
 
 @dataclass(frozen=True)

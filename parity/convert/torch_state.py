@@ -86,7 +86,8 @@ def _find_model(tree: Tree) -> tuple[tuple[Key, ...], Mapping[str, Array]]:
     if len(found) != 1:
         have = ", ".join(str(keys[0]) for keys in found) or f"none among {', '.join(map(str, list(tree)[:8]))}"
         raise CheckpointError(
-            f"expected one state dict of a model by a customary name (model, state_dict), found {have}"
+            f"expected one state dict of a model by a customary name (model, state_dict), found {have}; of several, "
+            "--keys says which"
         )
     return found[0], tree[found[0][0]]
 
@@ -109,7 +110,8 @@ def _find_optimizer(tree: Tree) -> tuple[tuple[Key, ...], Mapping[str, Any]] | N
     if len(found) > 1:
         where = ", ".join(".".join(map(str, keys)) for keys, _ in found)
         raise CheckpointError(
-            f"several optimizers ({where}): each belongs to a part of the model; convert them one by one"
+            f"several optimizers ({where}): each belongs to a part of the model; convert one at a time, such as "
+            f"--keys model,{where.partition(',')[0]}"
         )
     return found[0] if found else None
 

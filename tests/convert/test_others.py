@@ -3,11 +3,13 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from parity.cli import main
 from parity.convert import compare_sources, open_any
+from parity.formats import Array, Tree, leaves
 
 FIXTURES = Path(__file__).parents[1] / "formats" / "fixtures"
 WHOLE = (
@@ -91,9 +93,30 @@ def test_the_trainer_needs_names_and_says_so(tmp_path: Path, capsys: pytest.Capt
     assert "--names FILE" in capsys.readouterr().err
 
 
-def test_two_optimizers_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["convert", str(FIXTURES / "trainers/accelerate"), str(tmp_path / "o"), "--to", "orbax"]) == 2
+def test_two_models_are_converted_one_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = str(FIXTURES / "trainers/accelerate")
+    assert main(["convert", source, str(tmp_path / "o"), "--to", "orbax"]) == 2
+    assert "found model, model_1; of several, --keys says which" in capsys.readouterr().err
+    words = ["--to", "orbax", "--names", str(tmp_path / "names"), "--keys"]
+    (tmp_path / "names").write_text("weight\nbias\n")
+    assert main(["convert", source, str(tmp_path / "o"), *words, "model_1,optimizer,optimizer_1"]) == 2
     assert "several optimizers (optimizer, optimizer_1)" in capsys.readouterr().err
+    assert main(["convert", source, str(tmp_path / "o"), *words, "model_1,nothing"]) == 2
+    assert "has no key 'nothing'; it has custom, model, model_1, optimizer" in capsys.readouterr().err
+    capsys.readouterr()
+    assert main(["convert", source, str(tmp_path / "o"), *words, "model_1,optimizer_1,rng", "--all"]) == 0
+    assert "not among the keys that were asked for" in capsys.readouterr().out
+    assert main(["convert", str(tmp_path / "o"), str(tmp_path / "b.pt"), "--to", "torch.save"]) == 0
+    back, whole = open_any(tmp_path / "b.pt").tree, open_any(Path(source)).tree
+    assert list(back) == ["model_1", "optimizer_1", "rng"]
+    for key in ("model_1", "optimizer_1"):
+        assert {k: a.load().tobytes() for k, a in arrays(back[key])} == {
+            k: a.load().tobytes() for k, a in arrays(whole[key])
+        }
+
+
+def arrays(tree: Tree) -> list[tuple[Any, Array]]:
+    return [(keys, leaf) for keys, leaf in leaves(tree) if isinstance(leaf, Array)]
 
 
 def test_a_model_folder_is_written_in_shards_with_its_configuration(
