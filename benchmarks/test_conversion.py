@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import shutil
 import subprocess
@@ -11,7 +10,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from benchmarks.paired import Arm, Versus, run_paired, slower
@@ -56,18 +54,6 @@ def copy(source: Path, target: Path) -> None:
         handle = os.open(path, os.O_RDONLY)
         os.fsync(handle)
         os.close(handle)
-
-
-def touch_memory(size: int) -> None:
-    """Touch as much free memory as an arm will fill with pages of its files.
-
-    A virtual machine gives free memory back to its host after a while, and the first write to it then takes five
-    times as long: 2.5 s against 0.5 s for 2 GB here. Whichever arm came after a pause would pay for that.
-    """
-    with mmap.mmap(-1, size) as memory:
-        pages = np.frombuffer(memory, np.uint8)
-        pages[:: mmap.PAGESIZE] = 1
-        del pages
 
 
 def remove(path: Path) -> None:
@@ -125,19 +111,14 @@ def measure(benchmark: Any, home: Path, way: str, matrices: str, ratio: Versus) 
     target, made = home / "target", writer(to)
     chosen = options if way == "to Orbax" else Options()
     size = int(GIGABYTES * 1e9)
-
-    def reset(path: Path) -> None:
-        remove(path)
-        touch_memory(int(size * 1.2))
-
     arms = [
         Arm(
             name="convert",
             run=lambda: convert(source, target, made, chosen, now=time.time()),
-            reset=lambda: reset(target),
+            reset=lambda: remove(target),
             bytes=size,
         ),
-        Arm(name="copy", run=lambda: copy(source, copied), reset=lambda: reset(copied), bytes=size),
+        Arm(name="copy", run=lambda: copy(source, copied), reset=lambda: remove(copied), bytes=size),
     ]
     measured = run_paired(benchmark, arms, [ratio], rounds=5, label=f"{way}, {matrices}")
     if measured.enabled:

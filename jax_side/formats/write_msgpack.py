@@ -13,14 +13,12 @@ from typing import Any, BinaryIO
 import msgpack
 
 from parity.formats import Array, Key, Opaque, Tree, Writer, dtype_named, leaf_name
+from parity.storage import WRITE_BYTES
 
 __all__ = ["FLAX_MSGPACK", "write_msgpack"]
 
 CHUNK_BYTES = 1 << 30
 """Largest array in bytes that Flax writes as one; a larger one becomes a map of pieces of this size."""
-
-WRITE_BYTES = 1 << 20
-"""Bytes that one call writes: Linux takes up to eight times as long to copy 16 MiB of a mapped file at once."""
 
 NDARRAY, COMPLEX = 1, 2
 CHUNKED = "__msgpack_chunked_array__"

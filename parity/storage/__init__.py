@@ -30,7 +30,7 @@ from parity.storage.untrusted import (
     read_given,
     read_json,
 )
-from parity.storage.write_back import WriteBack
+from parity.storage.write_back import WRITE_BYTES, WriteBack
 
 __all__ = [
     "ALGORITHM",
@@ -38,6 +38,7 @@ __all__ = [
     "MAX_BYTES",
     "REMOVED",
     "SMALL",
+    "WRITE_BYTES",
     "Background",
     "DigestWriter",
     "FileDigest",

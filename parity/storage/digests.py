@@ -23,6 +23,7 @@ import xxhash
 from parity.errors import CheckpointError
 from parity.storage.atomic import named
 from parity.storage.untrusted import open_regular
+from parity.storage.write_back import WRITE_BYTES
 
 __all__ = [
     "ALGORITHM",
@@ -168,7 +169,7 @@ class DigestWriter:
     def _write_all(self, part: memoryview) -> None:
         try:
             while part:
-                part = part[self._file.write(part) :]
+                part = part[self._file.write(part[:WRITE_BYTES]) :]
         except OSError as error:
             self.failure = self.failure or error
             raise

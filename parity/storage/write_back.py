@@ -8,10 +8,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
-__all__ = ["WriteBack"]
+__all__ = ["WRITE_BYTES", "WriteBack"]
 
-PIECE = 1 << 20
-"""Bytes of one write: of pages that are mapped from a file, larger ones take several times the processor time."""
+WRITE_BYTES = 1 << 18
+"""Bytes of one write, as those of `cp`: from 1 MiB on, Linux looks for pieces of memory that are as large, which it
+may have given back to the host of a virtual machine, and 2 GB then take 2.5 s of processor time and not 0.5."""
 
 EVERY = 16 << 20
 """Bytes after which a file is synchronized."""
@@ -108,7 +109,7 @@ class _Queue:
 
 def _write(handle: int, view: memoryview, at: int | None) -> None:
     while view:
-        piece = view[:PIECE]
+        piece = view[:WRITE_BYTES]
         written = os.write(handle, piece) if at is None else os.pwrite(handle, piece, at)
         view, at = view[written:], None if at is None else at + written
 
