@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from parity.results import Crossing, Resumption
+    from parity.results import Crossing, Resumption, Verdict
 
 __all__ = ["Parity", "parity"]
 
@@ -169,7 +169,7 @@ class Parity:
         """
         __tracebackhide__ = True
         from parity.errors import SpecError
-        from parity.pytest_plugin.files import CurveError, check_curve
+        from parity.pytest_plugin.files import CurveDiffersError, CurveError, check_curve
 
         if not re.fullmatch(r"\w[\w.-]*", name):
             raise SpecError("name", f"of a curve must be letters, digits, '.', '_' and '-', got {name!r}")
@@ -177,15 +177,38 @@ class Parity:
         path = test.path.parent / "parity_curves" / test.path.stem / f"{name}.json"
         if update and str(path) in (written := test.config.stash.setdefault(WRITTEN, set())):
             raise SpecError("name", f"the curve {name!r} was written by this session already; give each its own name")
+        began = time.perf_counter()
         try:
             count = check_curve(path, values, rtol=rtol, atol=atol, update=update, test=test.nodeid)
-        except CurveError:
-            test.user_properties.append(("parity_curve", f"{name}: broken"))
+        except CurveError as error:
+            verdict = "broken" if isinstance(error, CurveDiffersError) else "inconclusive"
+            test.user_properties.append(("parity_curve", f"{name}: {verdict}"))
+            self._note_curve(name, verdict, began, note=str(error))
             raise
         test.user_properties.append(("parity_curve", f"{name}: {'written' if update else 'holds'}, {count} steps"))
         if update:
             written.add(str(path))
             self._leave("curves", str(path))
+        else:
+            self._note_curve(name, "holds", began, steps=count)
+
+    def _note_curve(self, name: str, verdict: Verdict, began: float, *, steps: int = 0, note: str = "") -> None:
+        """Keep the verdict on a curve for the report."""
+        if self._item.config.option.parity_report:
+            from parity.pytest_plugin.files import pack
+            from parity.results import CheckRecord
+
+            made = CheckRecord.of(
+                f"curve {name}",
+                self._item.nodeid,
+                "float64",
+                ("python",),
+                verdict,
+                began=began,
+                steps_compared=steps,
+                notes=(note,) if note else (),
+            )
+            self._leave("records", pack(made))
 
     def _note(self, found: Resumption | Crossing) -> None:
         """Keep a verdict: for the report, and as properties of the test."""

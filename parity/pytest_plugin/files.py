@@ -26,7 +26,7 @@ from parity.report.html import check_page
 from parity.results import CheckRecord, CheckResult, Resumption, document, encode, overall, read_result
 from parity.storage import parse_json, plain, read_given, replace_file
 
-__all__ = ["CurveError", "check_curve", "pack", "write_report", "write_repro"]
+__all__ = ["CurveDiffersError", "CurveError", "check_curve", "pack", "write_report", "write_repro"]
 
 CURVE_SCHEMA = "parity.curve/1"
 REPRO_SCHEMA = "parity.repro/1"
@@ -36,6 +36,10 @@ MOST_BYTES = 64 << 20
 
 class CurveError(AssertionError):
     """A curve that is not its baseline, or that cannot be compared with one."""
+
+
+class CurveDiffersError(CurveError):
+    """A curve that is not its baseline."""
 
 
 def check_curve(path: Path, values: object, *, rtol: float, atol: float, update: bool, test: str) -> int:
@@ -53,7 +57,8 @@ def check_curve(path: Path, values: object, *, rtol: float, atol: float, update:
         Number of steps that were compared, or written.
 
     Raises:
-        CurveError: It differs, or there is no baseline, or the two cannot be compared.
+        CurveDiffersError: It differs.
+        CurveError: There is no baseline, or the two cannot be compared.
         SpecError: Arguments that cannot be used.
     """
     for word, allowed in (("rtol", rtol), ("atol", atol)):
@@ -154,7 +159,7 @@ def _compare(
         a, b = expected[step], got[step]
         relative = f", relative {abs(b - a) / abs(a):.3g}" if a else ""
         allowed = f"rtol {rtol:g}, atol {atol:g}" if rtol or atol else "equal bits"
-        raise CurveError(
+        raise CurveDiffersError(
             f"curve {name!r} differs from its baseline first at step {step}; "
             f"{len(differing)} of {len(got)} steps differ\n"
             f"  expected  {a!r}  ({a.hex()})\n  got       {b!r}  ({b.hex()})\n"

@@ -70,6 +70,8 @@ _MEANINGS: dict[tuple[str, Verdict], str] = {
     ("twins", "broken"): "The sides do not do the same: their curves part further than rounding explains.",
     ("handover", "holds"): "The run changed sides and continued as if it had not.",
     ("handover", "broken"): "The run did not survive changing sides.",
+    ("curve", "holds"): "The curve is the baseline that is kept in the repository, by the criterion kept with it.",
+    ("curve", "broken"): "The curve is not the baseline that is kept in the repository.",
     (
         "policy",
         "holds",

@@ -130,7 +130,8 @@ class CheckRecord:
     """One verdict and the evidence for it."""
 
     name: str
-    """`resume`, `twins`, `handover` or `policy`, with a direction where there is one: `handover jax-torch`."""
+    """`resume`, `twins`, `handover`, `policy` or `curve`, with a direction or a name where there is one: `handover
+    jax-torch`, `curve loss`."""
     spec: str
     precision: Precision
     sides: tuple[str, ...]

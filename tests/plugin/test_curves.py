@@ -8,6 +8,7 @@ import pytest
 
 from parity.errors import SpecError
 from parity.pytest_plugin.files import CurveError, check_curve
+from parity.results import read_result
 
 pytest_plugins = ["pytester"]
 EXACT = {"rtol": 0.0, "atol": 0.0, "test": "test_x.py::test_y"}
@@ -185,6 +186,23 @@ def test_in_a_test_a_missing_baseline_is_red_until_it_is_written(pytester, monke
     ran = pytester.runpytest_inprocess()
     ran.assert_outcomes(failed=1)
     ran.stdout.fnmatch_lines(["E*curve 'loss' differs from its baseline first at step 1*", "E*0.5*", "E*0.25*"])
+
+
+def test_the_report_has_the_verdict_on_every_curve_that_was_judged(pytester, monkeypatch):
+    pytester.makepyfile(test_it=KEEPS + "\n    def test_none(parity):\n        parity.curve('other', [1.0])\n")
+    monkeypatch.setenv("LOSS", "0.5")
+    pytester.runpytest_inprocess("--parity-update", "-k", "keeps", "--parity-report=report")
+    assert read_result(pytester.path / "report" / "check.json").records == ()
+    for loss, verdict in (("0.5", "holds"), ("0.25", "broken")):
+        monkeypatch.setenv("LOSS", loss)
+        pytester.runpytest_inprocess("--parity-report=report")
+        records = read_result(pytester.path / "report" / "check.json").records
+        assert [(r.name, r.verdict) for r in records] == [("curve loss", verdict), ("curve other", "inconclusive")]
+        assert records[0].steps_compared == (2 if verdict == "holds" else 0)
+        assert "differs from its baseline first at step 1" in "".join(records[0].notes) or verdict == "holds"
+        assert "has no baseline" in records[1].notes[0]
+        page = (pytester.path / "report" / "index.html").read_text(encoding="utf-8")
+        assert "the baseline that is kept in the repository" in page
 
 
 def test_a_name_is_taken_once_in_a_session_and_leads_nowhere_else(pytester):
