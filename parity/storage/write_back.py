@@ -17,6 +17,9 @@ may have given back to the host of a virtual machine, and 2 GB then take 2.5 s o
 EVERY = 16 << 20
 """Bytes after which a file is synchronized."""
 
+SYNCHRONIZE = getattr(os, "fdatasync", os.fsync)
+"""macOS has fsync alone."""
+
 IN_FLIGHT = 3
 """Most buffers that wait to be written, and most requests to synchronize: a slow disk holds up the caller."""
 
@@ -116,4 +119,4 @@ def _write(handle: int, view: memoryview, at: int | None) -> None:
 
 def _synchronize(handle: int, written: Future[None]) -> None:
     if written.exception() is None:  # else the writer raises it
-        os.fdatasync(handle)
+        SYNCHRONIZE(handle)
