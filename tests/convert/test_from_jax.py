@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,9 @@ def by_flax(home: Path, state: Trained) -> Path:
         tx=optax.adamw(0.01),
         opt_state=state.opt_state,
     )
-    return Path(checkpoints.save_checkpoint(home / "flax", made, STEPS))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Flax asks for Orbax, once in a process
+        return Path(checkpoints.save_checkpoint(home / "flax", made, STEPS))
 
 
 SAVES: dict[str, Callable[[Path, Trained], Path]] = {
