@@ -181,7 +181,7 @@ class Parity:
         try:
             count = check_curve(path, values, rtol=rtol, atol=atol, update=update, test=test.nodeid)
         except CurveError as error:
-            verdict = "broken" if isinstance(error, CurveDiffersError) else "inconclusive"
+            verdict: Verdict = "broken" if isinstance(error, CurveDiffersError) else "inconclusive"
             test.user_properties.append(("parity_curve", f"{name}: {verdict}"))
             self._note_curve(name, verdict, began, note=str(error))
             raise
