@@ -23,8 +23,11 @@ from parity.schedules import Schedule
 
 __all__ = ["LOSS_SCALE", "SCHEDULE", "Moved", "carry_scaler", "carry_schedule", "moving_leaves"]
 
-SCHEDULE, LOSS_SCALE = "schedule", "loss_scale"
-"""Keys of the JAX tree."""
+SCHEDULE = "schedule"
+"""Key of the JAX tree."""
+
+LOSS_SCALE = "loss_scale"
+"""Key of the JAX tree."""
 
 SCALER = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"}
 MOST_STEPS = 10_000_000
