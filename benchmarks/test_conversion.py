@@ -20,7 +20,8 @@ from parity.formats import Writer
 GIGABYTES = float(os.environ.get("PARITY_CONVERSION_GB", "2"))
 """Size of the state; 8 for the bar on 8 GB."""
 
-COLD = 3e9 * GIGABYTES > 0.8 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+COLD = 3e9 * GIGABYTES > 0.8 * MEMORY
 """Whether source, target and copy do not fit into memory together: then each arm reads the source from the disk, else
 what an arm finds of it in memory would depend on the arm before."""
 
