@@ -21,6 +21,7 @@ import numpy as np
 from parity.formats import (
     BLOCK_BYTES,
     Array,
+    InMemory,
     Key,
     Opaque,
     Tree,
@@ -131,8 +132,8 @@ def _kind(leaf: Any) -> str:
 
 def _write_array(folder: Path, value: Array | bool | int | float, back: WriteBack) -> None:
     """Write an array, or a scalar, as files of plain chunks: what is read is written as it lies there."""
-    scalar = np.array(value) if not isinstance(value, Array) else None
-    shape, dtype = (value.shape, value.dtype) if isinstance(value, Array) else ((), np.array(value).dtype)
+    array = value if isinstance(value, Array) else InMemory(np.array(value))
+    shape, dtype = array.shape, array.dtype
     chunk = _chunk(shape, dtype.itemsize)
     folder.mkdir()
     _write_json(
@@ -151,10 +152,9 @@ def _write_array(folder: Path, value: Array | bool | int | float, back: WriteBac
     )
     size = math.prod(chunk) * dtype.itemsize
     for box in boxes(shape, math.prod(chunk)):
-        data = value.read(box) if isinstance(value, Array) else scalar
         index = [low // side for (low, _), side in zip(box, chunk, strict=True)]
         with (folder / chunk_name(index)).open("xb", buffering=0) as file:
-            back.write(file.fileno(), np.ascontiguousarray(data).reshape(-1).view("u1"))
+            back.write(file.fileno(), np.ascontiguousarray(array.read(box)).reshape(-1).view("u1"))
             file.truncate(size)
 
 

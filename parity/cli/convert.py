@@ -119,10 +119,13 @@ def _run(options: argparse.Namespace) -> int:
     writer = _writer(options.to)
     ledger = convert(options.source, options.target, writer, asked, like=options.like, now=time.time())
     _print(ledger, options)
-    if not ledger.entries:
-        print(f"parity: {options.source} holds nothing: nothing was converted", file=sys.stderr)
+    if ledger.refused:
+        return EXIT_CODES["broken"]
+    if not ledger.crossed:
+        what = "holds nothing" if not ledger.entries else "holds nothing that was asked for"
+        print(f"parity: {options.source} {what}: nothing was converted", file=sys.stderr)
         return EXIT_CODES["empty"]
-    return EXIT_CODES["broken" if ledger.refused else "holds"]
+    return EXIT_CODES["holds"]
 
 
 def _print(ledger: Ledger, options: argparse.Namespace) -> None:

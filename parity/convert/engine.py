@@ -72,7 +72,7 @@ def convert(
     for name, why in writer.cannot_hold(tree) if ledger.entries else ():
         ledger.entries = [entry for entry in ledger.entries if entry.target != name]
         ledger.add(name, "refused", how=f"{writer.format} cannot hold it: {why}")
-    if ledger.refused or not any(entry.target for entry in ledger.entries):
+    if ledger.refused or not ledger.crossed:
         return ledger
     _require_room(target, tree, writer)
     with _draft(target) as draft, Digests() as digests:

@@ -43,6 +43,11 @@ class Ledger:
         """Return whether anything was refused, so that nothing is written."""
         return bool(self.of("refused"))
 
+    @property
+    def crossed(self) -> bool:
+        """Return whether anything is in the target; where nothing is, nothing is written."""
+        return bool(self.of("copied") or self.of("transformed"))
+
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         counts = {

@@ -144,18 +144,20 @@ def _schedule(tree: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any], Put
 def _find(
     tree: Mapping[str, Any], component: str, is_one: Callable[[Any], bool]
 ) -> tuple[dict[str, Any], Put] | None:
-    """Return the one dict of a component and how to replace it; None if there is none, or several."""
-    found: list[tuple[dict[str, Any], Put]] = []
+    """Return the dict of a component and how to replace it; None if there is none, or more of that component.
+
+    What stands beside it, such as a second scheduler, would stay as it was and pass for moved on.
+    """
+    found: list[tuple[Any, Put]] = []
     for key, child in tree.items():
         if component_of_key(str(key)) != component:
             continue
         places: Sequence[tuple[Any, Any, Any]] = [(tree, key, child)]
         if isinstance(child, list):
             places = [(child, at, one) for at, one in enumerate(child)]
-        for home, at, one in places:
-            if isinstance(one, dict) and is_one(one):
-                found.append((one, functools.partial(home.__setitem__, at)))
-    return found[0] if len(found) == 1 else None
+        found += [(one, functools.partial(home.__setitem__, at)) for home, at, one in places]
+    fits = len(found) == 1 and isinstance(found[0][0], dict) and is_one(found[0][0])
+    return found[0] if fits else None
 
 
 def _is_scaler(one: Mapping[str, Any]) -> bool:

@@ -179,6 +179,24 @@ def test_a_schedule_that_counts_epochs_is_refused(tmp_path: Path, capsys: Any) -
     assert "scheduler" in back(tmp_path, tree, capsys, 1)
 
 
+def test_a_second_scheduler_beside_it_is_not_passed_over(tmp_path: Path, capsys: Any) -> None:
+    """Which of them the count of Optax is of, nothing says; that of the other would stay as it was."""
+    import orbax.checkpoint as ocp
+
+    run = Run(SCHEDULERS["step"])
+    run.train(BEFORE)
+    state = {**run.state(BEFORE), "lr_scheduler_name": "warm-up", "loss_scale": 16.0}
+    torch.save(state, tmp_path / "a.pt")
+    (tmp_path / "names").write_text("\n".join(name for name, _ in run.model.named_parameters()))
+    words = [str(tmp_path / "a.pt"), str(tmp_path / "o"), "--to", "orbax", "--names", str(tmp_path / "names")]
+    assert main(["convert", *words]) == 0
+    tree = ocp.PyTreeCheckpointer().restore(tmp_path / "o")
+    assert not {"schedule", "loss_scale"} & set(tree)
+    train_on(tree)
+    refused = back(tmp_path, tree, capsys, 1)
+    assert set(refused) == {"scheduler", "lr_scheduler_name", "scaler", "loss_scale"}
+
+
 def test_contradictions_are_one_error_each(tmp_path: Path, capsys: Any) -> None:
     cases: dict[str, Callable[[dict[str, Any]], Any]] = {
         "is at 3, and Optax counts 14: set both": lambda t: (

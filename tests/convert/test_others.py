@@ -115,6 +115,20 @@ def test_two_models_are_converted_one_at_a_time(tmp_path: Path, capsys: pytest.C
         }
 
 
+def test_nothing_of_what_was_asked_for_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import torch
+
+    torch.save({"model": {}, "step": 3, "notes": {}}, tmp_path / "a.pt")
+    words = ["convert", str(tmp_path / "a.pt"), str(tmp_path / "o"), "--to", "torch.save", "--keys", "step"]
+    assert main(words) == 0
+    torch.save({"model": {"w": torch.ones(1)}, "args": tmp_path.__class__}, tmp_path / "b.pt")
+    words = ["convert", str(tmp_path / "b.pt"), str(tmp_path / "p"), "--to", "torch.save"]
+    capsys.readouterr()
+    assert main([*words, "--keys", "args", "--reset", "args"]) == 5
+    assert "holds nothing that was asked for: nothing was converted" in capsys.readouterr().err
+    assert not (tmp_path / "p").exists()
+
+
 def arrays(tree: Tree) -> list[tuple[Any, Array]]:
     return [(keys, leaf) for keys, leaf in leaves(tree) if isinstance(leaf, Array)]
 
