@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from parity.cli import main
+from parity.contract import digest_text
 from parity.convert import compare_sources, open_any
 from parity.formats import Array, leaf_name, leaves
 from tests.convert.states import STEPS, named, saved, trained
@@ -489,6 +490,17 @@ def test_a_killed_conversion_leaves_nothing_that_looks_whole(tmp_path: Path, to:
 @pytest.mark.parametrize("to", ["orbax", "torch.save", "safetensors", "dcp", "flax-msgpack"])
 def test_a_conversion_killed_at_a_hundred_moments_leaves_nothing_that_looks_whole(tmp_path: Path, to: str) -> None:
     killed(tmp_path, to, 100, 2)
+
+
+@pytest.mark.parametrize("to", ["orbax", "torch.save", "safetensors", "dcp", "flax-msgpack"])
+def test_the_seal_has_the_digest_of_every_array_that_was_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], to: str
+) -> None:
+    converted(capsys, saved(tmp_path, trained(plain=True)), tmp_path / "out", "--to", to)
+    written = open_any(tmp_path / "out")
+    expected = {leaf_name(keys): digest_text(array.load()) for keys, array in written.arrays().items()}
+    assert len(expected) > 20
+    assert dict(written.digests) == expected
 
 
 def test_a_flipped_bit_of_what_was_written_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

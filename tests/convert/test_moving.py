@@ -110,6 +110,8 @@ def test_it_is_where_pytorch_would_be(tmp_path: Path, capsys: Any, name: str) ->
     run.train(MORE)
     expected = run.state(BEFORE + MORE)
     assert found["scheduler"] == expected["scheduler"]
+    kinds = {key: type(value) for key, value in expected["scheduler"].items()}
+    assert {key: type(value) for key, value in found["scheduler"].items()} == kinds  # a Counter equals a dict
     assert found["optimizer"]["param_groups"] == expected["optimizer"]["param_groups"]
     assert found["scaler"] == {**expected["scaler"], "scale": 16.0, "_growth_tracker": 2}
     again = Run(SCHEDULERS[name])
