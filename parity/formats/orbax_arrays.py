@@ -112,7 +112,8 @@ class ItemArrays:
         if len(chunk) != len(shape) or min([*shape, 0]) < 0 or min([*chunk, 1]) < 1 or math.prod(shape) >= 1 << 48:
             raise CheckpointError(f"{self.root}: {name} has the shape {shape} in chunks of {chunk}, which is none")
         plain = self._driver == "zarr" and not self._ocdbt and self._complete
-        if plain and not value.get("compressor") and not value.get("filters") and value.get("order") == "C":
+        plain = plain and not value.get("compressor") and not value.get("filters")
+        if plain and (value.get("order"), value.get("dimension_separator", ".")) == ("C", "."):
             return RawChunks(self.root / name, shape, chunk, dtype)
         return _OrbaxArray(self, name, tuple(shape), tuple(chunk), dtype)
 

@@ -1,5 +1,6 @@
 """Arrays of zarr 2 in files of plain chunks: any box of them, and files that are not what they should be."""
 
+import json
 from pathlib import Path
 from random import Random
 
@@ -71,6 +72,23 @@ def test_a_large_array_comes_back_through_our_reader_and_through_orbax(tmp_path:
         assert isinstance(found, Array)
         assert found.load().tobytes() == expected.tobytes()
         assert ocp.PyTreeCheckpointer().restore(tmp_path / name)["a"].tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("change", ["separator", "order"])
+def test_chunks_that_lie_in_another_way_are_read_by_tensorstore(tmp_path: Path, change: str) -> None:
+    value = np.arange(12, dtype=np.float32).reshape(3, 4)
+    write_orbax({"a": InMemory(value)}, tmp_path / "o")
+    folder = tmp_path / "o" / "a"
+    described = json.loads((folder / ".zarray").read_text())
+    if change == "separator":
+        (folder / "0").mkdir()
+        (folder / "0.0").rename(folder / "0" / "0")
+        described["dimension_separator"] = "/"
+    else:
+        (folder / "0.0").write_bytes(value.tobytes("F"))
+        described["order"] = "F"
+    (folder / ".zarray").write_text(json.dumps(described))
+    assert np.array_equal(open_checkpoint(tmp_path / "o").tree["a"].load(), value)
 
 
 @pytest.mark.parametrize("name", ["_METADATA", "seal.json", "x" * 256])
