@@ -18,7 +18,7 @@ import numpy as np
 from parity.convert.components import component_of_key
 from parity.convert.scheduler_dict import read_scheduler, write_groups, write_scheduler
 from parity.errors import CheckpointError, ParityError
-from parity.formats import Array, InMemory, Tree
+from parity.formats import InMemory, Tree, number_of
 from parity.schedules import Schedule
 
 __all__ = ["LOSS_SCALE", "SCHEDULE", "Moved", "carry_scaler", "carry_schedule", "moving_leaves"]
@@ -120,7 +120,7 @@ def carry_scaler(tree: dict[str, Any], scale: Any, tracker: Any, moved: Moved) -
         How; None if there is no such leaf, or it was not kept up to date.
     """
     found = _find(tree, "loss scaler", _is_scaler)
-    now = _plain(scale), _plain(tracker)
+    now = number_of(scale), number_of(tracker)
     if found is None or not isinstance(now[0], int | float) or type(now[1]) is not int:
         return None
     state, put = found
@@ -173,7 +173,3 @@ def _restored(text: Any, where: str) -> Schedule:
         return Schedule.restore(json.loads(text))
     except (TypeError, ValueError, RecursionError, ParityError) as error:
         raise CheckpointError(f"{where}: {SCHEDULE} is no schedule: {error}") from error
-
-
-def _plain(value: Any) -> Any:
-    return value.load().item() if isinstance(value, Array) and value.size == 1 else value

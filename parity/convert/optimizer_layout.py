@@ -17,7 +17,7 @@ from parity.convert.rule import Placement
 from parity.convert.torch_state import OptimizerPart
 from parity.convert.transforms import Zeros
 from parity.errors import CheckpointError
-from parity.formats import Array, InMemory, Key, Tree
+from parity.formats import Array, InMemory, Key, Tree, number_of
 
 __all__ = ["LAYOUTS", "STEPS", "Layout", "OptimizerTree", "lay_out", "put"]
 
@@ -166,7 +166,7 @@ def _steps(part: OptimizerPart) -> dict[str, int]:
         value = entry.get("step")
         if value is None:
             continue
-        plain = value.load().item() if isinstance(value, Array) and value.size == 1 else value
+        plain = number_of(value)
         if isinstance(plain, bool) or not isinstance(plain, int | float) or plain < 0 or plain != int(plain):
             raise CheckpointError(
                 f"optimizer: step of {part.names[number]} is {plain!r}, expected a count of at least 0"

@@ -16,7 +16,7 @@ from parity.convert.rule import CLASSES, Placement, RuleClass
 from parity.convert.rules import Rules
 from parity.convert.torch_state import TorchState, is_buffer, read_torch_state
 from parity.errors import CheckpointError
-from parity.formats import Array, Key, Tree, encode_tree, leaf_name, leaves
+from parity.formats import Array, Key, Tree, encode_tree, leaf_name, leaves, number_of
 
 __all__ = ["DOCUMENT", "SCHEMA", "JaxState", "Options", "to_jax"]
 
@@ -207,7 +207,7 @@ def _check_rate(tree: Tree, state: TorchState) -> None:
 
 
 def _plain(values: Sequence[Any]) -> list[Any]:
-    return [value.load().item() if isinstance(value, Array) and value.size == 1 else value for value in values]
+    return [number_of(value) for value in values]
 
 
 def _schedule_position(tree: Tree) -> int | None:

@@ -18,7 +18,7 @@ from parity.convert.rule_rows import parse_rules
 from parity.convert.rules import Rules
 from parity.convert.to_jax import DOCUMENT, SCHEMA, Options, to_jax
 from parity.errors import CheckpointError
-from parity.formats import Array, InMemory, Tree, decode_tree, leaf_name, leaves
+from parity.formats import Array, InMemory, Tree, decode_tree, leaf_name, leaves, number_of
 
 __all__ = ["to_torch"]
 
@@ -224,7 +224,7 @@ class _Back:
         return found
 
     def _count(self, name: str, found: Any, dtype: str) -> Array:
-        value = found.load().item() if isinstance(found, Array) and found.size == 1 else found
+        value = number_of(found)
         if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 0:
             raise CheckpointError(f"{self.where}: {name} is {found}, expected a count")
         exact = np.array(int(value)).astype(dtype)
@@ -238,12 +238,12 @@ class _Back:
         moved = {}
         for name, recorded in dict(self.content.get("counts") or {}).items():
             self.used.add(name)
-            now = self._plain(self.leaves.get(name))
+            now = number_of(self.leaves.get(name))
             if type(now) is int and name == self.content.get("position_at"):
                 self.counted = recorded, now
             if type(now) is int and now != recorded:
                 moved[name] = now
-        step = self._plain(self.step)
+        step = number_of(self.step)
         if step is None:
             return max(moved.values(), default=None)
         if type(step) is int and step == self.recorded:
@@ -257,15 +257,11 @@ class _Back:
             raise CheckpointError(f"{self.where}: step is {step!r}, expected an integer")
         return step
 
-    @staticmethod
-    def _plain(value: Any) -> Any:
-        return value.load().item() if isinstance(value, Array) and value.size == 1 else value
-
     def _require_unmoved(self, moving: Mapping[tuple[Any, ...], Any]) -> None:
         """Refuse a tree at the step of its document whose schedule or loss scale is not."""
         for keys, recorded in moving.items():
             name = leaf_name(keys)
-            if name in self.leaves and self._plain(self.leaves[name]) != self._plain(recorded):
+            if name in self.leaves and number_of(self.leaves[name]) != number_of(recorded):
                 raise CheckpointError(
                     f"{self.where}: step is {self.recorded} as it was, and {name} changed; set step too"
                 )

@@ -13,6 +13,7 @@ from parity.formats.array import (
     contiguous,
     dtype_named,
     extents,
+    number_of,
 )
 from parity.formats.document import TREE_ENTRY, decode_tree, encode_tree
 from parity.formats.raw_chunks import chunk_name
@@ -51,6 +52,7 @@ __all__ = [
     "leaf_name",
     "leaves",
     "map_leaves",
+    "number_of",
     "open_checkpoint",
     "open_zip",
     "recognise",

@@ -14,7 +14,18 @@ from numpy.typing import NDArray
 
 from parity.errors import CheckpointError
 
-__all__ = ["BLOCK_BYTES", "Array", "Box", "InMemory", "MappedArray", "boxes", "contiguous", "dtype_named", "extents"]
+__all__ = [
+    "BLOCK_BYTES",
+    "Array",
+    "Box",
+    "InMemory",
+    "MappedArray",
+    "boxes",
+    "contiguous",
+    "dtype_named",
+    "extents",
+    "number_of",
+]
 
 BLOCK_BYTES = 16 << 20
 """Bytes of an array that are read at once, if one row of it has no more."""
@@ -160,6 +171,16 @@ def extents(box: Box) -> tuple[int, ...]:
         (2, 3)
     """
     return tuple(stop - start for start, stop in box)
+
+
+def number_of(leaf: Any) -> Any:
+    """Return the number that an array of one element holds; any other leaf as it is.
+
+    Example:
+        >>> number_of(InMemory(np.array([3.0]))), number_of("text")
+        (3.0, 'text')
+    """
+    return leaf.load().item() if isinstance(leaf, Array) and leaf.size == 1 else leaf
 
 
 def contiguous(values: NDArray[Any]) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from parity.errors import CheckpointError
-from parity.formats.array import Array
+from parity.formats.array import Array, number_of
 from parity.formats.deepspeed_shards import Shards, find_shards, step_folder
 from parity.formats.tree import Opaque, Source, Tree
 from parity.formats.zero_partitions import Shapes, Stream, cut_groups, cut_parameters
@@ -227,7 +227,7 @@ def _alike(layout: _Layout, kind: str, ranks: Sequence[Sequence[Tree]]) -> dict[
 
     All ranks have the same. Stage 3 may divide groups further; a value that differs between parts has no parameter.
     """
-    plain = [[_number(value) for value in values] for values in ranks]
+    plain = [[number_of(value) for value in values] for values in ranks]
     if any(values != plain[0] for values in plain):
         raise CheckpointError(f"{layout.where}: {kind} of the optimizer differs between ranks: files of two saves")
     values = list(ranks[0])
@@ -238,8 +238,3 @@ def _alike(layout: _Layout, kind: str, ranks: Sequence[Sequence[Tree]]) -> dict[
             )
         values = [values[0]] * len(layout.groups)
     return {name: value for group, value in zip(layout.groups, values, strict=True) for name in group}
-
-
-def _number(value: Tree) -> Tree:
-    """Return the value of an array of one element, and any other leaf as it is."""
-    return value.load().item() if isinstance(value, Array) and value.size == 1 else value
