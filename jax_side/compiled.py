@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
-__all__ = ["shared_programs"]
+__all__ = ["share_programs", "shared_programs"]
 
 DIRECTORY = "jax_compilation_cache_dir"
 SETTINGS: dict[str, float] = {
@@ -18,6 +19,19 @@ SETTINGS: dict[str, float] = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,
 }
 """JAX locks a cache that has a limit, so that no process reads half a file; no check ever comes near this one."""
+
+
+def share_programs(directory: Path) -> None:
+    """Keep what this process compiles from now on in a directory, on a machine without accelerators.
+
+    A cache that the user has set up stays the only one. No backend is started: what is to be set before that can be.
+
+    Args:
+        directory: As for `shared_programs`.
+    """
+    if getattr(jax.config, DIRECTORY) is None and importlib.util.find_spec("filelock") is not None:
+        for name, value in {**SETTINGS, DIRECTORY: str(directory)}.items():
+            jax.config.update(name, value)
 
 
 @contextmanager

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import functools
+import glob
 import importlib.metadata
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["compare_environments", "describe_environment", "usable_cpus", "versions"]
+__all__ = ["compare_environments", "describe_environment", "has_accelerator", "usable_cpus", "versions"]
 
 DISTRIBUTIONS = (
     "numpy",
@@ -46,6 +48,15 @@ def versions(names: tuple[str, ...] = DISTRIBUTIONS) -> Mapping[str, str]:
 def usable_cpus() -> int:
     """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+ACCELERATORS = ("/dev/nvidia*", "/dev/kfd", "/dev/dxg", "/dev/accel*", "/dev/vfio/*", "/proc/driver/nvidia/gpus/*")
+"""Files of NVIDIA's and AMD's devices, Windows's for Linux, and TPUs."""
+
+
+def has_accelerator() -> bool:
+    """Return whether this machine may have an accelerator, told without starting any driver."""
+    return sys.platform != "linux" or any(glob.glob(pattern) for pattern in ACCELERATORS)
 
 
 def describe_environment() -> dict[str, Any]:

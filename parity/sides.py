@@ -54,6 +54,9 @@ class Adapters(Protocol):
     def fresh_process(self) -> None:
         """Set the framework's state of the process to what a new process has."""
 
+    def share_programs(self, directory: Path) -> None:
+        """Keep compiled programs in a directory that processes share, if the framework can and the user does not."""
+
     def write(self, target: object, values: NDArray[Any]) -> bool:
         """Write values into a parameter in place; return whether it is one of the framework's that can be written."""
 

@@ -6,8 +6,9 @@ Only JAX itself is imported: what belongs to Flax, Optax, Grain and Orbax is kno
 from jax_side.adapters.files import read_msgpack, read_orbax
 from jax_side.adapters.kinds import install
 from jax_side.adapters.process import fresh_process, set_aside, write
+from jax_side.compiled import share_programs
 
-__all__ = ["fresh_process", "install", "readers", "set_aside", "write"]
+__all__ = ["fresh_process", "install", "readers", "set_aside", "share_programs", "write"]
 
 readers = (read_msgpack, read_orbax)
 """What reads checkpoint files, in order."""

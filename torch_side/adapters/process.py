@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["fresh_process", "set_aside", "write"]
+__all__ = ["fresh_process", "set_aside", "share_programs", "write"]
 
 DEFAULT_SEED = 67280421310721
 """Seed of the default generator in a new process (`c10::detail::default_rng_seed_val`)."""
@@ -46,6 +47,10 @@ def fresh_process() -> None:
     torch.default_generator.manual_seed(DEFAULT_SEED)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(DEFAULT_SEED)
+
+
+def share_programs(directory: Path) -> None:
+    """Leave it to PyTorch: what `torch.compile` makes is kept on disk already, for all processes of a user."""
 
 
 def write(target: object, values: NDArray[Any]) -> bool:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import random
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
 from parity import sides
 
-__all__ = ["fresh_process", "set_aside_all"]
+__all__ = ["fresh_process", "seeds_on_import", "set_aside_all"]
 
 
 def set_aside_all() -> Callable[[], None]:
@@ -32,3 +36,25 @@ def fresh_process() -> None:
     np.random.seed()  # noqa: NPY002
     for adapter in sides.adapters().values():
         adapter.fresh_process()
+
+
+def seeds_on_import(train: Any) -> bool:
+    """Return whether the module of a function seeds a generator outside its functions: then each process does.
+
+    Told from its source: a call there whose function has `seed` in its name, such as `torch.manual_seed(0)`.
+    """
+    try:
+        source = inspect.getsource(sys.modules[train.__module__])
+        return any("seed" in ast.unparse(call.func).rpartition(".")[2] for call in _calls(ast.parse(source)))
+    except (AttributeError, KeyError, OSError, TypeError, SyntaxError):
+        return False
+
+
+def _calls(node: ast.AST) -> Iterator[ast.Call]:
+    """Return the calls that importing a module makes itself."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        return
+    if isinstance(node, ast.Call):
+        yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _calls(child)

@@ -6,19 +6,22 @@ import importlib.util
 import os
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from parity import sides
 from parity.checks.live.inline import run_function
 from parity.checks.live.recorder import MarkError
 from parity.checks.live.request import Request
 from parity.checks.live.trace import TraceWriter
+from parity.environment import has_accelerator
 from parity.runs import end_with_parent
 
-__all__ = ["ByFile", "run_child"]
+__all__ = ["ByFile", "log_of", "run_child"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ class ByFile:
         return attrgetter(self.name)(module)
 
 
-def run_child(rows: Connection, train: Any, folder: Path, request: Request, parent: int, log: Path) -> None:
+def run_child(rows: Connection, train: Any, folder: Path, request: Request, home: Path, number: int, *, parent: int
+              ) -> None:  # fmt: skip
     """Run a training function and send what it shows.
 
     Args:
@@ -48,20 +52,47 @@ def run_child(rows: Connection, train: Any, folder: Path, request: Request, pare
         train: The function, or where it is.
         folder: Its folder.
         request: How far, and what is looked at.
-        parent: Process ID of the check; this process ends with it.
-        log: Takes what the run prints.
+        home: Directory of the check: takes what the run prints, and the programs that it compiles.
+        number: Of the run.
+        parent: Process ID of the parent; this process ends with it.
     """
     os.setpgid(0, 0)  # a kill takes workers along
     end_with_parent(parent)
-    with log.open("wb") as printed:
+    with log_of(home, number).open("wb") as printed:
         os.dup2(printed.fileno(), 1)
         os.dup2(printed.fileno(), 2)
-    writer = TraceWriter(rows.send)
     try:
         function = train.load() if isinstance(train, ByFile) else train
-        writer.end(run_function(function, folder, request, writer=writer, on_kill=_kill))
+        if not has_accelerator():
+            for adapter in sides.adapters().values():
+                adapter.share_programs(home / "programs")
+        writer = TraceWriter(_Sender(rows.send))
+        writer.end(run_function(function, folder, request, writer=writer, on_kill=_kill, before=_as_it_is))
     except MarkError as error:
         rows.send(("refused", str(error)))
+
+
+def log_of(home: Path, number: int) -> Path:
+    """Return the file that takes what a run prints."""
+    return home / f"process-{number}.log"
+
+
+class _Sender:
+    """Sends rows, and before each the names of the modules that were imported since the last."""
+
+    def __init__(self, send: Callable[[Any], None]) -> None:
+        self._send, self._known = send, set(sys.modules)
+
+    def __call__(self, row: Any) -> None:
+        if len(sys.modules) > len(self._known):
+            new = [name for name in list(sys.modules) if name not in self._known]
+            self._known.update(new)
+            self._send(("imports", new))
+        self._send(row)
+
+
+def _as_it_is() -> None:
+    """Leave the generators as the imports of a new process left them."""
 
 
 def _kill() -> None:

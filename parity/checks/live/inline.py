@@ -11,7 +11,7 @@ from pathlib import Path
 from types import GeneratorType
 from typing import Any
 
-from parity.checks.live.aside import fresh_process, set_aside_all
+from parity.checks.live.aside import fresh_process, seeds_on_import, set_aside_all
 from parity.checks.live.effects import writes
 from parity.checks.live.recorder import Killed, MarkError, Recorder, trace_no_calls
 from parity.checks.live.request import Request
@@ -33,11 +33,15 @@ class InlineRunner:
     def __init__(self, train: Train) -> None:
         self._train = train
         self._state = ExitStack()
+        self._before: Callable[[], None] = fresh_process
         self._suspended: list[GeneratorType[Any, Any, Any]] = []
         """Generators that were killed: kept, so that no `finally` of theirs runs while their folder is compared."""
 
     def __enter__(self) -> InlineRunner:
-        self._state.callback(set_aside_all())
+        put_back = set_aside_all()
+        self._state.callback(put_back)
+        if seeds_on_import(_unwrap(self._train)):  # what it seeded is the beginning of every process
+            self._before = put_back
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -48,12 +52,13 @@ class InlineRunner:
 
     def run(self, folder: Path, request: Request) -> Trace:
         """Run it once."""
-        return run_function(self._train, folder, request, suspended=self._suspended)
+        return run_function(self._train, folder, request, suspended=self._suspended, before=self._before)
 
 
 def run_function(train: Train, folder: Path, request: Request, *, writer: TraceWriter | None = None,
                  on_kill: Callable[[], None] | None = None,
-                 suspended: list[GeneratorType[Any, Any, Any]] | None = None) -> Trace:  # fmt: skip
+                 suspended: list[GeneratorType[Any, Any, Any]] | None = None,
+                 before: Callable[[], None] = fresh_process) -> Trace:  # fmt: skip
     """Run a training function once, from its start to its end or to a kill.
 
     Args:
@@ -63,12 +68,13 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
         writer: Takes every mark as it comes.
         on_kill: Called at the kill, for a process that kills itself.
         suspended: Takes the generator that was killed, so that it is not closed.
+        before: Called first: gives the generators of this process the state that a new process has.
     """
     folder.mkdir(parents=True, exist_ok=True)
     recorder = Recorder(request, folder, getattr(_unwrap(train), "__code__", None), writer)
     recorder.on_kill = on_kill
-    fresh_process()
-    before, tracing = activate(recorder), sys.gettrace()
+    before()
+    listening, tracing = activate(recorder), sys.gettrace()
     writes.start(recorder)
     try:
         result = train(folder, **request.options)
@@ -86,7 +92,7 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
     except Exception:  # the trainer's own error: it is reported with its traceback
         recorder.trace.end, recorder.trace.error = "failed", traceback.format_exc(limit=-6)
     finally:
-        activate(before)
+        activate(listening)
         writes.stop()
         sys.setprofile(None)
         sys.settrace(tracing)

@@ -16,7 +16,8 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
-from parity.checks.live.child import ByFile, run_child
+from parity.checks.live.child import ByFile, log_of, run_child
+from parity.checks.live.forking import Forked, Forks, can_fork
 from parity.checks.live.inline import Train
 from parity.checks.live.recorder import MarkError
 from parity.checks.live.request import Request
@@ -46,22 +47,31 @@ def why_not_importable(train: Train) -> str:
 class ProcessRunner:
     """Runs the function in a new process each time.
 
+    The first run and those that resume are forks of a process that has imported the function (`fork_server`), where
+    that is safe; the others are new interpreters. So what saves and what resumes order their sets by different hash
+    seeds, and equal runs have nothing in common but the function.
+
     Args:
         train: The function; another process can import it.
         root: Directory for what the processes print.
+        fork: Whether runs may be forks; by default where there is no accelerator, on Linux.
     """
 
     mode = "process"
     parallel = max(2, min(4, usable_cpus()))
 
-    def __init__(self, train: Train, root: Path) -> None:
+    def __init__(self, train: Train, root: Path, *, fork: bool | None = None) -> None:
         self._train, self._root, self._count = _by_file(train), root, itertools.count(1)
+        self._forks = Forks(self._train) if (can_fork() if fork is None else fork) else None
 
     def __enter__(self) -> ProcessRunner:
+        if self._forks is not None:
+            self._forks.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        if self._forks is not None:
+            self._forks.close()
 
     def run(self, folder: Path, request: Request) -> Trace:
         """Run it once.
@@ -70,14 +80,20 @@ class ProcessRunner:
             TrainerError: It takes too long.
             MarkError: A mark cannot be used.
         """
-        log = self._root / f"process-{next(self._count)}.log"
+        number = next(self._count)
+        log = log_of(self._root, number)
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe(duplex=False)
-        process = context.Process(target=run_child, args=(there, self._train, folder, request, os.getpid(), log))
-        process.start()
+        process: BaseProcess | Forked | None = None
+        if self._forks is not None and (number == 1 or (folder.is_dir() and any(folder.iterdir()))):
+            process = self._forks.fork(there, folder, request, self._root, number)
+        if process is None:
+            given = (there, self._train, folder, request, self._root, number)
+            process = context.Process(target=run_child, args=given, kwargs={"parent": os.getpid()})
+            process.start()
         there.close()
         try:
-            trace = _receive(here, process, log)
+            trace = _receive(here, process, log, self._forks)
         finally:
             _end(process)
             here.close()
@@ -91,7 +107,7 @@ class ProcessRunner:
         return trace
 
 
-def _receive(here: Connection, process: BaseProcess, log: Path) -> Trace:
+def _receive(here: Connection, process: BaseProcess | Forked, log: Path, forks: Forks | None) -> Trace:
     """Return what a process shows until it has ended; its own workers may hold the other end open."""
     reader, deadline = TraceReader(), time.monotonic() + TIMEOUT_SECONDS
     ended = False
@@ -108,12 +124,19 @@ def _receive(here: Connection, process: BaseProcess, log: Path) -> Trace:
                 break
             if row[0] == "refused":
                 raise MarkError(row[1])
+            if row[0] == "imports":
+                if forks is not None:
+                    forks.load(row[1])
+                continue
             reader.add(row)
     return reader.trace
 
 
-def _end(process: BaseProcess) -> None:
+def _end(process: BaseProcess | Forked) -> None:
     """Kill what is left of a process and all that it started."""
+    if isinstance(process, Forked):
+        process.end()
+        return
     assert process.pid is not None
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
