@@ -108,12 +108,6 @@ def test_the_assertion_raises_with_the_verdict_and_names_the_component() -> None
         parity.assert_resumes(train, steps=24, stop_at=17, mode="inline", options={"fault": "scheduler"})
 
 
-@pytest.mark.processes
-def test_a_fault_is_found_in_processes_too() -> None:
-    found = parity.resumes(train, steps=24, stop_at=17, mode="process", roads="kill", options={"fault": "scheduler"})
-    assert (found.verdict, found.components[0], found.mode) == ("broken", "schedule.step", "process")
-
-
 def drawing(folder: Path, steps: int = 20) -> Iterator[int]:
     """Train in order and without dropout; loaders of training and of evaluation draw seeds that nobody reads."""
     torch.manual_seed(0)

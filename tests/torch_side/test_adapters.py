@@ -184,3 +184,24 @@ def test_looking_changes_nothing() -> None:
 
 def test_a_compiled_model_keeps_the_names_of_its_own() -> None:
     assert "model.0.weight" in see(model=torch.compile(trained()[0], backend="eager")).leaves
+
+
+def test_what_was_looked_at_can_still_be_resized_by_its_owner() -> None:
+    kept, grown = torch.ones(4, requires_grad=True), torch.ones(2, 3).t()
+    walk = Walk(keep=("kept", "grown"))
+    sides.adapters()
+    walk.root("kept", kept)
+    walk.root("grown", grown)
+    assert walk.finish().values["kept"].tolist() == [1, 1, 1, 1]
+    for tensor in (kept.detach(), grown):
+        tensor.untyped_storage().resize_(0)
+    leaves = see(kept=kept, grown=grown).leaves
+    assert (leaves["kept"].kind, leaves["kept"].digest) == ("float32[4]@freed", ""), "its memory must not be read"
+    grown.untyped_storage().resize_(24)
+    assert see(grown=grown.copy_(torch.ones(3, 2))).leaves["grown"].digest
+
+
+def test_keys_that_are_objects_have_one_name_in_all_processes() -> None:
+    leaves = see(table={trained: 3, "a": 4}, known={trained}).leaves
+    assert leaves["table[<function trained>]"].digest == "3"
+    assert not [path for path in leaves if " at 0x" in path]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import torch
@@ -24,6 +25,8 @@ from torch_side.adapters.trainers import register_trainers
 __all__ = ["install", "tensor_leaf"]
 
 _MODULE_INTERNALS = frozenset(vars(nn.Module()))
+_WIRING = ("_forward", "_backward", "_state_dict", "_load_state", "__composable_api_", "_fsdp", "_is_fsdp")
+"""Beginnings of the names of attributes of modules that are hooks, or how parameters are spread over processes."""
 _OPTIMIZER_INTERNALS = frozenset(
     {"state", "param_groups", "defaults", "_zero_grad_profile_name", "_warned_capturable_if_run_uncaptured", "step"}
 )
@@ -47,6 +50,8 @@ def tensor_leaf(value: torch.Tensor, role: Role, component: str) -> Leaf:
         value, kind = value.dequantize() if value.is_quantized else value.to_dense(), f"{kind}@{value.layout}"
     if value.device.type == "meta":
         return Leaf(role, component, f"{kind}@meta", "")
+    if _is_freed(value):
+        return Leaf(role, component, f"{kind}@freed", "")
     if value.ndim == 0:
         return Leaf(role, component, kind, repr(value.item()))
     if value.device.type != "cpu":
@@ -57,8 +62,25 @@ def tensor_leaf(value: torch.Tensor, role: Role, component: str) -> Leaf:
         value = value.permute(order).contiguous()  # a view where the tensor is dense
     if value.is_conj() or value.is_neg():
         value = value.resolve_conj().resolve_neg()
-    flat = value.reshape(-1).view(torch.uint8) if value.numel() else torch.empty(0, dtype=torch.uint8)
-    return Leaf(role, component, kind, digest_of(flat.numpy().data))
+    return Leaf(role, component, kind, digest_of(_bytes(value)))
+
+
+def _bytes(value: torch.Tensor) -> Any:
+    """Return the memory of a contiguous tensor; not by `numpy()`, which would forbid its owner to resize it."""
+    if not value.numel():
+        return b""
+    flat = value.reshape(-1).view(torch.uint8)
+    if type(flat) is not torch.Tensor:
+        return flat.clone().numpy().data
+    return (ctypes.c_char * flat.numel()).from_address(flat.data_ptr())
+
+
+def _is_freed(value: torch.Tensor) -> bool:
+    """Return whether the memory of a tensor was given back, as FSDP does with what it gathered."""
+    if type(value) is not torch.Tensor or value.layout != torch.strided or not value.numel():
+        return False
+    last = value.storage_offset() + sum((n - 1) * step for n, step in zip(value.shape, value.stride(), strict=True))
+    return value.untyped_storage().nbytes() < (last + 1) * value.element_size()
 
 
 def _values(value: torch.Tensor) -> Any:
@@ -67,7 +89,7 @@ def _values(value: torch.Tensor) -> Any:
     if hasattr(value, "to_local"):
         value = value.to_local()
     plain = value.float() if value.dtype.is_floating_point and value.dtype.itemsize < 4 else value
-    return plain.numpy().copy()
+    return plain.clone().numpy()
 
 
 def _memory(value: torch.Tensor) -> Any:
@@ -129,9 +151,7 @@ def _module(walk: Walk, path: str, module: nn.Module) -> None:
         if child is not None:
             walk.inside(f"{path}.{name}", child)
     for name, value in vars(module).items():
-        if name not in _MODULE_INTERNALS and not name.startswith(
-            ("_forward", "_backward", "_state_dict", "_load_state")
-        ):
+        if name not in _MODULE_INTERNALS and not name.startswith(_WIRING):
             if isinstance(value, bool | int | float | str | torch.Tensor) and not name.startswith("_"):
                 _attribute(walk, f"{path}.{name}", value, known=type(module).__module__.startswith("torch."))
             else:

@@ -82,7 +82,7 @@ def _plain(item: Any) -> bool:
 
 def _set(walk: Walk, path: str, value: Any) -> None:
     if walk.is_new(path, value, component_from_name(path)):
-        text = repr(sorted(map(repr, value)))
+        text = repr(sorted(map(_said, value)))
         walk.data(path, text.encode(), type(value).__name__, component_from_name(path), "scalar")
 
 
@@ -92,8 +92,13 @@ def _mapping(walk: Walk, path: str, value: Any) -> None:
         return
     walk.leaf(f"{path}.len", len(value), component, "structure")
     for key in list(value):
-        name = f"{path}.{key}" if isinstance(key, str) and key.isidentifier() else f"{path}[{key!r}]"
+        name = f"{path}.{key}" if isinstance(key, str) and key.isidentifier() else f"{path}[{_said(key)}]"
         walk.visit(name, value[key])
+
+
+def _said(key: object) -> str:
+    """Return the representation of a key without addresses, which differ from process to process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(key))
 
 
 def _partial(walk: Walk, path: str, value: functools.partial[Any]) -> None:

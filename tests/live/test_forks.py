@@ -1,0 +1,158 @@
+"""Runs in processes that are forked: when they are, that they begin as a new interpreter does, and how they end."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import parity
+from parity import environment
+from parity.checks.live import fork_server, process
+from parity.results import Resumption
+from tests.live import imports_of_users, seeded_module, threaded_module
+from tests.live.test_red_torch import train as red
+
+pytestmark = pytest.mark.processes
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="runs are forked on Linux alone")
+
+
+def check(train: Callable[..., Any], roads: str = "kill", **options: Any) -> Resumption:
+    return parity.resumes(train, steps=12, stop_at=6, mode="process", roads=roads, options=options)
+
+
+def noted(train: Callable[..., Any], file: Path, roads: str = "kill") -> list[dict[str, int]]:
+    """Return what the processes of a check say of themselves, in the order in which they began."""
+    assert check(train, roads, note=str(file)).verdict == "holds"
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+@linux
+def test_the_first_run_and_those_that_resume_are_forked_and_the_one_that_saves_is_not(tmp_path: Path) -> None:
+    seen = noted(imports_of_users.in_saved_order, tmp_path / "note", "kill,again")
+    here = os.getpid()
+    forked, new = [p for p in seen if p["parent"] != here], [p for p in seen if p["parent"] == here]
+    assert (len(forked), len(new)) == (4, 1)
+    assert len({p["parent"] for p in forked}) == 1
+    assert len({p["hash"] for p in forked}) == 1, "forks share the order of their sets"
+    assert new[0]["hash"] != forked[0]["hash"], "what saves has another order than what resumes"
+    assert len({p["pid"] for p in seen}) == 5
+
+
+def test_values_that_are_saved_in_the_order_of_a_set_are_found() -> None:
+    found = check(imports_of_users.in_order_of_a_set)
+    assert found.verdict == "broken", found.text()
+    assert found.suspects[0].path.startswith("weights"), found.text()
+
+
+@pytest.mark.parametrize("mode", ["process", "inline"])
+def test_what_a_module_seeds_at_its_top_stays_seeded(mode: Any) -> None:
+    found = parity.resumes(seeded_module.train, steps=12, stop_at=6, mode=mode, roads="kill")
+    assert found.verdict == "holds", found.text()
+    unseeded = parity.resumes(imports_of_users.draws, steps=12, stop_at=6, mode=mode, roads="kill")
+    assert unseeded.verdict == "inconclusive", "nobody seeded: two processes draw differently"
+
+
+def test_a_module_that_starts_a_thread_is_imported_by_each_process(tmp_path: Path) -> None:
+    seen = noted(threaded_module.train, tmp_path / "note")
+    assert {p["parent"] for p in seen} == {os.getpid()}
+    assert {p["threads"] for p in seen} == {2}
+
+
+def test_beside_an_accelerator_nothing_is_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = tmp_path / "device0"
+    device.touch()
+    monkeypatch.setattr(environment, "ACCELERATORS", (str(tmp_path / "device*"),))
+    assert not fork_server.can_fork()
+    seen = noted(imports_of_users.in_saved_order, tmp_path / "note")
+    assert {p["parent"] for p in seen} == {os.getpid()}
+
+
+def test_a_fault_is_found_as_in_new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    def once() -> Resumption:
+        return parity.resumes(red, steps=24, stop_at=17, mode="process", roads="kill", options={"fault": "scheduler"})
+
+    forked = once()
+    assert (forked.verdict, forked.components[0], forked.mode) == ("broken", "schedule.step", "process")
+    monkeypatch.setattr(process, "can_fork", lambda: False)
+    assert once().suspects == forked.suspects
+
+
+def test_an_import_that_draws_ends_the_forking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(fork_server, "_is_installed", lambda name: name.startswith("parity_test_"))
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "parity_test_quiet.py").write_text("VALUE = 3\n")
+    (tmp_path / "parity_test_broken.py").write_text("raise SystemExit(3)\n")
+    (tmp_path / "parity_test_draws.py").write_text("import random\nrandom.random()\n")
+    state = random.getstate()
+    assert fork_server._load(["parity_test_quiet", "parity_test_broken", "parity_test_gone"])
+    assert "parity_test_quiet" in sys.modules
+    assert not fork_server._load(["parity_test_draws"])
+    random.setstate(state)
+
+
+def test_modules_of_users_are_left_to_their_runs() -> None:
+    assert fork_server._is_installed("json.decoder")
+    assert fork_server._is_installed("torch.optim")
+    assert not fork_server._is_installed("tests.live.seeded_module")
+
+
+@linux
+def test_a_check_that_is_killed_takes_its_processes_along(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(f"""
+            import os, time
+            import parity
+
+            def train(folder):
+                with open({str(tmp_path / "pids")!r}, "a") as file:
+                    file.write(f"{{os.getpid()}} {{os.getppid()}}\\n")
+                weight = 1.0
+                for step in range(12):
+                    yield step
+                    weight *= 1.01
+                    (folder / "weight").write_text(str(weight))
+                    time.sleep(60)
+
+            if __name__ == "__main__":
+                parity.resumes(train, steps=12, stop_at=6, mode="process")
+        """)
+    )
+    run = subprocess.Popen([sys.executable, str(script)], stderr=subprocess.DEVNULL)
+    pids = wait_for(lambda: (tmp_path / "pids").read_text().split(), 4)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    theirs = {int(pid) for pid in pids} - {run.pid}
+    assert len(theirs) == 3, "two runs, and what forked one of them"
+    wait_for(lambda: [pid for pid in theirs if not alive(pid)], 3)
+
+
+def wait_for(look: Callable[[], list[Any]], count: int) -> list[Any]:
+    """Return what is found when there is enough of it."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            if len(found := look()) >= count:
+                return found
+        except OSError:
+            pass
+        time.sleep(0.05)
+    raise AssertionError("it took a minute")
+
+
+def alive(pid: int) -> bool:
+    """Return whether a process runs; one that ended and that nobody has asked about does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
