@@ -3,6 +3,7 @@
 import copy
 import itertools
 import random
+import sys
 from collections import OrderedDict, deque, namedtuple
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from parity.contract.capture import Snapshot, Walk, capture, component_from_name, register, scopes_of
+from parity.contract.capture.liveness import live_names
 from parity.errors import SpecError
 
 Point = namedtuple("Point", "x y")
@@ -233,3 +235,17 @@ def test_a_kind_that_is_registered_by_name_or_class_is_used() -> None:
 )
 def test_components_from_names(path: str, component: str) -> None:
     assert component_from_name(path) == component
+
+
+def test_what_is_not_read_again_is_dead_where_a_call_marks() -> None:
+    def here() -> tuple[Any, int]:
+        frame = sys._getframe(1)
+        return frame.f_code, frame.f_lasti
+
+    def loop() -> tuple[frozenset[str], int]:
+        kept, done = 1, 2
+        live = live_names(*here())
+        done = kept
+        return live, done
+
+    assert loop() == (frozenset({"kept", "here"}), 1)  # what inner functions share counts as read

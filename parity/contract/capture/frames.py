@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType
@@ -102,6 +103,8 @@ def capture(
         for scope in sorted(scopes, key=_is_library):  # the user's own variables give the paths
             prefix = f"{scope.name}()." if scope.name else ""
             live = live_names(scope.code, scope.lasti)
+            if not scope.code.co_flags & inspect.CO_GENERATOR:  # what a callback was given has its name there
+                live |= {name for name, value in scope.local.items() if not _is_value(value)}
             for name, value in scope.local.items():
                 if name.startswith(("__", "@")) or (_is_library(scope) and isinstance(value, _PLAIN)):
                     continue  # what a framework counts in its own variables, nobody else can save
@@ -123,6 +126,11 @@ def capture(
     snapshot = walk.finish()
     snapshot.dead = frozenset(dead)
     return snapshot
+
+
+def _is_value(value: Any) -> bool:
+    """Return whether a variable holds a result, not an object that others hold too and that goes on."""
+    return isinstance(value, (*_PLAIN, tuple, list)) or (hasattr(value, "dtype") and hasattr(value, "shape"))
 
 
 def _is_library(scope: Scope) -> bool:

@@ -30,6 +30,8 @@ def live_names(code: CodeType, lasti: int) -> frozenset[str]:
         Their names; those that inner functions share are always among them.
     """
     at = _live_after(code)
+    while lasti not in at and lasti > 0:  # within a call, Python 3.11 gives the place behind it, among its caches
+        lasti -= 2
     return at.get(lasti, frozenset(code.co_varnames)) | frozenset(code.co_cellvars) | frozenset(code.co_freevars)
 
 
