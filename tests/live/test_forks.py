@@ -62,6 +62,12 @@ def test_what_a_module_seeds_at_its_top_stays_seeded(mode: Any) -> None:
     assert unseeded.verdict == "inconclusive", "nobody seeded: two processes draw differently"
 
 
+@linux
+def test_workers_of_a_loop_are_started_as_they_always_are() -> None:
+    found = check(imports_of_users.loads_by_a_lambda)
+    assert found.verdict == "holds", found.text()
+
+
 def test_a_module_that_starts_a_thread_is_imported_by_each_process(tmp_path: Path) -> None:
     seen = noted(threaded_module.train, tmp_path / "note")
     assert {p["parent"] for p in seen} == {os.getpid()}
@@ -77,14 +83,21 @@ def test_beside_an_accelerator_nothing_is_forked(tmp_path: Path, monkeypatch: py
     assert {p["parent"] for p in seen} == {os.getpid()}
 
 
-def test_a_fault_is_found_as_in_new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
-    def once() -> Resumption:
-        return parity.resumes(red, steps=24, stop_at=17, mode="process", roads="kill", options={"fault": "scheduler"})
+def faulty() -> Resumption:
+    """Check a loop that does not save its scheduler."""
+    return parity.resumes(red, steps=24, stop_at=17, mode="process", roads="kill", options={"fault": "scheduler"})
 
-    forked = once()
-    assert (forked.verdict, forked.components[0], forked.mode) == ("broken", "schedule.step", "process")
+
+def test_a_fault_is_found_in_processes_too() -> None:
+    found = faulty()
+    assert (found.verdict, found.components[0], found.mode) == ("broken", "schedule.step", "process")
+
+
+@pytest.mark.soak
+def test_the_verdict_is_that_of_new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    forked = faulty()
     monkeypatch.setattr(process, "can_fork", lambda: False)
-    assert once().suspects == forked.suspects
+    assert faulty().suspects == forked.suspects
 
 
 def test_an_import_that_draws_ends_the_forking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import multiprocessing
 import os
 import signal
 import sys
@@ -43,8 +44,8 @@ class ByFile:
         return attrgetter(self.name)(module)
 
 
-def run_child(rows: Connection, train: Any, folder: Path, request: Request, home: Path, number: int, *, parent: int
-              ) -> None:  # fmt: skip
+def run_child(rows: Connection, train: Any, folder: Path, request: Request, home: Path, number: int,
+              method: str | None, *, parent: int) -> None:  # fmt: skip
     """Run a training function and send what it shows.
 
     Args:
@@ -54,10 +55,13 @@ def run_child(rows: Connection, train: Any, folder: Path, request: Request, home
         request: How far, and what is looked at.
         home: Directory of the check: takes what the run prints, and the programs that it compiles.
         number: Of the run.
+        method: How the process of the check starts others, None for the system's way: so are workers of the loop
+            started, which a process of `multiprocessing` would start as itself was.
         parent: Process ID of the parent; this process ends with it.
     """
     os.setpgid(0, 0)  # a kill takes workers along
     end_with_parent(parent)
+    multiprocessing.set_start_method(method, force=True)
     with log_of(home, number).open("wb") as printed:
         os.dup2(printed.fileno(), 1)
         os.dup2(printed.fileno(), 2)

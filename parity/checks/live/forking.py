@@ -14,11 +14,9 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
-from pathlib import Path
 from typing import Any
 
 from parity.checks.live.fork_server import HEADER, STATUS, can_fork, serve
-from parity.checks.live.request import Request
 
 __all__ = ["Forked", "Forks", "can_fork"]
 
@@ -77,11 +75,16 @@ class Forks:
             self._known |= new
             self._send(("load", [name for name in names if name in new]))
 
-    def fork(self, rows: Connection, folder: Path, request: Request, home: Path, number: int) -> Forked | None:
-        """Return the process of a run, None where it must be started otherwise; for the arguments see `run_child`."""
+    def fork(self, rows: Connection, *given: Any) -> Forked | None:
+        """Return the process of a run, None where it must be started otherwise.
+
+        Args:
+            rows: Takes the rows of the trace.
+            given: The arguments of `run_child` after the function.
+        """
         ours, theirs = os.pipe()
         try:
-            sent = self._send(("run", folder, request, home, number), rows.fileno(), theirs)
+            sent = self._send(("run", *given), rows.fileno(), theirs)
         finally:
             os.close(theirs)
         told = _read(ours, STATUS.size) if sent else b""

@@ -30,6 +30,9 @@ __all__ = ["ProcessRunner", "why_not_importable"]
 TIMEOUT_SECONDS = 1800.0
 """Longest that one run may take."""
 
+POLL_SECONDS = 0.1
+"""Time between two looks at a process whose workers may outlive it, and hold what would tell of its end."""
+
 
 def why_not_importable(train: Train) -> str:
     """Return why another process cannot import a function; empty if it can."""
@@ -84,12 +87,13 @@ class ProcessRunner:
         log = log_of(self._root, number)
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe(duplex=False)
+        given = (folder, request, self._root, number, multiprocessing.get_start_method(allow_none=True))
         process: BaseProcess | Forked | None = None
         if self._forks is not None and (number == 1 or (folder.is_dir() and any(folder.iterdir()))):
-            process = self._forks.fork(there, folder, request, self._root, number)
+            process = self._forks.fork(there, *given)
         if process is None:
-            given = (there, self._train, folder, request, self._root, number)
-            process = context.Process(target=run_child, args=given, kwargs={"parent": os.getpid()})
+            whole = (there, self._train, *given)
+            process = context.Process(target=run_child, args=whole, kwargs={"parent": os.getpid()})
             process.start()
         there.close()
         try:
@@ -112,10 +116,10 @@ def _receive(here: Connection, process: BaseProcess | Forked, log: Path, forks: 
     reader, deadline = TraceReader(), time.monotonic() + TIMEOUT_SECONDS
     ended = False
     while not ended or here.poll():
-        ready = wait([here, process.sentinel], max(0.0, deadline - time.monotonic()))
-        if not ready:
+        ready = wait([here, process.sentinel], POLL_SECONDS)
+        ended = ended or process.sentinel in ready or process.exitcode is not None
+        if not ready and not ended and time.monotonic() > deadline:
             raise TrainerError(f"a run took longer than {TIMEOUT_SECONDS:g} s:\n{_tail(log)}")
-        ended = ended or process.sentinel in ready
         if here.poll():
             try:
                 row = here.recv()
@@ -140,8 +144,9 @@ def _end(process: BaseProcess | Forked) -> None:
     assert process.pid is not None
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    with suppress(ProcessLookupError):
-        os.kill(process.pid, signal.SIGKILL)
+    if process.exitcode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
     process.join()
 
 
