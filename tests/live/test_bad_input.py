@@ -1,7 +1,6 @@
 """Training functions that cannot be judged: each gets one clear error or its own verdict, never a pass."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -210,21 +209,6 @@ def test_a_check_leaves_this_process_as_it_was() -> None:
     assert np.array_equal(np.random.get_state()[1], shared)  # noqa: NPY002
     assert Path.cwd() == folder
     parity.mark(3)
-
-
-def test_processes_are_killed_and_none_is_left(tmp_path: Path) -> None:
-    found = check(plain, mode="process", workdir=tmp_path)
-    assert found.verdict == "holds", found.text()
-    assert found.mode == "process"
-    left = [p for p in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(p)]
-    assert left == []
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes() if int(path.parent.name) != os.getpid() else b""
-    except OSError:
-        return b""
 
 
 def test_a_script_that_calls_the_check_at_its_top_is_told_where_to_put_the_call(tmp_path: Path) -> None:

@@ -120,6 +120,27 @@ def test_modules_of_users_are_left_to_their_runs() -> None:
 
 
 @linux
+def test_processes_are_killed_and_none_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARITY_TEST", str(tmp_path))  # whatever is started from here on has it
+    found = parity.resumes(
+        imports_of_users.loads_by_a_lambda, steps=12, stop_at=6, mode="process", workdir=tmp_path, roads="kill"
+    )
+    assert found.verdict == "holds", found.text()
+    assert found.mode == "process"
+    left = [
+        path.parent.name for path in Path("/proc").glob("[0-9]*/environ") if str(tmp_path).encode() in _read(path)
+    ]
+    assert [pid for pid in left if b"resource_tracker" not in _read(Path("/proc", pid, "cmdline"))] == []
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes() if int(path.parent.name) != os.getpid() else b""
+    except OSError:
+        return b""
+
+
+@linux
 def test_a_check_that_is_killed_takes_its_processes_along(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

@@ -10,13 +10,11 @@ import ctypes
 import importlib
 import importlib.util
 import os
-import pickle
 import random
 import re
 import selectors
 import signal
 import site
-import socket
 import struct
 import sys
 import sysconfig
@@ -25,6 +23,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +33,7 @@ from parity.contract.capture import capture
 from parity.environment import has_accelerator
 from parity.runs import end_with_parent
 
-__all__ = ["HEADER", "STATUS", "can_fork", "receive", "serve"]
-
-HEADER = struct.Struct("!I")
-"""Bytes of a request."""
+__all__ = ["STATUS", "can_fork", "serve"]
 
 STATUS = struct.Struct("!i")
 """What the process of a run is told by: its number, 0 where it was not forked; later its exit code."""
@@ -52,15 +48,14 @@ def can_fork() -> bool:
     return sys.platform == "linux" and hasattr(os, "pidfd_open") and not has_accelerator()
 
 
-def serve(channel: socket.socket, train: bytes, parent: int) -> None:
-    """Import a training function, then fork a process for each request, until the channel is closed.
+def serve(requests: Connection, parent: int) -> None:
+    """Import a training function, then fork a process for each request, until nobody can ask any more.
 
-    Returns where the channel is closed, and, in a forked process, where its run has ended.
+    Returns when nobody can ask, and, in a forked process, when its run has ended.
 
     Args:
-        channel: Brings requests: `("load", names)`, or `("run", ...)` with the arguments of `run_child` after the
-            function, and two descriptors, for the rows of the trace and for the status.
-        train: The function or its file, pickled.
+        requests: Brings the function or its file, then requests: `("load", names)`, or `("run", ...)` with the
+            arguments of `run_child` after the function, followed by two descriptors, for rows and status.
         parent: Process ID of the check; this process ends with it.
     """
     os.setpgid(0, 0)
@@ -70,44 +65,29 @@ def serve(channel: socket.socket, train: bytes, parent: int) -> None:
         os.dup2(nowhere.fileno(), 2)
     function: Any = None
     with suppress(Exception):  # whatever the module raises: a new interpreter shows it
-        function = pickle.loads(train)
+        function = requests.recv()
         function = function.load() if isinstance(function, ByFile) else function
     whole = function is not None
     waiting = selectors.DefaultSelector()
-    waiting.register(channel, selectors.EVENT_READ)
+    waiting.register(requests, selectors.EVENT_READ)
     while True:
         for key, _ in waiting.select():
-            if key.fileobj is not channel:
+            if key.fileobj is not requests:
                 _ended(waiting, key)
                 continue
-            asked = receive(channel)
-            if asked is None:
+            try:
+                what, *rest = requests.recv()
+                if what == "load":
+                    whole = whole and _load(rest[0])
+                    continue
+                rows, status = recv_handle(requests), recv_handle(requests)
+            except (EOFError, OSError):
                 return
-            (what, *rest), descriptors = asked
-            if what == "load":
-                whole = whole and _load(rest[0])
-                continue
-            rows, status = descriptors
             if _fork(waiting, status, whole and not _other_threads()) == 0:
-                channel.close()
+                requests.close()
                 run_child(Connection(rows, readable=False), function, *rest, parent=os.getppid())
                 return
             os.close(rows)
-
-
-def receive(channel: socket.socket) -> tuple[Any, list[int]] | None:
-    """Return the next request and its descriptors; None where the channel was closed."""
-    head, descriptors, *_ = socket.recv_fds(channel, HEADER.size, 2)
-    if len(head) < HEADER.size:
-        return None
-    left = HEADER.unpack(head)[0]
-    body = bytearray()
-    while len(body) < left:
-        more = channel.recv(left - len(body))
-        if not more:
-            return None
-        body += more
-    return pickle.loads(bytes(body)), descriptors
 
 
 def _fork(waiting: selectors.BaseSelector, status: int, safe: bool) -> int:
@@ -115,8 +95,8 @@ def _fork(waiting: selectors.BaseSelector, status: int, safe: bool) -> int:
     state = random.getstate()
     pid = -1
     if safe:
-        with warnings.catch_warnings():  # JAX and Python fear for threads: there are none
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(), suppress(OSError):  # no room for one more: a new interpreter may say so
+            warnings.simplefilter("ignore")  # JAX and Python fear for threads: there are none
             pid = os.fork()
     if pid == 0:
         random.setstate(state)  # a fork seeds it anew, but what an import seeded stays so in a new process too

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
-import select
 import signal
-import socket
 import threading
 from collections.abc import Collection
 from contextlib import suppress
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from multiprocessing.reduction import ForkingPickler
+from multiprocessing.reduction import send_handle
 from typing import Any
 
-from parity.checks.live.fork_server import HEADER, STATUS, can_fork, serve
+from parity.checks.live.fork_server import STATUS, can_fork, serve
 
 __all__ = ["Forked", "Forks", "can_fork"]
 
@@ -30,7 +27,7 @@ class Forked:
 
     def end(self) -> None:
         """Kill it, and all that it started, if it has not ended; its number may be another's after that."""
-        if self._status >= 0 and not select.select([self._status], [], [], 0)[0]:
+        if self._status >= 0 and not wait([self._status], 0):
             for kill in (os.killpg, os.kill):
                 with suppress(ProcessLookupError, PermissionError):
                     kill(self.pid, signal.SIGKILL)
@@ -54,19 +51,20 @@ class Forks:
     """
 
     def __init__(self, train: Any) -> None:
-        self._train = bytes(ForkingPickler.dumps(train))
+        self._train = train
         self._lock = threading.Lock()
-        self._channel: socket.socket | None = None
+        self._requests: Connection | None = None
         self._process: BaseProcess | None = None
         self._known: set[str] = set()
 
     def start(self) -> None:
         """Start it; it imports the function."""
-        self._channel, theirs = socket.socketpair()
         context = multiprocessing.get_context("spawn")
+        self._requests, theirs = context.Pipe()
         with theirs:
-            self._process = context.Process(target=serve, args=(theirs, self._train, os.getpid()))
+            self._process = context.Process(target=serve, args=(theirs, os.getpid()))
             self._process.start()
+        self._send(self._train)
 
     def load(self, names: Collection[str]) -> None:
         """Have it import modules that a run has imported, before it forks the next one."""
@@ -97,20 +95,20 @@ class Forks:
     def close(self) -> None:
         """End it, and what it has forked."""
         with self._lock:
-            if self._channel is not None:
-                self._channel.close()
-                self._channel = None
+            if self._requests is not None:
+                self._requests.close()
+                self._requests = None
             if self._process is not None:
                 self._process.kill()
                 self._process.join()
                 self._process = None
 
     def _send(self, request: Any, *descriptors: int) -> bool:
-        body = pickle.dumps(request)
         with self._lock, suppress(OSError):  # it is gone: then runs are started otherwise
-            if self._channel is not None:
-                socket.send_fds(self._channel, [HEADER.pack(len(body))], descriptors)
-                self._channel.sendall(body)
+            if self._requests is not None and self._process is not None and self._process.pid is not None:
+                self._requests.send(request)
+                for descriptor in descriptors:
+                    send_handle(self._requests, descriptor, self._process.pid)
                 return True
         return False
 
