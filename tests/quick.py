@@ -63,7 +63,7 @@ QUICK = frozenset(
 SLOW = frozenset(
     {
         "docs/test_your_trainer.py::test_the_examples_hold_and_an_optimizer_that_is_not_loaded_is_named",
-        "live/test_bad_input.py::test_processes_are_killed_and_none_is_left",
+        "live/test_forks.py::test_processes_are_killed_and_none_is_left",
         "torch_side/test_adapters.py::test_the_position_of_a_loader_is_seen_and_looking_does_not_move_it",
         "cli/test_bad_values.py::test_what_never_ends_is_neither_read_nor_waited_for",
         "cli/test_interrupt.py",
