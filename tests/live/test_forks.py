@@ -58,6 +58,7 @@ def test_values_that_are_saved_in_the_order_of_a_set_are_found() -> None:
 def test_what_a_module_seeds_at_its_top_stays_seeded(mode: Any) -> None:
     found = parity.resumes(seeded_module.train, steps=12, stop_at=6, mode=mode, roads="kill")
     assert found.verdict == "holds", found.text()
+    assert found.equal_runs == 0, "bit by bit, not by an envelope of runs that part"
     unseeded = parity.resumes(imports_of_users.draws, steps=12, stop_at=6, mode=mode, roads="kill")
     assert unseeded.verdict == "inconclusive", "nobody seeded: two processes draw differently"
 
