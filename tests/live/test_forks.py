@@ -19,6 +19,7 @@ from parity import environment
 from parity.checks.live import fork_server, process
 from parity.results import Resumption
 from tests.live import imports_of_users, seeded_module, threaded_module
+from tests.live.jax_trainers import train_raw
 from tests.live.test_red_torch import train as red
 
 pytestmark = pytest.mark.processes
@@ -191,3 +192,9 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def test_what_jax_compiles_is_kept_for_the_check(tmp_path: Path, compiled_anew: None) -> None:
+    found = parity.resumes(train_raw, steps=12, stop_at=7, mode="process", roads="kill", workdir=tmp_path)
+    assert found.verdict == "holds", found.text()
+    assert list((tmp_path / "programs").glob("*-cache")), "each process compiled anew"
