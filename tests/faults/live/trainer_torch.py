@@ -499,7 +499,7 @@ def load_model(
     elif fault == "untied_head_force_tied":
         model.head.weight = model.embedding.weight
     elif fault == "tie_not_made_again":
-        model.head.weight = nn.Parameter(state["model"]["head.weight"].clone())
+        model.head.weight = nn.Parameter(model.head.weight.detach().clone())
     if fault == "ema_not_saved":
         ema.shadow = {name: p.detach().clone() for name, p in model.named_parameters()}
     else:
