@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch_side.checkpoint import Checkpoints
     from torch_side.formats.writers import writers
+    from torch_side.imports import prepare_process
     from torch_side.inference import export_params, load_model
     from torch_side.placement import topology
     from torch_side.train import TorchTrainer, build
@@ -25,6 +26,7 @@ __all__ = [
     "build",
     "export_params",
     "load_model",
+    "prepare_process",
     "restore",
     "save",
     "topology",
@@ -40,6 +42,7 @@ _MODULES = {
     "build": "torch_side.train",
     "export_params": "torch_side.inference",
     "load_model": "torch_side.inference",
+    "prepare_process": "torch_side.imports",
     "restore": "torch_side.trees",
     "save": "torch_side.trees",
     "topology": "torch_side.placement",

@@ -14,11 +14,13 @@ from parity.checks.progress import OnStep, ignore_step
 from parity.checks.resume import (
     Command,
     Leg,
+    Start,
     check_resume,
     check_roads,
     drive_processes,
     plan_roads,
     run_processes,
+    start_interpreter,
 )
 from parity.contract import Side, child_environment
 from parity.errors import SpecError
@@ -99,7 +101,13 @@ def train_command(spec: RunSpec, side_name: str, spec_file: Path) -> Command:
 
 
 def check_twin_resume(
-    spec: RunSpec, side_name: str, side: Side, workdir: Path, kills: Sequence[int] = (), on_step: OnStep = ignore_step
+    spec: RunSpec,
+    side_name: str,
+    side: Side,
+    workdir: Path,
+    kills: Sequence[int] = (),
+    on_step: OnStep = ignore_step,
+    begin: Start = start_interpreter,
 ) -> CheckRecord:
     """Run the resume check on a spec, in processes that are killed with SIGKILL.
 
@@ -110,6 +118,7 @@ def check_twin_resume(
         workdir: Where the run directories go.
         kills: Steps to kill at; by default `default_kills`: at an epoch's end, and a step after another.
         on_step: Called as the runs proceed.
+        begin: Starts each process.
     """
     command = train_command(spec, side_name, workdir / "spec.toml")
     run = partial(
@@ -120,13 +129,20 @@ def check_twin_resume(
         kills,
         epoch=None if kills else batches_per_epoch(spec),
         environment=child_environment(side),
+        begin=begin,
         on_step=on_step,
     )
     return check_resume(run, name=spec.name, precision=spec.precision, side=side_name)
 
 
 def check_twin_roads(
-    spec: RunSpec, side_name: str, side: Side, workdir: Path, roads: Sequence[str], on_step: OnStep = ignore_step
+    spec: RunSpec,
+    side_name: str,
+    side: Side,
+    workdir: Path,
+    roads: Sequence[str],
+    on_step: OnStep = ignore_step,
+    begin: Start = start_interpreter,
 ) -> CheckRecord:
     """Run the resume check on a spec along roads, in processes that are killed with SIGKILL or stopped with SIGTERM.
 
@@ -137,6 +153,7 @@ def check_twin_roads(
         workdir: Where the run directories go, one for each road.
         roads: Names of the registry.
         on_step: Called as roads are driven to their end.
+        begin: Starts each process.
     """
     planned, closed = plan_roads(roads, spec.plan, batches_per_epoch(spec))
     command = train_command(spec, side_name, workdir / "spec.toml")
@@ -148,6 +165,7 @@ def check_twin_roads(
         workdir,
         planned,
         environment=child_environment(side),
+        begin=begin,
         on_step=on_step,
     )
     return check_roads(drive, closed, name=spec.name, precision=spec.precision, side=side_name)

@@ -14,6 +14,7 @@ from parity.checks.ahead import Ahead
 from parity.checks.drill import check_twin_policy, check_twin_resume, check_twin_roads, drill_spec, epochs_spec
 from parity.checks.policy import PURE, check_policy
 from parity.checks.progress import OnStep, ignore_step
+from parity.checks.resume import Start, start_interpreter
 from parity.errors import NoCounterpartError, ParityError, UnknownNameError
 from parity.results import CheckRecord, Criterion, ResolvedSpec, Verdict
 from parity.sides import Side
@@ -59,6 +60,8 @@ class Request:
     ahead: int = 0
     """How many resume checks may run ahead of their turn, beside the others: their runs are processes of their own.
     Results do not depend on it. Leave it at 0 where the sides share an accelerator: its memory is not for so many."""
+    begin: Start = start_interpreter
+    """Starts each process of the resume checks."""
 
     def __post_init__(self) -> None:
         for name in self.checks:
@@ -208,8 +211,8 @@ def _resolve(spec: RunSpec, home: Path) -> tuple[ResolvedSpec, str]:
 def _resume_anew(spec: RunSpec, name: str, side: Side, home: Path, request: Request, on_step: OnStep) -> CheckRecord:
     shutil.rmtree(home, ignore_errors=True)  # runs of an earlier check would be continued
     if request.roads:
-        return check_twin_roads(spec, name, side, home, request.roads, on_step)
-    return check_twin_resume(spec, name, side, home, request.kills, on_step)
+        return check_twin_roads(spec, name, side, home, request.roads, on_step, request.begin)
+    return check_twin_resume(spec, name, side, home, request.kills, on_step, request.begin)
 
 
 def _once(make: Callable[[], TwinPair]) -> Callable[[], TwinPair]:

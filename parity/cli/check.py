@@ -31,6 +31,7 @@ from parity.cli.check_progress import CheckProgress
 from parity.cli.interrupt import Interruption
 from parity.cli.options import add_spec_options, directory, positive
 from parity.cli.streams import StreamLost
+from parity.cli.train_forks import TrainForks
 from parity.contract import shared_programs
 from parity.environment import describe_environment, usable_cpus
 from parity.errors import SpecError
@@ -119,8 +120,10 @@ def _run(options: argparse.Namespace) -> int:
         with scratch_directory("parity-") as scratch, ExitStack() as stack:
             for name, side in chosen.items():
                 stack.enter_context(shared_programs(side, scratch / f"programs-{name}"))
+            checks = options.checks or (SPEC_CHECKS if options.spec or options.preset else CHECKS)
+            forks = stack.enter_context(TrainForks(chosen if "resume" in checks else {}))
             request = Request(
-                checks=options.checks or (SPEC_CHECKS if options.spec or options.preset else CHECKS),
+                checks=checks,
                 specs=specs,
                 sides=chosen,
                 steps=steps,
@@ -129,6 +132,7 @@ def _run(options: argparse.Namespace) -> int:
                 epochs=options.preset is not None,
                 workdir=(options.report or scratch) / "runs",
                 ahead=_room(devices, specs),
+                begin=forks.begin,
             )
             records = _check(request, options, environment, interruption)
         interruption.begin_to_write()

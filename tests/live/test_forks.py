@@ -16,6 +16,7 @@ import pytest
 
 import parity
 from parity import environment
+from parity.checks.forks import safe
 from parity.checks.live import fork_server, process
 from parity.results import Resumption
 from tests.live import imports_of_users, seeded_module, threaded_module
@@ -80,7 +81,7 @@ def test_beside_an_accelerator_nothing_is_forked(tmp_path: Path, monkeypatch: py
     device = tmp_path / "device0"
     device.touch()
     monkeypatch.setattr(environment, "ACCELERATORS", (str(tmp_path / "device*"),))
-    assert not fork_server.can_fork()
+    assert not safe.can_fork()
     seen = noted(imports_of_users.in_saved_order, tmp_path / "note")
     assert {p["parent"] for p in seen} == {os.getpid()}
 
@@ -109,9 +110,9 @@ def test_an_import_that_draws_ends_the_forking(monkeypatch: pytest.MonkeyPatch, 
     (tmp_path / "parity_test_broken.py").write_text("raise SystemExit(3)\n")
     (tmp_path / "parity_test_draws.py").write_text("import random\nrandom.random()\n")
     state = random.getstate()
-    assert fork_server._load(["parity_test_quiet", "parity_test_broken", "parity_test_gone"])
+    assert fork_server._Runs().load(["parity_test_quiet", "parity_test_broken", "parity_test_gone"])
     assert "parity_test_quiet" in sys.modules
-    assert not fork_server._load(["parity_test_draws"])
+    assert not fork_server._Runs().load(["parity_test_draws"])
     random.setstate(state)
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -27,6 +28,9 @@ def at_once(*numbers):
     """Return the signals that stop a check; those that are not named here are for the soak."""
     return [pytest.param(number, marks=() if number in numbers else pytest.mark.soak) for number in STOPPING]
 
+
+SERVER = "parity.cli.train_server"
+"""In the command line of a process that forks, and of those that it has forked."""
 
 MAIN = "import sys; from parity.cli import main; sys.exit(main())"
 """`parity`, after what a test plants."""
@@ -50,20 +54,40 @@ class Check:
         """Leave nothing behind, whatever a test finds."""
         self.process.kill()
         self.process.wait()
-        for pid in self.training():
+        for pid in self.processes():
             os.kill(pid, signal.SIGKILL)
 
     def training(self):
         """Return the training processes, whoever their parent is by now."""
+        found = self.processes()
+        servers = {pid for pid, (parent, args) in found.items() if SERVER in args and parent not in found}
+        return [pid for pid in found if pid not in servers]
+
+    def processes(self):
+        """Return number to parent and command line of the training processes and of those that fork them."""
         found = subprocess.run(
-            ["ps", "-ww", "-eo", "pid=,stat=,args="], capture_output=True, text=True, check=True
+            ["ps", "-ww", "-eo", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True
         ).stdout
-        rows = [line.split(None, 2) for line in found.splitlines()]
-        return [
-            int(pid)
-            for pid, stat, args in rows
-            if " parity train " in args and str(self.home) in args and stat[0] != "Z"
-        ]
+        rows = [line.split(None, 3) for line in found.splitlines()]
+        return {
+            int(pid): (int(parent), args)
+            for pid, parent, stat, args in rows
+            if stat[0] != "Z" and ((" parity train " in args and str(self.home) in args) or self.is_server(pid, args))
+        }
+
+    def is_server(self, pid, args):
+        """Return whether a process forks, or was forked: its environment is that of this check."""
+        try:
+            return SERVER in args and f"TMPDIR={self.scratch}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return False
+
+    def left(self):
+        """Return what is left of them after the check, if they do not end at once."""
+        deadline = time.monotonic() + DEADLINE / 2
+        while self.processes() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return self.processes()
 
     def wait_for(self, condition, seconds=120):
         """Return when a condition holds, and fail if the check ends before."""
@@ -113,7 +137,7 @@ def test_a_resume_check_that_is_stopped_writes_what_it_judged_and_leaves_no_proc
     with resume_check(tmp_path, IN_TURN) as check:
         check.wait_for(lambda: both_train(check))
         code, seconds = check.stop(number)
-        assert check.training() == []
+        assert check.left() == {}
     assert code == 128 + number, check.errors()
     assert seconds < DEADLINE
     note = f"stopped by {number.name} before it finished"
@@ -132,7 +156,7 @@ def test_checks_that_run_ahead_end_with_the_others_and_no_verdict_is_made_up(tmp
     with resume_check(tmp_path) as check:
         check.wait_for(lambda: len(check.training()) >= 3)
         code, seconds = check.stop(signal.SIGTERM)
-        assert check.training() == []
+        assert check.left() == {}
     assert code == 128 + signal.SIGTERM, check.errors()
     assert seconds < DEADLINE
     note = "stopped by SIGTERM before it finished"
@@ -175,7 +199,7 @@ def test_a_policy_check_that_is_stopped_leaves_no_file_in_memory(tmp_path):
 
 
 def test_a_check_that_is_killed_takes_its_training_processes_along(tmp_path):
-    assert survivors(tmp_path, plant="") == []
+    assert survivors(tmp_path, plant="") == {}
 
 
 ALONE = """
@@ -188,6 +212,8 @@ class Alone(subprocess.Popen):
             command = command[:at] + command[at + 2:]
         super().__init__(command, **options)
 p.subprocess.Popen = Alone
+import parity.cli.train_forks as f
+f.can_fork = lambda: False
 """
 
 
@@ -203,7 +229,4 @@ def survivors(home, plant):
         assert len(check.training()) == 2
         code, _ = check.stop(signal.SIGKILL)
         assert code == -signal.SIGKILL
-        deadline = time.monotonic() + DEADLINE / 2
-        while check.training() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return check.training()
+        return check.left()

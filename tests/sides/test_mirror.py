@@ -10,9 +10,19 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SIDES = ("jax_side", "torch_side")
-NOT_MIRRORED = {"adapters", "compiled.py", "formats", "optim", "processes.py", "schedules", "schedules.py"}
+NOT_MIRRORED = {
+    "adapters",
+    "compiled.py",
+    "formats",
+    "imports.py",
+    "optim",
+    "processes.py",
+    "schedules",
+    "schedules.py",
+}
 """What only one framework has: trainers and files that people have, processes as its launchers start them, programs
-that XLA compiles anew in each process, scheduler objects and traced schedules, optimizers (PyTorch has its own)."""
+that XLA compiles anew in each process, imports that PyTorch makes late, scheduler objects and traced schedules,
+optimizers (PyTorch has its own)."""
 
 
 def mirrored(side: str) -> set[str]:
@@ -29,9 +39,9 @@ def test_the_sides_have_the_same_files() -> None:
 
 ONLY: dict[str, tuple[set[str], set[str], str]] = {
     "__init__": (
-        {"drafts", "environment", "prepare_process", "processes", "shared_programs"},
+        {"drafts", "environment", "processes", "shared_programs"},
         set(),
-        "the PyTorch twin trains in one process, which needs no preparation and shares no programs; its drafts "
+        "the PyTorch twin trains in one process, which needs no other environment and shares no programs; its drafts "
         "have the suite's own names",
     ),
     "dropout": (set(), {"random_bits"}, "JAX draws these bits itself"),

@@ -9,15 +9,16 @@ import os
 import signal
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
+from parity.checks.forks import Forked, ForkServer, can_fork
 from parity.checks.live.child import ByFile, log_of, run_child
-from parity.checks.live.forking import Forked, Forks, can_fork
+from parity.checks.live.fork_server import fork_server
 from parity.checks.live.inline import Train
 from parity.checks.live.recorder import MarkError
 from parity.checks.live.request import Request
@@ -65,16 +66,16 @@ class ProcessRunner:
 
     def __init__(self, train: Train, root: Path, *, fork: bool | None = None) -> None:
         self._train, self._root, self._count = _by_file(train), root, itertools.count(1)
-        self._forks = Forks(self._train) if (can_fork() if fork is None else fork) else None
+        self._forks = fork_server(self._train) if (can_fork() if fork is None else fork) else None
+        self._stack = ExitStack()
 
     def __enter__(self) -> ProcessRunner:
         if self._forks is not None:
-            self._forks.start()
+            self._stack.enter_context(self._forks)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._forks is not None:
-            self._forks.close()
+        self._stack.close()
 
     def run(self, folder: Path, request: Request) -> Trace:
         """Run it once.
@@ -90,7 +91,7 @@ class ProcessRunner:
         given = (folder, request, self._root, number, multiprocessing.get_start_method(allow_none=True))
         process: BaseProcess | Forked | None = None
         if self._forks is not None and (number == 1 or (folder.is_dir() and any(folder.iterdir()))):
-            process = self._forks.fork(there, *given)
+            process = self._forks.fork(there.fileno(), *given)
         if process is None:
             whole = (there, self._train, *given)
             process = context.Process(target=run_child, args=whole, kwargs={"parent": os.getpid()})
@@ -111,7 +112,7 @@ class ProcessRunner:
         return trace
 
 
-def _receive(here: Connection, process: BaseProcess | Forked, log: Path, forks: Forks | None) -> Trace:
+def _receive(here: Connection, process: BaseProcess | Forked, log: Path, forks: ForkServer | None) -> Trace:
     """Return what a process shows until it has ended; its own workers may hold the other end open."""
     reader, deadline = TraceReader(), time.monotonic() + TIMEOUT_SECONDS
     ended = False

@@ -15,7 +15,7 @@ from parity.checks.resume.check import (
 from parity.checks.resume.drive import Drive, Driven, check_roads, drive_here, drive_processes
 from parity.checks.resume.evidence import Evidence, LeafEvent, read_evidence
 from parity.checks.resume.judge import judge
-from parity.checks.resume.process import end_all
+from parity.checks.resume.process import Start, Started, end_all, start_interpreter
 from parity.checks.resume.roads import Leg, Road, plan_roads
 from parity.checks.resume.trace import trace_resume
 
@@ -28,6 +28,8 @@ __all__ = [
     "Leg",
     "Road",
     "Runs",
+    "Start",
+    "Started",
     "check_resume",
     "check_roads",
     "default_kills",
@@ -40,5 +42,6 @@ __all__ = [
     "read_evidence",
     "run_here",
     "run_processes",
+    "start_interpreter",
     "trace_resume",
 ]

@@ -18,7 +18,7 @@ from parity.checks.leaves import MOST_LEAVES
 from parity.checks.progress import OnStep, ignore_step, last_step
 from parity.checks.resume.evidence import Evidence, read_evidence
 from parity.checks.resume.judge import Findings, judge
-from parity.checks.resume.process import ProcessError, TrainingProcess
+from parity.checks.resume.process import ProcessError, Start, TrainingProcess, start_interpreter
 from parity.checks.resume.trace import trace_resume
 from parity.checks.traces import digest_batches, digest_leaves
 from parity.contract import Precision, RunPlan, Side
@@ -129,6 +129,7 @@ def run_processes(
     epoch: int | None = None,
     environment: Mapping[str, str] | None = None,
     durable: bool = True,
+    begin: Start = start_interpreter,
     on_step: OnStep = ignore_step,
 ) -> Runs:
     """Run both runs in processes of their own, concurrently, and read what they left.
@@ -144,6 +145,7 @@ def run_processes(
         environment: Of the processes; see `child_environment`. None for that of this process.
         durable: Whether the last save before a kill may complete first; otherwise the kill comes right after the
             records, and a save in the background may be lost with its process.
+        begin: Starts each process.
         on_step: Called twice a second with the last step of the run that is further behind.
     """
     workdir.mkdir(parents=True, exist_ok=True)
@@ -151,7 +153,7 @@ def run_processes(
 
     def start(run: str, pause_at: int | None = None) -> TrainingProcess:
         line = command(workdir / run, pause_at)
-        return TrainingProcess(line, workdir / run, workdir / f"{run}.log", environment)
+        return TrainingProcess(line, workdir / run, workdir / f"{run}.log", environment, begin)
 
     def uninterrupted() -> None:
         with start("reference") as process:

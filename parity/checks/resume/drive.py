@@ -23,7 +23,7 @@ from parity.checks.resume.check import (
 )
 from parity.checks.resume.evidence import Evidence, read_evidence
 from parity.checks.resume.judge import Findings, judge
-from parity.checks.resume.process import ProcessError, TrainingProcess
+from parity.checks.resume.process import ProcessError, Start, TrainingProcess, start_interpreter
 from parity.checks.resume.roads import Leg, Road
 from parity.contract import Precision, RunPlan, Side
 from parity.errors import ParityError
@@ -133,6 +133,7 @@ def drive_processes(
     roads: Sequence[Road],
     *,
     environment: Mapping[str, str] | None = None,
+    begin: Start = start_interpreter,
     on_step: OnStep = ignore_step,
 ) -> tuple[Evidence, list[Driven]]:
     """Train the uninterrupted run and one on each road, in processes of their own, two at a time.
@@ -144,13 +145,14 @@ def drive_processes(
         workdir: Where the run directories go: `reference`, and one of the name of each road.
         roads: Where to drive.
         environment: Of the processes; None for that of this process.
+        begin: Starts each process.
         on_step: Called with the number of roads that were driven to their end.
     """
     workdir.mkdir(parents=True, exist_ok=True)
 
     def start(home: Path, leg: Leg, attempt: int, resume: Resume) -> None:
         line = [*command(home, leg.until), *arguments(leg, resume)]
-        with TrainingProcess(line, home, home.with_name(f"{home.name}.log"), environment) as process:
+        with TrainingProcess(line, home, home.with_name(f"{home.name}.log"), environment, begin) as process:
             if leg.until is None:
                 return process.wait(TIMEOUT_SECONDS)
             if leg.until:

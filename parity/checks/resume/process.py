@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Protocol
 
 from parity.storage import read_lines
 
-__all__ = ["ProcessError", "TrainingProcess", "end_all"]
+__all__ = ["ProcessError", "Start", "Started", "TrainingProcess", "end_all", "start_interpreter"]
 
 POLL_SECONDS = 0.01
 
@@ -25,6 +25,37 @@ _guard = threading.Lock()
 _running: set[TrainingProcess] = set()
 _ended = False
 """Whether all were ended: then none starts any more."""
+
+
+class Started(Protocol):
+    """A process that was started, as `subprocess.Popen` shows it."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Return its exit code, None before its end."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return its exit code at its end, or raise `subprocess.TimeoutExpired`."""
+
+    def send_signal(self, number: int, /) -> None:
+        """Send a signal to it, if it has not ended."""
+
+
+Start = Callable[[Sequence[str], BinaryIO, Mapping[str, str] | None], Started]
+"""Starts a process, in a process group of its own: its command line, what takes all it prints, its environment."""
+
+
+def start_interpreter(command: Sequence[str], out: BinaryIO, environment: Mapping[str, str] | None) -> Started:
+    """Start a new interpreter, or any other program."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=out,
+        env=environment,
+        process_group=0,  # a kill takes what it started along; Ctrl-C on a terminal reaches us alone
+    )
 
 
 class ProcessError(RuntimeError):
@@ -43,7 +74,12 @@ class TrainingProcess:
     """One process of a run; it trains in a run directory, and ends or is killed."""
 
     def __init__(
-        self, command: Sequence[str], run: Path, log: Path, environment: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        run: Path,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        start: Start = start_interpreter,
     ) -> None:
         """Start it, in a process group of its own.
 
@@ -52,20 +88,25 @@ class TrainingProcess:
             run: The run directory in which it trains.
             log: Takes what it prints.
             environment: Its environment; None for that of this process.
+            start: Starts it.
         """
         self._steps, self._states, self._log = run / "steps.jsonl", run / "states.jsonl", log
-        with log.open("ab") as out, _guard:
+        with log.open("ab") as out:
+            self._require_more()
+            self.process = start(command, out, environment)  # may wait for imports; `end_all` must not
+        with _guard:
+            _running.add(self)
+        try:
+            self._require_more()
+        except ProcessError:  # all were ended meanwhile
+            self.__exit__()
+            raise
+
+    @staticmethod
+    def _require_more() -> None:
+        with _guard:
             if _ended:
                 raise ProcessError("not started: this process is about to end", "")
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                env=environment,
-                process_group=0,  # a kill takes what it started along; Ctrl-C on a terminal reaches us alone
-            )
-            _running.add(self)
 
     def __enter__(self) -> TrainingProcess:
         return self
@@ -105,8 +146,8 @@ class TrainingProcess:
                 last = read_lines(file)[-1:]
                 if any(wanted(row) and row["attempt"] == attempt for row in last):
                     return
-            if self.process.poll() is not None:
-                raise ProcessError(f"ended with {self.process.returncode} before {what}", self._tail())
+            if (code := self.process.poll()) is not None:
+                raise ProcessError(f"ended with {code} before {what}", self._tail())
             time.sleep(POLL_SECONDS)
         self.kill()
         raise ProcessError(f"no record of {what} within {timeout:g} s", self._tail())

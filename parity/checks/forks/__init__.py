@@ -1,0 +1,11 @@
+"""Processes as forks of one that has imported what they need: its client, its server, and when forks are safe.
+
+Interpreters that import PyTorch or JAX take two to four seconds of a processor before they do anything. A forked
+process begins as a new one does after its imports. This package does not know what is imported, nor what runs.
+"""
+
+from parity.checks.forks.client import Forked, ForkServer
+from parity.checks.forks.safe import can_fork
+from parity.checks.forks.server import Job, serve
+
+__all__ = ["ForkServer", "Forked", "Job", "can_fork", "serve"]
