@@ -31,7 +31,14 @@ SETTLE_SECONDS = 1.0
 
 
 class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
-    """The checkpoints of one run, written by Orbax's CheckpointManager, sealed and evicted by the suite."""
+    """The checkpoints of one run, written by Orbax's CheckpointManager, sealed and evicted by the suite.
+
+    Args:
+        layout: Layout of the run's state.
+        directory: The run directory.
+        spec_hash: Hash of the run: every seal has it, and a checkpoint with another is not restored.
+        placement: Devices that a restored state is put on.
+    """
 
     side, meta = "jax", "meta/metadata"
 
@@ -52,7 +59,11 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
         return self._manager
 
     def wait(self) -> None:
-        """Return when the save under way is durable; raises SaveError if it failed."""
+        """Return when the save under way is durable.
+
+        Raises:
+            SaveError: It failed; raised once.
+        """
         super().wait()
         for save in self._saves.values():  # of several processes
             with self._failing(save):
@@ -60,7 +71,11 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
         self._saves = {}
 
     def close(self) -> None:
-        """Wait, and stop Orbax's threads."""
+        """Wait, and stop Orbax's threads.
+
+        Raises:
+            SaveError: The save under way failed.
+        """
         self.wait()
         if self._manager is not None:
             self._manager.close()

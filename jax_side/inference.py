@@ -44,7 +44,8 @@ def load_model(run: Path | str, which: Which = "best") -> nnx.Module:
         for bytes int32 [batch, context]. The type is that in which the run computes.
 
     Raises:
-        RunDirectoryError: There is no run.
+        RunDirectoryError: There is no run, or its records cannot be read.
+        SpecError: Its `spec.toml` is no run specification.
         DamagedError: The checkpoint is not what was sealed.
         CheckpointError: There is no such checkpoint, or it was saved by another side.
 
@@ -89,7 +90,9 @@ def export_params(checkpoint: Path, dest: Path) -> None:
         dest: The new directory.
 
     Raises:
-        CheckpointError: The name is that of a file, or the copy does not hold the bytes that were sealed.
+        CheckpointError: The name is that of a file, the checkpoint has no valid seal, or the copy does not hold the
+            bytes that were sealed.
+        OSError: The directory exists already, or cannot be written.
     """
     if dest.suffix in (".pt", ".safetensors"):
         raise CheckpointError(

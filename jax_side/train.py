@@ -47,13 +47,28 @@ def build(spec: RunSpec, directory: Path | None = None, *, attempt: int = 0) -> 
         spec: The run.
         directory: Run directory for checkpoints, or None for a trainer that cannot save.
         attempt: Process starts of this run before this one.
+
+    Raises:
+        SpecError: The spec asks for more devices than there are, for data that are not there, or for more memory than
+            this machine has.
+        StateError: The reader is `grain`, and Grain is not installed.
     """
     configure(spec)
     return JaxTrainer(spec, directory, attempt)
 
 
 class JaxTrainer(Twin[DeviceState, DeviceState]):
-    """The twin in JAX: Flax NNX, Optax, Orbax."""
+    """The twin in JAX: Flax NNX, Optax, Orbax.
+
+    Args:
+        spec: The run.
+        directory: Run directory for checkpoints, or None for a trainer that cannot save.
+        attempt: Process starts of this run before this one.
+
+    Raises:
+        SpecError: As of `build`, which also prepares the process.
+        StateError: As of `build`.
+    """
 
     side = "jax"
 

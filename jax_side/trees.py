@@ -66,6 +66,7 @@ def restore(
     Raises:
         DamagedError: The checkpoint is not what was sealed; names each file and leaf.
         CheckpointError: There is none, or it does not fit the template; names each leaf.
+        RunDirectoryError: The path is a URL.
 
     Example:
         >>> import tempfile, jax, jax.numpy as jnp, jax_side

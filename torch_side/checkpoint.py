@@ -21,7 +21,14 @@ __all__ = ["Checkpoints"]
 
 
 class Checkpoints(checkpoints.Checkpoints[LiveState, dict[str, Any], Snapshot]):
-    """The checkpoints of one run, each one file of `torch.save` and one of JSON."""
+    """The checkpoints of one run, each one file of `torch.save` and one of JSON.
+
+    Args:
+        layout: Layout of the run's state.
+        directory: The run directory.
+        spec_hash: Hash of the run: every seal has it, and a checkpoint with another is not restored.
+        placement: Device that a restored state is put on.
+    """
 
     side, meta = "torch", "meta.json"
 

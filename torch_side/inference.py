@@ -44,7 +44,8 @@ def load_model(run: Path | str, which: Which = "best") -> nn.Module:
         [batch, context, vocabulary] for bytes int64 [batch, context]. The type is that of the run's parameters.
 
     Raises:
-        RunDirectoryError: There is no run.
+        RunDirectoryError: There is no run, or its records cannot be read.
+        SpecError: Its `spec.toml` is no run specification.
         DamagedError: The checkpoint is not what was sealed.
         CheckpointError: There is no such checkpoint, or it was saved by another side.
 

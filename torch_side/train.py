@@ -41,13 +41,28 @@ def build(spec: RunSpec, directory: Path | None = None, *, attempt: int = 0) -> 
         spec: The run.
         directory: Run directory for checkpoints, or None for a trainer that cannot save.
         attempt: Process starts of this run before this one.
+
+    Raises:
+        SpecError: The spec asks for more than one device, for data that are not there, or for more memory than this
+            machine has.
+        StateError: The reader is `grain`, and Grain is not installed.
     """
     configure(spec)
     return TorchTrainer(spec, directory, attempt)
 
 
 class TorchTrainer(Twin[LiveState, dict[str, Any]]):
-    """The twin in PyTorch: eager or compiled, autocast, GradScaler, torch.optim."""
+    """The twin in PyTorch: eager or compiled, autocast, GradScaler, torch.optim.
+
+    Args:
+        spec: The run.
+        directory: Run directory for checkpoints, or None for a trainer that cannot save.
+        attempt: Process starts of this run before this one.
+
+    Raises:
+        SpecError: As of `build`, which also prepares the process.
+        StateError: As of `build`.
+    """
 
     side = "torch"
 

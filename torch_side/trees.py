@@ -83,6 +83,7 @@ def restore(
     Raises:
         DamagedError: The checkpoint is not what was sealed; names each file and leaf.
         CheckpointError: There is none, or it does not fit the template; names each leaf.
+        RunDirectoryError: The path is a URL.
 
     Example:
         >>> import tempfile, torch, torch_side
@@ -132,6 +133,7 @@ class CheckpointManager(trees.CheckpointManager):
             CheckpointError: There is no such checkpoint, or it does not fit; names each leaf.
             DamagedError: It is not what was sealed.
             UnknownNameError: `which` is neither `latest` nor `best` nor an integer.
+            SaveError: The last save failed; nothing was restored.
         """
         like = None if like is None else dict(like)
         request = Request(like=like, rules=rules, allow_extra=allow_extra, allow_missing=allow_missing, cast=cast)

@@ -66,7 +66,7 @@ def array(walk: Walk, path: str, value: jax.Array) -> None:
 
 
 def add_array(walk: Walk, path: str, value: jax.Array, component: str, role: Role) -> None:
-    """Add the leaf of an array; a key is a stream whatever holds it, a tracer is nothing."""
+    """Add the leaf of an array; a key is a stream in any container, a tracer is nothing."""
     if isinstance(value, jax.core.Tracer):
         return
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):

@@ -63,7 +63,12 @@ def fresh_process() -> None:
 
 
 def write(target: object, values: NDArray[Any]) -> bool:
-    """Write values into a variable of Flax NNX; return whether it is one. Arrays of JAX themselves never change."""
+    """Write values into a variable of Flax NNX; return whether it is one. Arrays of JAX themselves never change.
+
+    Args:
+        target: Any object.
+        values: Of the variable's shape; converted to its dtype, and put where it lies.
+    """
     if not hasattr(type(target), "set_raw_value"):
         return False
     held = raw_value(target)

@@ -44,6 +44,10 @@ def adam(
         decoupled_weight_decay: Whether to decay the parameter itself, as AdamW does.
         **options: As of `sgd`.
 
+    Raises:
+        SpecError: A value outside of its range.
+        UnknownNameError: An option that does not exist; lists those that do.
+
     Numerics: 1e-15 relative of torch's update in float64; the bits of Python's power are those of XLA on a CPU.
     Source: torch.optim.Adam (2.13); Kingma and Ba, arXiv:1412.6980; Reddi et al., arXiv:1904.09237.
 
@@ -82,7 +86,19 @@ def adamw(
         maximize: Whether to climb; the decay stays one.
         **options: As of `sgd`.
 
+    Raises:
+        SpecError: A value outside of its range.
+        UnknownNameError: An option that does not exist; lists those that do.
+
     Source: torch.optim.AdamW (2.13); Loshchilov and Hutter, arXiv:1711.05101.
+
+    Example:
+        >>> from parity.contract import GroupRule
+        >>> matrices = GroupRule(label="matrices", ndim=(2,))
+        >>> others = GroupRule(label="others", arguments={"weight_decay": 0.0})
+        >>> tx = adamw(lr=1e-3, weight_decay=0.1, groups=(matrices, others))
+        >>> [(group.label, group.arguments["weight_decay"]) for group in tx.groups]
+        [('matrices', 0.1), ('others', 0.0)]
     """
     own = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
     return make("AdamW", {**own, "maximize": maximize}, options)
@@ -148,6 +164,10 @@ def nadam(
         maximize: Whether to climb.
         **options: As of `sgd`. With `scalar_dtype` float32, the product is kept in float32, as torch does.
 
+    Raises:
+        SpecError: A value outside of its range.
+        UnknownNameError: An option that does not exist; lists those that do.
+
     Source: torch.optim.NAdam (2.13); Dozat, ICLR workshop 2016.
     """
     own = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay}
@@ -192,6 +212,10 @@ def radam(
         decoupled_weight_decay: Whether to decay the parameter itself.
         maximize: Whether to climb.
         **options: As of `sgd`.
+
+    Raises:
+        SpecError: A value outside of its range.
+        UnknownNameError: An option that does not exist; lists those that do.
 
     Numerics: the length of the average cancels nine digits in early steps. In float64 it is taken as torch takes it,
     in float32 by a series that cancels nothing.
@@ -247,6 +271,10 @@ def adamax(
         weight_decay: Coupled: its product with the parameter is added to the gradient.
         maximize: Whether to climb.
         **options: As of `sgd`.
+
+    Raises:
+        SpecError: A value outside of its range.
+        UnknownNameError: An option that does not exist; lists those that do.
 
     Source: torch.optim.Adamax (2.13); Kingma and Ba, arXiv:1412.6980, section 7.1.
     """

@@ -41,6 +41,10 @@ def rmsprop(
         maximize: Whether to climb.
         **options: As of `sgd`.
 
+    Raises:
+        SpecError: A value outside of its range.
+        UnknownNameError: An option that does not exist; lists those that do.
+
     Source: torch.optim.RMSprop (2.13); Graves, arXiv:1308.0850.
     """
     own = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
@@ -87,6 +91,10 @@ def adagrad(
         maximize: Whether to climb.
         **options: As of `sgd`.
 
+    Raises:
+        SpecError: A value outside of its range.
+        UnknownNameError: An option that does not exist; lists those that do.
+
     Source: torch.optim.Adagrad (2.13); Duchi et al., JMLR 12, 2011.
     """
     own = {"lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "eps": eps, "maximize": maximize}
@@ -122,6 +130,10 @@ def adadelta(
         weight_decay: Coupled: its product with the parameter is added to the gradient.
         maximize: Whether to climb.
         **options: As of `sgd`.
+
+    Raises:
+        SpecError: A value outside of its range.
+        UnknownNameError: An option that does not exist; lists those that do.
 
     Source: torch.optim.Adadelta (2.13); Zeiler, arXiv:1212.5701.
     """

@@ -44,13 +44,16 @@ def clip_by_global_norm(max_norm: float) -> optax.GradientTransformationExtraArg
     Args:
         max_norm: Largest norm to keep, above 0.
 
+    Raises:
+        SpecError: It is not above 0.
+
     Numerics: smaller than Optax's by 1e-6 / norm relative wherever it clips. Source: torch.nn.utils.clip_grad (2.13).
 
     Example:
         >>> import jax.numpy as jnp
-        >>> clip = clip_by_global_norm(1.0)
-        >>> clip.update({"w": jnp.array([3.0, 4.0])}, clip.init({}))[0]["w"].round(4).tolist()
-        [0.6, 0.8]
+        >>> clip = clip_by_global_norm(2.5)
+        >>> [f"{g:.4f}" for g in clip.update({"w": jnp.array([3.0, 4.0])}, clip.init({}))[0]["w"].tolist()]
+        ['1.5000', '2.0000']
     """
     limit = _limit(max_norm, "max_norm")
 
@@ -70,7 +73,21 @@ def clip_by_group_norm(max_norms: Mapping[str, float], tx: Optimizer) -> optax.G
         tx: The optimizer that has the groups.
 
     Raises:
-        SpecError: A label that no group has.
+        SpecError: A label that no group has, or a norm that is not above 0.
+
+    Numerics: as of `clip_by_global_norm`, over the gradients of a group. Source: torch.nn.utils.clip_grad (2.13),
+    called for each group.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jax_side.optim import sgd
+        >>> from parity.contract import GroupRule
+        >>> tx = sgd(groups=(GroupRule(label="head", names=("head.*",)), GroupRule(label="body")))
+        >>> params = {"body": {"w": jnp.ones(1)}, "head": {"w": jnp.ones(1)}}
+        >>> grads = {"body": {"w": jnp.array([8.0])}, "head": {"w": jnp.array([8.0])}}
+        >>> clipped, _ = clip_by_group_norm({"head": 1.0}, tx).update(grads, (), params)
+        >>> [round(float(clipped[part]["w"][0]), 4) for part in ("body", "head")]
+        [8.0, 1.0]
     """
     limits = {label: _limit(limit, f"max_norms.{label}") for label, limit in max_norms.items()}
     labels = {group.label for group in tx.groups}
@@ -97,6 +114,16 @@ def clip_by_value(limit: float) -> optax.GradientTransformationExtraArgs:
 
     Args:
         limit: Largest size of an element, above 0.
+
+    Raises:
+        SpecError: It is not above 0.
+
+    Source: torch.nn.utils.clip_grad (2.13).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> clip_by_value(1.0).update({"w": jnp.array([3.0, -0.5])}, ())[0]["w"].tolist()
+        [1.0, -0.5]
     """
     most = _limit(limit, "limit")
 

@@ -50,7 +50,12 @@ class Leaves:
         return names, [leaf for _, leaf in found], treedef
 
     def shapes(self, names: Sequence[str], leaves: Sequence[Any]) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of parameters in PyTorch's layout."""
+        """Return the shapes of parameters in PyTorch's layout.
+
+        Args:
+            names: Neutral names, as `flatten` returns them.
+            leaves: The parameters, in the same order; None is left out.
+        """
         pairs = zip(names, leaves, strict=True)
         return {
             name: tuple(leaf.shape[axis] for axis in self._axes(name, leaf.ndim))
@@ -59,14 +64,24 @@ class Leaves:
         }
 
     def to_jax(self, value: Any, name: str) -> Any:
-        """Transpose a value that has the dimensions of a parameter from PyTorch's layout; others stay as they are."""
+        """Transpose a value that has the dimensions of a parameter from PyTorch's layout; others stay as they are.
+
+        Args:
+            value: The parameter, its gradient or a slot of it.
+            name: Neutral name of the parameter.
+        """
         axes = self._axes(name, value.ndim)
         if len(axes) != value.ndim or axes == tuple(range(len(axes))):
             return value
         return value.transpose([axes.index(at) for at in range(len(axes))])
 
     def to_torch(self, value: Any, name: str) -> Any:
-        """Transpose a value that has the dimensions of a parameter to PyTorch's layout; others stay as they are."""
+        """Transpose a value that has the dimensions of a parameter to PyTorch's layout; others stay as they are.
+
+        Args:
+            value: The parameter, its gradient or a slot of it.
+            name: Neutral name of the parameter.
+        """
         axes = self._axes(name, value.ndim)
         return value if len(axes) != value.ndim or axes == tuple(range(len(axes))) else value.transpose(axes)
 

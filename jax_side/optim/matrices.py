@@ -41,6 +41,10 @@ def adafactor(
         maximize: Whether to climb.
         **options: As of `sgd`.
 
+    Raises:
+        SpecError: A value outside of its range.
+        UnknownNameError: An option that does not exist; lists those that do.
+
     Source: torch.optim.Adafactor (2.13); Shazeer and Stern, arXiv:1804.04235.
     """
     own = {"lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay}
@@ -102,10 +106,23 @@ def muon(
         **options: As of `sgd`, and `iteration_dtype`: float64 leaves the iteration as exact as the parameters, which
             torch does not offer.
 
-    Numerics: torch iterates in bfloat16 whatever the parameters are, and so does this by default. The kernels add in
+    Raises:
+        SpecError: A value outside of its range.
+        UnknownNameError: An option that does not exist; lists those that do.
+
+    Numerics: torch iterates in bfloat16 for parameters of any dtype, and so does this by default. The kernels add in
     other orders, so that elements of the step, which are up to 1, differ: by up to 0.007 for 256 x 512, 0.016 for
     64 x 64, 0.1 for 6 x 4 (normal gradients, torch 2.13 and jax 0.10 on a CPU).
     Source: torch.optim.Muon (2.13); Jordan, https://kellerjordan.github.io/posts/muon/.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from parity.contract import GroupRule
+        >>> matrices = GroupRule(label="matrices", ndim=(2,))
+        >>> others = GroupRule(label="others", ndim=(0, 1), arguments={"optimizer": "AdamW", "lr": 3e-4})
+        >>> tx = muon(lr=1e-2, groups=(matrices, others))
+        >>> sorted(tx.init({"bias": jnp.zeros(3), "weight": jnp.zeros((3, 2))}).slots)
+        ['first_moment', 'momentum', 'second_moment']
     """
     own = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov, "eps": eps}
     shape = {"ns_coefficients": ns_coefficients, "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn}

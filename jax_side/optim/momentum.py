@@ -39,6 +39,10 @@ def sgd(
         maximize: Whether to climb.
         **options: `groups`, `kinds`, `leaves`, `scalar_dtype`, and torch's flags, which change no result.
 
+    Raises:
+        SpecError: A value outside of its range.
+        UnknownNameError: An option that does not exist; lists those that do.
+
     Source: torch.optim.SGD (2.13); Sutskever et al., ICML 2013.
 
     Example:
@@ -86,6 +90,10 @@ def lion(
         maximize: Whether to climb.
         **options: As of `sgd`.
 
+    Raises:
+        SpecError: A value outside of its range.
+        UnknownNameError: An option that does not exist; lists those that do.
+
     Source: Chen et al., arXiv:2302.06675, algorithm 2.
     """
     own = {"lr": lr, "betas": betas, "weight_decay": weight_decay, "maximize": maximize}
@@ -118,6 +126,10 @@ def rprop(
         step_sizes: Smallest and largest step size.
         maximize: Whether to climb.
         **options: As of `sgd`.
+
+    Raises:
+        SpecError: A value outside of its range.
+        UnknownNameError: An option that does not exist; lists those that do.
 
     Source: torch.optim.Rprop (2.13); Riedmiller and Braun, ICNN 1993.
     """
@@ -158,6 +170,10 @@ def asgd(
         weight_decay: Coupled: its product with the parameter is added to the gradient.
         maximize: Whether to climb.
         **options: As of `sgd`. With `scalar_dtype` float32, the rate is rounded to float32, as torch does.
+
+    Raises:
+        SpecError: A value outside of its range.
+        UnknownNameError: An option that does not exist; lists those that do.
 
     Source: torch.optim.ASGD (2.13); Polyak and Juditsky, SIAM J. Control Optim. 30, 1992.
     """

@@ -43,6 +43,19 @@ def to_neutral(
         StateError: Groups of several classes: torch has an optimizer for each, so convert them one by one; or a group
             without a value where others have one.
         UnknownNameError: Betas or a momentum of an optimizer that takes none.
+
+    Numerics: bit for bit; arrays are transposed to PyTorch's layout, never rounded.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jax_side.optim import sgd
+        >>> tx, params = sgd(lr=0.5, momentum=0.9), {"w": jnp.ones(2)}
+        >>> _, state = tx.update({"w": jnp.ones(2)}, tx.init(params), params)
+        >>> neutral = to_neutral(tx, state, params)
+        >>> sorted(neutral.arrays), neutral.scalars["optimizer.groups"][0]["lr"]
+        (['optimizer.momentum.w'], 0.5)
+        >>> from_neutral(optimizer_of(neutral), neutral, params).slots["momentum"]["w"].tolist()
+        [1.0, 1.0]
     """
     kinds = {group.kind.name for group in tx.groups}
     if len(kinds) > 1:
@@ -100,7 +113,9 @@ def optimizer_of(state: TrainingState, leaves: Leaves | None = None, **options: 
         **options: As of `jax_side.optim.sgd`; `scalar_dtype` is that of the counts unless given.
 
     Raises:
-        StateError: It is not whole.
+        StateError: It has no `optimizer.name` or no `optimizer.groups`.
+        SpecError: An argument outside of its range, or an optimizer without a counterpart.
+        UnknownNameError: There is no such optimizer, or no such option.
     """
     groups, name = state.scalars.get("optimizer.groups"), state.scalars.get("optimizer.name")
     if not isinstance(groups, list) or not isinstance(name, str):
@@ -137,6 +152,10 @@ def from_neutral(tx: Optimizer, state: TrainingState, params: Any, count: int | 
     Raises:
         StateError: A leaf that is missing, unexpected, or of another dtype or shape; groups or arguments that are not
             those of `tx`; a learning rate that is a schedule, without its position.
+        SpecError: An argument outside of its range, or an optimizer without a counterpart.
+        UnknownNameError: There is no such optimizer.
+
+    Numerics: bit for bit; arrays are transposed from PyTorch's layout, never rounded.
     """
     names, leaves, treedef = tx.leaves.flatten(params)
     shapes = tx.leaves.shapes(names, leaves)

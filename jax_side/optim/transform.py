@@ -1,4 +1,4 @@
-"""The transformation behind every optimizer of this package: one rule per parameter, torch's counts and arguments.
+"""The transformation of every optimizer of this package: one rule per parameter, torch's counts and arguments.
 
 A rule is a pure function of one parameter. The transformation applies it to each parameter of its group, counts the
 updates of each parameter, leaves those without a gradient alone, and hands the learning rate over.
@@ -85,7 +85,11 @@ class Group:
 
 
 class Optimizer(optax.GradientTransformationExtraArgs):
-    """An Optax transformation that knows its groups, so that its state can be converted."""
+    """An Optax transformation that knows its groups, so that its state can be converted.
+
+    `init(params)` returns an `OptimState`. `update(grads, state, params)` also takes `mask`, and the values that a
+    schedule moves: `learning_rate`, `betas`, `momentum`, each one for all groups or label to value.
+    """
 
     groups: tuple[Group, ...]
     rules: tuple[GroupRule, ...]
@@ -94,7 +98,14 @@ class Optimizer(optax.GradientTransformationExtraArgs):
     scalar_dtype: Any
 
     def group_of(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Group]:
-        """Return the group of each parameter, by neutral name; shapes are PyTorch's."""
+        """Return the group of each parameter, by neutral name.
+
+        Args:
+            shapes: Neutral name to shape, in PyTorch's layout.
+
+        Raises:
+            SpecError: As of `parity.contract.assign_groups`.
+        """
         if not self.rules:
             return dict.fromkeys(shapes, self.groups[0])
         by_label = {group.label: group for group in self.groups}
@@ -309,6 +320,10 @@ def by_name(name: str, arguments: Mapping[str, Any], **options: Any) -> Optimize
         name: Such as `NAdam`, in any case of letters.
         arguments: Its arguments; torch's defaults for the others.
         **options: As of `jax_side.optim.sgd`.
+
+    Raises:
+        UnknownNameError: An optimizer, an argument or an option that does not exist.
+        SpecError: A value outside of its range, or an optimizer without a counterpart; says why.
 
     Example:
         >>> by_name("Rprop", {"lr": 0.1}).groups[0].arguments["etas"]

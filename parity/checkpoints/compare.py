@@ -58,7 +58,14 @@ def compare(a: Path, b: Path) -> list[Difference]:
 def sealed_alike(a: Path, b: Path) -> bool:
     """Return whether two seals name the same leaves with the same digests, and their files have the sealed sizes.
 
-    No array is read: a flipped bit behind an equal seal is what `verify` finds.
+    No array is read: `verify` finds a flipped bit in a file of the sealed size.
+
+    Args:
+        a: A checkpoint, `checkpoints/<step>`.
+        b: Another.
+
+    Returns:
+        False also where a seal is missing or not valid, or where neither names a leaf.
     """
     try:
         seals = read_seal(a), read_seal(b)

@@ -30,6 +30,11 @@ def read_pointer(file: Path) -> policy.Saved | None:
 def write_pointers(home: Path, saved: Iterable[policy.Saved], mode: policy.Mode) -> None:
     """Make the pointers in a directory name the latest and the best of some checkpoints; remove one that has none.
 
+    Args:
+        home: The directory, which has the checkpoints in `checkpoints/`.
+        saved: The checkpoints, in any order.
+        mode: Whether a larger metric is better, or a smaller one.
+
     Raises:
         RunDirectoryError: Something else has the name of a pointer.
         OSError: It cannot be written.

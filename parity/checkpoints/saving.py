@@ -89,7 +89,14 @@ class Save(Generic[Copy]):
 
 
 class Checkpoints(ABC, Generic[State, Content, Copy]):
-    """The checkpoints of one run: at most one save is under way, in a thread of its own."""
+    """The checkpoints of one run: at most one save is under way, in a thread of its own.
+
+    Args:
+        store: Where they are.
+        plan: Which of them stay, and what best is measured by.
+        spec_hash: Hash of the run: every seal has it, and a checkpoint with another is not restored.
+        priority: Priority of the threads that write.
+    """
 
     side: str
     """Name of the framework, for seals."""
@@ -153,6 +160,7 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
             DamagedError: It is not what was sealed.
             OtherRunError: It is of another run.
             CheckpointError: There is none, it does not fit the state, or a file points outside of the checkpoint.
+            SaveError: The save under way failed.
         """
         self.wait()
         scan = self.scan()
@@ -181,7 +189,11 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
         self._background.wait()
 
     def close(self) -> None:
-        """Wait, and release what is held."""
+        """Wait, and release what is held.
+
+        Raises:
+            SaveError: The save under way failed.
+        """
         self.wait()
 
     def _start(self, save: Save[Copy]) -> None:
@@ -286,7 +298,14 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
 
 @contextmanager
 def fitting(step: int) -> Iterator[None]:
-    """Raise a StateError of the block as the CheckpointError that a checkpoint does not fit its run."""
+    """Raise a StateError of the block as the CheckpointError that a checkpoint does not fit its run.
+
+    Args:
+        step: The step of the checkpoint, for the message.
+
+    Raises:
+        CheckpointError: The block raised a StateError, which is its cause.
+    """
     try:
         yield
     except StateError as error:

@@ -101,7 +101,14 @@ def commit(draft: Path, final: Path, seal: Seal) -> Seal:
 
 @contextmanager
 def after_save(step: int) -> Iterator[None]:
-    """Raise what fails in the block as a SaveError of a step that is saved: it only follows the save."""
+    """Raise what fails in the block as a SaveError of a step that is saved: it only follows the save.
+
+    Args:
+        step: The step.
+
+    Raises:
+        SaveError: The block raised an Exception, which is its cause; `saved` is true.
+    """
     try:
         yield
     except Exception as error:
@@ -184,6 +191,10 @@ def parse_seal(data: bytes, where: Path) -> Seal:
 
 def require_own(seal: Seal, spec_hash: str) -> None:
     """Check that a checkpoint is of the run it lies in, before anything of its content is read.
+
+    Args:
+        seal: The seal of the checkpoint.
+        spec_hash: Hash of the run.
 
     Raises:
         OtherRunError: It was sealed with the hash of another run.

@@ -61,13 +61,32 @@ class Scan:
         return self.damaged + self.unfinished + unsealed
 
     def without(self, step: int, why: str) -> Scan:
-        """Return the scan with a checkpoint moved to the damaged ones: only reading every byte showed it."""
+        """Return the scan with a checkpoint moved to the damaged ones: only reading every byte showed it.
+
+        Args:
+            step: Its step.
+            why: What is wrong with it, as a phrase.
+        """
         whole = [saved for saved in self.whole if saved.step != step]
         return replace(self, whole=whole, damaged=[*self.damaged, (str(step), why)])
 
 
 class CheckpointStore:
-    """The checkpoints of one run; every process that works on the run opens its own."""
+    """The checkpoints of one run; every process that works on the run opens its own.
+
+    Example:
+        >>> import tempfile
+        >>> from parity.checkpoints import commit
+        >>> with tempfile.TemporaryDirectory() as home:
+        ...     store = CheckpointStore(Path(home))
+        ...     for step, metric in ((100, 0.9), (200, 0.8)):
+        ...         (draft := store.path / f"{DRAFT}{step}").mkdir(parents=True)
+        ...         seal = Seal(step=step, metric=metric, saved_at=0.0, side="mine", spec_hash="a1")
+        ...         _ = commit(draft, store.path / str(step), seal)
+        ...     plan = RunPlan(steps=200, save_every=100)  # of a loss: smaller is better
+        ...     print([saved.step for saved in store.scan().whole], store.choose(store.scan(), "best", plan))
+        [100, 200] 200
+    """
 
     def __init__(self, home: Path, *, records: Sequence[Path] = (), drafts: Sequence[str] = ()) -> None:
         """Name the files; nothing is read or written yet.
@@ -92,6 +111,9 @@ class CheckpointStore:
 
         Args:
             examine: Returns the seal of a checkpoint, or raises CheckpointError that says why it does not count.
+
+        Raises:
+            RunDirectoryError: A row of `metrics.jsonl` is no metric.
         """
         whole, unsealed, damaged = [], [], []
         unfinished = [
@@ -163,8 +185,15 @@ class CheckpointStore:
         The checkpoint stays as it was sealed; the metric goes to `metrics.jsonl`. May be called while the run is
         trained: what is kept is decided anew at its next save.
 
+        Args:
+            step: The step of the checkpoint.
+            metric: Its metric; one that is not finite counts as not measured.
+            plan: What best is measured by.
+
         Raises:
             CheckpointError: There is no whole checkpoint of this step (evicted, perhaps).
+            RunDirectoryError: A row of `metrics.jsonl` is no metric.
+            OSError: It cannot be written.
         """
         whole = self.scan().whole
         saved = next((s for s in whole if s.step == step), None)
@@ -176,7 +205,11 @@ class CheckpointStore:
         self.point(self.scan(), plan)
 
     def late_metrics(self) -> dict[tuple[int, float], float]:
-        """Return (step, time of its save) to metric: a step saved anew after a resume is another checkpoint."""
+        """Return (step, time of its save) to metric: a step saved anew after a resume is another checkpoint.
+
+        Raises:
+            RunDirectoryError: A row of `metrics.jsonl` is no metric.
+        """
         try:
             return {(row["step"], row["saved_at"]): float(row["metric"]) for row in read_lines(self.metrics)}
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -212,7 +245,15 @@ class CheckpointStore:
         return removed
 
     def set_aside(self, names: list[str], folder: Path) -> list[str]:
-        """Move checkpoints to a folder, durably, and return their names; nothing in the folder is replaced."""
+        """Move checkpoints to a folder, durably, and return their names; nothing in the folder is replaced.
+
+        Args:
+            names: Names of their directories, which are steps; the newest is moved first.
+            folder: Where they go; made if there is none. One whose name is taken there gets a number after it.
+
+        Raises:
+            OSError: One could not be moved.
+        """
         for name in sorted(names, key=int, reverse=True):  # a kill between leaves no older one as the latest
             make_directory(folder)
             taken = sum(entry.name.partition(".")[0] == name for entry in folder.iterdir())

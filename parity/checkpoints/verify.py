@@ -62,6 +62,21 @@ def verify(path: Path, spec_hash: str | None = None) -> Verified:
     Args:
         path: The checkpoint.
         spec_hash: Hash of the run it must belong to, where that is known.
+
+    Example:
+        >>> import tempfile
+        >>> from parity.checkpoints import Seal, commit
+        >>> with tempfile.TemporaryDirectory() as home:
+        ...     draft, final = Path(home, "draft"), Path(home, "100")
+        ...     draft.mkdir()
+        ...     file = final / "state.bin"
+        ...     _ = (draft / file.name).write_bytes(b"0123")
+        ...     _ = commit(draft, final, Seal(step=100, metric=None, saved_at=0.0, side="mine", spec_hash="a1"))
+        ...     print(verify(final).whole)
+        ...     _ = file.write_bytes(b"0124")
+        ...     print(describe(verify(final).faults))
+        True
+        [('state.bin', 'does not hold the bytes that were sealed')]
     """
     try:
         seal = read_seal(path)
@@ -167,7 +182,12 @@ def require_sealed(seal: Seal | None, loaded: TrainingState, *, partial: bool = 
 
 
 def describe(faults: Iterable[Fault], most: int | None = 5) -> list[tuple[str, str]]:
-    """Return faults as pairs of text: file, and what is wrong with it and its leaves (at most so many are named)."""
+    """Return faults as pairs of text: file, and what is wrong with it and its leaves.
+
+    Args:
+        faults: As `verify` returns them.
+        most: Most leaves that are named for a file; None for all.
+    """
     out = []
     for fault in faults:
         rest = len(fault.leaves) - (len(fault.leaves) if most is None else most)

@@ -52,6 +52,13 @@ def drill_spec(spec: RunSpec, steps: int) -> RunSpec:
     """Return the spec shortened to a number of steps, with five saves and as many validations, two chunks each.
 
     Replaces the intervals so that every kill comes after a save.
+
+    Args:
+        spec: The run.
+        steps: Steps of the shortened run, at least 10.
+
+    Raises:
+        SpecError: There are fewer.
     """
     if steps < 10:
         raise SpecError("--steps", f"{steps} steps leave no room for five saves and two kills; ask for 10 or more")
@@ -88,6 +95,11 @@ def train_command(spec: RunSpec, side_name: str, spec_file: Path) -> Command:
 
     A process ends with this one, however that ends; on Linux even with the thread that started it, which therefore
     must live as long as it does.
+
+    Args:
+        spec: The run.
+        side_name: Name of the side that trains it.
+        spec_file: Where the spec is written; its directory is made if there is none.
     """
     spec_file.parent.mkdir(parents=True, exist_ok=True)
     spec_file.write_text(to_toml(spec), encoding="utf-8")
@@ -192,5 +204,11 @@ def policy_spec(rules: Rules) -> RunSpec:
 
 
 def check_twin_policy(name: str, side: Side, on_step: OnStep = ignore_step) -> CheckRecord:
-    """Run the policy check on a side, with the runs of `policy_spec`; `on_step` takes each case."""
+    """Run the policy check on a side, with the runs of `policy_spec`.
+
+    Args:
+        name: Name of the side.
+        side: The side.
+        on_step: Called as each case of the table begins.
+    """
     return check_policy_of(name, side, policy_spec, spec="mlp-digits", precision="float32", on_step=on_step)

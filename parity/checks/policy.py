@@ -99,6 +99,13 @@ class OnDisk:
 
     Steps are imported with the rest of the state, not trained. Every save is waited for, since a case says what is
     there after it.
+
+    Args:
+        name: The side's name, which the run directory carries.
+        side: The side.
+        path: The run directory.
+        describe: Returns a run of the side that keeps checkpoints by given rules.
+        rules: The rules to begin with.
     """
 
     def __init__(self, name: str, side: Side, path: Path, describe: Describe, rules: Rules) -> None:
@@ -138,7 +145,11 @@ class OnDisk:
         self._open("auto")
 
     def resume(self, which: Which) -> None:
-        """Continue from what is named; if that is refused, from the latest, as one would after the error."""
+        """Continue from what is named; if that is refused, from the latest, as one would after the error.
+
+        Raises:
+            CheckpointError: It was refused; the run continues from its latest checkpoint.
+        """
         try:
             self._open(which)
         except Exception:

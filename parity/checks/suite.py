@@ -42,7 +42,11 @@ DEFAULT_STEPS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A request: the checks, and what they run on."""
+    """A request: the checks, and what they run on.
+
+    Raises:
+        UnknownNameError: There is no such check.
+    """
 
     checks: Sequence[str] = CHECKS
     specs: Sequence[RunSpec]
@@ -100,6 +104,9 @@ def list_tasks(request: Request, on_step: OnStep = ignore_step) -> list[Task]:
     Args:
         request: What to check.
         on_step: Called as a check proceeds.
+
+    Raises:
+        SpecError: Fewer than 10 steps are asked for, with a check of a spec.
     """
     tasks = []
     if "policy" in request.checks:
@@ -127,11 +134,17 @@ def run_checks(
 ) -> list[CheckRecord]:
     """Run what was asked for, and return a record for each check, in the order of `list_tasks`.
 
+    A check that raises an error has the verdict `crashed`, or `inconclusive` where a state has no counterpart on the
+    other side; the others run all the same.
+
     Args:
         request: What to check.
         done: Takes each record, in their order, when its check has its verdict.
         begin: Takes the place of each check in `list_tasks` when its turn comes, from 0.
         on_step: Called as the check whose turn it is proceeds.
+
+    Raises:
+        SpecError: As of `list_tasks`.
     """
     records: list[CheckRecord] = []
     with Ahead(request.ahead, on_step) as ahead:

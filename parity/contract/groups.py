@@ -36,7 +36,13 @@ class GroupRule:
         return not (self.names or self.kinds or self.ndim)
 
     def matches(self, name: str, shape: Sequence[int], kind: str | None) -> bool:
-        """Return whether a parameter meets every condition."""
+        """Return whether a parameter meets every condition.
+
+        Args:
+            name: Its neutral name.
+            shape: Its shape.
+            kind: Its kind; None if it has none.
+        """
         return (
             (not self.names or any(fnmatchcase(name, pattern) for pattern in self.names))
             and (not self.kinds or kind in self.kinds)

@@ -57,7 +57,12 @@ def flatten_tables(tables: Mapping[str, Any]) -> dict[str, object]:
 
 
 def nest_fields(fields: Mapping[str, object]) -> dict[str, Any]:
-    """Return nested tables of dotted names; the inverse of `flatten_tables`."""
+    """Return nested tables of dotted names; the inverse of `flatten_tables`.
+
+    Example:
+        >>> nest_fields({"seed": 0, "optimizer.lr": 0.1})
+        {'seed': 0, 'optimizer': {'lr': 0.1}}
+    """
     tables: dict[str, Any] = {}
     for name, value in fields.items():
         *parents, leaf = name.split(".")
@@ -108,8 +113,14 @@ class RunIdentity:
     def differences(self, text: str) -> dict[str, tuple[object, object]]:
         """Return the fields that may not change and in which the run of another text differs.
 
+        Args:
+            text: That of the other run.
+
         Returns:
             Name to the other run's value and to this one's.
+
+        Raises:
+            ValueError: As of `parse`: by default the text is no TOML, or too long.
         """
         theirs = self.parse(text)
         return {

@@ -76,6 +76,10 @@ def array_type(dtype: DTypeLike | str, shape: Sequence[int], order: Order = ()) 
 def bytes_of(dtype: str, size: int) -> np.dtype[Any]:
     """Return a type for the elements of one that NumPy does not know, such as `bfloat16`: bytes that have its name.
 
+    Args:
+        dtype: The name.
+        size: Bytes of an element.
+
     Example:
         >>> array_type(bytes_of("bfloat16", 2), (3,))
         'bfloat16[3]'
@@ -110,6 +114,9 @@ class LeafDigest:
         dtype: Its type; a name, such as `bfloat16`, need not be known to NumPy.
         order: The order of axes in which the bytes of a block are digested, for arrays that lie in memory that way:
             over the transposed form, every matrix of a JAX state would have to be transposed.
+
+    Raises:
+        ValueError: The order is not one of the array's axes.
 
     Numerics: a block's digest is the XXH3-128 of its bytes, the leaf's the XXH3-128 of its blocks' digests (16 bytes
     each, most significant byte first) in C order of the grid. An array without elements has no blocks; one without

@@ -191,7 +191,17 @@ def in_schema_2(text: str) -> str:
 
 
 def digest_text(value: NDArray[np.generic], order: Order = (), schema: DigestSchema = SCHEMA) -> str:
-    """Return `type digest` of one array, its bytes taken in an order; one that is none of its axes is ignored."""
+    """Return `type digest` of one array, its bytes taken in an order.
+
+    Args:
+        value: The array, in any memory layout.
+        order: Its axes, slowest first; empty for C order, as is one that does not name each axis once.
+        schema: The schema of the digest.
+
+    Example:
+        >>> digest_text(np.zeros((2, 3), np.float32)) == digest_text(np.zeros((2, 3), np.float32, order="F"))
+        True
+    """
     if sorted(order) != list(range(value.ndim)):
         order = ()
     if schema == 2 and block_shape(value.shape, order) != value.shape:
@@ -209,6 +219,15 @@ def compare_digests(a: Mapping[str, str], b: Mapping[str, str]) -> list[Differen
 
     Leaves digested in different orders, or by different schemas, are named with kind `order` or `schema`: nothing is
     known of their values.
+
+    Args:
+        a: Leaf path to text, as `leaf_digests` returns them.
+        b: Those of the other state.
+
+    Example:
+        >>> first, second = {"counters.step": "int 3"}, {"counters.step": "int 4"}
+        >>> [difference.detail for difference in compare_digests(first, second)]
+        ['int 3 became int 4']
     """
     out = []
     for leaf in sorted({*a, *b}):
@@ -236,7 +255,19 @@ def _kind(left: str, right: str) -> str:
 
 
 def compare_states(a: TrainingState, b: TrainingState) -> list[Difference]:
-    """Return the leaves in which two states differ bit for bit, with the largest absolute difference."""
+    """Return the leaves in which two states differ bit for bit, with the largest absolute difference.
+
+    Args:
+        a: A state.
+        b: Another.
+
+    Numerics: differences are taken in float64; the largest is NaN where an element of either state is.
+
+    Example:
+        >>> a, b = (TrainingState(arrays={"model.params.w": np.array(value)}) for value in ([1.0, 2.0], [1.0, 2.5]))
+        >>> [(difference.leaf, difference.max_abs) for difference in compare_states(a, b)]
+        [('model.params.w', 0.5)]
+    """
     out = []
     for difference in compare_digests(leaf_digests(a), leaf_digests(b)):
         left, right = (s.arrays.get(difference.leaf) for s in (a, b))

@@ -78,6 +78,10 @@ def measure_kept(expected: tuple[Path, str], found: tuple[Path, str]) -> LeafSiz
 def measure_arrays(expected: NDArray[np.generic], found: NDArray[np.generic]) -> LeafSize:
     """Return by how much two arrays of one shape and dtype differ.
 
+    Args:
+        expected: An array; relative differences are taken to its elements.
+        found: The array that is compared with it.
+
     Numerics:
         Values are compared in float64; elements of equal bits count as equal, NaN included.
 

@@ -40,7 +40,13 @@ class NeutralGroup:
 
     @classmethod
     def of(cls, kind: OptimizerKind, params: Sequence[str], arguments: Mapping[str, Any]) -> NeutralGroup:
-        """Return a group with the keys that torch's class has, flags left out being torch's defaults."""
+        """Return a group with the keys that torch's class has, flags left out being torch's defaults.
+
+        Args:
+            kind: The optimizer.
+            params: Neutral names of its parameters.
+            arguments: Every argument of the class, and flags.
+        """
         extra = {"decoupled_weight_decay": True} if kind.name == "AdamW" else {}
         flags = {name: FLAG_DEFAULTS[name] for name in kind.flags}
         return cls(params=tuple(params), arguments={**extra, **flags, **arguments})
@@ -61,7 +67,11 @@ class NeutralOptimizer:
     """Parameter to slot to value; `step` among the slots where torch counts; no entry before the first update."""
 
     def pack(self) -> TrainingState:
-        """Return the neutral form."""
+        """Return the neutral form.
+
+        Raises:
+            StateError: An argument of a group is no value that JSON keeps, such as a learning rate that is a tensor.
+        """
         arrays = {
             f"{PREFIX}{slot}.{name}": np.asarray(value)
             for name, values in self.slots.items()
@@ -81,6 +91,8 @@ class NeutralOptimizer:
         Raises:
             StateError: A leaf that is missing, unexpected or of another shape; groups that are not those of the
                 parameters; an argument that the class does not take.
+            SpecError: An argument outside of its range, or an optimizer without a counterpart.
+            UnknownNameError: There is no such optimizer.
         """
         scalars = state.scalars
         if not isinstance(scalars.get(f"{PREFIX}name"), str) or not isinstance(scalars.get(f"{PREFIX}groups"), list):
@@ -96,7 +108,17 @@ class NeutralOptimizer:
 
 
 def slot_shape(slot: Slot, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of a slot of a parameter, both in PyTorch's layout."""
+    """Return the shape of a slot of a parameter, both in PyTorch's layout.
+
+    Args:
+        slot: The slot.
+        shape: Shape of the parameter; of two axes and more for the forms `rows` and `columns`.
+
+    Example:
+        >>> rows = Slot(name="row_variance", key="row_var", form="rows")
+        >>> slot_shape(rows, (3, 4)), slot_shape(Slot(name="first_moment", key="exp_avg"), (3, 4))
+        ((3, 1), (3, 4))
+    """
     if slot.form == "scalar":
         return ()
     if slot.form == "rows":

@@ -38,7 +38,12 @@ class Slot:
     """Value before the first update; a text names the argument that gives it."""
 
     def is_kept(self, arguments: Mapping[str, Any], ndim: int) -> bool:
-        """Return whether a parameter of `ndim` dimensions has this slot under these arguments."""
+        """Return whether a parameter has this slot.
+
+        Args:
+            arguments: Those of its group.
+            ndim: Number of its dimensions.
+        """
         if self.form in ("rows", "columns") or self.form == "unfactored":
             return (ndim > 1) == (self.form != "unfactored")
         return not self.when or bool(arguments[self.when])
@@ -142,7 +147,17 @@ class OptimizerKind:
             raise SpecError(f"{self.name}.{name}", f"{words}, got {value!r}")
 
     def kept(self, arguments: Mapping[str, Any], ndim: int) -> tuple[Slot, ...]:
-        """Return the slots that a parameter of `ndim` dimensions has under these arguments."""
+        """Return the slots that a parameter has.
+
+        Args:
+            arguments: Those of its group.
+            ndim: Number of its dimensions.
+
+        Example:
+            >>> sgd = OPTIMIZERS["SGD"]
+            >>> [slot.name for slot in sgd.kept({"momentum": 0.9}, 2)], sgd.kept({"momentum": 0}, 2)
+            (['momentum'], ())
+        """
         return tuple(slot for slot in self.slots if slot.is_kept(arguments, ndim))
 
 

@@ -51,6 +51,10 @@ class RunPlan:
     def next_stop(self, step: int, until: int) -> int:
         """Return the first step after `step` at which the loop saves, validates or stops.
 
+        Args:
+            step: Completed steps.
+            until: The step at which the loop stops.
+
         Example:
             >>> RunPlan(steps=1000, save_every=100).next_stop(250, 1000)
             300
@@ -59,7 +63,18 @@ class RunPlan:
         return min([until, *(step - step % every + every for every in intervals)])
 
     def chunk_length(self, step: int, until: int, limit: int) -> int:
-        """Return how many steps the chunk after `step` holds: at most `limit`, and never past a stop."""
+        """Return how many steps the chunk after `step` holds: at most `limit`, and never past a stop.
+
+        Args:
+            step: Completed steps.
+            until: The step at which the loop stops.
+            limit: Most steps of a chunk; see `Pace`.
+
+        Example:
+            >>> plan = RunPlan(steps=1000, save_every=100)
+            >>> plan.chunk_length(250, 1000, 20), plan.chunk_length(290, 1000, 20)
+            (20, 10)
+        """
         return max(0, min(limit, self.next_stop(step, until) - step))
 
     def warning(self) -> str | None:
@@ -81,6 +96,17 @@ class Pace:
     """The most steps a chunk may hold, halved while chunks take longer than they should.
 
     The first chunk of each length is not judged: it pays for compilation.
+
+    Args:
+        plan: Gives the most steps to begin with, and the longest that a chunk should take.
+
+    Example:
+        >>> pace = Pace(RunPlan(steps=1000, save_every=100, chunk=40, chunk_seconds=5.0))
+        >>> for seconds in (30.0, 8.0):  # the first compiles
+        ...     pace.note(40, seconds)
+        ...     print(pace.limit)
+        40
+        20
     """
 
     def __init__(self, plan: RunPlan) -> None:
@@ -89,7 +115,12 @@ class Pace:
         self._seen: set[int] = set()
 
     def note(self, steps: int, seconds: float) -> None:
-        """Record what a chunk took."""
+        """Record what a chunk took.
+
+        Args:
+            steps: Steps of the chunk.
+            seconds: Its wall time.
+        """
         if steps in self._seen and seconds > self._seconds and self.limit > 1:
             self.limit = max(1, min(steps, self.limit) // 2)
         self._seen.add(steps)

@@ -40,7 +40,11 @@ def record_line(record: StepRecord | Validation) -> str:
 
 
 def read_records(path: Path, kind: type[Record]) -> list[Record]:
-    """Return the records of a file.
+    """Return the records of a file, in its order; none where there is no file.
+
+    Args:
+        path: A file of JSON lines, as `record_line` writes them.
+        kind: `StepRecord` or `Validation`.
 
     Raises:
         RunDirectoryError: A line misses a field or has a value of the wrong type.
@@ -86,6 +90,19 @@ def first_divergence(
 
     Within a step, quantities are looked at in the order in which a step decides them: a wrong batch comes before
     the wrong loss it causes.
+
+    Args:
+        reference: Step to record of the run that counts as the reference.
+        other: The same of the other run; a step that only one of them has is the divergence `missing`.
+        quantities: Fields of the record that are compared, in this order.
+
+    Example:
+        >>> record = StepRecord(
+        ...     attempt=0, step=1, loss=0.5, lr=0.1, grad_norm=1.0, loss_scale=1.0, skipped=False, batch="a1",
+        ...     epoch=0, samples=64, seconds=0.01,
+        ... )
+        >>> first_divergence({1: record}, {1: record._replace(loss=0.25, batch="b2")})
+        Divergence(step=1, quantity='batch', expected='a1', got='b2')
     """
     for step in sorted({*reference, *other}):
         a, b = reference.get(step), other.get(step)
@@ -99,7 +116,16 @@ def first_divergence(
 
 
 def same(a: Any, b: Any) -> bool:
-    """Return whether two values are equal bit for bit: NaN equals NaN, and 0.0 differs from -0.0."""
+    """Return whether two values are equal bit for bit: NaN equals NaN, and 0.0 differs from -0.0.
+
+    Args:
+        a: A value of a record.
+        b: Another.
+
+    Example:
+        >>> same(float("nan"), float("nan")), same(0.0, -0.0), same("a", "a")
+        (True, False, True)
+    """
     if isinstance(a, float) and isinstance(b, float):
         return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
     return bool(a == b)

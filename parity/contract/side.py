@@ -62,7 +62,12 @@ class Processes(Protocol):
         """
 
     def start(self, place: Place, described: Any, /) -> None:
-        """Connect the framework's processes, which are all there; called before the side builds anything."""
+        """Connect the framework's processes, which are all there; called before the side builds anything.
+
+        Args:
+            place: Address, index and number of the processes.
+            described: The run.
+        """
 
     def stop(self) -> None:
         """Disconnect them; called by all, when every trainer is closed."""
@@ -95,6 +100,11 @@ def child_environment(side: Side) -> dict[str, str]:
 
 
 def shared_programs(side: Side, directory: Path) -> AbstractContextManager[None]:
-    """Return the context in which the processes of a check share what a side compiles, in a directory, if it does."""
+    """Return the context in which the processes of a check share what a side compiles, in a directory, if it does.
+
+    Args:
+        side: The side; one without `shared_programs` shares nothing.
+        directory: Where compiled programs are kept.
+    """
     found: AbstractContextManager[None] = getattr(side, "shared_programs", lambda directory: nullcontext())(directory)
     return found

@@ -41,7 +41,16 @@ class TrainingState:
     scalars: Mapping[str, Any] = field(default_factory=dict)
 
     def group(self, prefix: str) -> dict[str, NDArray[np.generic]]:
-        """Return the arrays below a prefix, keyed by the rest of their path."""
+        """Return the arrays below a prefix, keyed by the rest of their path.
+
+        Args:
+            prefix: The start of a path, without a dot at its end, such as `optimizer.first_moment`.
+
+        Example:
+            >>> state = TrainingState(arrays={"model.params.w": np.ones(2), "optimizer.momentum.w": np.zeros(2)})
+            >>> list(state.group("model.params"))
+            ['w']
+        """
         start = prefix + "."
         return {k.removeprefix(start): v for k, v in self.arrays.items() if k.startswith(start)}
 
@@ -49,8 +58,12 @@ class TrainingState:
 def take_count(scalars: dict[str, Any], leaf: str) -> int:
     """Remove a counter from the scalars of a state and return it.
 
+    Args:
+        scalars: Leaf path to JSON value; it loses the leaf.
+        leaf: Path of the counter.
+
     Raises:
-        StateError: It is missing, or no integer of at least 0.
+        StateError: It is missing, or no integer in [0, 2**53).
     """
     value = _take(scalars, leaf)
     if type(value) is not int or not 0 <= value < MAX_COUNT:
@@ -61,6 +74,10 @@ def take_count(scalars: dict[str, Any], leaf: str) -> int:
 
 def take_scale(scalars: dict[str, Any], leaf: str) -> float:
     """Remove a loss scale from the scalars of a state and return it.
+
+    Args:
+        scalars: Leaf path to JSON value; it loses the leaf.
+        leaf: Path of the scale.
 
     Raises:
         StateError: It is missing, or no finite float above 0.

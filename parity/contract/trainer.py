@@ -79,7 +79,11 @@ class Trainer(Protocol):
         """Return the number of completed steps."""
 
     def steps(self, until: int) -> Iterator[StepRecord]:
-        """Train up to a step, yielding a record for each; `step` is always the end of a finished chunk."""
+        """Train up to a step, yielding a record for each; `step` is always the end of a finished chunk.
+
+        Args:
+            until: Completed steps to stop at, such as `RunPlan.next_stop` gives.
+        """
 
     def evaluate(self) -> Validation:
         """Measure on the validation samples; must not change anything that a later step sees."""
@@ -99,13 +103,28 @@ class Trainer(Protocol):
         Args:
             metric: Validation metric of this very step, or None; decides the best checkpoint.
             saved_at: The time that its seal records, seconds since the epoch; None for now.
+
+        Raises:
+            SaveError: It could not be written, or the save before was not; an OSError counts as one too.
         """
 
     def restore(self, which: Which) -> int:
-        """Load a checkpoint and return its step."""
+        """Load a checkpoint and return its step.
+
+        Args:
+            which: The newest, the best, or a step; `resume_run` always names the step.
+
+        Raises:
+            DamagedError: It is not what was saved; the caller may try another one.
+            CheckpointError: There is none, or it cannot be restored.
+        """
 
     def wait(self) -> None:
-        """Return when every save is durable."""
+        """Return when every save is durable.
+
+        Raises:
+            SaveError: One in the background failed; raised once.
+        """
 
     def close(self) -> None:
         """Wait, and release what is held."""

@@ -33,8 +33,12 @@ def choose(folder: Path, which: Literal["best", "latest"] | int) -> tuple[Path, 
         folder: The directory.
         which: The latest, the best, or the number in its name.
 
+    Returns:
+        The checkpoint, and the reason as a phrase.
+
     Raises:
-        CheckpointError: None has a number, or two have the largest; what is best was not recorded; it is gone.
+        CheckpointError: None has a number, or not the one that was asked for, or two have it; what is best was not
+            recorded; it is gone.
     """
     numbered = _numbered(folder)
     if which == "best":

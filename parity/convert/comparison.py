@@ -86,8 +86,8 @@ class Comparison:
 def compare_sources(a: Source, b: Source, tolerance: Tolerance | None = None) -> Comparison:
     """Compare two checkpoints, reading both by blocks; leaves with equal digests in both seals are not read.
 
-    Leaves are matched by name; those left over by their names without wrappers (`module.`, `_orig_mod.`, `model.`),
-    where exactly one of each side has it.
+    Leaves are matched by name; the others by their names without wrappers (`module.`, `_orig_mod.`, `model.`), where
+    exactly one of each side has it.
 
     Args:
         a: The first.
@@ -98,6 +98,16 @@ def compare_sources(a: Source, b: Source, tolerance: Tolerance | None = None) ->
         Elements are compared by their bits first. Values are compared in float64, complex ones in complex128, so
         integers above 2**53 that differ may have a difference of zero; they are counted all the same. NaN of equal
         bits are equal.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from parity.formats import InMemory
+        >>> a, b = (
+        ...     Source(path=Path("w.pt"), format="torch.save", tree={"w": InMemory(np.array(value))})
+        ...     for value in ([1.0, 2.0], [1.0, 2.5])
+        ... )
+        >>> compare_sources(a, b).leaves[0].max_abs, compare_sources(a, b, Tolerance(atol=0.5)).leaves[0].outcome
+        (0.5, 'close')
     """
     left, right = _named(a), _named(b)
     pairs = {name: name for name in left if name in right}

@@ -91,7 +91,17 @@ def component_of_key(key: str) -> str | None:
 
 
 def parts_of(tree: Tree) -> list[Part]:
-    """Return the parts of a checkpoint, in the order of `COMPONENTS`."""
+    """Return the parts of a checkpoint, in the order of `COMPONENTS`.
+
+    Raises:
+        CheckpointError: The tree has too many leaves, or is too deep.
+
+    Example:
+        >>> import numpy as np
+        >>> from parity.formats import InMemory
+        >>> [part.component for part in parts_of({"step": 7, "model": {"w": InMemory(np.zeros(2))}})]
+        ['parameters', 'counters']
+    """
     found = dict(leaves(tree))
     if list(found) == [()] and not isinstance(tree, Array):
         return []  # an empty container, or a lone scalar

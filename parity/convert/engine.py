@@ -60,9 +60,24 @@ def convert(
         like: A PyTorch checkpoint to take names and groups from, on the way from JAX.
         now: Seconds since the epoch, for the seal.
 
+    Returns:
+        A line for every leaf. Where `refused` is true, or `crossed` is not, there is no target.
+
     Raises:
-        CheckpointError: The target exists, there is too little room, or the source cannot be converted.
+        CheckpointError: The target exists, or its parent does not; there is too little room; the source is damaged,
+            or cannot be converted.
         OSError: The disk is full or failed; the draft is removed.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from parity.formats import SAFETENSORS, InMemory
+        >>> with tempfile.TemporaryDirectory() as home:
+        ...     source, target = Path(home, "old.safetensors"), Path(home, "new.safetensors")
+        ...     SAFETENSORS.write({"w": InMemory(np.ones(2, np.float32))}, source)
+        ...     ledger = convert(source, target, SAFETENSORS, Options(), now=0.0)
+        ...     print([(line.leaf, line.action) for line in ledger.entries], verify_file(target).whole)
+        [('w', 'copied')] True
     """
     _require_free(target)
     _require_whole(source)
@@ -95,7 +110,19 @@ def convert(
 
 
 def map_tree(opened: Source, to: str, options: Options, ledger: Ledger, like: Tree | None = None) -> Tree:
-    """Return the tree of a checkpoint as another format has it: across frameworks by rules, else as it is."""
+    """Return the tree of a checkpoint as another format has it: across frameworks by rules, else as it is.
+
+    Args:
+        opened: The checkpoint.
+        to: Name of the format that is wanted, one of `FORMATS`.
+        options: What was asked for.
+        ledger: Takes a line for each leaf.
+        like: As of `to_torch`.
+
+    Raises:
+        CheckpointError: As of `to_jax` and `to_torch`; or rules are given where both formats are of one framework, or
+            the parameters alone are wanted and there are none.
+    """
     family, wanted = FAMILIES.get(opened.format, "torch"), FAMILIES.get(to, "torch")
     if (family, wanted) == ("torch", "jax"):
         return to_jax(opened.tree, options, ledger).tree
@@ -127,6 +154,10 @@ def _with_keys(opened: Source, keys: Collection[str] | None, ledger: Ledger) -> 
 
 def mapped(source: Source, rules: Rules) -> Source:
     """Return a checkpoint of PyTorch as JAX has it, to compare it with one of JAX.
+
+    Args:
+        source: The checkpoint of PyTorch.
+        rules: Its names in JAX; a name without a rule keeps its own.
 
     Raises:
         CheckpointError: It has no model, or the rules do not fit its names.

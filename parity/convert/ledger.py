@@ -31,7 +31,15 @@ class Ledger:
     entries: list[Entry] = field(default_factory=list)
 
     def add(self, leaf: str, action: Action, target: str = "", how: str = "", size: int = 0) -> None:
-        """Write down what became of a leaf."""
+        """Write down what became of a leaf.
+
+        Args:
+            leaf: Its name in the source.
+            action: What became of it.
+            target: Where it is in the target; empty where it is not.
+            how: What happened to it, or why it did not cross.
+            size: Bytes of its array; 0 for a scalar.
+        """
         self.entries.append(Entry(leaf, action, target, how, size))
 
     def of(self, action: Action) -> list[Entry]:

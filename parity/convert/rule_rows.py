@@ -22,7 +22,9 @@ def read_rules(path: Path) -> Rules:
     """Read RULES.toml.
 
     Raises:
-        CheckpointError: It cannot be read, or a row has a field or a value that no rule has; names the row.
+        CheckpointError: It cannot be read, holds no row or something else, or a row has a value that no rule has, or
+            fields that exclude each other; names the row.
+        UnknownNameError: A row has a field that no rule has.
     """
     try:
         document = tomllib.loads(read_given(path, MOST_BYTES).decode())
@@ -43,7 +45,14 @@ def parse_rules(where: str, rows: Sequence[Any]) -> list[Rule]:
         rows: Tables of RULES.toml.
 
     Raises:
-        CheckpointError: A row has a field or a value that no rule has.
+        CheckpointError: A row has a value that no rule has, lacks `torch` or `jax`, or has fields that exclude each
+            other.
+        UnknownNameError: A row has a field that no rule has.
+
+    Example:
+        >>> [rule] = parse_rules("RULES.toml", [{"torch": "fc.weight", "jax": "fc.kernel", "transpose": True}])
+        >>> rule.how, rule.rule_class
+        ('transposed', 'equivariant')
     """
     return [_rule(f"{where}: rule {at + 1}", row) for at, row in enumerate(rows)]
 

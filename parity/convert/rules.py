@@ -12,7 +12,18 @@ __all__ = ["Rules"]
 
 
 class Rules:
-    """Rules and the placements that they give for the names of a checkpoint."""
+    """Rules and the placements that they give for the names of a checkpoint.
+
+    Args:
+        rules: In any order; no two may take one name.
+
+    Example:
+        >>> rules = Rules([Rule(torch=("layers.*.weight",), jax=("layers.*.kernel",), transpose=True)])
+        >>> for one in rules.place(["layers.0.weight", "layers.0.bias"]):
+        ...     print(*one.torch, *one.jax, one.rule.how or "as it is")
+        layers.0.weight layers.0.kernel transposed
+        layers.0.bias layers.0.bias as it is
+    """
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
         self.rules = tuple(rules)
@@ -22,7 +33,8 @@ class Rules:
 
         Raises:
             CheckpointError: Two rules take one name, a rule takes none, two names go to one path, a path lies below
-                another, or a rule that takes several names lacks one.
+                another, a rule that takes several names lacks one, or the layers of a stack are not numbered from 0
+                without a gap.
         """
         taken: dict[str, Rule] = {}
         placements = []

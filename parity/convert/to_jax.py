@@ -67,6 +67,21 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger) -> JaxState:
     Raises:
         CheckpointError: No model, names that do not fit the optimizer, rules that do not fit the names, a learning
             rate on which optimizer and schedule differ.
+
+    Example:
+        >>> import numpy as np
+        >>> from parity.convert import Rule
+        >>> from parity.formats import InMemory
+        >>> tree = {"model": {"fc.weight": InMemory(np.zeros((2, 3), np.float32))}, "step": 7}
+        >>> rules = Rules([Rule(torch=("fc.weight",), jax=("fc.kernel",), transpose=True)])
+        >>> ledger = Ledger()
+        >>> made = to_jax(tree, Options(rules=rules), ledger).tree
+        >>> made["params"], made["step"]
+        ({'fc': {'kernel': <Permuted float32[3,2]>}}, 7)
+        >>> for line in ledger.entries:
+        ...     print(line.leaf, line.action, line.target)
+        model.fc.weight transformed params.fc.kernel
+        step copied torch.state
     """
     state = read_torch_state(tree, options.names, alone=options.only_params)
     placements = {name: p for p in options.rules.place(list(state.model)) for name in p.torch}
@@ -279,7 +294,7 @@ def _document(
 
 
 def _counts(optimizer: OptimizerTree) -> dict[str, int]:
-    """Return the leaves that count while training goes on, with their values: they tell whether it did."""
+    """Return the leaves that count training steps, with their values: they show whether training continued."""
     counts = {optimizer.position_at: optimizer.position} if optimizer.position is not None else {}
     if optimizer.layout == "optax" and isinstance(optimizer.tree[0], dict) and "count" in optimizer.tree[0]:
         counts["opt_state.0.count"] = optimizer.count

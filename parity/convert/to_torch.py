@@ -25,7 +25,7 @@ __all__ = ["to_torch"]
 MOST_COUNTS = 1 << 24
 
 MOVES = ("schedule", "loss scaler", "random streams", "data position", "counters", "best so far")
-"""Components that change while training goes on; of most of them plain JAX state says nothing."""
+"""Components that training changes; of most of them plain JAX state says nothing."""
 
 _LEAVES = {"schedule": SCHEDULE, "loss scaler": LOSS_SCALE}
 

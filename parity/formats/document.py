@@ -77,6 +77,10 @@ def decode_tree(document: Any, resolve: Callable[[dict[str, Any]], Leaf], where:
 
     Raises:
         CheckpointError: It is no such document.
+
+    Example:
+        >>> decode_tree(encode_tree({"a": [1, (2.0, None)]}, None), None, "tree.json")
+        {'a': [1, (2.0, None)]}
     """
     try:
         return _decode(document, resolve, 0)

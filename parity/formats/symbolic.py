@@ -1,7 +1,7 @@
 """A pickle read as a tree, with nothing executed: classes and functions become `Opaque` unless a reader knows them.
 
 Python's own unpickler imports what a file names. This one is a machine of the same opcodes, whose globals are names
-and whose calls are answered by a table; whatever the table lacks stays an inert record of its arguments.
+and whose calls are answered by a table; what the table lacks stays an inert record of its arguments.
 
 Source: the opcodes as `pickletools` documents them, protocols 0 to 5, Python 3.11 to 3.14.
 """

@@ -49,7 +49,11 @@ class _Storage:
 
 
 def open_zip(path: Path) -> ZipRecords:
-    """Return the records of an archive."""
+    """Return the records of an archive that `torch.save` wrote.
+
+    Raises:
+        CheckpointError: It cannot be read, or is none: truncated, compressed, or with a record twice.
+    """
     return ZipRecords(path, map_file(path))
 
 

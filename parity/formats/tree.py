@@ -114,7 +114,17 @@ def _walk(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[tuple[Key, ...], 
 
 
 def map_leaves(tree: Tree, change: Callable[[tuple[Key, ...], Leaf], Leaf], keys: tuple[Key, ...] = ()) -> Tree:
-    """Return a tree of the same containers with other leaves; empty containers stay as they are."""
+    """Return a tree of the same containers with other leaves; empty containers stay as they are.
+
+    Args:
+        tree: The tree; it is not changed.
+        change: Takes the keys on the way to a leaf and the leaf, and returns what takes its place.
+        keys: Keys on the way to the tree itself.
+
+    Example:
+        >>> map_leaves({"a": [1, 2], "b": {}}, lambda keys, leaf: f"{leaf_name(keys)}={leaf}")
+        {'a': ['a.0=1', 'a.1=2'], 'b': {}}
+    """
     if isinstance(tree, dict):
         made = {key: map_leaves(child, change, (*keys, key)) for key, child in tree.items()}
         return Counter(made) if isinstance(tree, Counter) else made

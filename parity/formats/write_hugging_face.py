@@ -50,7 +50,15 @@ def write_hugging_face(tree: Tree, path: Path) -> None:
 
 
 def copy_companions(source: Path, target: Path) -> list[str]:
-    """Copy the configuration and the tokenizer of a model folder; return their names."""
+    """Copy the configuration and the tokenizer of a model folder; return their names.
+
+    Args:
+        source: A model folder; of its files, those that `from_pretrained` reads beside the weights are copied.
+        target: A directory that exists; files of these names in it are replaced.
+
+    Raises:
+        OSError: One cannot be read or written.
+    """
     found = [name for name in COMPANIONS if (source / name).is_file()]
     for name in found:
         shutil.copyfile(source / name, target / name)

@@ -22,13 +22,29 @@ class Implementation(Protocol):
     """The methods through which a case drives the code that keeps the checkpoints."""
 
     def save(self, step: int, metric: float | None, saved_at: float) -> None:
-        """Save a checkpoint, remove those that the rules no longer keep, and return when both are done."""
+        """Save a checkpoint, remove those that the rules no longer keep, and return when both are done.
+
+        Args:
+            step: Completed steps.
+            metric: Validation metric of this step; None if it was not measured, perhaps not finite.
+            saved_at: Time of the save, in seconds.
+        """
 
     def validated(self, step: int, metric: float, saved_at: float) -> None:
-        """Save a checkpoint of a step at which no save is due, if its metric is a new best."""
+        """Save a checkpoint of a step at which no save is due, if its metric is a new best.
+
+        Args:
+            step: Completed steps.
+            metric: Validation metric of this step, perhaps not finite.
+            saved_at: Time of the save, in seconds.
+        """
 
     def metric(self, step: int, value: float) -> None:
         """Set the metric of a checkpoint after its save.
+
+        Args:
+            step: Its step.
+            value: The metric, perhaps not finite.
 
         Raises:
             CheckpointError: There is no checkpoint of this step.
@@ -165,7 +181,11 @@ class InMemory:
         return policy.kept(self.saved.values(), self._rules)
 
     def metric(self, step: int, value: float) -> None:
-        """Replace the metric of a checkpoint; one that was removed is refused."""
+        """Replace the metric of a checkpoint.
+
+        Raises:
+            CheckpointError: There is no checkpoint of this step; it was removed, perhaps.
+        """
         self._require(step)
         self.saved[step] = replace(self.saved[step], metric=value)
 
@@ -177,7 +197,11 @@ class InMemory:
         self._rules = rules
 
     def resume(self, which: Which) -> None:
-        """Drop the checkpoints that are newer than the named one."""
+        """Drop the checkpoints that are newer than the named one.
+
+        Raises:
+            CheckpointError: There is no such checkpoint.
+        """
         named: dict[Any, int | None] = {"best": self.best(), "latest": self.latest()}
         step = self._require(named.get(which, which))
         self.saved = {other: saved for other, saved in self.saved.items() if other <= step}

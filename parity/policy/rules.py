@@ -98,6 +98,10 @@ def best(saved: Iterable[Saved], mode: Mode) -> Saved | None:
 
     Of equal metrics, that of the newer step is better. A missing, infinite or NaN metric is never the best.
 
+    Args:
+        saved: The checkpoints that exist, in any order.
+        mode: Whether a larger metric is better, or a smaller one.
+
     Example:
         >>> best([Saved(step=1, metric=0.9), Saved(step=2, metric=0.9), Saved(step=3, metric=None)], "max").step
         2
@@ -107,6 +111,11 @@ def best(saved: Iterable[Saved], mode: Mode) -> Saved | None:
 
 def is_new_best(known: Iterable[Saved], new: Saved, mode: Mode) -> bool:
     """Return whether a new checkpoint is better than all known ones; an equal metric of a newer step is.
+
+    Args:
+        known: The checkpoints that exist, without the new one.
+        new: The new one; without a finite metric it is not the best.
+        mode: Whether a larger metric is better, or a smaller one.
 
     Example:
         >>> is_new_best([Saved(step=10, metric=0.9)], Saved(step=15, metric=0.95), "max")

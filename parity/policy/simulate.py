@@ -78,6 +78,11 @@ def read_curve(source: str, every: int, seconds: float) -> tuple[list[Saved], Mo
 
     Raises:
         SpecError: The source is none of these; the message names the line.
+
+    Example:
+        >>> curve, mode = read_curve("0.5,0.7,-", every=10, seconds=1.0)
+        >>> [(saved.step, saved.metric) for saved in curve], mode
+        ([(10, 0.5), (20, 0.7), (30, None)], None)
     """
     path = Path(source)
     mode: Mode | None = None

@@ -60,14 +60,17 @@ class Parity:
     def resumes(
         self, train: Callable[..., Any], *, steps: int, stop_at: int | None = None, **settings: Any
     ) -> Resumption:
-        """Assert that a training function resumes exactly; arguments as of `parity.resumes`.
+        """Assert that a training function resumes exactly; arguments as of `parity.assert_resumes`.
 
-        Roads and mode, where they are not given, are those of the test's marker, of the options, of the ini file.
+        Roads and mode, where they are not given, are those of the test's marker, of the options, of the ini file; the
+        name is the test's node ID.
 
         Raises:
             ResumeBrokenError: It does not, or that cannot be judged.
             SpecError: An argument that cannot be used.
+            UnknownNameError: There is no such road.
             TrainerError: A function that cannot be judged: it does not mark, does not save, fails by itself.
+            MarkError: A mark that is no whole number or goes backwards.
         """
         __tracebackhide__ = True
         from parity.checks.live import ResumeBrokenError, assert_resumes
@@ -96,12 +99,13 @@ class Parity:
     def twins(
         self, train_a: Callable[..., Any], train_b: Callable[..., Any], *, steps: int, **settings: Any
     ) -> Crossing:
-        """Assert that two training functions train alike; arguments as of `parity.twins_agree`.
+        """Assert that two training functions train alike; arguments as of `parity.assert_twins`.
 
         Raises:
             TwinsDifferError: They do not, or that cannot be judged.
             SpecError: An argument that cannot be used.
             TrainerError: A function that does not mark, or fails by itself.
+            MarkError: A mark that is no whole number or goes backwards.
         """
         __tracebackhide__ = True
         from parity.checks.ports import assert_twins
@@ -117,12 +121,13 @@ class Parity:
         steps: int,
         **settings: Any,
     ) -> Crossing:
-        """Assert that a run can be handed from one trainer to the other; arguments as of `parity.hands_over`.
+        """Assert that a run can be handed from one trainer to the other; arguments as of `parity.assert_handover`.
 
         Raises:
             HandoverBrokenError: It cannot, or that cannot be judged.
             SpecError: An argument that cannot be used.
             TrainerError: A function that does not mark, does not save or fails; a conversion that fails.
+            MarkError: A mark that is no whole number or goes backwards.
         """
         __tracebackhide__ = True
         from parity.checks.ports import assert_handover

@@ -106,7 +106,12 @@ def surroundings(file: BenchmarkFile) -> dict[str, Any]:
 
 
 def print_benchmarks(file: BenchmarkFile, out: IO[str]) -> None:
-    """Print the steps per second, a row for each ratio, then the verdict on the bars; NO_COLOR is honoured."""
+    """Print the steps per second, a row for each ratio, then the verdict on the bars; NO_COLOR is honoured.
+
+    Args:
+        file: The benchmarks.
+        out: Where they are printed.
+    """
     console = open_console(out)
     speeds = speed_rows([file])
     if speeds:

@@ -41,7 +41,13 @@ _OF_RATIOS = {"worse": "bold red", "better": "green", "undecided": "yellow", "un
 
 
 def print_changes(changes: Sequence[VerdictChange], verdict: Verdict, file: IO[str]) -> None:
-    """Print a row for each check that changed, then how many did not; NO_COLOR is honoured."""
+    """Print a row for each check that changed, then how many did not; NO_COLOR is honoured.
+
+    Args:
+        changes: What became of every check, as `compare_records` returns it.
+        verdict: That of the comparison.
+        file: Where it is printed.
+    """
     console, rows = open_console(file), []
     changed = [change for change in changes if change.kind != "same"]
     for change in changed:
@@ -54,7 +60,13 @@ def print_changes(changes: Sequence[VerdictChange], verdict: Verdict, file: IO[s
 
 
 def print_ratios(comparison: Comparison, allowed: float, file: IO[str]) -> None:
-    """Print a row for each ratio, then how many got worse by more than is allowed; NO_COLOR is honoured."""
+    """Print a row for each ratio, then how many got worse by more than is allowed; NO_COLOR is honoured.
+
+    Args:
+        comparison: What became of every ratio.
+        allowed: The change that the comparison allowed, as a fraction: 0.05 for 5 %.
+        file: Where it is printed.
+    """
     console, rows = open_console(file), []
     for change in comparison.changes:
         worse_by = "" if change.worse_by is None else f"{change.worse_by:+.1%}"

@@ -18,7 +18,12 @@ MOST_LEAVES = 5
 
 
 def print_differences(differences: Sequence[Difference], file: IO[str]) -> None:
-    """Print a line for each leaf in which two checkpoints differ, then how many do."""
+    """Print a line for each leaf in which two checkpoints differ, then how many do.
+
+    Args:
+        differences: The leaves, as `parity.checkpoints.compare` returns them.
+        file: Where it is printed.
+    """
     console = open_console(file)
     for difference in differences:
         print_wrapped(console, _leaf(difference), indent=2)
@@ -26,7 +31,12 @@ def print_differences(differences: Sequence[Difference], file: IO[str]) -> None:
 
 
 def print_runs(comparison: RunComparison, file: IO[str]) -> None:
-    """Print what two runs have in common and where they differ, the verdict last."""
+    """Print what two runs have in common and where they differ, the verdict last.
+
+    Args:
+        comparison: The two runs, as `compare_runs` returns them.
+        file: Where it is printed.
+    """
     console = open_console(file)
     for name, (left, right) in comparison.fields.items():
         print_wrapped(console, clean(f"spec: {name} is {_value(left)} and {_value(right)}"))

@@ -84,8 +84,13 @@ def equivalence_page(measured: Mapping[str, Any]) -> str:
 def optimizer_report(kind: OptimizerKind, given: Mapping[str, Any]) -> str:
     """Return the row of an optimizer and the code for one's own arguments.
 
+    Args:
+        kind: The optimizer.
+        given: Its arguments under PyTorch's names; those left out are PyTorch's defaults.
+
     Raises:
-        SpecError: An argument outside of its range; UnknownNameError for one that does not exist.
+        SpecError: An argument outside of its range, or an optimizer that was not measured.
+        UnknownNameError: The optimizer has no such argument.
     """
     kind.resolve(given)
     if kind.name not in equivalence_rows()["rows"]:

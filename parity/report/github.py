@@ -43,7 +43,12 @@ def append_summary(markdown: str) -> None:
 
 
 def annotate(records: Sequence[CheckRecord], file: IO[str]) -> None:
-    """Print a workflow command for each check that does not hold, in GitHub Actions only."""
+    """Print a workflow command for each check that does not hold, in GitHub Actions only.
+
+    Args:
+        records: The checks.
+        file: Where the commands are printed; GitHub reads stdout and stderr.
+    """
     if not _in_actions():
         return
     for record in records:

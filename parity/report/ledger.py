@@ -56,7 +56,14 @@ def print_ledger(ledger: Ledger, target: str, file: IO[str], *, every: bool = Fa
 def print_placements(
     placements: Sequence[Placement], model: Mapping[str, Array], problems: Sequence[tuple[str, str]], file: IO[str]
 ) -> None:
-    """Print where each parameter goes, then what is wrong, then a total."""
+    """Print where each parameter goes, then what is wrong, then a total.
+
+    Args:
+        placements: Where each goes, as `Rules.place` returns them.
+        model: Name of a parameter to its array, of which dtype and shape are shown.
+        problems: Name of a parameter, and why it does not lead back or has no rule.
+        file: Where it is printed.
+    """
     console = open_console(file)
     rows = [
         tuple(

@@ -31,7 +31,12 @@ MOST_TEXT = 1_000
 
 
 def check_markdown(records: Sequence[CheckRecord], environment_of: Mapping[str, Any]) -> str:
-    """Return a heading with the verdict, the table of checks, the findings, and the environment."""
+    """Return a heading with the verdict, the table of checks, the findings, and the environment.
+
+    Args:
+        records: The checks.
+        environment_of: What the result depends on, as `environment` of its document.
+    """
     verdict = overall(records)
     seconds = duration(records, environment_of)
     parts = [f"## {MARKS[verdict]} parity check: {verdict}", HEADLINES[verdict]]
@@ -53,7 +58,19 @@ def check_table(records: Iterable[CheckRecord]) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: int = 0) -> str:
-    """Return a table; the last `right` columns are aligned to the right."""
+    """Return a table.
+
+    Args:
+        heads: Names of the columns.
+        rows: Cells of each row, as many as there are columns; any text is shown as it is.
+        right: How many of the last columns are aligned to the right.
+
+    Example:
+        >>> print(table(["check", "seconds"], [["resume", "1.5"]], right=1))
+        | check | seconds |
+        | --- | --: |
+        | resume | 1.5 |
+    """
     rule = ["---"] * (len(heads) - right) + ["--:"] * right
     lines = [heads, *rows]
     shown = [" | ".join(cell(value) for value in line) for line in lines]

@@ -41,7 +41,13 @@ def describe(rules: Rules) -> str:
 
 
 def print_moments(moments: Sequence[Moment], rules: Rules, file: IO[str]) -> None:
-    """Print one row for every save, then a summary; NO_COLOR is honoured."""
+    """Print one row for every save, then a summary; NO_COLOR is honoured.
+
+    Args:
+        moments: The saves, at least one, as `simulate` returns them.
+        rules: The rules of the policy.
+        file: Where it is printed.
+    """
     console = open_console(file)
     print_wrapped(console, describe(rules))
     print_wrapped(console, Text(LEGEND, style="dim"))

@@ -121,7 +121,13 @@ def counts(records: Iterable[CheckRecord]) -> str:
 
 
 def duration(records: Iterable[CheckRecord], environment_of: Mapping[str, Any]) -> float:
-    """Return the seconds that all checks took: by the clock; of files of before, which ran them in turn, the sum."""
+    """Return the seconds that all checks took.
+
+    Args:
+        records: The checks.
+        environment_of: As in a document; `seconds` in it are those of the whole run. Without them, in files of
+            earlier versions, which ran one check at a time, the seconds of all checks are added.
+    """
     measured = environment_of.get("seconds")
     if isinstance(measured, int | float) and math.isfinite(measured):
         return float(measured)

@@ -39,7 +39,12 @@ class VerdictChange:
 
 
 def compare_records(old: Iterable[CheckRecord], new: Iterable[CheckRecord]) -> tuple[VerdictChange, ...]:
-    """Return what became of every check, those of the old result first."""
+    """Return what became of every check, those of the old result first.
+
+    Args:
+        old: The checks of one result.
+        new: Those of another; a check is the same by name, spec, precision, sides, and its place among those alike.
+    """
     before, after = _keyed(old), _keyed(new)
     return tuple(
         VerdictChange(

@@ -17,7 +17,12 @@ SCHEMA = "parity.check/1"
 
 
 def document(records: Sequence[CheckRecord], environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document of some records: `schema`, `verdict`, `environment`, `checks`."""
+    """Return the document of some records: `schema`, `verdict`, `environment`, `checks`.
+
+    Args:
+        records: The checks, in their order.
+        environment: What the result depends on; plain JSON values.
+    """
     return {
         "schema": SCHEMA,
         "verdict": overall(records),

@@ -56,7 +56,11 @@ class RunDirectory:
         return (self.path / "spec.toml").exists()
 
     def require_free(self) -> None:
-        """Raise RunDirectoryError if the directory holds something that is not a run of ours, or a part of one."""
+        """Refuse a directory that holds something else than a run.
+
+        Raises:
+            RunDirectoryError: It holds other files, or records or checkpoints without their `spec.toml`.
+        """
         ours = {"side", "checkpoints", "lock"}  # what is there of a start that was cut short
         if self.exists or not self.path.exists():
             return

@@ -40,7 +40,12 @@ def train(
         observers: What is called as the run proceeds.
         together: The processes that train this run, entered; None for one.
 
+    Returns:
+        The step that was reached, what was resumed from, the signal that stopped it, and the saves that failed where
+        the run continued all the same.
+
     Raises:
+        SpecError: `options.on_error` is `continue`, and several processes train the run.
         RunDirectoryError: The directory may not be used as asked, or something of the run is missing.
         LockedError: Another process writes to it.
         SaveError: A checkpoint or records could not be written; the checkpoints before it stay.

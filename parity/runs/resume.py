@@ -108,7 +108,14 @@ def _which(run: RunDirectory, scan: Scan, resume: Resume) -> Which | None:
 
 
 def compare_topology(run: RunDirectory, topology: dict[str, Any], start: int | None, log: Log) -> None:
-    """Report what of the topology changed since the process before; bitwise equality depends on it."""
+    """Report what of the topology changed since the process before; bitwise equality depends on it.
+
+    Args:
+        run: The run directory; its last process start has the topology of then.
+        topology: That of this process, as `Side.topology` returns it.
+        start: The step that was resumed from; None for a start from step 0, which reports nothing.
+        log: Takes one line for people, if something changed.
+    """
     rows = read_lines(run.attempts)
     if start is None or not rows:
         return
@@ -122,7 +129,15 @@ def compare_topology(run: RunDirectory, topology: dict[str, Any], start: int | N
 
 
 def skips_before(run: RunDirectory, step: int) -> int:
-    """Return how many steps up to `step` were skipped in a row: a resume does not reset this count."""
+    """Return how many steps up to `step` were skipped in a row: a resume does not reset this count.
+
+    Args:
+        run: The run directory, whose step records are read.
+        step: Completed steps at the resume.
+
+    Raises:
+        RunDirectoryError: A record cannot be read.
+    """
     count = 0
     for number, record in splice(read_records(run.steps, StepRecord)).items():
         if number <= step:

@@ -63,7 +63,12 @@ class Alone:
         return value
 
     def restoring(self, trainer: Trainer, checkpoints: Path) -> Trainer:
-        """Return a trainer whose `restore` restores in all processes."""
+        """Return a trainer whose `restore` restores in all processes.
+
+        Args:
+            trainer: That of this process.
+            checkpoints: Directory of the run's checkpoints, whose bytes process 0 compares with their seals first.
+        """
         del checkpoints
         return trainer
 
@@ -215,6 +220,9 @@ def join(
         identity: The run, the same in all.
         described: The run, as the side understands it.
         deadline: Seconds that a process may take to save after a signal to stop.
+
+    Raises:
+        SpecError: The environment names the place of this process only in part.
     """
     place = processes.place() if processes is not None else None
     if processes is None or place is None:

@@ -20,6 +20,14 @@ class Cosine(Single):
     hundred half waves of 1,000 steps, to which each adds its roundings, it is 4e-11 off.
 
     Source: `torch.optim.lr_scheduler.CosineAnnealingLR` (torch 2.13).
+
+    Raises:
+        ScheduleError: A constant is no finite number, or `T_max` is 0.
+
+    Example:
+        >>> from parity.schedules import Schedule
+        >>> Schedule(Cosine(T_max=4), [1.0]).take(6).rates[:, 0].round(3).tolist()
+        [1.0, 0.854, 0.5, 0.146, 0.0, 0.146]
     """
 
     kind: ClassVar[str] = "cosine"
@@ -67,6 +75,14 @@ class CosineRestarts(Rule[RestartPosition]):
     """Half a cosine wave down to `eta_min`, then a jump back to the start, each wave `T_mult` times as long.
 
     Source: `torch.optim.lr_scheduler.CosineAnnealingWarmRestarts` (torch 2.13); its `step()`, without an epoch.
+
+    Raises:
+        ScheduleError: `T_0` or `T_mult` is no integer of at least 1, or `eta_min` no finite number.
+
+    Example:
+        >>> from parity.schedules import Schedule
+        >>> Schedule(CosineRestarts(T_0=2, T_mult=2), [1.0]).take(7).rates[:, 0].round(3).tolist()
+        [1.0, 0.5, 1.0, 0.854, 0.5, 0.146, 1.0]
     """
 
     kind: ClassVar[str] = "cosine_restarts"

@@ -25,6 +25,14 @@ class Cyclic(Single):
     `Cyclic.of` takes PyTorch's arguments; the fields are what PyTorch computes with.
 
     Source: `torch.optim.lr_scheduler.CyclicLR` (torch 2.13).
+
+    Raises:
+        ScheduleError: A constant is no finite number or no known choice, or `table` does not go with `mode`.
+
+    Example:
+        >>> from parity.schedules import Schedule
+        >>> Schedule(Cyclic.of(0.5, 1.0, step_size_up=2), [1.0]).take(5).rates[:, 0].tolist()
+        [0.5, 0.75, 1.0, 0.75, 0.5]
     """
 
     kind: ClassVar[str] = "cyclic"
@@ -70,6 +78,22 @@ class Cyclic(Single):
         max_momentum: Each = 0.9,
     ) -> Cyclic:
         """Return the rule for PyTorch's arguments; a `scale_fn` is given as a table of its values.
+
+        Args:
+            base_lr: Lowest rate, one for all groups or one for each.
+            max_lr: Highest rate, likewise.
+            step_size_up: Steps in which the rate rises.
+            step_size_down: Steps in which it falls; by default as many.
+            mode: `triangular`, `triangular2` or `exp_range`; a table replaces it.
+            gamma: As the field.
+            table: As the field.
+            scale_mode: As the field; `exp_range` without a table always scales each step.
+            cycle_momentum: As the field.
+            base_momentum: As the field.
+            max_momentum: As the field.
+
+        Raises:
+            ScheduleError: A cycle has no steps, or a constant is refused as by the class.
 
         Example:
             >>> rule = Cyclic.of(0.1, 1.0, step_size_up=4, step_size_down=12)
@@ -166,6 +190,15 @@ class OneCycle(Single):
     `OneCycle.of` takes PyTorch's arguments; the fields are what PyTorch computes with.
 
     Source: `torch.optim.lr_scheduler.OneCycleLR` (torch 2.13).
+
+    Raises:
+        ScheduleError: A constant is no finite number or no known choice, `total_steps` is no integer of at least 1,
+            or `ends` does not hold two or three steps.
+
+    Example:
+        >>> from parity.schedules import Schedule
+        >>> Schedule(OneCycle.of(1.0, 6, pct_start=0.5, div_factor=10.0), [1.0]).take(6).rates[:, 0].round(3).tolist()
+        [0.1, 0.55, 1.0, 0.75, 0.25, 0.0]
     """
 
     kind: ClassVar[str] = "one_cycle"
@@ -205,6 +238,22 @@ class OneCycle(Single):
         three_phase: bool = False,
     ) -> OneCycle:
         """Return the rule for PyTorch's arguments.
+
+        Args:
+            max_lr: Rate at the peak, one for all groups or one for each.
+            total_steps: Steps in all.
+            pct_start: Part of the steps in which the rate rises, in [0, 1].
+            anneal_strategy: As the field.
+            cycle_momentum: As the field.
+            base_momentum: As the field.
+            max_momentum: As the field.
+            div_factor: The peak over the rate at the start; not 0.
+            final_div_factor: The rate at the start over that at the end; not 0.
+            three_phase: Whether the rate falls to that of the start in as many steps as it rose, and then to the end;
+                otherwise it falls from the peak to the end in one phase.
+
+        Raises:
+            ScheduleError: `pct_start` or a divisor is outside of its range, or a constant is refused as by the class.
 
         Example:
             >>> OneCycle.of(1.0, 100, div_factor=10.0).ends

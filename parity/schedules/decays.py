@@ -22,6 +22,14 @@ class Constant(Single):
     """The rate times `factor` for the first steps, the whole rate from step `total_iters` on.
 
     Source: `torch.optim.lr_scheduler.ConstantLR` (torch 2.13).
+
+    Raises:
+        ScheduleError: A constant is no finite number, or `factor` is outside of its interval.
+
+    Example:
+        >>> from parity.schedules import Schedule
+        >>> Schedule(Constant(factor=0.5, total_iters=2), [1.0]).take(4).rates[:, 0].tolist()
+        [0.5, 0.5, 1.0, 1.0]
     """
 
     kind: ClassVar[str] = "constant"
@@ -54,6 +62,14 @@ class Linear(Single):
     """A factor on a straight line from `start_factor` to `end_factor` over `total_iters` steps.
 
     Source: `torch.optim.lr_scheduler.LinearLR` (torch 2.13).
+
+    Raises:
+        ScheduleError: A constant is no finite number, or a factor is outside of its interval.
+
+    Example:
+        >>> from parity.schedules import Schedule
+        >>> Schedule(Linear(start_factor=0.5, total_iters=2), [1.0]).take(4).rates[:, 0].tolist()
+        [0.5, 0.75, 1.0, 1.0]
     """
 
     kind: ClassVar[str] = "linear"
@@ -94,6 +110,14 @@ class Polynomial(Single):
     """A factor of (1 - step / total_iters) ** power, and the rate it ends with from then on.
 
     Source: `torch.optim.lr_scheduler.PolynomialLR` (torch 2.13).
+
+    Raises:
+        ScheduleError: A constant is no finite number.
+
+    Example:
+        >>> from parity.schedules import Schedule
+        >>> Schedule(Polynomial(total_iters=4), [1.0]).take(6).rates[:, 0].tolist()
+        [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
     """
 
     kind: ClassVar[str] = "polynomial"
@@ -125,6 +149,14 @@ class Exponential(Single):
     """The rate times `gamma` at every step.
 
     Source: `torch.optim.lr_scheduler.ExponentialLR` (torch 2.13).
+
+    Raises:
+        ScheduleError: The constant is no finite number.
+
+    Example:
+        >>> from parity.schedules import Schedule
+        >>> Schedule(Exponential(gamma=0.5), [1.0]).take(4).rates[:, 0].tolist()
+        [1.0, 0.5, 0.25, 0.125]
     """
 
     kind: ClassVar[str] = "exponential"
@@ -149,6 +181,14 @@ class Step(Single):
     """The rate times `gamma` at every multiple of `step_size`.
 
     Source: `torch.optim.lr_scheduler.StepLR` (torch 2.13).
+
+    Raises:
+        ScheduleError: A constant is no finite number, or `step_size` is 0.
+
+    Example:
+        >>> from parity.schedules import Schedule
+        >>> Schedule(Step(step_size=2, gamma=0.5), [1.0]).take(5).rates[:, 0].tolist()
+        [1.0, 1.0, 0.5, 0.5, 0.25]
     """
 
     kind: ClassVar[str] = "step"
@@ -179,6 +219,14 @@ class MultiStep(Single):
     """The rate times `gamma` at each milestone, once for each time that it is listed.
 
     Source: `torch.optim.lr_scheduler.MultiStepLR` (torch 2.13).
+
+    Raises:
+        ScheduleError: A constant is no finite number, or `milestones` is no tuple.
+
+    Example:
+        >>> from parity.schedules import Schedule
+        >>> Schedule(MultiStep(milestones=(2, 3), gamma=0.5), [1.0]).take(5).rates[:, 0].tolist()
+        [1.0, 1.0, 0.5, 0.25, 0.25]
     """
 
     kind: ClassVar[str] = "multi_step"

@@ -34,6 +34,17 @@ class Plateau(Rule[PlateauPosition]):
     hidden.
 
     Source: `torch.optim.lr_scheduler.ReduceLROnPlateau` (torch 2.13).
+
+    Raises:
+        ScheduleError: A constant is no finite number or no known choice, or `factor` is not below 1.
+
+    Example:
+        >>> from parity.schedules import Schedule
+        >>> schedule = Schedule(Plateau(patience=1, factor=0.5), [0.8])
+        >>> for loss in (1.0, 0.9, 0.9, 0.9):
+        ...     schedule.step(loss)
+        >>> schedule.rates
+        (0.4,)
     """
 
     kind: ClassVar[str] = "plateau"
@@ -101,15 +112,27 @@ class Plateau(Rule[PlateauPosition]):
         return PlateauPosition(groups.rates, position.epoch + 1, best, bad, cooling), groups
 
     def begin(self, position: PlateauPosition, groups: Groups) -> tuple[PlateauPosition, Groups]:
-        """Refuse to be the first rule of a sequence, which has no metric to give."""
+        """Refuse to be the first rule of a sequence, which has no metric to give.
+
+        Raises:
+            ScheduleError: Always.
+        """
         raise self._alone()
 
     def restart(self, position: PlateauPosition, groups: Groups) -> tuple[PlateauPosition, Groups]:
-        """Refuse to be a rule of a sequence, which has no metric to give."""
+        """Refuse to be a rule of a sequence, which has no metric to give.
+
+        Raises:
+            ScheduleError: Always.
+        """
         raise self._alone()
 
     def undo(self, position: PlateauPosition) -> PlateauPosition:
-        """Refuse to be a rule of a sequence, which has no metric to give."""
+        """Refuse to be a rule of a sequence, which has no metric to give.
+
+        Raises:
+            ScheduleError: Always.
+        """
         raise self._alone()
 
     def _alone(self) -> ScheduleError:

@@ -101,15 +101,40 @@ class Rule(ABC, Generic[P]):
 
     @abstractmethod
     def begin(self, position: P, groups: Groups) -> tuple[P, Groups]:
-        """Return the position and values when this rule gives the first rates of a sequence."""
+        """Return the position and values when this rule gives the first rates of a sequence.
+
+        Args:
+            position: Where the rule waits, one step before its first rates.
+            groups: The values before them.
+
+        Raises:
+            ScheduleError: The rule cannot be part of a sequence.
+        """
 
     @abstractmethod
     def step(self, position: P, groups: Groups, metric: float | None) -> tuple[P, Groups]:
-        """Return the next position and values."""
+        """Return the next position and values.
+
+        Args:
+            position: The position now.
+            groups: The values now.
+            metric: The metric of a validation for a rule that moves by it, else None.
+
+        Raises:
+            ScheduleError: There is no next rate, or the metric is missing or not a number.
+        """
 
     @abstractmethod
     def restart(self, position: P, groups: Groups) -> tuple[P, Groups]:
-        """Return the position and values when a sequence comes to this rule."""
+        """Return the position and values when a sequence comes to this rule.
+
+        Args:
+            position: Where the rule waits.
+            groups: The values that the rule before it left.
+
+        Raises:
+            ScheduleError: A sequence cannot come to this rule later than at its first step.
+        """
 
     @abstractmethod
     def undo(self, position: P) -> P:
@@ -123,35 +148,60 @@ class Rule(ABC, Generic[P]):
         """
 
     def error(self, name: str, problem: str) -> ScheduleError:
-        """Return the error about a constant, or about the whole rule if it has no name."""
+        """Return the error about a constant, or about the whole rule if it has no name.
+
+        Args:
+            name: Name of the constant, or an empty text.
+            problem: What it must be and what it is.
+        """
         return ScheduleError(f"{self.kind}.{name}" if name else self.kind, problem)
 
     def require_number(self, *names: str) -> None:
-        """Refuse constants that are not finite numbers."""
+        """Refuse constants that are not finite numbers.
+
+        Raises:
+            ScheduleError: One is not; names it.
+        """
         for name in names:
             value = getattr(self, name)
             if not is_finite(value):
                 raise self.error(name, f"must be a finite number, got {shown(value)}")
 
     def require_count(self, *names: str, least: int = 1) -> None:
-        """Refuse constants that are not integers of at least `least`."""
+        """Refuse constants that are not integers of at least `least` and below 2**63.
+
+        Raises:
+            ScheduleError: One is not; names it.
+        """
         for name in names:
             value = getattr(self, name)
             if type(value) is not int or not least <= value < 2**63:
                 raise self.error(name, f"must be an integer of at least {least}, got {shown(value)}")
 
     def require_flag(self, name: str) -> None:
-        """Refuse a constant that is not true or false."""
+        """Refuse a constant that is not true or false.
+
+        Raises:
+            ScheduleError: It is not.
+        """
         if type(getattr(self, name)) is not bool:
             raise self.error(name, f"must be true or false, got {shown(getattr(self, name))}")
 
     def require_choice(self, name: str, known: Sequence[str]) -> None:
-        """Refuse a constant that is not one of the known names."""
+        """Refuse a constant that is not one of the known names.
+
+        Raises:
+            ScheduleError: It is not; the message lists the known ones.
+        """
         if getattr(self, name) not in known:
             raise self.error(name, f"must be one of {', '.join(known)}, got {shown(getattr(self, name))}")
 
     def require_values(self, *names: str) -> None:
-        """Refuse constants that are neither a finite number nor a tuple with one for each group."""
+        """Refuse constants that are neither a finite number nor a tuple of such; `require_fit` counts those.
+
+        Raises:
+            ScheduleError: One is neither; names it.
+        """
         for name in names:
             value = getattr(self, name)
             for item in value if isinstance(value, tuple) and value else (value,):
@@ -159,7 +209,15 @@ class Rule(ABC, Generic[P]):
                     raise self.error(name, f"must be a finite number, or one for each group, got {shown(value)}")
 
     def require_fit(self, count: int, *names: str) -> None:
-        """Refuse constants that are given for each of another number of groups."""
+        """Refuse constants that are given for each of another number of groups.
+
+        Args:
+            count: Number of parameter groups.
+            names: Names of the constants.
+
+        Raises:
+            ScheduleError: One is a tuple of another length; names it.
+        """
         for name in names:
             value = getattr(self, name)
             if isinstance(value, tuple) and len(value) != count:
@@ -183,7 +241,16 @@ def shown(value: object) -> str:
 
 
 def spread(value: Number | tuple[Number, ...], count: int) -> Values:
-    """Return a constant as one value for each of `count` groups."""
+    """Return a constant as one value for each group.
+
+    Args:
+        value: One for all groups, or a tuple with one for each.
+        count: Number of groups.
+
+    Example:
+        >>> spread(0.1, 2), spread((0.1, 0.2), 2)
+        ((0.1, 0.1), (0.1, 0.2))
+    """
     return tuple(value) if isinstance(value, tuple) else (value,) * count
 
 

@@ -77,7 +77,16 @@ class Schedule:
 
     @classmethod
     def at(cls, rule: AnyRule, position: Place, groups: Groups) -> Schedule:
-        """Return a schedule at a position of its rule, with the values of the groups there."""
+        """Return a schedule at a position of its rule, with the values of the groups there.
+
+        Args:
+            rule: What happens, with its constants.
+            position: A position of this rule, as `Schedule.position` has it.
+            groups: Rates, initial rates and momenta at that position.
+
+        Raises:
+            ScheduleError: The rule is for another number of groups.
+        """
         rule.fit(len(groups.rates))
         schedule = cls.__new__(cls)
         schedule.rule, schedule._position, schedule._groups = rule, position, groups
@@ -124,6 +133,10 @@ class Schedule:
 
         Args:
             steps: Number of training steps, such as those of a chunk.
+
+        Raises:
+            ScheduleError: There is no rate for one of the steps, or for the one after them; the schedule stays at the
+                last step that has a rate.
         """
         moves = []
         for _ in range(steps):
@@ -148,6 +161,9 @@ class Schedule:
     @classmethod
     def restore(cls, state: Mapping[str, Any]) -> Schedule:
         """Return the schedule of a state.
+
+        Args:
+            state: As `state` returned it, perhaps read from JSON.
 
         Raises:
             StateError: It is not the state of a schedule; the message names the value.

@@ -14,6 +14,10 @@ __all__ = ["Lambda", "Multiplicative", "tabulate"]
 def tabulate(function: Callable[[int], float], steps: int) -> tuple[float, ...]:
     """Return the values of a function at step 0, 1, ... `steps`: one more than steps are taken.
 
+    Args:
+        function: As PyTorch's `lr_lambda`: step to factor.
+        steps: Steps that the schedule takes.
+
     Example:
         >>> tabulate(lambda step: 0.5**step, 3)
         (1.0, 0.5, 0.25, 0.125)
@@ -45,7 +49,11 @@ class _Tables(Single):
             self.require_fit(count, "tables")
 
     def factors(self, epoch: int, count: int) -> Values:
-        """Return the factor of each group at a step."""
+        """Return the factor of each group at a step.
+
+        Raises:
+            ScheduleError: A table ends before the step.
+        """
         tables = self.tables if len(self.tables) == count else self.tables * count
         shortest = min(len(table) for table in tables)
         if epoch >= shortest:
@@ -59,6 +67,14 @@ class Lambda(_Tables):
     """The rate that the rule started from, times the factor of the step.
 
     Source: `torch.optim.lr_scheduler.LambdaLR` (torch 2.13).
+
+    Raises:
+        ScheduleError: `tables` is no tuple of tuples, each with at least one finite number.
+
+    Example:
+        >>> from parity.schedules import Schedule
+        >>> Schedule(Lambda(tables=(tabulate(lambda step: 1 / (1 + step), 4),)), [1.0]).take(4).rates[:, 0].tolist()
+        [1.0, 0.5, 0.3333333333333333, 0.25]
     """
 
     kind: ClassVar[str] = "lambda"
@@ -74,6 +90,14 @@ class Multiplicative(_Tables):
     """The rate before, times the factor of the step; that of step 0 is not used.
 
     Source: `torch.optim.lr_scheduler.MultiplicativeLR` (torch 2.13).
+
+    Raises:
+        ScheduleError: `tables` is no tuple of tuples, each with at least one finite number.
+
+    Example:
+        >>> from parity.schedules import Schedule
+        >>> Schedule(Multiplicative(tables=((1.0, 0.5, 0.5, 0.25, 0.5),)), [1.0]).take(4).rates[:, 0].tolist()
+        [1.0, 0.5, 0.25, 0.0625]
     """
 
     kind: ClassVar[str] = "multiplicative"

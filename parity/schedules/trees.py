@@ -69,7 +69,11 @@ class _Tree(Rule[TreePosition]):
         return self.step(position, groups, None)
 
     def restart(self, position: TreePosition, groups: Groups) -> tuple[TreePosition, Groups]:
-        """Refuse: PyTorch cannot start these at a milestone, so there is nothing to be equal to."""
+        """Refuse: PyTorch cannot start these at a milestone, so there is nothing to be equal to.
+
+        Raises:
+            ScheduleError: Always.
+        """
         raise self.error("", "has no closed form, so a sequence cannot come to it later; let it be its first rule")
 
 
@@ -77,10 +81,20 @@ class _Tree(Rule[TreePosition]):
 class Sequential(_Tree):
     """One rule after the other, each from its milestone on.
 
-    Numerics: a rule that has a closed form begins with it, from the rates that it was built with; others go on from
-    the rate before. What rules write when they are built stays: the one-cycle rule changes the initial rates.
+    Numerics: a rule that has a closed form begins with it, from the rates that it was built with; others continue
+    from the rate before. What rules write when they are built stays: the one-cycle rule changes the initial rates.
 
     Source: `torch.optim.lr_scheduler.SequentialLR` (torch 2.13).
+
+    Raises:
+        ScheduleError: `rules` is no tuple of rules, or one of them moves by a metric or is a `Beside`; a rule made of
+            rules begins after step 0; or the milestones are not one fewer than the rules.
+
+    Example:
+        >>> from parity.schedules import Linear, Schedule, Step
+        >>> warmup, decay = Linear(start_factor=0.5, total_iters=2), Step(step_size=2, gamma=0.5)
+        >>> Schedule(Sequential(rules=(warmup, decay), milestones=(2,)), [1.0]).take(7).rates[:, 0].tolist()
+        [0.5, 0.75, 1.0, 1.0, 0.5, 0.5, 0.25]
     """
 
     kind: ClassVar[str] = "sequential"
@@ -128,6 +142,15 @@ class Chained(_Tree):
     """All rules at every step, each on the rate that the one before it left.
 
     Source: `torch.optim.lr_scheduler.ChainedScheduler` (torch 2.13).
+
+    Raises:
+        ScheduleError: `rules` is no tuple of rules, or one of them moves by a metric or is a `Beside`.
+
+    Example:
+        >>> from parity.schedules import Constant, Exponential, Schedule
+        >>> rule = Chained(rules=(Constant(factor=0.5, total_iters=2), Exponential(gamma=0.5)))
+        >>> Schedule(rule, [1.0]).take(4).rates[:, 0].tolist()
+        [0.5, 0.25, 0.25, 0.125]
     """
 
     kind: ClassVar[str] = "chained"
@@ -152,6 +175,21 @@ class Beside(_Tree):
 
     In PyTorch these are several scheduler objects, such as a warm-up that is stepped after every batch and a
     `ReduceLROnPlateau` that is stepped after every validation.
+
+    Raises:
+        ScheduleError: `rules` is no tuple of rules, or one of them is a `Beside` itself.
+
+    Example:
+        >>> from parity.schedules import Constant, Plateau, Schedule
+        >>> rule = Beside(rules=(Constant(factor=0.5, total_iters=1), Plateau(patience=0, factor=0.5)))
+        >>> schedule = Schedule(rule, [0.8])
+        >>> schedule.step()  # after a training step: the constant rule ends
+        >>> schedule.rates
+        (0.8,)
+        >>> schedule.step(0.9)  # after a validation
+        >>> schedule.step(0.9)
+        >>> schedule.rates
+        (0.4,)
     """
 
     kind: ClassVar[str] = "beside"
@@ -172,7 +210,11 @@ class Beside(_Tree):
         return TreePosition(groups.rates, children), groups
 
     def step(self, position: TreePosition, groups: Groups, metric: float | None) -> tuple[TreePosition, Groups]:
-        """Return the next position and values of the rules that the call is for."""
+        """Return the next position and values of the rules that the call is for.
+
+        Raises:
+            ScheduleError: There is no metric, and no rule moves by training steps.
+        """
         if metric is None and not self.steps:
             raise self.error("", "needs the metric of this validation: step(metric)")
         children = list(position.children)

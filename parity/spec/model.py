@@ -93,6 +93,9 @@ class MlpSpec:
     """A fully connected network with ReLU and dropout after every hidden layer.
 
     Shapes: input [batch, inputs], output logits [batch, classes].
+
+    Raises:
+        SpecError: A value is out of range, or does not fit another one; names the field.
     """
 
     kind: Literal["mlp"] = "mlp"
@@ -117,6 +120,9 @@ class CnnSpec:
     """3x3 convolutions, each followed by BatchNorm, ReLU and 2x2 average pooling, then one linear layer.
 
     Shapes: input [batch, size * size], output logits [batch, classes].
+
+    Raises:
+        SpecError: A value is out of range, or does not fit another one; names the field.
     """
 
     kind: Literal["cnn"] = "cnn"
@@ -146,6 +152,9 @@ class GptSpec:
     """A pre-norm decoder: learned positions, causal attention, MLP of four times the width with GELU (erf).
 
     Shapes: input tokens [batch, context], output logits [batch, context, vocabulary].
+
+    Raises:
+        SpecError: A value is out of range, or does not fit another one; names the field.
     """
 
     kind: Literal["gpt"] = "gpt"
@@ -179,6 +188,9 @@ class LinearSpec:
     """One affine map, for regression: no hidden layer, no dropout.
 
     Shapes: input [batch, inputs], output [batch, outputs].
+
+    Raises:
+        SpecError: A value is out of range, or does not fit another one; names the field.
     """
 
     kind: Literal["linear"] = "linear"

@@ -13,7 +13,11 @@ __all__ = ["AdamSpec", "OptimizerSpec", "ScalerSpec", "ScheduleSpec", "SgdSpec"]
 
 @dataclass(frozen=True, kw_only=True)
 class AdamSpec:
-    """Adam (`adam`: L2 decay added to the gradient) or AdamW (`adamw`: decoupled decay), as in torch.optim."""
+    """Adam (`adam`: L2 decay added to the gradient) or AdamW (`adamw`: decoupled decay), as in torch.optim.
+
+    Raises:
+        SpecError: A value is out of range, or does not fit another one; names the field.
+    """
 
     kind: Literal["adam", "adamw"] = "adamw"
     lr: float = 1e-3
@@ -36,7 +40,11 @@ class AdamSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class SgdSpec:
-    """SGD with optional momentum (no dampening), optional Nesterov, and L2 decay added to the gradient."""
+    """SGD with optional momentum (no dampening), optional Nesterov, and L2 decay added to the gradient.
+
+    Raises:
+        SpecError: A value is out of range, or does not fit another one; names the field.
+    """
 
     kind: Literal["sgd"] = "sgd"
     lr: float = 1e-2
@@ -59,7 +67,11 @@ OptimizerSpec = AdamSpec | SgdSpec
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleSpec:
-    """The learning-rate factor as a function of completed steps: a linear warm-up, then the shape of `kind`."""
+    """The learning-rate factor as a function of completed steps: a linear warm-up, then the shape of `kind`.
+
+    Raises:
+        SpecError: A value is out of range, or does not fit another one; names the field.
+    """
 
     kind: Literal["constant", "linear", "cosine"] = "cosine"
     warmup: int = 0
@@ -82,7 +94,11 @@ class ScheduleSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ScalerSpec:
-    """Dynamic loss scaling of float16 runs, as torch.amp.GradScaler does it."""
+    """Dynamic loss scaling of float16 runs, as torch.amp.GradScaler does it.
+
+    Raises:
+        SpecError: A value is out of range, or does not fit another one; names the field.
+    """
 
     init_scale: float = 65536.0
     """Scale of the first step; at least 1."""

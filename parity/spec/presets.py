@@ -79,6 +79,7 @@ def preset(name: str, precision: Precision = "float32") -> RunSpec:
 
     Raises:
         UnknownNameError: No preset has this name; the message lists those that exist.
+        SpecError: There is no such precision.
 
     Example:
         >>> preset("mlp-digits").model.hidden

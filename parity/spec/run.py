@@ -35,7 +35,11 @@ it did for 100,000."""
 
 @dataclass(frozen=True, kw_only=True)
 class DataSpec:
-    """The training data and how batches are read."""
+    """The training data and how batches are read.
+
+    Raises:
+        SpecError: A value is out of range, or does not fit another one; names the field.
+    """
 
     source: Literal["digits", "text", "regression"] = "digits"
     """`digits`: scikit-learn's 1,797 images of 8 by 8 pixels. `text`: the bytes of `path`. `regression`: samples of a
@@ -56,7 +60,11 @@ class DataSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class DropoutSpec:
-    """The dropout rate and the source of its masks."""
+    """The dropout rate and the source of its masks.
+
+    Raises:
+        SpecError: A value is out of range, or does not fit another one; names the field.
+    """
 
     rate: float = 0.1
     """Probability of dropping an element, in [0, 1)."""
@@ -70,7 +78,11 @@ class DropoutSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class SaveSpec:
-    """When to save and how many checkpoints to keep."""
+    """When to save and how many checkpoints to keep.
+
+    Raises:
+        SpecError: A value is out of range, or does not fit another one; names the field.
+    """
 
     every: int = 100
     """Steps between saves; the last step is always saved."""
@@ -98,7 +110,11 @@ class SaveSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionSpec:
-    """How the steps are executed: this changes speed and rounding, not what is computed."""
+    """How the steps are executed: this changes speed and rounding, not what is computed.
+
+    Raises:
+        SpecError: A value is out of range, or does not fit another one; names the field.
+    """
 
     jax: Literal["scan", "loop"] = "scan"
     """`scan`: one call for a chunk of steps. `loop`: a Python loop over the jitted step."""
@@ -126,7 +142,11 @@ class ExecutionSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class MeshSpec:
-    """The device mesh of the JAX side: the batch is sharded over `data`, parameters are replicated."""
+    """The device mesh of the JAX side: the batch is sharded over `data`, parameters are replicated.
+
+    Raises:
+        SpecError: A value is out of range, or does not fit another one; names the field.
+    """
 
     data: int = 1
     """Number of devices; must divide the micro-batch."""

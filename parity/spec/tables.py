@@ -25,6 +25,10 @@ def from_dict(data: Mapping[str, Any]) -> RunSpec:
     Raises:
         SpecError: A value has the wrong type or is out of range, or `name` or `model` is missing.
         UnknownNameError: A field does not exist; the message lists those that do.
+
+    Example:
+        >>> from_dict({"name": "small", "model": {"kind": "mlp", "hidden": [16]}}).model.hidden
+        (16,)
     """
     return _build(RunSpec, data, "")
 

@@ -56,6 +56,11 @@ def from_toml(text: str) -> RunSpec:
     Raises:
         SpecError: The text is not TOML, or a value has the wrong type or is out of range.
         UnknownNameError: A field does not exist; the message lists those that do.
+
+    Example:
+        >>> from parity.spec import preset
+        >>> from_toml(to_toml(preset("mlp-digits"))) == preset("mlp-digits")
+        True
     """
     return from_dict(_parse(text))
 
@@ -87,6 +92,11 @@ def load(
     Raises:
         SpecError: The file cannot be read, or a value has the wrong type or is out of range.
         UnknownNameError: No preset, or no field, has this name.
+
+    Example:
+        >>> spec = load("mlp-digits", "float64", ["optimizer.lr=0.5"])
+        >>> spec.precision, spec.optimizer.lr
+        ('float64', 0.5)
     """
     asked: dict[str, str] = {}
     if name in PRESETS:
@@ -179,6 +189,11 @@ def differences(a: RunSpec, b: RunSpec, *, free: Iterable[str] = FREE) -> dict[s
 
     Returns:
         Dotted field name to the pair of values (in `a`, in `b`), None where one of them has no such field.
+
+    Example:
+        >>> from parity.spec import preset
+        >>> differences(preset("mlp-digits"), preset("mlp-digits", "float64"))
+        {'precision': ('float32', 'float64')}
     """
     left, right = flatten(a), flatten(b)
     free = tuple(free)

@@ -72,6 +72,10 @@ def reason(error: BaseException, operation: str = "read", path: Path | None = No
 def write_file(path: Path, text: str) -> None:
     """Write a new file in UTF-8 and fsync it; its directory entry is not yet durable.
 
+    Args:
+        path: The file, which does not exist.
+        text: Its content.
+
     Raises:
         FileExistsError: The file exists.
         OSError: It cannot be written.

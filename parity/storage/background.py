@@ -58,7 +58,11 @@ class Background:
         self._thread = thread
 
     def wait(self) -> None:
-        """Wait until the function has ended, and raise what it raised, once."""
+        """Wait until the function has ended, and raise what it raised, once.
+
+        Raises:
+            BaseException: What the function raised; the next call raises nothing.
+        """
         if self._thread is not None:
             self._thread.join()
             self._thread = None

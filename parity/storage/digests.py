@@ -91,8 +91,19 @@ def list_files(root: Path) -> dict[str, int]:
 def digest_files(root: Path, names: Iterable[str]) -> dict[str, FileDigest]:
     """Digest files below a directory, by as many threads as there are processors (at most 8).
 
+    Args:
+        root: The directory.
+        names: Paths of the files, relative to it.
+
     Raises:
         OSError: A file cannot be read, or is a link.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as home:
+        ...     _ = Path(home, "a.bin").write_bytes(b"0123")
+        ...     print(digest_files(Path(home), ["a.bin"])["a.bin"].size)
+        4
     """
     paths = {name: root / name for name in names}
     sizes = {name: _regular_size(path) for name, path in paths.items()}
@@ -123,7 +134,16 @@ def digest_files(root: Path, names: Iterable[str]) -> dict[str, FileDigest]:
 
 
 def digest_range(path: Path, start: int, size: int) -> str:
-    """Return the XXH3-128 of a byte range, of what is there of it."""
+    """Return the XXH3-128 of a byte range, of what is there of it.
+
+    Args:
+        path: The file.
+        start: Offset of the first byte.
+        size: Bytes of the range; it may reach beyond the end of the file.
+
+    Raises:
+        OSError: The file cannot be read, or is a link.
+    """
     with named(path, "read"):
         handle = open_regular(path)
         try:

@@ -92,7 +92,15 @@ def parse_json(data: bytes, path: Path, failure: type[ParityError] = CheckpointE
     Args:
         data: Content of the file.
         path: The file, for messages.
-        failure: What to raise.
+        failure: Class of the error to raise.
+
+    Raises:
+        ParityError: An instance of `failure`: the data are no JSON object, have too many values, a name twice, or a
+            number that is not finite.
+
+    Example:
+        >>> parse_json(b'{"step": 3}', Path("meta.json"))
+        {'step': 3}
     """
     if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise failure(f"{path} holds more than {MAX_VALUES} values")

@@ -34,6 +34,10 @@ Report = Callable[[str], None]
 class MissingTrackerError(ParityError, ImportError):
     """A tracker whose package is not installed.
 
+    Args:
+        tracker: Its name.
+        problem: What the import said.
+
     Attributes:
         tracker: Its name; also the name of the extra to install.
     """
@@ -47,7 +51,13 @@ class Tracker(Protocol):
     """Where points go; any exception it raises switches it off."""
 
     def open(self, history: History, identity: RunIdentity, report: Report) -> None:
-        """Begin, or continue after an earlier process, so that every step up to `history.start` is there once."""
+        """Begin, or continue after an earlier process, so that every step up to `history.start` is there once.
+
+        Args:
+            history: The processes of the run up to this one, and its curve on disk.
+            identity: The run.
+            report: Takes one line for people.
+        """
 
     def log(self, points: Sequence[Point]) -> None:
         """Log points of this process, in the order of their steps; a validation follows its step."""
@@ -89,6 +99,12 @@ class Trackers:
     """Hands the records of one process to trackers, in batches; a context manager.
 
     Nothing that a tracker does ends the training: one that fails is reported in one line and left out from then on.
+
+    Args:
+        trackers: Name to tracker, as `load` returns them.
+        directory: The run directory.
+        identity: The run.
+        report: Takes one line for people.
     """
 
     def __init__(

@@ -63,7 +63,15 @@ class BatchStream(Protocol):
 
 
 def open_stream(spec: RunSpec, dataset: Dataset) -> BatchStream:
-    """Return the training stream of a spec."""
+    """Return the training stream of a spec.
+
+    Args:
+        spec: The run: its reader, batch and seed.
+        dataset: The samples.
+
+    Raises:
+        StateError: The reader is `grain`, and Grain is not installed.
+    """
     if spec.data.reader == "grain":
         return GrainStream(lambda: _grain_batches(spec, dataset), spec.batch, len(dataset.inputs))
     return ArrayStream(dataset.inputs, dataset.targets, batch=spec.batch, seed=spec.seed)
@@ -73,6 +81,12 @@ class ArrayStream:
     """Arrays in memory: shuffled per epoch by (seed, epoch), the incomplete last batch dropped.
 
     A chunk is one gather per array, so a batch costs microseconds; seeking is constant in time.
+
+    Args:
+        inputs: Shape [samples, ...].
+        targets: Shape [samples] or [samples, context].
+        batch: Samples per batch, at most as many as there are.
+        seed: Seed of the order, in [0, 2**32).
     """
 
     def __init__(self, inputs: NDArray[np.generic], targets: NDArray[np.generic], *, batch: int, seed: int) -> None:
@@ -129,7 +143,11 @@ class ArrayStream:
         }
 
     def seek(self, position: Mapping[str, Any]) -> None:
-        """Move to a position; the counters in it must agree with each other and with this stream."""
+        """Move to a position; the counters in it must agree with each other and with this stream.
+
+        Raises:
+            StateError: They do not; nothing was changed.
+        """
         try:
             number = position["epoch"] * self.batches_per_epoch + position["batch"]
             consistent = (
@@ -193,7 +211,11 @@ class GrainStream:
         }
 
     def seek(self, position: Mapping[str, Any]) -> None:
-        """Give the iterator its state back."""
+        """Give the iterator its state back.
+
+        Raises:
+            StateError: The counters do not fit, or the iterator refuses the state; it has the one from before.
+        """
         before = self._iterator.get_state()
         try:
             samples, state = position["samples"], position["iterator"]

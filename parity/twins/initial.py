@@ -25,6 +25,10 @@ def initial_params(model: ModelSpec, seed: int) -> dict[str, NDArray[np.float32]
     Linear and convolution weights and biases are uniform in +-1/sqrt(fan_in), embeddings normal with
     `embedding_std`, norms 1 and 0.
 
+    Args:
+        model: The model.
+        seed: Seed of all draws, in [0, 2**32).
+
     Source: `reset_parameters` of torch.nn.Linear, Conv2d, Embedding, LayerNorm, BatchNorm2d (torch 2.13).
     """
     root, std = threefry.key(seed), getattr(model, "embedding_std", 1.0)

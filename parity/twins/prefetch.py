@@ -31,7 +31,15 @@ class Prefetcher(Generic[Placed]):
         self._ahead: tuple[int, int, Chunk, Placed] | None = None
 
     def take(self, n: int, step: int) -> tuple[Chunk, Placed]:
-        """Return the chunk of the n steps after `step`, fetched ahead or now."""
+        """Return the chunk of the n steps after `step`, fetched ahead or now.
+
+        Args:
+            n: Steps of the chunk, at least 1.
+            step: Completed steps.
+
+        Returns:
+            The chunk on the host, and what `place` made of it.
+        """
         if self._ahead is not None and self._ahead[:2] != (n, step):
             self.seek(self.position)  # the plan changed (a save, a stop): drop what was fetched
         self.fetch(n, step)
@@ -42,7 +50,14 @@ class Prefetcher(Generic[Placed]):
         return chunk, placed
 
     def fetch(self, n: int, step: int) -> None:
-        """Read and place the chunk of the n steps after `step`, unless one is waiting already."""
+        """Read and place the chunk of the n steps after `step`, unless one is waiting already.
+
+        What the stream or `place` raises is passed on; what was read and not placed is then read again.
+
+        Args:
+            n: Steps of the chunk; for 0 nothing is read.
+            step: Completed steps.
+        """
         if self._ahead is None and n > 0:
             try:
                 chunk = self._stream.take(n)

@@ -26,7 +26,7 @@ def factor(schedule: ScheduleSpec, step: int) -> float:
         step: Completed steps, 0 for the first step.
 
     Returns:
-        A factor in (0, 1]; `final` at and beyond the horizon for `linear` and `cosine`.
+        A factor in [0, 1]; `final` at and beyond the horizon for `linear` and `cosine`.
 
     Source: the closed forms of `torch.optim.lr_scheduler.LinearLR` and `CosineAnnealingLR` (torch 2.13). Unlike
     the latter, which rises again after T_max, the rate stays at its end value.
@@ -48,5 +48,16 @@ def factor(schedule: ScheduleSpec, step: int) -> float:
 
 
 def rates(schedule: ScheduleSpec, peak: float, first: int, n: int) -> NDArray[np.float64]:
-    """Return the learning rates of n steps, the first after `first` completed ones; float64, shape [n]."""
+    """Return the learning rates of some steps, float64, shape [n].
+
+    Args:
+        schedule: Shape, warm-up, horizon and final fraction.
+        peak: The learning rate at factor 1.
+        first: Completed steps before the first of them.
+        n: Number of steps.
+
+    Example:
+        >>> rates(ScheduleSpec(kind="linear", horizon=4), 0.5, 1, 3).tolist()
+        [0.375, 0.25, 0.125]
+    """
     return np.array([peak * factor(schedule, step) for step in range(first, first + n)], np.float64)

@@ -47,7 +47,14 @@ def gigabytes(size: int) -> str:
 
 
 def require_memory(needs: Sequence[Need]) -> None:
-    """Raise a SpecError for a need that is larger than the memory of this machine."""
+    """Refuse a run that needs more than the memory of this machine, where the system reports how much there is.
+
+    Args:
+        needs: What is in memory as a whole at some time of the run.
+
+    Raises:
+        SpecError: A need is larger; names the field of the spec that contributes most.
+    """
     memory = physical_memory()
     for need in needs:
         if memory is not None and need.size > memory:

@@ -148,6 +148,11 @@ def to_jax(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str) -> di
         rows: The rows that apply; each must find its leaf, and every leaf its row.
         leaves: Neutral name to array.
         where: Prefix of the leaf paths in error messages, such as `optimizer.first_moment`.
+
+    Raises:
+        StateError: A leaf is missing or unexpected, or a counter does not fit the int32 that JAX keeps it in.
+
+    Numerics: arrays are moved, never rounded; each is in C order, copied where it was transposed.
     """
     _match({row.name for row in rows}, set(leaves), where)
     for row in rows:
@@ -167,6 +172,9 @@ def from_jax(
         leaves: JAX path to array.
         where: Prefix of the leaf paths in error messages.
         views: Whether transposed leaves may be views; otherwise every leaf is in C order.
+
+    Raises:
+        StateError: A leaf is missing or unexpected.
     """
     names = {row.jax: row for row in rows}
     _match({_dotted(p) for p in names}, {_dotted(p) for p in leaves}, where)
@@ -177,13 +185,31 @@ def from_jax(
 
 
 def to_torch(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str) -> dict[str, Array]:
-    """Turn neutral leaves into state_dict name to array; `rows`, `leaves` and `where` as in `to_jax`."""
+    """Turn neutral leaves into state_dict name to array; the arrays are the same objects.
+
+    Args:
+        rows: The rows that apply; each must find its leaf, and every leaf its row.
+        leaves: Neutral name to array.
+        where: Prefix of the leaf paths in error messages.
+
+    Raises:
+        StateError: A leaf is missing or unexpected.
+    """
     _match({row.name for row in rows}, set(leaves), where)
     return {row.torch: leaves[row.name] for row in rows}
 
 
 def from_torch(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str) -> dict[str, Array]:
-    """Turn state_dict name to array into neutral leaves; the inverse of `to_torch`."""
+    """Turn state_dict name to array into neutral leaves; the inverse of `to_torch`.
+
+    Args:
+        rows: The rows that apply; each must find its leaf, and every leaf its row.
+        leaves: Name in the state_dict to array.
+        where: Prefix of the leaf paths in error messages.
+
+    Raises:
+        StateError: A leaf is missing or unexpected.
+    """
     _match({row.torch for row in rows}, set(leaves), where)
     return {row.name: leaves[row.torch] for row in rows}
 

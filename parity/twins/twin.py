@@ -35,6 +35,10 @@ class Twin(ABC, Generic[State, Content]):
     """The base of both trainers; a side adds its step, the placement of a chunk, and its state.
 
     `State` is the side's live state; `Content` what a checkpoint gives back, which becomes the state.
+
+    Args:
+        spec: The run.
+        attempt: Process starts of the run before this one.
     """
 
     side: ClassVar[str]
@@ -95,7 +99,12 @@ class Twin(ABC, Generic[State, Content]):
         self.feed.fetch(self.plan.chunk_length(step, self.plan.steps, self._pace.limit), step)
 
     def step_inputs(self, first: int, n: int) -> StepInputs:
-        """Return what the n steps after `first` completed ones need beside their batches."""
+        """Return what the n steps after `first` completed ones need beside their batches.
+
+        Args:
+            first: Completed steps.
+            n: Steps of the chunk.
+        """
         index = np.arange(first, first + n, dtype=np.int32)
         peak = self.spec.optimizer.lr
         lead = self.schedule_step - self.step  # 0, unless the schedule's position was lost
@@ -181,13 +190,32 @@ class Twin(ABC, Generic[State, Content]):
         self.schedule_step = schedule
 
     def save(self, metric: float | None, *, saved_at: float | None = None) -> None:
-        """Copy the state of this step, and start writing it as a checkpoint."""
+        """Copy the state of this step, and start writing it as a checkpoint.
+
+        Args:
+            metric: Validation metric of this very step, or None.
+            saved_at: The time that its seal records, seconds since the epoch; None for now.
+
+        Raises:
+            InconsistentStateError: An error ended a chunk halfway.
+            CheckpointError: There is a checkpoint of this step already.
+            SaveError: The save before failed; or this one, where it is not written in the background.
+        """
         self.note_best(metric)
         with self._context():
             self._opened().save(self.step, self.state, self.host_scalars(), metric, saved_at)
 
     def restore(self, which: Which) -> int:
-        """Load a checkpoint into this trainer, on its devices; return its step."""
+        """Load a checkpoint into this trainer, on its devices; return its step.
+
+        Args:
+            which: The newest, the best, or a step.
+
+        Raises:
+            DamagedError: It is not what was sealed, or of another run; nothing was changed.
+            CheckpointError: There is none, or it does not fit this run; nothing was changed.
+            SaveError: The save under way failed.
+        """
         with self._context():
             step, content, scalars, _ = self._opened().restore(which, self.state)
             with fitting(step):
@@ -197,17 +225,29 @@ class Twin(ABC, Generic[State, Content]):
         return step
 
     def wait(self) -> None:
-        """Return when every save is durable."""
+        """Return when every save is durable.
+
+        Raises:
+            SaveError: The save under way failed; raised once.
+        """
         if self.checkpoints is not None:
             self.checkpoints.wait()
 
     def close(self) -> None:
-        """Wait, and release what is held."""
+        """Wait, and release what is held.
+
+        Raises:
+            SaveError: The save under way failed.
+        """
         if self.checkpoints is not None:
             self.checkpoints.close()
 
     def export_state(self, *, copy: bool = True) -> TrainingState:
-        """Return everything that must survive a stop, on the host; see `parity.contract.Trainer`."""
+        """Return everything that must survive a stop, on the host; see `parity.contract.Trainer`.
+
+        Raises:
+            InconsistentStateError: An error ended a chunk halfway.
+        """
         scalars = self.host_scalars()
         with self._context():
             arrays, counts = self._export(copy=copy)

@@ -297,7 +297,7 @@ def _constant(walk: Walk, path: str, value: Any) -> None:
 
 
 def _metric(walk: Walk, path: str, metric: Any) -> None:
-    """Show what a metric has counted since its reset: a figure for people, whatever it computes."""
+    """Show what a metric has counted since its reset: a figure for people."""
     for name in getattr(metric, "_defaults", ()):
         value = getattr(metric, name)
         if isinstance(value, torch.Tensor):

@@ -54,7 +54,12 @@ def share_programs(directory: Path) -> None:
 
 
 def write(target: object, values: NDArray[Any]) -> bool:
-    """Write values into a tensor in place; return whether it is one."""
+    """Write values into a tensor in place; return whether it is one.
+
+    Args:
+        target: Any object.
+        values: Of the tensor's shape; converted to its dtype.
+    """
     if not isinstance(target, torch.Tensor):
         return False
     with torch.no_grad():

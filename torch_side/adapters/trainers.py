@@ -22,7 +22,7 @@ _CONNECTORS = frozenset(
         "test_loop", "validate_loop",
     }
 )  # fmt: skip
-"""Attributes of Lightning's trainer that are shown otherwise, or that training does not go on from."""
+"""Attributes of Lightning's trainer that are shown otherwise, or that training does not continue from."""
 _LOOP_INTERNALS = frozenset({"trainer", "_data_fetcher", "_data_source", "_results", "_warning_cache", "val_loop"})
 
 

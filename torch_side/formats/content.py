@@ -39,7 +39,7 @@ def read_content(file: Path, device: torch.device) -> dict[str, Any]:
 
 
 def load_content(file: Path, device: torch.device, names: re.Pattern[str]) -> Any:
-    """Return what a file of `torch.save` holds, likewise, whatever that is.
+    """Return what a file of `torch.save` holds, a mapping or not, after it was looked at; no code of it is run.
 
     Args:
         file: The file.

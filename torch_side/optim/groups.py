@@ -25,6 +25,12 @@ def param_groups(
 
     Raises:
         SpecError: As of `assign_groups`, or a rule that asks for another optimizer.
+
+    Example:
+        >>> rules = [GroupRule(label="matrices", ndim=(2,)), GroupRule(label="others", arguments={"weight_decay": 0})]
+        >>> groups = param_groups(rules, nn.Linear(2, 1).named_parameters())
+        >>> [len(group["params"]) for group in groups], groups[1]["weight_decay"]
+        ([1, 1], 0)
     """
     params = dict(named)
     for rule in rules:

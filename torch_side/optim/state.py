@@ -23,6 +23,7 @@ def kind_of(optimizer: torch.optim.Optimizer) -> OptimizerKind:
     Raises:
         StateError: A subclass, or a class of another package, whose steps nobody has compared.
         SpecError: A class without counterpart; says why.
+        UnknownNameError: A class of torch.optim that is not known here.
     """
     cls = type(optimizer)
     if getattr(torch.optim, cls.__name__, None) is not cls:
@@ -40,8 +41,21 @@ def to_neutral(optimizer: torch.optim.Optimizer, named: Named) -> TrainingState:
         named: Names and parameters, as `model.named_parameters()`; every parameter of the optimizer is among them.
 
     Raises:
-        StateError: A parameter without a name, a complex one, a value that the class does not keep, or an argument
-            that cannot be carried, such as a learning rate that is a tensor.
+        StateError: As of `kind_of`; or a parameter without a name, a complex one, a value that the class does not
+            keep, or an argument that cannot be carried, such as a learning rate that is a tensor.
+        SpecError: As of `kind_of`, or an argument outside of its range.
+        UnknownNameError: As of `kind_of`.
+
+    Numerics: bit for bit, in the dtype that torch keeps.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+        >>> model(torch.ones(2)).backward()
+        >>> optimizer.step()
+        >>> state = to_neutral(optimizer, model.named_parameters())
+        >>> sorted(state.arrays), state.scalars["optimizer.groups"][0]["lr"]
+        (['optimizer.momentum.bias', 'optimizer.momentum.weight'], 0.5)
     """
     kind = kind_of(optimizer)
     names = _names(optimizer, named)
@@ -76,7 +90,12 @@ def from_neutral(state: TrainingState, optimizer: torch.optim.Optimizer, named: 
         named: Names and parameters, as `model.named_parameters()`.
 
     Raises:
-        StateError: The state is of another class, of other groups, not whole, or of another dtype.
+        StateError: As of `kind_of`; or the state is of another class, of other groups, of another dtype, or not
+            whole.
+        SpecError: As of `kind_of`, or an argument outside of its range.
+        UnknownNameError: As of `kind_of`, or the state is of no known optimizer.
+
+    Numerics: bit for bit.
     """
     kind = kind_of(optimizer)
     names = _names(optimizer, named)

@@ -64,11 +64,21 @@ class TreeForm(ABC):
 
     @abstractmethod
     def open_saved(self, name: str, value: Any) -> Opened | None:
-        """Take a container that is saved apart by one level; None for a leaf."""
+        """Take a container that is saved apart by one level; None for a leaf.
+
+        Args:
+            name: Its name in the tree.
+            value: A container or a leaf.
+        """
 
     @abstractmethod
     def open_template(self, name: str, value: Any) -> Opened | Whole | None:
-        """Take a container of a template apart by one level; None for a leaf."""
+        """Take a container of a template apart by one level; None for a leaf.
+
+        Args:
+            name: Its name in the tree.
+            value: A container, an object that takes a saved subtree as it is, or a leaf.
+        """
 
     @abstractmethod
     def describe(self, value: Any) -> Array | Scalar:
@@ -136,9 +146,19 @@ class TreeForm(ABC):
 
     @abstractmethod
     def raw(self, value: Any, kind: Array) -> Any:
-        """Return an array for a restore without a template."""
+        """Return an array for a restore without a template.
+
+        Args:
+            value: What `read` returned for it.
+            kind: Its type, as it was saved.
+        """
 
     def reason(self, error: BaseException, target: Path) -> str:
-        """Return in one line why a save failed: operation, file and the system's reason."""
+        """Return in one line why a save failed: operation, file and the system's reason.
+
+        Args:
+            error: What was raised.
+            target: The final place of the checkpoint.
+        """
         del target
         return storage.reason(error)

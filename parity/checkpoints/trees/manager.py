@@ -36,7 +36,13 @@ _ITEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
 class TreeCheckpoints(checkpoints.Checkpoints[Any, Pending, TreeSnapshot]):
-    """The checkpoints of one manager; a state is a snapshot to save, or a request to restore."""
+    """The checkpoints of one manager; a state is a snapshot to save, or a request to restore.
+
+    Args:
+        form: What the framework saves, and in which files.
+        store: Where they are.
+        plan: Which of them stay, and what best is measured by.
+    """
 
     meta = META
 
@@ -105,8 +111,8 @@ class CheckpointManager(ABC):
             metric: What the best checkpoint is judged by, if it was measured.
 
         Raises:
-            CheckpointError: There is a checkpoint of this step, or something in the items cannot be saved; names each
-                leaf.
+            CheckpointError: There is a checkpoint of this step; the step or the name of an item cannot be used;
+                something in the items cannot be saved (each leaf is named); or the directory cannot be written to.
             LockedError: Another process, or another manager of this one, saves to the directory.
             SaveError: The save before failed.
         """
@@ -152,6 +158,7 @@ class CheckpointManager(ABC):
             CheckpointError: There is no such checkpoint, or it does not fit; names each leaf.
             DamagedError: It is not what was sealed.
             UnknownNameError: `which` is neither `latest` nor `best` nor an integer.
+            SaveError: The last save failed; nothing was restored.
         """
         like = None if like is None else dict(like)
         request = Request(like=like, rules=rules, allow_extra=allow_extra, allow_missing=allow_missing, cast=cast)

@@ -26,7 +26,18 @@ __all__ = ["restore_tree", "save_tree"]
 
 
 def save_tree(form: TreeForm, path: str | os.PathLike[str], tree: Any) -> None:
-    """Save a tree to a new directory; as `save` of a side, which has the documentation."""
+    """Save a tree to a new directory: sealed, and after a crash whole or absent; `save` of a side calls it.
+
+    Args:
+        form: What the framework saves, and in which files.
+        path: A local directory that does not exist.
+        tree: Arrays and scalars in the containers that the form knows.
+
+    Raises:
+        CheckpointError: The directory exists, a leaf cannot be saved (each is named), another saves to it, or a write
+            failed.
+        RunDirectoryError: The path is a URL.
+    """
     target = local_path(path).absolute()
     if target.name in ("", ".."):
         raise CheckpointError(f"{path} names no directory to save to")
@@ -63,7 +74,20 @@ def save_tree(form: TreeForm, path: str | os.PathLike[str], tree: Any) -> None:
 
 
 def restore_tree(form: TreeForm, path: str | os.PathLike[str], request: Request) -> RestoredTree:
-    """Restore a tree from a directory; as `restore` of a side, which has the documentation."""
+    """Restore a tree, after every byte of it was compared with its seal; `restore` of a side calls it.
+
+    Args:
+        form: What the framework restores.
+        path: A directory that `save_tree` made, or one step of a manager.
+        request: The template, and what may differ from it.
+
+    Raises:
+        DamagedError: The checkpoint is not what was sealed; names each file and leaf.
+        UnsealedError: It has no seal.
+        CheckpointError: There is none, it is of a run or of another side, or it does not fit the template; names each
+            leaf.
+        RunDirectoryError: The path is a URL.
+    """
     target = local_path(path)
     if not target.is_dir():
         raise CheckpointError(f"{target}: there is no checkpoint{'; it is a file' if target.exists() else ''}")

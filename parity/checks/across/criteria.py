@@ -46,7 +46,15 @@ FLOOR_ULPS = 4
 def ulp(values: NDArray[np.float64], precision: Precision) -> NDArray[np.float64]:
     """Return one unit in the last place of a precision at each value, float64, same shape.
 
+    Args:
+        values: Of any shape; at and around zero, the unit is that of the smallest normal number.
+        precision: Whose last place it is.
+
     Source: significand widths of IEEE 754 binary64, binary32 and binary16 (53, 24, 11 bits) and bfloat16 (8 bits).
+
+    Example:
+        >>> ulp(np.array([1.0, -3.0]), "float32").tolist() == [2**-23, 2**-22]
+        True
     """
     bits = {"float64": 53, "float32": 24, "bfloat16": 8, "float16": 11}[precision]
     lowest = {"float64": -1021, "float32": -125, "bfloat16": -125, "float16": -13}[precision]
@@ -74,6 +82,16 @@ def envelope(
 
 
 def envelope_multiple(a: Sequence[float], b: Sequence[float], width: NDArray[np.float64]) -> float:
-    """Return the largest deviation of two curves as a multiple of an envelope: the smallest limit that would pass."""
+    """Return the largest deviation of two curves as a multiple of an envelope: the smallest limit that would pass.
+
+    Args:
+        a: Losses of one run.
+        b: Losses of the other, at the same steps.
+        width: Half-width of the envelope at each step, shape [steps].
+
+    Example:
+        >>> envelope_multiple([1.0, 0.5], [1.0, 0.75], np.array([0.125, 0.125]))
+        2.0
+    """
     gap = distance(np.asarray(a, np.float64), np.asarray(b, np.float64))
     return float((gap / width).max()) if len(gap) else 0.0

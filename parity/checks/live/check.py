@@ -47,7 +47,7 @@ def resumes(
     Args:
         train: `train(folder)`, with one mark per step: a generator that yields the completed steps, or a function
             that calls `parity.mark`. It saves into the folder, and continues from what it finds there.
-        steps: Completed steps at which the run ends; passed to the function if it takes `steps`.
+        steps: Completed steps at which the run ends, at least 3; passed to the function if it takes `steps`.
         stop_at: Completed steps at the kill, after the first save; by default two thirds of the run.
         mode: `process`: each run in a process of its own, ended by SIGKILL; `inline`: all in this process; `auto`:
             `process` where the function can be imported, and a note where it cannot.
@@ -64,11 +64,29 @@ def resumes(
 
     Raises:
         SpecError: An argument that cannot be used.
+        UnknownNameError: There is no such road.
         TrainerError: A function that makes no marks, saves nothing before the kill, or fails without being stopped.
+        MarkError: A mark that is no whole number or goes backwards.
 
     Numerics:
-        Bitwise; no tolerance. What differs between two equal runs is no evidence, and if what is trained differs
-        there, nothing is judged.
+        Bitwise where two equal runs train alike; what else differs between them is no evidence. Where they part by
+        rounding alone, five more runs are made, and the floating numbers that training changes are judged by the
+        envelope of these: a resumed run may deviate by up to 4 times what equal runs do. Where that would hide the
+        loss of a step, or equal runs part in more than rounding, the verdict is `inconclusive`.
+
+    Example:
+        >>> import numpy as np
+        >>> def train(folder, steps):
+        ...     weights, step = np.ones(2), 0
+        ...     if (folder / "saved.npy").exists():
+        ...         *weights, step = np.load(folder / "saved.npy")
+        ...     for step in range(int(step), steps):
+        ...         yield step
+        ...         weights = 0.9 * np.array(weights)
+        ...         np.save(folder / "saved.npy", [*weights, step + 1])
+        >>> found = resumes(train, steps=6, mode="inline")
+        >>> found.verdict, found.roads
+        ('holds', ('kill', 'again', 'third'))
     """
     began = time.perf_counter()
     if getattr(multiprocessing.current_process(), "_inheriting", False):
@@ -122,6 +140,11 @@ def _name(train: Train) -> str:
 
 def runner_of(train: Train, mode: Mode, root: Path) -> tuple[Runner, list[str]]:
     """Return what runs a function in a mode, and the notes of the verdict on that.
+
+    Args:
+        train: The function.
+        mode: As of `resumes`.
+        root: Directory for what processes print.
 
     Raises:
         SpecError: No such mode; or processes are asked for, and the function cannot be imported.

@@ -90,7 +90,7 @@ def read_by_both(
 def _leftovers(states: Sequence[tuple[int, Snapshot, Snapshot]]) -> set[str]:
     """Return the paths below variables that the resumed run alone has, such as a checkpoint that was loaded.
 
-    What takes part in training by what it is counts all the same, where the resumed run goes on to change it.
+    What takes part in training by what it is counts all the same, where the resumed run changes it later.
 
     Args:
         states: Step, state of the uninterrupted run, state of the resumed one, from the resume on.

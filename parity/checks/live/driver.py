@@ -29,10 +29,19 @@ class Runner(Protocol):
 
     mode: str
     parallel: int
-    """Runs that may go on at once."""
+    """Runs that may take place at once."""
 
     def run(self, folder: Path, request: Request) -> Trace:
-        """Run it from its start, or from what the folder holds, to its end or to a kill."""
+        """Run it from its start, or from what the folder holds, to its end or to a kill.
+
+        Args:
+            folder: The folder that the function is given; made if there is none.
+            request: How far it runs, and what is looked at.
+
+        Raises:
+            MarkError: A mark is no whole number or goes backwards.
+            TrainerError: A process takes too long.
+        """
 
 
 class Driver:

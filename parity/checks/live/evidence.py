@@ -78,7 +78,7 @@ class Ground:
     """Generators that training draws from."""
 
     ended: Mapping[str, int] = field(default_factory=dict)
-    """Positions of schedules that came to their end, to the step after which they did not move any more."""
+    """Positions of schedules that have ended, to the step after which they did not move any more."""
     late: frozenset[str] = frozenset()
     """Variables that are not there at the first mark of a run: what a step makes for itself."""
 

@@ -55,4 +55,4 @@ def _in_training(snapshot: Snapshot, changing: Collection[str]) -> dict[str, str
 
 
 _SHOWN = ("best", "loss", "gradients", "data", "counters")
-"""Components of arrays that training does not go on from."""
+"""Components of arrays that training does not continue from."""

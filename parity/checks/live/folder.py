@@ -61,7 +61,12 @@ def hidden(folder: Path) -> dict[str, str]:
 
 
 def copy_folder(folder: Path, to: Path) -> None:
-    """Copy a folder as it is; links stay links, a file that vanishes meanwhile is left out."""
+    """Copy a folder as it is; links stay links, a file that vanishes meanwhile is left out.
+
+    Args:
+        folder: What is copied; an absent one is empty.
+        to: Where its content goes; made if there is none.
+    """
     to.mkdir(parents=True, exist_ok=True)
     for root, folders, names in os.walk(folder):
         below = to / os.path.relpath(root, folder)

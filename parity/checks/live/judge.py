@@ -21,7 +21,13 @@ __all__ = ["judge_resumed", "judge_same"]
 
 
 def judge_same(marks: Sequence[Mark], again: Sequence[Mark], changing: Collection[str]) -> Evidence | None:
-    """Return where two equal runs part in what is trained; None where they do not."""
+    """Return where two equal runs part in what is trained; None where they do not.
+
+    Args:
+        marks: Marks of the first run.
+        again: Marks of the second.
+        changing: Paths whose value changes in the first.
+    """
     parted: list[Evidence] = []
     for left, right in zip(marks, again, strict=False):
         if left.step != right.step:

@@ -32,7 +32,7 @@ TIMEOUT_SECONDS = 1800.0
 """Longest that one run may take."""
 
 POLL_SECONDS = 0.1
-"""Time between two looks at a process whose workers may outlive it, and hold what would tell of its end."""
+"""Time between two looks at a process whose workers may outlive it, and hold the connection that shows its end."""
 
 
 def why_not_importable(train: Train) -> str:

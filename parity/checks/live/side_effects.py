@@ -1,4 +1,4 @@
-"""Side effects: what saves and evaluations did to the state that training goes on from."""
+"""Side effects: what saves and evaluations did to the state that training continues from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["judge_effects"]
 
 
 def judge_effects(trace: Trace, ground: Ground) -> list[Evidence]:
-    """Return what statements that save or evaluate did to the state that training goes on from."""
+    """Return what statements that save or evaluate did to the state that training continues from."""
     found: list[Evidence] = []
     for effect in trace.effects:
         if effect.what == "save" and not _saved_after(effect.step, trace):

@@ -66,7 +66,7 @@ def hands_over(
         train_a: The trainer that begins.
         train_b: The one that takes over.
         convert: Called as `convert(source, target)` with two folders.
-        steps: Completed steps at which the run ends.
+        steps: Completed steps at which the run ends, at least 2.
         stop_at: Completed steps at the kill, after a save; by default half of the run.
         back: Converts the other way; None for one handover only.
         rules: As of `twins_agree`.
@@ -83,7 +83,8 @@ def hands_over(
     Raises:
         SpecError: An argument that cannot be used.
         TrainerError: A function that makes no marks, saves nothing before the kill, or fails; a conversion that
-            fails.
+            fails or writes nothing.
+        MarkError: A mark that is no whole number or goes backwards.
 
     Numerics:
         The state that is taken over: bitwise. What follows: as of `twins_agree`.

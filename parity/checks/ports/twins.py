@@ -43,7 +43,7 @@ def twins_agree(
     Args:
         train_a: The trainer that counts as the reference.
         train_b: Its port.
-        steps: Completed steps to train; passed to a function that takes `steps`.
+        steps: Completed steps to train, at least 2; passed to a function that takes `steps`.
         rules: Rows `(path, path of the port)`, or with a transform: `transpose`, `reshape`, or a permutation of the
             axes. `*` stands for the same text on both sides. Needed only for what values and names do not pair.
         precision: Type in which the products are computed; by default the narrowest of the parameters.
@@ -59,11 +59,14 @@ def twins_agree(
     Raises:
         SpecError: An argument that cannot be used.
         TrainerError: A function that makes no marks, or fails.
+        MarkError: A mark that is no whole number or goes backwards.
 
     Numerics:
         In float64 the loss must agree to 1e-12 relative, and one unit in the last place at the start must not
-        move it by 1e-13. Below, it must stay within three times the envelope of runs whose start was nudged by one
-        unit in the last place; arrays within ten times their own noise.
+        move it by 1e-13; arrays must agree to 1e-12 of their largest element, or to three times their own noise where
+        that is more. Below, the loss must stay within three times the envelope of runs whose start was nudged by one
+        unit in the last place, arrays within ten times their own noise. Learning rates agree to 1e-12 relative in
+        float64, to 2**-22 below.
     """
     began = time.perf_counter()
     with ExitStack() as stack:

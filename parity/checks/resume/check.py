@@ -110,7 +110,13 @@ def check_resume(run: Callable[[], Runs], *, name: str, precision: Precision, si
 
 
 def describe_evidence(reference: Evidence, resumed: Evidence, findings: Findings) -> dict[str, Any]:
-    """Return the fields of a record that show what was judged: `curves` and `digests`."""
+    """Return the fields of a record that show what was judged: `curves` and `digests`.
+
+    Args:
+        reference: What the uninterrupted run left.
+        resumed: What the killed run left.
+        findings: What the judge found; the curves keep the step of its first divergence.
+    """
     digests = {"batches": digest_batches(reference.curve)}
     for name, run in (("final state, uninterrupted", reference), ("final state, resumed", resumed)):
         final = next((event for event in reversed(run.events) if event.event == "final"), None)
@@ -146,7 +152,7 @@ def run_processes(
         durable: Whether the last save before a kill may complete first; otherwise the kill comes right after the
             records, and a save in the background may be lost with its process.
         begin: Starts each process.
-        on_step: Called twice a second with the last step of the run that is further behind.
+        on_step: Called twice a second with the last step of the run that has done fewer steps.
     """
     workdir.mkdir(parents=True, exist_ok=True)
     kills = tuple(sorted(set(kills))) or default_kills(plan, epoch)

@@ -42,7 +42,13 @@ class Evidence:
         return splice(self.records)
 
     def find(self, event: str, step: int, before: int | None = None) -> LeafEvent | None:
-        """Return the last event of a kind at a step, of attempts below `before` if given."""
+        """Return the last event of a kind at a step; None if there is none.
+
+        Args:
+            event: Its kind, as of `LeafEvent.event`.
+            step: Completed steps.
+            before: Attempts from this one on are left out; None for all attempts.
+        """
         found = [e for e in self.events if e.event == event and e.step == step]
         return next((e for e in reversed(found) if before is None or e.attempt < before), None)
 
@@ -56,7 +62,11 @@ class Evidence:
 
 
 def read_evidence(path: Path) -> Evidence:
-    """Read what a run directory holds."""
+    """Read what a run directory holds.
+
+    Raises:
+        RunDirectoryError: A record misses a field, or has a value of the wrong type.
+    """
     run = RunDirectory(path)
     return Evidence(
         records=read_records(run.steps, StepRecord),

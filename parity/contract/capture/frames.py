@@ -43,7 +43,13 @@ class Scope:
 
     @classmethod
     def of(cls, frame: FrameType, name: str = "", iterators: Sequence[Any] = ()) -> Scope:
-        """Return the variables of a frame as they are now."""
+        """Return the variables of a frame as they are now.
+
+        Args:
+            frame: The frame.
+            name: As the field.
+            iterators: As the field.
+        """
         return cls(name, frame.f_code, frame.f_lasti, dict(frame.f_locals), frame.f_globals, iterators)
 
 
@@ -62,7 +68,12 @@ def scopes_of(generator: GeneratorType[Any, Any, Any]) -> list[Scope]:
 
 
 def outer_scopes(frame: FrameType, last: CodeType | None) -> list[Scope]:
-    """Return a frame and those around it, up to that of a function; only the first if it is not among them."""
+    """Return a frame and those around it, up to that of a function; only the first if it is not among them.
+
+    Args:
+        frame: The innermost frame.
+        last: Code of the function; None for the first frame alone.
+    """
     found, around = [Scope.of(frame)], frame
     while last is not None and around.f_code is not last:
         if around.f_back is None:
@@ -129,7 +140,7 @@ def capture(
 
 
 def _is_value(value: Any) -> bool:
-    """Return whether a variable holds a result, not an object that others hold too and that goes on."""
+    """Return whether a variable holds a result, not an object that others hold too and that lives on."""
     return isinstance(value, (*_PLAIN, tuple, list)) or (hasattr(value, "dtype") and hasattr(value, "shape"))
 
 

@@ -44,7 +44,7 @@ LIBRARY_ROOTS = (
 """Packages whose functions are not looked into: their closures hold no state of a training loop."""
 
 SHOWING_ROOTS = ("tqdm", "rich", "tensorboard", "tensorboardX", "wandb", "mlflow", "comet_ml", "neptune", "aim")
-"""Packages that show and log: their objects hold nothing that training goes on from."""
+"""Packages that show and log: their objects hold nothing that training continues from."""
 
 
 def register(kind: type | str, visit: Visit, *, order: int = LAST) -> None:
@@ -93,7 +93,14 @@ def kind_of(cls: type) -> tuple[Visit, int] | None:
 
 
 def array_leaf(role: Role, component: str, value: np.ndarray[Any, Any], order: str = "") -> Leaf:
-    """Return the leaf of a NumPy array: its bytes in memory order, canonical order only where it has gaps."""
+    """Return the leaf of a NumPy array: its bytes in memory order, canonical order only where it has gaps.
+
+    Args:
+        role: As of `Leaf`.
+        component: As of `Leaf`.
+        value: The array.
+        order: What the kind says of the order in memory; by default `F` where the axes lie in reverse.
+    """
     if value.ndim == 0 and not value.dtype.hasobject:
         return Leaf(role, component, f"{value.dtype.name}[]", repr(value.item()))
     if not (value.flags.c_contiguous or value.flags.f_contiguous):
@@ -140,7 +147,13 @@ class Walk:
         self._iterators: tuple[str, ...] = ()
 
     def root(self, name: str, value: Any, *, dead: bool = False) -> None:
-        """Add a variable; a dead one is walked last, so that what is live gives the paths."""
+        """Add a variable; a dead one is walked last, so that what is live gives the paths.
+
+        Args:
+            name: What its paths begin with.
+            value: What it holds.
+            dead: Whether the code writes it before it reads it again.
+        """
         self._push(name, value, DEAD if dead else None, 0)
 
     def finish(self) -> Snapshot:
@@ -151,7 +164,12 @@ class Walk:
         return self.snapshot
 
     def visit(self, path: str, value: Any) -> None:
-        """Walk a value that an object holds."""
+        """Walk a value that an object holds.
+
+        Args:
+            path: Path of the value, as its owner would write it.
+            value: The value.
+        """
         self._push(path, value, None, self._depth + 1)
 
     def inside(self, path: str, value: Any) -> None:
@@ -161,7 +179,14 @@ class Walk:
         self._depth = depth
 
     def leaf(self, path: str, value: Any, component: str, role: Role = "state") -> None:
-        """Add a Python value: a number, a text, None; of anything else its `repr`."""
+        """Add a Python value: a number, a text, None; of anything else its `repr`.
+
+        Args:
+            path: Path of the value.
+            value: The value.
+            component: What it is in the field's words, such as `optimizer.hyperparameters`.
+            role: As of `Leaf`.
+        """
         kind = type(value).__name__
         text = repr(value)
         if isinstance(value, str):
@@ -174,11 +199,19 @@ class Walk:
         self.add(path, Leaf(role, component, kind, text), lambda: value)
 
     def array(self, path: str, value: np.ndarray[Any, Any], component: str, role: Role = "state") -> None:
-        """Add an array."""
+        """Add an array; arguments as of `leaf`."""
         self.add(path, array_leaf(role, component, value), lambda: np.array(value))
 
     def data(self, path: str, data: Any, kind: str, component: str, role: Role) -> None:
-        """Add bytes, such as the state of a generator."""
+        """Add bytes, such as the state of a generator.
+
+        Args:
+            path: Path of the value.
+            data: The bytes.
+            kind: Name of its type.
+            component: What it is in the field's words.
+            role: As of `Leaf`.
+        """
         self.add(path, Leaf(role, component, kind, digest_of(data)), lambda: bytes(data))
 
     def add(self, path: str, leaf: Leaf, value: Callable[[], Any]) -> None:

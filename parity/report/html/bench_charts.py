@@ -43,7 +43,12 @@ def spread_axis(scale: Scale, name: str = "ratio") -> str:
 
 
 def spread(ratio: Ratio, scale: Scale) -> str:
-    """Return the median as a dot, the 95 % interval as a line through it, the bar as an upright one."""
+    """Return the median as a dot, the 95 % interval as a line through it, the bar as an upright one.
+
+    Args:
+        ratio: A ratio; without an interval, its quartiles are drawn.
+        scale: The scale that all ratios of a column share.
+    """
     middle, one = HEIGHT / 2, _across(scale, 1.0)
     ends, median = _ends(ratio), _across(scale, ratio.median)
     low, high = (_across(scale, value) for value in ends)
@@ -89,6 +94,10 @@ def box(seconds: Mapping[str, float], scale: Scale) -> str:
     The box lies between the quartiles with the median in it, the whiskers end at the last rounds within 1.5
     interquartile ranges of the box (at the extremes where the file does not name them), and rings mark the extremes
     beyond.
+
+    Args:
+        seconds: `min`, `q1`, `median`, `q3`, `max`, perhaps `ld15iqr` and `hd15iqr`, as pytest-benchmark has them.
+        scale: The scale that the arms of a test share.
     """
     middle = HEIGHT / 2
     low, high = seconds.get("ld15iqr", seconds["min"]), seconds.get("hd15iqr", seconds["max"])

@@ -105,7 +105,7 @@ def contents(links: Iterable[tuple[str, str]]) -> Html:
 
 
 def _value(value: object) -> Html:
-    """Return a value of the environment; a long one, such as the flags of a CPU, is folded behind its length."""
+    """Return a value of the environment; a long one, such as the flags of a CPU, is folded; its length is shown."""
     if isinstance(value, list | tuple) and len(value) > FOLDED:
         return details(f"{len(value)} items", text(" ".join(map(str, value))))
     shown = text(value)

@@ -30,7 +30,12 @@ text { font: 12px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill
 
 
 def speed_panel(rows: Sequence[SpeedRow], model: str) -> str:
-    """Return the bars of one model as an SVG element, from zero on one linear scale."""
+    """Return the bars of one model as an SVG element, from zero on one linear scale.
+
+    Args:
+        rows: A row for each way of training.
+        model: One of `MODELS`.
+    """
     title = f"steps per second, {model}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="speeds" viewBox="0 0 {WIDTH} {_height(rows)}" role="img" '
