@@ -58,7 +58,7 @@ def drill_spec(spec: RunSpec, steps: int) -> RunSpec:
         steps: Steps of the shortened run, at least 10.
 
     Raises:
-        SpecError: There are fewer.
+        SpecError: Fewer than 10 steps are asked for.
     """
     if steps < 10:
         raise SpecError("--steps", f"{steps} steps leave no room for five saves and two kills; ask for 10 or more")

@@ -36,13 +36,7 @@ class GroupRule:
         return not (self.names or self.kinds or self.ndim)
 
     def matches(self, name: str, shape: Sequence[int], kind: str | None) -> bool:
-        """Return whether a parameter meets every condition.
-
-        Args:
-            name: Its neutral name.
-            shape: Its shape.
-            kind: Its kind; None if it has none.
-        """
+        """Return whether a parameter meets every condition; one whose kind is None meets none on kinds."""
         return (
             (not self.names or any(fnmatchcase(name, pattern) for pattern in self.names))
             and (not self.kinds or kind in self.kinds)

@@ -257,10 +257,6 @@ def _kind(left: str, right: str) -> str:
 def compare_states(a: TrainingState, b: TrainingState) -> list[Difference]:
     """Return the leaves in which two states differ bit for bit, with the largest absolute difference.
 
-    Args:
-        a: A state.
-        b: Another.
-
     Numerics: differences are taken in float64; the largest is NaN where an element of either state is.
 
     Example:

@@ -118,10 +118,6 @@ def first_divergence(
 def same(a: Any, b: Any) -> bool:
     """Return whether two values are equal bit for bit: NaN equals NaN, and 0.0 differs from -0.0.
 
-    Args:
-        a: A value of a record.
-        b: Another.
-
     Example:
         >>> same(float("nan"), float("nan")), same(0.0, -0.0), same("a", "a")
         (True, False, True)

@@ -61,7 +61,7 @@ class Rules:
     """The rules of a run; a checkpoint stays if at least one of them keeps it.
 
     Raises:
-        ValueError: `keep_latest` is below 1, or another rule is negative or NaN.
+        ValueError: `mode` is neither, `keep_latest` is below 1, or another rule is negative or NaN.
     """
 
     mode: Mode
@@ -78,6 +78,8 @@ class Rules:
     rule kept; 0 for none. Wall-clock time: pauses between processes count."""
 
     def __post_init__(self) -> None:
+        if self.mode not in ("min", "max"):
+            raise ValueError(f"mode must be min or max, got {self.mode!r}")
         others = (self.keep_best, self.keep_every, self.keep_seconds)
         if self.keep_latest < 1 or not all(value >= 0 for value in others):  # false for NaN
             raise ValueError(f"keep_latest must be at least 1 and no other rule negative or NaN, got {self}")

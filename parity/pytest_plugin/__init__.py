@@ -60,7 +60,7 @@ class Parity:
     def resumes(
         self, train: Callable[..., Any], *, steps: int, stop_at: int | None = None, **settings: Any
     ) -> Resumption:
-        """Assert that a training function resumes exactly; arguments as of `parity.assert_resumes`.
+        """Assert that a training function resumes exactly; arguments as of `parity.resumes`.
 
         Roads and mode, where they are not given, are those of the test's marker, of the options, of the ini file; the
         name is the test's node ID.
@@ -99,7 +99,7 @@ class Parity:
     def twins(
         self, train_a: Callable[..., Any], train_b: Callable[..., Any], *, steps: int, **settings: Any
     ) -> Crossing:
-        """Assert that two training functions train alike; arguments as of `parity.assert_twins`.
+        """Assert that two training functions train alike; arguments as of `parity.twins_agree`.
 
         Raises:
             TwinsDifferError: They do not, or that cannot be judged.
@@ -121,7 +121,7 @@ class Parity:
         steps: int,
         **settings: Any,
     ) -> Crossing:
-        """Assert that a run can be handed from one trainer to the other; arguments as of `parity.assert_handover`.
+        """Assert that a run can be handed from one trainer to the other; arguments as of `parity.hands_over`.
 
         Raises:
             HandoverBrokenError: It cannot, or that cannot be judged.

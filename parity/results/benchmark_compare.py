@@ -84,8 +84,8 @@ def compare_benchmarks(old: BenchmarkFile, new: BenchmarkFile, allowed: float) -
     A ratio is `worse` (or `better`) if its median moved by more than `allowed` and the 95 % intervals of the two
     files do not touch; if they do, it is `undecided`. Two runs of the same code have intervals apart on the wrong
     side in 0.2 % of all comparisons at five rounds, 1.5 % at seven and 0.2 % at twenty (normal noise, simulated),
-    before they must also differ by `allowed`. Where a file of before has no intervals, the quartiles of both files
-    take their place. Below three rounds there is no spread to speak of, and no verdict.
+    before they must also differ by `allowed`. Where a file of an earlier version has none, the quartiles of both
+    files take their place. Below three rounds there is no spread to speak of, and no verdict.
 
     Args:
         old: What is compared with.

@@ -64,6 +64,12 @@ def compare_verdicts(changes: Iterable[VerdictChange]) -> Verdict:
 
     `broken` if a verdict got worse, or a new check does not hold; `inconclusive` if a check is gone, for it may have
     got worse; `empty` if the results share no check.
+
+    Example:
+        >>> old = CheckRecord.of("resume", "mlp-digits", "float32", ("jax",), "holds")
+        >>> new = CheckRecord.of("resume", "mlp-digits", "float32", ("jax",), "broken")
+        >>> compare_verdicts(compare_records([old], [old])), compare_verdicts(compare_records([old], [new]))
+        ('holds', 'broken')
     """
     changes = tuple(changes)
     if any(c.kind == "worse" or (c.kind == "new" and c.new != "holds") for c in changes):

@@ -78,11 +78,7 @@ class DropoutSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class SaveSpec:
-    """When to save and how many checkpoints to keep.
-
-    Raises:
-        SpecError: A value is out of range, or does not fit another one; names the field.
-    """
+    """When to save and how many checkpoints to keep."""
 
     every: int = 100
     """Steps between saves; the last step is always saved."""

@@ -112,14 +112,22 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def fsync_files(paths: Iterable[Path]) -> None:
-    """Make the contents of files durable; files that do not exist are skipped."""
+    """Make the contents of files durable; files that do not exist are skipped.
+
+    Raises:
+        OSError: One cannot be opened or synchronized.
+    """
     for path in paths:
         if path.exists():
             _fsync(path)
 
 
 def fsync_directory(path: Path) -> None:
-    """Make the entries of a directory durable."""
+    """Make the entries of a directory durable.
+
+    Raises:
+        OSError: It cannot be opened or synchronized, or is no directory.
+    """
     _fsync(path, os.O_DIRECTORY)
 
 
@@ -136,7 +144,11 @@ def fsync_tree(root: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory and its missing parents, durably."""
+    """Create a directory and its missing parents, durably.
+
+    Raises:
+        OSError: One cannot be created or synchronized.
+    """
     if path.is_dir():
         return
     make_directory(path.parent)
@@ -146,7 +158,15 @@ def make_directory(path: Path) -> None:
 
 
 def move(source: Path, target: Path) -> None:
-    """Rename a file or directory and make that durable in both parent directories."""
+    """Rename a file or directory and make that durable in both parent directories.
+
+    Args:
+        source: The file or directory.
+        target: Its new path, on the same file system; a file or an empty directory there is replaced by its like.
+
+    Raises:
+        OSError: It cannot be renamed, or a directory cannot be synchronized.
+    """
     with named(source, "rename"):
         source.rename(target)
     fsync_directory(target.parent)

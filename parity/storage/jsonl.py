@@ -30,6 +30,17 @@ def append(path: Path, lines: Iterable[str]) -> None:
 
     Raises:
         OSError: They could not be written; what was written of them is removed again.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as home:
+        ...     file = Path(home, "steps.jsonl")
+        ...     append(file, ['{"step": 1}'])
+        ...     with file.open("a") as cut:  # by a kill
+        ...         _ = cut.write('{"st')
+        ...     append(file, ['{"step": 2}'])
+        ...     print(read_lines(file))
+        [{'step': 1}, {'step': 2}]
     """
     data = "".join(line + "\n" for line in lines).encode()
     if not data:

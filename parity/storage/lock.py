@@ -42,6 +42,15 @@ class WriterLock:
 
     Args:
         directory: The run directory; created on entry if it does not exist. The lock is its file `lock`.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as home, WriterLock(Path(home)):
+        ...     try:
+        ...         WriterLock(Path(home)).__enter__()
+        ...     except LockedError as error:
+        ...         print(error.owner.partition(": ")[2])
+        this one, by another trainer
     """
 
     def __init__(self, directory: Path) -> None:

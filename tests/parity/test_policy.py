@@ -176,3 +176,9 @@ def test_a_rule_that_is_negative_or_no_number_is_refused(field: str, value: floa
 
 def test_accuracy_is_maximised_and_loss_minimised() -> None:
     assert (mode_of("accuracy"), mode_of("loss")) == ("max", "min")
+
+
+def test_a_mode_that_is_neither_is_refused():
+    """It would be taken for the other one, and keep the worst."""
+    with pytest.raises(ValueError, match="mode must be min or max, got 'maximum'"):
+        Rules(mode="maximum")

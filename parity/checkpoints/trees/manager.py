@@ -115,6 +115,7 @@ class CheckpointManager(ABC):
                 something in the items cannot be saved (each leaf is named); or the directory cannot be written to.
             LockedError: Another process, or another manager of this one, saves to the directory.
             SaveError: The save before failed.
+            TypeError: The step is no integer.
         """
         number = operator.index(step)
         if not 0 <= number <= policy.INT32 or isinstance(step, bool):

@@ -13,25 +13,11 @@ class AtOnce(Executor):
     """Runs everything in this thread, when its result is asked for or at once."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call a function now; an error that it raises is raised here, not kept for the future.
-
-        Args:
-            function: What is called.
-            args: Its arguments.
-            kwargs: Its keyword arguments.
-
-        Returns:
-            A future that is done.
-        """
+        """Call a function now and return a future that is done; what the function raises is raised here."""
         future: Future[Any] = Future()
         future.set_result(function(*args, **kwargs))
         return future
 
     def map(self, function: Callable[..., Any], *iterables: Iterable[Any], **_: Any) -> Iterator[Any]:  # type: ignore[override]
-        """Call a function for each item when its turn comes.
-
-        Args:
-            function: Takes one item of each iterable.
-            iterables: Their items.
-        """
+        """Call a function for each item when its turn comes."""
         return map(function, *iterables)

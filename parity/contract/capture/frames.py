@@ -43,13 +43,7 @@ class Scope:
 
     @classmethod
     def of(cls, frame: FrameType, name: str = "", iterators: Sequence[Any] = ()) -> Scope:
-        """Return the variables of a frame as they are now.
-
-        Args:
-            frame: The frame.
-            name: As the field.
-            iterators: As the field.
-        """
+        """Return the variables of a frame as they are now; `name` and `iterators` become the fields."""
         return cls(name, frame.f_code, frame.f_lasti, dict(frame.f_locals), frame.f_globals, iterators)
 
 

@@ -164,12 +164,7 @@ class Walk:
         return self.snapshot
 
     def visit(self, path: str, value: Any) -> None:
-        """Walk a value that an object holds.
-
-        Args:
-            path: Path of the value, as its owner would write it.
-            value: The value.
-        """
+        """Walk a value that an object holds; the path is as its owner would write it."""
         self._push(path, value, None, self._depth + 1)
 
     def inside(self, path: str, value: Any) -> None:
@@ -206,10 +201,10 @@ class Walk:
         """Add bytes, such as the state of a generator.
 
         Args:
-            path: Path of the value.
-            data: The bytes.
-            kind: Name of its type.
-            component: What it is in the field's words.
+            path: As of `leaf`.
+            data: The bytes, of which the digest is kept.
+            kind: Name of the type, such as `random.Random`.
+            component: As of `leaf`.
             role: As of `Leaf`.
         """
         self.add(path, Leaf(role, component, kind, digest_of(data)), lambda: bytes(data))
