@@ -77,8 +77,9 @@ def statements_of(code: CodeType, writes: Sequence[tuple[str, int]] = ()) -> lis
                 found.append(Statement("save", first, last))
             elif any(EVALUATES.search(name) for name in called):
                 found.append(Statement("evaluation", first, last))
+    losses = _losses(function)
     for node in ast.walk(function):  # what stands under one condition is swapped in and put back under it
-        if isinstance(node, ast.If) and not _trains(node):
+        if isinstance(node, ast.If) and not _trains(node, losses):
             first, last = node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno
             inside = {s.what for s in found if first <= s.first and s.last <= last}
             if inside:
@@ -98,8 +99,21 @@ _TRAINS = frozenset(
 )
 
 
-def _trains(node: ast.AST) -> bool:
-    """Return whether a block trains, or holds the mark: it is more than a save or an evaluation."""
+def _losses(function: ast.AST) -> set[str]:
+    """Return the variables of which a function takes the gradient, as by `(loss / 4).backward()`."""
+    parts = [
+        part
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
+        for part in (call.func.value, *call.args)
+    ]
+    return {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)}
+
+
+def _trains(node: ast.AST, losses: set[str]) -> bool:
+    """Return whether a block trains, adds to a loss, or holds the mark: it is more than a save or an evaluation."""
+    if any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id in losses for n in ast.walk(node)):
+        return True
     calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
     names = {n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", "") for n in calls}
     return bool(names & _TRAINS) or any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(node))

@@ -21,7 +21,7 @@ Listing = dict[str, tuple[int, int, int]]
 """Relative path to size, time of the last change in nanoseconds, inode."""
 
 _LOG = re.compile(r"(\.(jsonl?|csv|tsv|log|txt|out|err|html|png|toml|ya?ml|md|tmp|lock)|tfevents\..*)$|(^|/)\.")
-_JSON = re.compile(r"(state|trainer|optim|sched|best|latest|meta|index|checkpoint|progress).*\.json$")
+_JSON = re.compile(r"(state|trainer|optim|sched|best|latest|meta|index|checkpoint|ckpt|snapshot|progress).*\.json$")
 SET_APART = "-left"
 """End of the name of a folder that was set apart: runs that resume from it may need its first name."""
 

@@ -123,11 +123,12 @@ class Recorder:
     def finish(self, frame: FrameType) -> None:
         """Capture the state of the frame that is about to return; of each frame that returns, the last one counts."""
         state: Mapping[str, Any] = self._last_state[1] if self._last_state and frame is self._last_state[0] else {}
-        scopes = [Scope("", frame.f_code, -1, dict(frame.f_locals), frame.f_globals)]
+        # nothing is read after a return: what was dead in the loop stays so, and gives no paths
+        dead = self.trace.marks[-1].snapshot.dead if self.trace.marks else frozenset()
+        scopes = [Scope("", frame.f_code, -1, dict(frame.f_locals), frame.f_globals, dead=dead)]
         keep = self.request.keep.get(-1) or self.request.keep_steps.get(-1, ())
         self.trace.final = self.snapshot(scopes, state, keep=keep, finite=True)
-        if self.trace.marks:  # nothing is read after a return: what was dead in the loop stays so
-            self.trace.final.dead |= self.trace.marks[-1].snapshot.dead
+        self.trace.final.dead |= dead
 
     def watch_return(self, codes: set[CodeType]) -> Callable[[FrameType, str, Any], None]:
         """Return a profile function that captures marked frames as they return."""

@@ -40,6 +40,8 @@ class Scope:
     """The globals of its module."""
     iterators: Sequence[Any] = ()
     """Iterators of its loops, where they can be seen."""
+    dead: frozenset[str] = frozenset()
+    """Variables that are not read any more, besides those of which the code says so; they are walked last."""
 
     @classmethod
     def of(cls, frame: FrameType, name: str = "", iterators: Sequence[Any] = ()) -> Scope:
@@ -107,7 +109,7 @@ def capture(
     else:
         for scope in sorted(scopes, key=_is_library):  # the user's own variables give the paths
             prefix = f"{scope.name}()." if scope.name else ""
-            live = live_names(scope.code, scope.lasti)
+            live = live_names(scope.code, scope.lasti) - scope.dead
             if not scope.code.co_flags & inspect.CO_GENERATOR:  # what a callback was given has its name there
                 live |= {name for name, value in scope.local.items() if not _is_value(value)}
             for name, value in scope.local.items():
