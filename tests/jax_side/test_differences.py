@@ -458,3 +458,13 @@ def test_evaluation_drops_nothing() -> None:
         spec = DropoutSpec(rate=0.5, generator=generator)  # type: ignore[arg-type]
         np.testing.assert_array_equal(np.array(Dropout(spec, 0, nnx.Rngs(0))(jnp.asarray(x), None, train=False)), x)
         np.testing.assert_array_equal(TorchDropout(spec, 0)(torch.tensor(x), None, train=False).numpy(), x)
+
+
+def test_torch_rounds_float64_to_float16_twice_and_numpy_once() -> None:
+    above = np.array([1 + 2.0**-11 + 2.0**-40])  # above the middle of two float16, which float32 rounds it to
+    once, twice = above.astype(np.float16), above.astype(np.float32).astype(np.float16)
+    assert once != twice
+    assert torch.from_numpy(above).to(torch.float16).numpy() == twice
+    with float64():  # XLA does either, as the processor has it; by way of float32 it is always PyTorch's
+        assert np.asarray(jnp.asarray(above).astype("float16")) in (once, twice)
+        assert np.asarray(jnp.asarray(above).astype("float32").astype("float16")) == twice
