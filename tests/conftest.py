@@ -10,6 +10,7 @@ from contextlib import nullcontext
 
 import jax
 import pytest
+from jax._src.lru_cache import LRUCache
 from jax.experimental.compilation_cache import compilation_cache
 
 from tests.forks.client import forking, new_interpreters
@@ -19,7 +20,8 @@ jax.config.update("jax_num_cpu_devices", 8)
 os.environ["PARITY_CACHE"] = os.devnull + "/off"
 
 CACHE_BYTES = 4 << 30
-"""Never reached; with a limit, JAX locks its cache, and a reader never sees a file that is half written."""
+"""Never reached; with a limit, JAX locks its cache, and a reader never sees a file that is half written. To see that
+it is not reached, JAX would look at all that is there for each program it adds: a minute for the three thousand here."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -51,6 +53,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         "jax_persistent_cache_min_compile_time_secs": 0.0,
     }
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LRUCache, "_evict_if_needed", lambda self, **_: None)
         for name, value in settings.items():
             patch.setenv(name.upper(), str(value))
             jax.config.update(name, value)

@@ -53,8 +53,15 @@ TURNS = 2
 MOST_SERVERS = 8
 """Of one test process; each takes 50 to 250 MB."""
 
-UNREAD = ("PYTEST_CURRENT_TEST", "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+UNREAD = (
+    *("PYTEST_CURRENT_TEST", "PARITY_CACHE", "FAILING_DISK", "XLA_PYTHON_CLIENT_PREALLOCATE"),
+    *("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"),
+    *("COLUMNS", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"),
+)
 """Variables that no import reads and that differ from process to process."""
+
+OF_JAX = ("JAX_COMPILATION_CACHE_DIR",)
+"""Variables that JAX alone reads when it is imported."""
 
 _plain = subprocess.Popen
 _parameters = list(inspect.signature(_plain._execute_child).parameters)[1:]
@@ -125,7 +132,8 @@ class Servers:
 
     def find(self, side: str, environment: Mapping[str, str]) -> Server | None:
         """Return the server whose turn it is, started if need be."""
-        key = side, frozenset((name, value) for name, value in environment.items() if name not in UNREAD)
+        environment = {name: value for name, value in environment.items() if name not in _unread(side)}
+        key = side, frozenset(environment.items())
         if self.first_is_new and key not in self._seen:
             self._seen.add(key)
             return None
@@ -170,7 +178,7 @@ class ForkingPopen(_plain):  # type: ignore[type-arg,misc]
         request = {
             "command": list(asked["args"]),
             "directory": os.path.abspath(asked["cwd"] or os.getcwd()),
-            "variables": {name: environment.get(name) for name in UNREAD},
+            "variables": {name: environment.get(name) for name in _unread(side)},
             "session": asked["start_new_session"],
             "group": os.getpgrp() if asked["process_group"] == -1 else asked["process_group"],
             "umask": _umask(),
@@ -204,6 +212,11 @@ def _side(asked: Mapping[str, Any]) -> str | None:
         named = words[words.index("--side") + 1]
         return named if named in MODULES else None
     return ""
+
+
+def _unread(side: str) -> tuple[str, ...]:
+    """Return the variables that no import of a side's server reads."""
+    return UNREAD if side == "jax" else (*UNREAD, *OF_JAX)
 
 
 def _environment() -> dict[str, str]:

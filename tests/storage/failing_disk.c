@@ -44,8 +44,9 @@ long disk_seen(void) { return seen; }
 long disk_fired(void) { return fired; }
 const char *disk_operation(long i) { return 0 <= i && i < seen && i < MOST ? list[i] : ""; }
 
-/* A process that cannot call us is told by its environment: below|part|kinds|n|errno|persistent */
-__attribute__((constructor)) static void from_environment(void) {
+/* A process that cannot call us is told by its environment: below|part|kinds|n|errno|persistent. A forked one, whose
+   environment has come later, calls this again. */
+__attribute__((constructor)) void disk_from_environment(void) {
     char below[1024], part[256];
     int which, error, persistent;
     long n;
