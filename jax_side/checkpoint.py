@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
-from jax_side.formats.described import DESCRIPTION, read_label
+from jax_side.formats.described import read_label
+from jax_side.formats.description import DESCRIPTION
 from jax_side.formats.items import ITEMS, read_items
 from jax_side.formats.ocdbt import places
 from jax_side.formats.orbax_handler import gather
-from jax_side.formats.orbax_manager import DRAFT_SUFFIX, drafts, open_manager, reason, wake_waiting_threads
+from jax_side.formats.orbax_manager import DRAFT_SUFFIX, drafts, open_manager, reason
 from jax_side.placement import Placement
 from jax_side.snapshot import Snapshot
 from jax_side.state import DeviceState, export_arrays, stored_names
@@ -92,10 +94,10 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
             self._hand_over(save)
 
     def _write(self, save: Save[Snapshot]) -> None:
-        """Let Orbax's threads write; they have the priority of this one, which opens the manager."""
-        self._hand_over(save)
-        save.leaves()  # while they write
-        self._opened().wait_until_finished()
+        """Let Orbax write; its threads have the priority of this one, which opens the manager."""
+        with ThreadPoolExecutor(1, thread_name_prefix="digest") as beside:
+            beside.submit(save.leaves)  # what fails in it is raised again when the seal is made
+            self._hand_over(save)
         self._saves = {}
 
     def _hand_over(self, save: Save[Snapshot]) -> None:
@@ -138,8 +140,6 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
     def _abort(self) -> None:
         """Drop a manager whose save failed; its own state is not to be trusted, and the next one lists anew."""
         manager, self._manager, self._saves = self._manager, None, {}
-        if jax.process_count() == 1:
-            wake_waiting_threads()
         if manager is not None and jax.process_count() == 1:  # of several, the others would be waited for
             with suppress(Exception):  # it would raise the same error again
                 manager.close()

@@ -21,7 +21,7 @@ os.environ["PARITY_CACHE"] = os.devnull + "/off"
 
 CACHE_BYTES = 4 << 30
 """Never reached; with a limit, JAX locks its cache, and a reader never sees a file that is half written. To see that
-it is not reached, JAX would look at all that is there for each program it adds: a minute for the three thousand here."""
+it is not reached, JAX would look at all that is there for each program it adds: a minute for three thousand."""
 
 
 @pytest.hookimpl(tryfirst=True)

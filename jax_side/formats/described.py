@@ -11,13 +11,11 @@ import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
+from jax_side.formats.description import DESCRIPTION
 from parity.errors import CheckpointError
 from parity.storage import read_json
 
-__all__ = ["DESCRIPTION", "check_documents", "check_types", "leaf_name", "read_label"]
-
-DESCRIPTION = "_METADATA"
-"""The file of an item that describes its tree, and carries the custom metadata of a save."""
+__all__ = ["check_documents", "check_types", "leaf_name", "read_label"]
 
 
 def check_documents(item: Path) -> None:

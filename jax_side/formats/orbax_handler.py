@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
+from jax_side.formats.ocdbt import MANIFEST
+from jax_side.formats.transaction import is_on_host, write_tree
 from parity import storage
 from parity.errors import CheckpointError
 from parity.storage import FileDigest, digest_files, list_files, read_json
@@ -32,9 +34,28 @@ class DigestingHandler(ocp.PyTreeCheckpointHandler):
         return str(ocp.PyTreeCheckpointHandler.typestr())
 
     async def async_save(self, directory: Any, *args: Any, **kwargs: Any) -> Any:
-        """Save as Orbax does, and digest in the background."""
+        """Save as Orbax does, and digest in the background; arrays on the host in one transaction."""
+        if jax.process_count() == 1 and is_on_host(kwargs["args"].item):
+            return [_OneTransaction(Path(directory), kwargs["args"])]
         futures = await super().async_save(directory, *args, **kwargs)
         return futures if jax.process_count() == 1 else [*(futures or []), _OwnDigests(futures or [], directory)]
+
+    def finalize(self, directory: Any) -> None:
+        """Merge what the processes wrote, where they did: a transaction leaves nothing to merge."""
+        if not (Path(directory) / MANIFEST).is_file():
+            super().finalize(directory)
+
+
+class _OneTransaction:
+    """A future that writes the arrays of an item when it is waited for: Orbax does so in the background."""
+
+    def __init__(self, directory: Path, args: ocp.args.PyTreeSave) -> None:
+        self._directory, self._args = directory, args
+
+    def result(self, timeout: float | None = None) -> None:
+        """Write, after the futures before this one: they make the directory."""
+        del timeout
+        write_tree(self._directory, self._args.item, self._args.custom_metadata)
 
 
 class _OwnDigests:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
@@ -21,7 +20,7 @@ from parity.checkpoints import DRAFT
 from parity.errors import CheckpointError
 from parity.storage import read_json
 
-__all__ = ["DRAFT_SUFFIX", "drafts", "open_manager", "reason", "wake_waiting_threads"]
+__all__ = ["DRAFT_SUFFIX", "drafts", "open_manager", "reason"]
 
 DRAFT_SUFFIX = ".orbax-checkpoint-tmp"
 """What Orbax appends to the name of a directory that it is still writing."""
@@ -43,7 +42,7 @@ def open_manager(checkpoints: Path, items: Iterable[str], seal: Callable[[int, P
         handlers.add(item, ocp.args.PyTreeSave, handler())
     handlers.add("meta", ocp.args.JsonSave, ocp.JsonCheckpointHandler())
     options = ocp.CheckpointManagerOptions(
-        enable_async_checkpointing=True,
+        enable_async_checkpointing=jax.process_count() > 1,  # a single process saves in a thread of ours
         async_options=ocp.AsyncOptions(barrier_sync_fn=barrier()) if jax.process_count() > 1 else None,
         create=False,
         temporary_path_class=_sealing_path(checkpoints, seal),
@@ -71,21 +70,6 @@ def reason(error: BaseException, operation: str, draft: Path) -> str:
     files = re.findall(re.escape(str(draft.parent.resolve())) + r"[^\s\"'\\:]*", text)
     file = files[-1].rstrip("/") if files else draft
     return f"{failed[-1] if failed else operation} {file}: {os.strerror(int(code[1]))}"
-
-
-def wake_waiting_threads() -> None:
-    """End the threads of a failed save that wait for a signal that never comes.
-
-    Orbax 0.12 waits 300 s for directories that could not be made, in threads that keep the process from ending.
-    """
-    from orbax.checkpoint._src.futures import future
-
-    for thread in threading.enumerate():
-        if isinstance(thread, future._SignalingThread):
-            thread.cancel()
-            future.set_signals(
-                thread._receive_signals, operation_id=thread._operation_id
-            )  # wakes it: it is cancelled
 
 
 def _readable_steps() -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from flax import nnx
 from numpy.typing import NDArray
 
-from jax_side.formats.orbax_manager import reason, wake_waiting_threads
+from jax_side.formats.orbax_manager import reason
 from jax_side.formats.tree_items import read_parts, write_parts
 from parity.checkpoints.trees import (
     DTYPES,
@@ -96,11 +96,7 @@ class JaxForm(TreeForm):
         """Have Orbax write each part, or several as the items of a checkpoint of its manager."""
         if jax.process_count() > 1:
             raise CheckpointError("trees are saved by one process; checkpoints of runs are saved by several together")
-        try:
-            return write_parts(draft, list(parts), values, texts)
-        except Exception:
-            wake_waiting_threads()
-            raise
+        return write_parts(draft, list(parts), values, texts)
 
     def read(self, path: Path, parts: Iterable[Part], names: set[str]) -> dict[str, Any]:
         """Read arrays as NumPy's, of exactly the type that was saved, and the words of keys."""

@@ -51,7 +51,10 @@ def write_parts(draft: Path, parts: list[Part], values: Mapping[str, Any], texts
             else:
                 registry.add(item, ocp.args.PyTreeSave, tree_handler())
                 args[item] = ocp.args.PyTreeSave(tree)
-        with ocp.Checkpointer(ocp.CompositeCheckpointHandler(handler_registry=registry)) as checkpointer:
+        at_once = ocp.AsyncOptions(create_directories_asynchronously=False)  # else threads wait for those that fail
+        options = ocp.CompositeOptions(async_options=at_once)
+        handler = ocp.CompositeCheckpointHandler(handler_registry=registry, composite_options=options)
+        with ocp.Checkpointer(handler) as checkpointer:
             checkpointer.save(draft.resolve(), args=ocp.args.Composite(**args))
     stored = {sealed_name(name): (part.item, array) for part in parts for name, array in _arrays(part).items()}
     return {}, places(draft, [part.item for part in parts], stored, texts)

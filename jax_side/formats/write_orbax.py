@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from jax_side.formats.description import ARRAY, DESCRIPTION, describe, kind_of_empty, row
 from parity.formats import (
     BLOCK_BYTES,
     Array,
@@ -39,10 +40,7 @@ __all__ = ["ORBAX", "write_orbax"]
 LONGEST_NAME = 255
 """Bytes of the name of a directory."""
 
-EMPTY = {dict: "Dict", list: "List", tuple: "Tuple", type(None): "None"}
-SEQUENCE, DICT = 1, 2
-
-_FILES = ("_METADATA", "_CHECKPOINT_METADATA", "_strings.json", "_sharding", "array_metadatas", "seal.json")
+_FILES = (DESCRIPTION, "_CHECKPOINT_METADATA", "_strings.json", "_sharding", "array_metadatas", "seal.json")
 
 ZARR2 = {
     **{"float64": "<f8", "float32": "<f4", "float16": "<f2", "complex64": "<c8", "complex128": "<c16", "bool": "|b1"},
@@ -64,35 +62,22 @@ def write_orbax(tree: Tree, path: Path) -> None:
         OSError: The disk is full, or failed.
     """
     path.mkdir()
-    rows: dict[str, Any] = {}
+    rows: list[tuple[str, dict[str, Any]]] = []
     texts: dict[str, str] = {}
     values: list[tuple[str, Array | bool | int | float]] = []
-    for keys, kinds, leaf in _walk(tree, (), ()):
-        name = leaf_name(keys)
-        kind = _kind(leaf)
-        rows[str(tuple(map(str, keys)))] = {
-            "key_metadata": [{"key": str(key), "key_type": one} for key, one in zip(keys, kinds, strict=True)],
-            "value_metadata": {"value_type": kind, "skip_deserialize": kind in EMPTY.values()},
-        }
-        if kind == "string":
+    for keys, leaf in _walk(tree, ()):
+        name = leaf_name(tuple(key for key, _ in keys))
+        rows.append(row(keys, _kind(leaf)))
+        if isinstance(leaf, str):
             texts[name] = leaf
-        elif kind not in EMPTY.values():
+        elif isinstance(leaf, Array | bool | int | float):
             values.append((name, leaf))
     with WriteBack() as back:
         for name, value in values:
             _write_array(path / name, value, back)
     if texts:
         (path / "_strings.json").write_text(json.dumps(texts), encoding="utf-8")
-    _write_json(
-        path / "_METADATA",
-        {
-            "tree_metadata": rows,
-            "use_ocdbt": False,
-            "use_zarr3": False,
-            "store_array_data_equal_to_fill_value": True,
-            "custom_metadata": None,
-        },
-    )
+    _write_json(path / DESCRIPTION, describe(rows, use_ocdbt=False))
     handler = "orbax.checkpoint._src.handlers.pytree_checkpoint_handler.PyTreeCheckpointHandler"
     _write_json(
         path / "_CHECKPOINT_METADATA",
@@ -107,27 +92,25 @@ def write_orbax(tree: Tree, path: Path) -> None:
     )
 
 
-def _walk(
-    tree: Tree, keys: tuple[Key, ...], kinds: tuple[int, ...]
-) -> Iterator[tuple[tuple[Key, ...], tuple[int, ...], Any]]:
-    """Yield keys, kind of each key, and value of each leaf; an empty container is one."""
+def _walk(tree: Tree, path: tuple[tuple[Key, bool], ...]) -> Iterator[tuple[tuple[tuple[Key, bool], ...], Any]]:
+    """Yield the keys, each with whether it is a position, and the value of each leaf; an empty container is one."""
     if isinstance(tree, dict) and tree:
         for key, child in tree.items():
-            yield from _walk(child, (*keys, key), (*kinds, DICT))
+            yield from _walk(child, (*path, (key, False)))
     elif isinstance(tree, list | tuple) and tree:
         for at, child in enumerate(tree):
-            yield from _walk(child, (*keys, at), (*kinds, SEQUENCE))
+            yield from _walk(child, (*path, (at, True)))
     else:
-        yield keys, kinds, tree
+        yield path, tree
 
 
 def _kind(leaf: Any) -> str:
     """Return the type of a leaf as Orbax names it."""
     if isinstance(leaf, Array):
-        return "np.ndarray"
+        return ARRAY
     if isinstance(leaf, str):
         return "string"
-    return "scalar" if isinstance(leaf, bool | int | float) else EMPTY[type(leaf)]
+    return "scalar" if isinstance(leaf, bool | int | float) else kind_of_empty(leaf)
 
 
 def _write_array(folder: Path, value: Array | bool | int | float, back: WriteBack) -> None:

@@ -188,7 +188,7 @@ def test_memory_does_not_grow_with_the_arrays(tmp_path: Path, to: str) -> None:
             while going[0]:
                 peak[0] = max(peak[0], anonymous())
                 time.sleep(0.005)
-        thread = threading.Thread(target=look)
+        thread = threading.Thread(target=look, daemon=True)
         thread.start()
         writer.write(tree, Path({str(tmp_path / "out")!r}))
         going[0] = False

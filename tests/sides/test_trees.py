@@ -1,6 +1,7 @@
 """Any tree comes back to the last bit and type, and whatever does not fit is an error or is listed."""
 
 import doctest
+import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -75,7 +76,7 @@ def test_a_tree_may_be_one_leaf_or_none(side: str, tmp_path: Path) -> None:
 def plant(side: str, name: str) -> Callable[[pytest.MonkeyPatch], None]:
     """Return what plants a fault of a kind into saving or restoring."""
     form = "jax_side.formats.tree_form.JaxForm" if side == "jax" else "torch_side.formats.tree_form.TorchForm"
-    module = sys.modules[form.rpartition(".")[0]]
+    module = importlib.import_module(form.rpartition(".")[0])
     kind = getattr(module, form.rpartition(".")[2])
     reading, nodes = sys.modules["parity.checkpoints.trees.reading"], sys.modules["parity.checkpoints.trees.nodes"]
     document = sys.modules["parity.checkpoints.trees.document"]

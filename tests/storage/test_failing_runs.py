@@ -120,12 +120,11 @@ def test_what_fails_after_a_whole_save_is_told_as_that_and_exits_with_3(side, pa
         assert "done: step 8, loss " in done.stdout
 
 
-@pytest.mark.parametrize("n", [1, 9, 25, 40])
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_a_failed_fsync_of_an_array_is_one_line_and_no_traceback(n, tmp_path):
-    """Orbax closes its event loop at the first failure, and TensorStore reports the other writes to it."""
     run = RunDirectory(tmp_path / "run")
     syncs = Fault(errno.EIO, persistent=False, kinds=SYNCS)
-    done = train("jax", run, environment(syncs, run.path, part="ocdbt.process_0", n=n))
+    done = train("jax", run, environment(syncs, run.path, part="/d/", n=n))
     assert done.returncode == 3, done.stderr
     line = only_error(done.stderr)
     assert re.match(r"parity: error: step [24] could not be saved: fsync ", line)
