@@ -1,18 +1,20 @@
-"""Orbax's handler of trees, which digests what each of several processes writes."""
+"""Orbax's handler of trees, which digests what is written while it is written.
+
+A single process writes by itself what it has copied to the host; of several, Orbax writes, and each digests its files.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
 
+from jax_side.formats.host_tree import is_on_host, write_tree
 from jax_side.formats.ocdbt import MANIFEST
-from jax_side.formats.transaction import is_on_host, write_tree
-from parity import storage
 from parity.errors import CheckpointError
 from parity.storage import FileDigest, digest_files, list_files, read_json
 
@@ -23,7 +25,7 @@ SHARDS = "digests.process_{}.json"
 
 
 class DigestingHandler(ocp.PyTreeCheckpointHandler):
-    """Orbax's handler; of several processes, each digests the files it wrote, right after writing them.
+    """Orbax's handler, but for trees that are on the host.
 
     It is registered with no class of arguments: Orbax allows one handler of a name, and this one has Orbax's own.
     """
@@ -34,28 +36,28 @@ class DigestingHandler(ocp.PyTreeCheckpointHandler):
         return str(ocp.PyTreeCheckpointHandler.typestr())
 
     async def async_save(self, directory: Any, *args: Any, **kwargs: Any) -> Any:
-        """Save as Orbax does, and digest in the background; arrays on the host in one transaction."""
+        """Save as Orbax does, and digest in the background; what is on the host is written when it is waited for."""
         if jax.process_count() == 1 and is_on_host(kwargs["args"].item):
-            return [_OneTransaction(Path(directory), kwargs["args"])]
+            return [_OwnFiles(Path(directory), kwargs["args"])]
         futures = await super().async_save(directory, *args, **kwargs)
         return futures if jax.process_count() == 1 else [*(futures or []), _OwnDigests(futures or [], directory)]
 
     def finalize(self, directory: Any) -> None:
-        """Merge what the processes wrote, where they did: a transaction leaves nothing to merge."""
+        """Merge what Orbax wrote for each process; what is on the host is written whole."""
         if not (Path(directory) / MANIFEST).is_file():
             super().finalize(directory)
 
 
-class _OneTransaction:
-    """A future that writes the arrays of an item when it is waited for: Orbax does so in the background."""
+class _OwnFiles:
+    """A future that writes a tree when it is waited for: Orbax waits in the background, after it made the directory."""
 
-    def __init__(self, directory: Path, args: ocp.args.PyTreeSave) -> None:
-        self._directory, self._args = directory, args
+    def __init__(self, item: Path, args: ocp.args.PyTreeSave) -> None:
+        self._item, self._args = item, args
 
     def result(self, timeout: float | None = None) -> None:
-        """Write, after the futures before this one: they make the directory."""
+        """Write, and leave the digests beside what was written."""
         del timeout
-        write_tree(self._directory, self._args.item, self._args.custom_metadata)
+        _leave(self._item, 0, write_tree(self._item, self._args.item, self._args.custom_metadata))
 
 
 class _OwnDigests:
@@ -71,26 +73,29 @@ class _OwnDigests:
         item = Path(getattr(self._directory, "path", self._directory))
         index = jax.process_index()
         own = [name for name in list_files(item) if name.startswith(f"ocdbt.process_{index}/")]
-        found = {name: [d.size, d.digest] for name, d in digest_files(item, own).items()}
-        storage.write_file(item / SHARDS.format(index), json.dumps(found))
+        _leave(item, index, digest_files(item, own))
+
+
+def _leave(item: Path, index: int, digests: Mapping[str, FileDigest]) -> None:
+    text = json.dumps({name: [d.size, d.digest] for name, d in digests.items()})
+    (item / SHARDS.format(index)).write_text(text, encoding="utf-8")
 
 
 def gather(root: Path, items: Iterable[str]) -> dict[str, FileDigest]:
-    """Return the digests that the processes left in a draft, and remove them from it; none of a single process.
+    """Return the digests that were left in a draft, and remove them from it.
 
     Raises:
-        CheckpointError: A process left none.
+        CheckpointError: One of several processes left none.
     """
     found: dict[str, FileDigest] = {}
-    if jax.process_count() == 1:
-        return found
     for item in items:
         if not (root / item).is_dir():
             continue
         for index in range(jax.process_count()):
             path = root / item / SHARDS.format(index)
-            if not path.exists():
+            if path.exists():
+                found |= {f"{item}/{name}": FileDigest(*value) for name, value in read_json(path).items()}
+                path.unlink()
+            elif jax.process_count() > 1:
                 raise CheckpointError(f"process {index} left no digests of {item}")
-            found |= {f"{item}/{name}": FileDigest(*value) for name, value in read_json(path).items()}
-            path.unlink()
     return found

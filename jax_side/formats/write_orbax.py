@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from jax_side.formats.description import ARRAY, DESCRIPTION, describe, kind_of_empty, row
+from jax_side.formats.zarr import NAMED, ZARR2, describe_array
 from parity.formats import (
     BLOCK_BYTES,
     Array,
@@ -41,14 +42,6 @@ LONGEST_NAME = 255
 """Bytes of the name of a directory."""
 
 _FILES = (DESCRIPTION, "_CHECKPOINT_METADATA", "_strings.json", "_sharding", "array_metadatas", "seal.json")
-
-ZARR2 = {
-    **{"float64": "<f8", "float32": "<f4", "float16": "<f2", "complex64": "<c8", "complex128": "<c16", "bool": "|b1"},
-    **{"int64": "<i8", "int32": "<i4", "int16": "<i2", "int8": "|i1"},
-    **{"uint64": "<u8", "uint32": "<u4", "uint16": "<u2", "uint8": "|u1"},
-}
-NAMED = ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2", "float8_e5m2fnuz")
-"""Types that zarr 2 of TensorStore names as they are."""
 
 
 def write_orbax(tree: Tree, path: Path) -> None:
@@ -119,20 +112,7 @@ def _write_array(folder: Path, value: Array | bool | int | float, back: WriteBac
     shape, dtype = array.shape, array.dtype
     chunk = _chunk(shape, dtype.itemsize)
     folder.mkdir()
-    _write_json(
-        folder / ".zarray",
-        {
-            "zarr_format": 2,
-            "shape": list(shape),
-            "chunks": list(chunk),
-            "dtype": ZARR2.get(dtype.name, dtype.name),
-            "compressor": None,
-            "filters": None,
-            "fill_value": None,
-            "order": "C",
-            "dimension_separator": ".",
-        },
-    )
+    (folder / ".zarray").write_text(describe_array(shape, chunk, dtype.name), encoding="utf-8")
     size = math.prod(chunk) * dtype.itemsize
     for box in boxes(shape, math.prod(chunk)):
         index = [low // side for (low, _), side in zip(box, chunk, strict=True)]

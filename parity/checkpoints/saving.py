@@ -132,7 +132,7 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
             CheckpointError: There is a checkpoint of this step already.
             SaveError: The save before failed; or this one, where it is not written in the background.
         """
-        self.wait()
+        self.due()
         if (self.store.path / str(step)).exists():
             raise CheckpointError(f"{self.store.path / str(step)} exists already; it is not overwritten")
         snapshot, self._spare = self._snapshot(state, self._spare), None
@@ -179,6 +179,17 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
             self._require_sealed(seal, TrainingState(arrays=arrays, scalars={**scalars, **counts}))
         require_labels(path, self.meta, {self.meta: meta, **labels}, scalars)
         return Restored(step, content, scalars, seal)
+
+    def due(self) -> None:
+        """Wait as `wait` does, because the next save is due; if it has to, saves are slower than they come.
+
+        Those that follow then have the priority of the caller.
+
+        Raises:
+            SaveError: The save under way failed; raised once.
+        """
+        self._background.due()
+        self.wait()
 
     def wait(self) -> None:
         """Return when the save under way is durable.

@@ -5,7 +5,8 @@ nothing else to do. At the normal priority it would take turns with steps that k
 whose threads wait for each other lose more time than those turns. When the loop waits for the save, its processors
 are idle, so the save runs at full speed. A thread cannot raise its priority again without a privilege; on a machine
 that other programs keep busy, large saves therefore take long, and `execution.save_priority=normal` avoids that.
-Small saves always run at the priority of the loop.
+Small saves always run at the priority of the loop, and so do all saves after one that was not written when the next
+one was due: there the loop waits for what it keeps from running.
 """
 
 from __future__ import annotations
@@ -36,7 +37,16 @@ class Background:
     def __init__(self, priority: Priority) -> None:
         self._priority = priority
         self._thread: threading.Thread | None = None
+        self._late = False
+        """Whether a function was still running when the next one was due."""
         self._failure: BaseException | None = None
+
+    def due(self) -> None:
+        """Note that the next function is due: if one still runs, all later ones have the priority of the caller.
+
+        To be called before `wait`.
+        """
+        self._late = self._late or (self._thread is not None and self._thread.is_alive())
 
     def start(self, work: Callable[[], None], name: str, size: int) -> None:
         """Run a function in a new thread; call `wait` for the previous one first.
@@ -71,7 +81,7 @@ class Background:
             raise failure
 
     def _run(self, work: Callable[[], None], size: int) -> None:
-        if self._priority == "idle" and size > SMALL:
+        if self._priority == "idle" and size > SMALL and not self._late:
             yield_to_others()
         try:
             work()

@@ -125,7 +125,8 @@ class Twin(ABC, Generic[State, Content]):
         if self._noted == self.step:
             return
         self._noted = self.step
-        self.wait()  # so that the pointer is that of the save before
+        if self.checkpoints is not None:
+            self.checkpoints.due()  # so that the pointer is that of the save before
         pointed = self.checkpoints is not None and self.spec.save.keep_best
         known = self._opened().store.pointed("best") if pointed else None
         new = [policy.Saved(step=self.step, metric=metric)] if self.spec.save.keep_best else []

@@ -47,6 +47,51 @@ def test_small_work_is_scheduled_as_its_caller_is():
 
 
 @linux
+def test_work_that_is_late_for_the_next_is_the_last_at_the_lowest_priority():
+    background, go, seen = Background("idle"), threading.Event(), []
+
+    def work():
+        seen.append(os.sched_getscheduler(0))
+        go.wait(10)
+
+    background.start(work, "in time", SMALL + 1)
+    go.set()
+    background.wait()
+    background.due()  # nothing runs
+    go.clear()
+    background.start(work, "late", SMALL + 1)
+    background.due()
+    go.set()
+    background.wait()
+    for _ in range(2):
+        background.start(work, "after it", SMALL + 1)
+        background.wait()
+    assert seen == [os.SCHED_IDLE, os.SCHED_IDLE, os.sched_getscheduler(0), os.sched_getscheduler(0)]
+
+
+@linux
+@pytest.mark.parametrize("side", ["torch", "jax"])
+def test_saves_that_come_faster_than_they_are_written_have_the_priority_of_the_loop(side, tmp_path, monkeypatch):
+    monkeypatch.setattr("parity.storage.background.SMALL", 1000)
+    go, seen = threading.Event(), []
+
+    def slow(*args):
+        seen.append(os.sched_getscheduler(0))
+        go.wait(10)
+        return commit(*args)
+
+    monkeypatch.setattr("parity.checkpoints.saving.commit", slow)
+    trainer = sides.load(side).build(small("mlp-digits"), tmp_path)
+    trainer.save(None)  # and it is not written until the next one is due
+    for step in (5, 10):
+        list(trainer.steps(step))
+        threading.Timer(0.2, go.set).start()
+        trainer.save(None)
+    trainer.close()
+    assert seen == [os.SCHED_IDLE, os.sched_getscheduler(0), os.sched_getscheduler(0)]
+
+
+@linux
 def test_a_system_that_forbids_it_is_no_failure(monkeypatch):
     def forbidden(*args):
         raise PermissionError(1, "Operation not permitted")

@@ -1,4 +1,4 @@
-"""Items that are written in one transaction: what Orbax itself would have written, and what it reads."""
+"""Items that are written by one thread: what Orbax itself would have written, and what it reads."""
 
 import json
 from typing import Any, NamedTuple
@@ -12,10 +12,15 @@ import orbax.checkpoint as ocp
 import pytest
 import tensorstore as ts
 from flax import nnx
+from hypothesis import given
+from hypothesis import strategies as st
 
 import jax_side
-from jax_side.formats.transaction import is_on_host, write_tree
-from tests.parity.small import small
+from jax_side.formats.host_tree import is_on_host, write_tree
+from jax_side.formats.ocdbt import locate
+from jax_side.formats.write_ocdbt import write_store
+from parity.storage import digest_files
+from tests.parity.small import quick, small
 
 
 class Pair(NamedTuple):
@@ -109,7 +114,34 @@ def test_what_is_not_all_on_the_host_is_left_to_orbax(tree):
     assert not is_on_host(tree)
 
 
-def test_a_disk_that_fails_is_an_error(tmp_path):
+def test_the_digests_are_those_of_the_files(tmp_path):
+    digests = write_tree(tmp_path, TREES["a gpt"]())
+    assert digests == digest_files(tmp_path, digests)
+    assert len(digests) == 1
+
+
+def test_a_disk_that_fails_is_an_error_with_its_file(tmp_path):
     (tmp_path / "manifest.ocdbt").mkdir()
-    with pytest.raises(ValueError, match=r"manifest\.ocdbt"):
+    with pytest.raises(IsADirectoryError, match=r"manifest\.ocdbt"):
         write_tree(tmp_path, {"a": np.ones(3)})
+
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=300)
+
+
+@quick(60)
+@given(st.dictionaries(NAMES, st.lists(st.integers(1, 5), max_size=4), min_size=1, max_size=200))
+def test_tensorstore_reads_any_names_and_shapes(tmp_path_factory, shapes):
+    """Sizes and counts of every width in the node: one byte, two and three."""
+    store = tmp_path_factory.mktemp("store")
+    arrays = {name: np.full(shape, number, np.uint32) for number, (name, shape) in enumerate(shapes.items())}
+    write_store(store, arrays)
+    found = keys(store)
+    assert len(found) == 2 * len(arrays)
+    for name, array in arrays.items():
+        chunk = ".".join("0" for _ in array.shape) or "0"
+        assert found[f"{name}/{chunk}"] == array.tobytes()
+        assert json.loads(found[f"{name}/.zarray"])["shape"] == list(array.shape)
+    assert {name: sum(r.size for r in ranges if r.whole) for name, ranges in locate(store).items()} == {
+        name: array.nbytes for name, array in arrays.items()
+    }
