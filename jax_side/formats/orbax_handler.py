@@ -1,6 +1,6 @@
 """Orbax's handler of trees, which digests what is written while it is written.
 
-A single process writes by itself what it has copied to the host; of several, Orbax writes, and each digests its files.
+A single process writes by itself what it has copied to the host. Of several, Orbax writes; each digests its files.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DigestingHandler(ocp.PyTreeCheckpointHandler):
 
 
 class _OwnFiles:
-    """A future that writes a tree when it is waited for: Orbax waits in the background, after it made the directory."""
+    """A future that writes a tree when it is waited for, which Orbax does after it made the directory."""
 
     def __init__(self, item: Path, args: ocp.args.PyTreeSave) -> None:
         self._item, self._args = item, args

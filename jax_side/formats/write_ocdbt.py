@@ -1,4 +1,4 @@
-"""An OCDBT store that is written at once: arrays as they lie in memory, one after the other, and one node that names them.
+"""An OCDBT store that is written at once: the arrays as they lie in memory, and one node that names them.
 
 TensorStore writes stores too, in threads of its own, which keep the priority of the first save of a process, and each
 array of a tree by itself. What a process has copied to the host is written here by the calling thread, at its
@@ -81,7 +81,7 @@ def _leaf_node(file: bytes, places: Mapping[bytes, tuple[int, int]], inline: Map
         inline: Key to the value itself.
     """
     keys = sorted([*places, *inline])
-    shared = [0, *(len(os.path.commonprefix([one, other])) for one, other in pairwise(keys))]
+    shared = [0, *(len(os.path.commonprefix([one, other])) for one, other in pairwise(keys))]  # noqa: RUF071 (bytes, not paths)
     suffixes = [key[n:] for key, n in zip(keys, shared, strict=True)]
     apart = [places[key] for key in keys if key in places]
     body = b"".join(
