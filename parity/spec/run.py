@@ -125,8 +125,8 @@ class ExecutionSpec:
     threads: int = 1
     """CPU threads of a PyTorch process; 0 for PyTorch's default. Bitwise equality requires the same number."""
     save_priority: Priority = "idle"
-    """Priority of the threads that write a large checkpoint, until one is late for the next; `normal` if other programs
-    leave no processor idle."""
+    """Priority of the threads that write a large checkpoint, until one is late for the next; `normal` if other
+    programs leave no processor idle."""
 
     def __post_init__(self) -> None:
         require_numbers(self, "execution")
