@@ -42,7 +42,8 @@ soak: setup packages  ## the full product of presets, precisions and sides; 500 
 # Large pages for large arrays: docs/checkpoints.md.
 bench bench-quick: export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-bench-quick: setup  ## first figures in some minutes; reports/bench.json
+bench-quick: export PARITY_BENCH_MOST_TIMES ?= 1
+bench-quick: setup  ## first figures in some minutes, of the first rounds alone; reports/bench.json
 	@mkdir -p $(REPORTS)
 	$(BIN)/python -m pytest benchmarks -m "not slow" --benchmark-json=$(REPORTS)/bench.json
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,8 +18,8 @@ RESAMPLES = 10_000
 NARROW = 0.01
 """A width, relative to the median, below which more rounds are not worth their time."""
 
-MOST_TIMES = 4
-"""The limit: at most so many times the rounds that a benchmark asks for."""
+MOST_TIMES = int(os.environ.get("PARITY_BENCH_MOST_TIMES", "4"))
+"""The limit: at most so many times the rounds that a benchmark asks for; 1 under `make bench-quick`."""
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:

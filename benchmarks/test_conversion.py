@@ -17,6 +17,8 @@ from parity import sides
 from parity.convert import Options, Rules, convert, parse_rules
 from parity.formats import Writer
 
+pytestmark = pytest.mark.slow
+
 GIGABYTES = float(os.environ.get("PARITY_CONVERSION_GB", "2"))
 """Size of the state; 8 for the bar on 8 GB."""
 

@@ -16,6 +16,8 @@ import pytest
 from benchmarks.paired import Arm, Seconds, run_paired, slower
 from parity import sides
 
+pytestmark = pytest.mark.slow
+
 SECONDS = {"inline": 5.0, "process": 15.0}
 """What the check of a small trainer may take along the quick roads, with all imports."""
 

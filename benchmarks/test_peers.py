@@ -22,6 +22,7 @@ from parity.spec import load, override
 from parity.twins import Prefetcher, open_stream
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif("torch" not in sides.installed(), reason="torch is not installed"),
     pytest.mark.filterwarnings("ignore"),  # theirs, of which a dozen kinds; none is ours to mend
 ]

@@ -9,7 +9,7 @@ from parity.cli import main
 from parity.contract import StepRecord, read_records, record_line, splice
 from parity.runs import RunDirectory
 from parity.storage import append, read_lines
-from tests.parity.small import record
+from tests.support.small import record
 
 SMALL = ["--set", "model.hidden=[16]", "--set", "execution.chunk=5", "--set", "save.every=10"]
 SMALL += ["--set", "validate_every=10"]

@@ -10,7 +10,7 @@ from parity.cli import main
 from parity.runs import RunDirectory
 from parity.spec import from_toml, load, to_toml
 from parity.storage import read_lines
-from tests.parity.sealed import flip
+from tests.support.sealed import flip
 
 SPEC = load("mlp-digits", None, ["model.hidden=[16]", "execution.chunk=5", "save.every=10", "validate_every=10"])
 

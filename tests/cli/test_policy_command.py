@@ -7,7 +7,7 @@ from parity.contract import Validation, record_line
 from parity.runs import RunDirectory
 from parity.spec import identity_of, load
 from parity.storage import append
-from tests.parity.small import record
+from tests.support.small import record
 
 RULES = ["--keep-latest", "2", "--keep-best", "1"]
 

@@ -17,7 +17,7 @@ from tests.crash.record import traced
 from tests.crash.states import crashes
 from tests.crash.test_planted_crashes import edited
 from tests.crash.tree_workload import ALONE, READY, REPLACED, STEPS, tree
-from tests.sides.tree_states import same, side_of
+from tests.support.tree_states import same, side_of
 
 pytestmark = pytest.mark.processes
 OLD, NEW = STEPS

@@ -18,7 +18,7 @@ from parity.runs import QUIET
 from parity.runs import train as train_run
 from parity.spec import RunSpec, load
 from tests.crash.operations import MARK
-from tests.parity.small import state_of
+from tests.support.small import state_of
 
 OLD, NEW = 2, 4
 """Steps of the two saves."""

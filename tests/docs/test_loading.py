@@ -18,7 +18,7 @@ from parity.spec import RunSpec, from_dict, load
 from tests.docs import pages
 from tests.docs.pages import expect_failure
 from tests.docs.sources import codes
-from tests.parity.saving import SPECS, saved
+from tests.support.saving import SPECS, saved
 
 PAGE = "docs/loading.md"
 STEP = 100

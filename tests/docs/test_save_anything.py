@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.docs import pages
-from tests.sides.tree_states import same
+from tests.support.tree_states import same
 
 PAGE = "docs/save-anything.md"
 

@@ -38,7 +38,7 @@ TORCH = ("parity.cli.main", "torch._dynamo", "torch_side.train", "torch_side.che
 
 MODULES = {
     "torch": TORCH,
-    "mine": TORCH,  # what tests/parity/foreign.py installs
+    "mine": TORCH,  # what tests/support/foreign.py installs
     "jax": ("parity.cli.main", "jax_side.train", "jax_side.checkpoint"),
     "": ("parity.cli.main",),
 }

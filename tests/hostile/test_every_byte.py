@@ -11,7 +11,7 @@ from parity import sides
 from parity.checkpoints import FILE, read_seal, verify
 from parity.errors import CheckpointError
 from tests.hostile.runs import META, NEWEST, SPEC
-from tests.parity.small import state_of
+from tests.support.small import state_of
 
 SIDES = ("torch", "jax")
 

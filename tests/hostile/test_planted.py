@@ -18,7 +18,7 @@ from parity.errors import CheckpointError
 from tests.hostile import archives, pickles, worker
 from tests.hostile.runs import NEWEST, SPEC, reseal
 from tests.hostile.test_catalogue import MEMORY, complaints
-from tests.parity.small import state_of
+from tests.support.small import state_of
 from torch_side.formats import archive
 
 

@@ -13,7 +13,7 @@ from parity.runs import QUIET, Observers, Options, RunDirectory, resume_run, tra
 from parity.spec import override
 from tests.hostile.runs import META, NEWEST, OLDER, SPEC, longer, make_run, reseal
 from tests.hostile.test_every_byte import SIDES, files_of
-from tests.parity.small import state_of
+from tests.support.small import state_of
 
 WEIGHT = "model.params.layers.0.weight"
 

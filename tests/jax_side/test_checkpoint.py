@@ -17,8 +17,8 @@ from parity.checkpoints import examine, is_intact, read_seal, require_verified
 from parity.contract import compare_states, leaf_digests, orders_of
 from parity.errors import CheckpointError
 from parity.spec import override, spec_hash
-from tests.parity.saving import SPECS, assert_resumes, blamed, held, reseal, saved
-from tests.parity.small import bits_of, state_of
+from tests.support.saving import SPECS, assert_resumes, blamed, held, reseal, saved
+from tests.support.small import bits_of, state_of
 
 ADAM = SPECS["adam"]
 

@@ -12,7 +12,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 import jax_side
 from parity.contract import child_environment
-from tests.parity.small import bits_of, small, state_of
+from tests.support.small import bits_of, small, state_of
 
 
 def trained(name: str) -> tuple[Any, ...]:

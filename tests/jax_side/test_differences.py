@@ -24,7 +24,7 @@ from jax_side.scaler import ScalerState, update_scaler
 from parity.spec import AdamSpec, DropoutSpec, GptSpec, LinearSpec, ScalerSpec, ScheduleSpec, override
 from parity.twins import initial_params, rates
 from tests.jax_side.twin_tools import float64, jax_walk, logits, relative, torch_walk
-from tests.parity.small import NAMES, small
+from tests.support.small import NAMES, small
 from torch_side.dropout import Dropout as TorchDropout
 from torch_side.dropout import mask_keys
 

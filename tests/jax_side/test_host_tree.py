@@ -20,7 +20,7 @@ from jax_side.formats.host_tree import is_on_host, write_tree
 from jax_side.formats.ocdbt import locate
 from jax_side.formats.write_ocdbt import write_store
 from parity.storage import digest_files
-from tests.parity.small import quick, small
+from tests.support.small import quick, small
 
 
 class Pair(NamedTuple):

@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import jax_side
 from parity.errors import CheckpointError
-from tests.sides.tree_states import same
+from tests.support.tree_states import same
 
 
 class Net(nnx.Module):

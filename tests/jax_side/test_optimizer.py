@@ -5,7 +5,7 @@ import pytest
 
 from parity.spec import RunSpec, override
 from tests.jax_side.twin_tools import Arrays, jax_walk, relative, torch_walk
-from tests.parity.small import small
+from tests.support.small import small
 
 SHAPES = {"kernel": (5, 3), "bias": (3,), "conv": (2, 1, 3, 3)}
 STEPS = 30

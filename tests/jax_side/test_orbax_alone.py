@@ -17,8 +17,8 @@ from jax_side.formats.items import ITEMS
 from jax_side.formats.orbax_handler import DigestingHandler
 from parity.checkpoints import read_seal
 from parity.contract import compare_states
-from tests.parity.saving import SPECS, saved
-from tests.parity.small import bits_of
+from tests.support.saving import SPECS, saved
+from tests.support.small import bits_of
 
 STEP = 5
 DESCRIPTION = "_CHECKPOINT_METADATA"

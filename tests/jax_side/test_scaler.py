@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import torch_side.scaler
 from jax_side.scaler import ScalerState, all_finite, build_scaler, unscale, update_scaler
 from parity.spec import RunSpec, ScalerSpec
-from tests.parity.small import quick, small
+from tests.support.small import quick, small
 
 Trajectory = list[tuple[float, int]]
 

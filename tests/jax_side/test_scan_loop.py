@@ -9,7 +9,7 @@ import jax_side
 from parity.checks.resume import judge, run_here
 from parity.contract import compare_states
 from parity.spec import override
-from tests.parity.small import NAMES, bits_of, small
+from tests.support.small import NAMES, bits_of, small
 
 STEPS = 60
 CHUNKS = (1, 6, 60)

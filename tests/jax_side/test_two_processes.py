@@ -14,7 +14,7 @@ from parity.checkpoints import read_seal, verify
 from parity.runs import RunDirectory
 from parity.spec import load
 from tests.jax_side.two_processes import OVERRIDES
-from tests.parity.small import state_of
+from tests.support.small import state_of
 
 pytestmark = pytest.mark.processes
 

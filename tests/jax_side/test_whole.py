@@ -15,8 +15,8 @@ from jax_side.numerics import x64
 from parity.checkpoints import FILE
 from parity.errors import CheckpointError
 from parity.storage import parallel_read as reading
-from tests.parity.saving import SPECS, saved
-from tests.parity.small import state_of
+from tests.support.saving import SPECS, saved
+from tests.support.small import state_of
 
 
 @pytest.fixture(scope="module", params=SPECS.values(), ids=SPECS)

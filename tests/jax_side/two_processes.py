@@ -24,7 +24,7 @@ def main(index: int, port: str, run: Path, plant: str) -> None:
     from jax_side.formats import orbax_handler
     from parity.spec import load
     from parity.storage import WriterLock
-    from tests.parity.small import state_of
+    from tests.support.small import state_of
 
     digested: list[str] = []
     digest_files = orbax_handler.digest_files

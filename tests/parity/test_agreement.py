@@ -11,7 +11,7 @@ from parity.checks.across import ENVELOPE_LIMIT, EXACT, FLOAT64_LIMIT, FLOAT64_N
 from parity.contract import StepRecord
 from parity.results import Verdict
 from parity.spec import Precision
-from tests.parity.small import record
+from tests.support.small import record
 
 LOSSES = {1: 4.0, 2: 2.0, 3: 1.0}
 FORWARD, UPDATE = ("model.params", "rng"), ("optimizer", "model.buffers")

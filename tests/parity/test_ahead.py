@@ -12,7 +12,7 @@ from parity.checks.progress import ignore_step
 from parity.cli.check import MOST_AHEAD, _room
 from parity.results import CheckRecord
 from parity.spec import load
-from tests.parity.small import small
+from tests.support.small import small
 
 SECONDS = 20
 

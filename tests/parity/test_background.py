@@ -8,7 +8,7 @@ import pytest
 from parity import sides
 from parity.checkpoints import commit
 from parity.storage import SMALL, Background
-from tests.parity.small import small
+from tests.support.small import small
 
 linux = pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="threads have priorities of their own on Linux only")
 

@@ -14,8 +14,8 @@ from parity.checkpoints import DRAFT, FILE, ByteRange, Seal, commit, compare, re
 from parity.contract import DigestSchema, Order, component_of, digest_text
 from parity.errors import CheckpointError, DamagedError
 from parity.spec import PRECISIONS, Precision
-from tests.parity.sealed import flip, save
-from tests.parity.small import NAMES, overflowing, small, with_leaf
+from tests.support.sealed import flip, save
+from tests.support.small import NAMES, overflowing, small, with_leaf
 
 WEIGHT = "model.params.weight"
 

@@ -18,7 +18,7 @@ from parity.checks.across import (
     ulp,
 )
 from parity.spec import PRECISIONS, Precision
-from tests.parity.small import quick
+from tests.support.small import quick
 
 DTYPES = {
     "float64": np.float64,

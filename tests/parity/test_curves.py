@@ -23,7 +23,7 @@ from parity.contract import (
 )
 from parity.errors import RunDirectoryError
 from parity.storage import append, read_lines, repair
-from tests.parity.small import CHANGED, quick, record
+from tests.support.small import CHANGED, quick, record
 
 doubles = st.floats() | st.sampled_from([math.inf, -math.inf, math.nan, -0.0, 5e-324, -5e-324, 2.0**-1040])
 counts = st.integers(0, 2**53)

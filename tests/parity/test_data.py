@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from parity.errors import SpecError, StateError
 from parity.spec import DataSpec, RunSpec, load, preset
 from parity.twins import ArrayStream, BatchStream, Chunk, Dataset, GrainStream, load_dataset, open_stream
-from tests.parity.small import quick, small
+from tests.support.small import quick, small
 
 SIZE, BATCH = 23, 5
 PER_EPOCH = SIZE // BATCH

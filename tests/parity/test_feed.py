@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from parity.errors import StateError
 from parity.twins import Chunk, Prefetcher
-from tests.parity.small import quick
 from tests.parity.test_data import array_stream, assert_same
+from tests.support.small import quick
 
 
 def feed(placed: list[int] | None = None) -> Prefetcher[int]:

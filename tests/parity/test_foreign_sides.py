@@ -13,8 +13,8 @@ from parity.cli import main
 from parity.errors import SideError, UnknownNameError
 from parity.runs import QUIET, train
 from parity.spec import PRECISIONS, RunSpec
-from tests.parity.foreign import Mine, install
-from tests.parity.small import small
+from tests.support.foreign import Mine, install
+from tests.support.small import small
 
 
 def pair(first: sides.Side, spec: RunSpec | None = None, name: str = "mine", **options: object) -> TwinPair:
@@ -93,7 +93,7 @@ def test_an_installed_side_is_found_by_its_entry_point(tmp_path, monkeypatch):
 
 
 def test_an_entry_point_may_name_an_object_of_a_module(tmp_path, monkeypatch):
-    code = "from tests.parity.foreign import Mine\nside = Mine()\n"
+    code = "from tests.support.foreign import Mine\nside = Mine()\n"
     install(tmp_path, monkeypatch, "mine = mine:side", code=code)
     assert sides.load("mine").topology(small("mlp-digits")) == sides.load("torch").topology(small("mlp-digits"))
 
@@ -146,7 +146,7 @@ def test_a_name_that_two_packages_add_is_refused(tmp_path, monkeypatch):
 
 def test_a_seal_may_name_any_side(tmp_path, monkeypatch):
     """A side that writes its own seals gives its own name; one that wraps a built-in side keeps the name of that."""
-    from tests.parity import sealed
+    from tests.support import sealed
 
     made = sealed.Seal
     monkeypatch.setattr(sealed, "Seal", lambda **fields: made(**{**fields, "side": "mine"}))

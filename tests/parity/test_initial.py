@@ -12,7 +12,7 @@ import torch_side
 from parity.contract import compare_states
 from parity.spec import PRECISIONS, CnnSpec, GptSpec, MlpSpec, ModelSpec, Precision
 from parity.twins import initial_buffers, initial_params, param_shapes
-from tests.parity.small import NAMES, small
+from tests.support.small import NAMES, small
 
 MODELS: dict[str, ModelSpec] = {
     "mlp": MlpSpec(),

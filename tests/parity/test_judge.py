@@ -8,7 +8,7 @@ import pytest
 from parity import sides
 from parity.checks.resume import Evidence, LeafEvent, judge
 from parity.contract import QUANTITIES, StepRecord, Validation, first_divergence
-from tests.parity.small import CHANGED, record, small, with_leaf
+from tests.support.small import CHANGED, record, small, with_leaf
 
 EXPECTED = [None, 4]
 """Where each process of the killed run starts: from nothing, then from the checkpoint of step 4."""

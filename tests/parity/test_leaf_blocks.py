@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from parity.contract import LeafDigest, digest_text, leaf_blocks
 from parity.contract.leaf_blocks import block_shape
-from tests.parity.small import quick
+from tests.support.small import quick
 
 DTYPES = (np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.complex128, np.int64, np.uint8, np.bool_, ">i4")
 Box = tuple[tuple[int, int], ...]

@@ -7,7 +7,7 @@ import pytest
 
 from parity.checks.resume import Evidence, LeafEvent, judge
 from parity.contract import TrainingState, keep_values, leaf_digests, measure_arrays, measure_kept
-from tests.parity.small import record
+from tests.support.small import record
 
 
 def kept(home, **arrays):

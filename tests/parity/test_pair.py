@@ -12,7 +12,7 @@ from parity.contract import StepRecord, Trainer, TrainingState, Validation
 from parity.errors import StateError
 from parity.sides import Side
 from parity.spec import RunSpec, load
-from tests.parity.small import record, small
+from tests.support.small import record, small
 
 SPEC = small("mlp-digits", "float32", "steps=10")
 

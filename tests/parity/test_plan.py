@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from parity.contract import Pace, RunPlan
 from parity.spec import preset
-from tests.parity.small import quick
+from tests.support.small import quick
 
 
 def run(save: int, validate: int, chunk: int = 50, seconds: float = 5.0) -> RunPlan:

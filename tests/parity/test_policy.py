@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parity.policy import Mode, Rules, Saved, best, kept, latest, mode_of, reasons
-from tests.parity.small import quick
+from tests.support.small import quick
 
 metrics = st.none() | st.sampled_from([0.0, -0.0, 0.5, 0.9, 1.0, math.nan, math.inf, -math.inf]) | st.floats()
 runs = st.lists(st.builds(Saved, step=st.integers(0, 200), metric=metrics), unique_by=lambda s: s.step, max_size=12)

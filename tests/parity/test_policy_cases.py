@@ -3,7 +3,7 @@
 import pytest
 
 from parity.policy import GROUPS, InMemory, Resume, Rules, Save, Validated, cases, kept, read, replay
-from tests.parity.policy_plants import PLANTS
+from tests.support.policy_plants import PLANTS
 
 each_case = pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.group}: {case.name}")
 

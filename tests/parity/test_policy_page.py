@@ -10,7 +10,7 @@ from benchmarks.policy_loops import NoSuchOption
 from parity.cli import main
 from parity.policy import GROUPS, InMemory, cases
 from parity.spec import SaveSpec
-from tests.parity.policy_plants import PLANTS
+from tests.support.policy_plants import PLANTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")

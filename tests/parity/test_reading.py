@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from parity.storage import ParallelReader, read_ranges
 from parity.storage import parallel_read as reading
-from tests.parity.small import quick
+from tests.support.small import quick
 
 DATA = bytes(i * i % 251 for i in range(1000))
 

@@ -13,8 +13,8 @@ from parity.errors import CheckpointError, DamagedError, UnsealedError
 from parity.runs import RunDirectory, compare_topology, resume_run, skips_before
 from parity.spec import RunSpec, identity_of, preset
 from parity.storage import append, read_lines
-from tests.parity.sealed import flip, save
-from tests.parity.small import record
+from tests.support.sealed import flip, save
+from tests.support.small import record
 
 SPEC = preset("mlp-digits")
 

@@ -16,7 +16,7 @@ from parity.policy import Saved
 from parity.runs import RunDirectory
 from parity.spec import from_toml, identity_of, preset, to_toml
 from parity.storage import append, read_lines, replace_file
-from tests.parity.small import record
+from tests.support.small import record
 
 SPEC = preset("mlp-digits")
 ACCURACY, LOSS = SPEC.plan, replace(SPEC, metric="loss").plan

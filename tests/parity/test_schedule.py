@@ -9,7 +9,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler
 
 from parity.spec import ScheduleSpec
 from parity.twins import factor, rates
-from tests.parity.small import quick
+from tests.support.small import quick
 
 PEAK = 3e-3
 

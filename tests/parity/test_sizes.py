@@ -22,7 +22,7 @@ from parity.twins import (
     require_memory,
     sizes,
 )
-from tests.parity.small import NAMES, small
+from tests.support.small import NAMES, small
 
 
 class Largest(TorchDispatchMode):

@@ -26,7 +26,7 @@ from parity.spec import (
     spec_hash,
     to_toml,
 )
-from tests.parity.small import quick
+from tests.support.small import quick
 
 counts = st.integers(1, 10_000)
 floats = st.floats(1e-300, 3.4e38)

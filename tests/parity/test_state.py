@@ -22,7 +22,7 @@ from parity.contract import (
     read_text,
     schema_of,
 )
-from tests.parity.small import quick
+from tests.support.small import quick
 
 
 def one(value: Any) -> TrainingState:

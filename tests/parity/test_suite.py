@@ -9,7 +9,7 @@ from parity.checks import Request, list_tasks, run_checks, suite, unfinished
 from parity.errors import StateError, UnknownNameError
 from parity.results import EXIT_CODES, overall
 from parity.spec import load
-from tests.parity.small import small
+from tests.support.small import small
 
 
 def request(workdir, *specs, checks=suite.CHECKS):

@@ -9,7 +9,7 @@ import torch_side
 from parity.errors import StateError
 from parity.spec import CnnSpec, GptSpec, MlpSpec, ModelSpec
 from parity.twins import Row, from_jax, from_torch, initial_buffers, initial_params, table, to_jax, to_torch
-from tests.parity.small import small
+from tests.support.small import small
 
 MODELS: dict[str, ModelSpec] = {
     "mlp": MlpSpec(hidden=(16, 8)),

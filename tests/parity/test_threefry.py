@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parity import threefry
-from tests.parity.small import quick
+from tests.support.small import quick
 from torch_side.dropout import random_bits
 
 words = st.integers(0, 2**32 - 1)

@@ -22,8 +22,8 @@ from parity.checkpoints import (
 from parity.contract import digest_text
 from parity.errors import DamagedError, UnsealedError
 from parity.formats import boxes, extents
-from tests.parity.sealed import FILES, PLACES, flip, save
 from tests.parity.test_digest import KINDS, make
+from tests.support.sealed import FILES, PLACES, flip, save
 
 NOT_SEALED = "does not hold the bytes that were sealed"
 

@@ -16,8 +16,8 @@ from parity.policy import best
 from parity.results import EXIT_CODES
 from parity.runs import QUIET, Observers, Options, RunDirectory, train
 from parity.spec import from_toml
-from tests.parity.sealed import flip
-from tests.parity.small import bits_of
+from tests.support.sealed import flip
+from tests.support.small import bits_of
 
 BEFORE = Path(__file__).resolve().parents[1] / "fixtures" / "before_2026_11"
 STEPS = 12

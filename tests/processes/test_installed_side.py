@@ -10,8 +10,8 @@ from parity import sides
 from parity.checks import SPEC_CHECKS, Request, run_checks
 from parity.cli import main
 from parity.spec import PRECISIONS
-from tests.parity.foreign import ROOT, install
-from tests.parity.small import small
+from tests.support.foreign import ROOT, install
+from tests.support.small import small
 
 pytestmark = pytest.mark.processes
 

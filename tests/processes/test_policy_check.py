@@ -8,7 +8,7 @@ from parity import policy, sides
 from parity.checks import check_twin_policy
 from parity.cli import main
 from parity.policy import cases
-from tests.parity.policy_plants import PLANTS, KeepingBy
+from tests.support.policy_plants import PLANTS, KeepingBy
 
 pytestmark = pytest.mark.processes
 

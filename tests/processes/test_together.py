@@ -18,7 +18,7 @@ from parity.checks.resume import read_evidence
 from parity.runs import RunDirectory
 from parity.spec import load, to_toml
 from parity.storage import WriterLock, read_lines
-from tests.parity.small import bits_of
+from tests.support.small import bits_of
 
 pytestmark = pytest.mark.processes
 

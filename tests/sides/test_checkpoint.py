@@ -12,9 +12,9 @@ from parity.contract import compare_states, leaf_digests, orders_of
 from parity.errors import CheckpointError, DamagedError, OtherRunError, SaveError
 from parity.runs import RunDirectory
 from parity.spec import override
-from tests.parity.saving import SPECS, assert_resumes, saved
-from tests.parity.sealed import flip
-from tests.parity.small import small, state_of
+from tests.support.saving import SPECS, assert_resumes, saved
+from tests.support.sealed import flip
+from tests.support.small import small, state_of
 
 each_side = pytest.mark.parametrize("side", ["jax", "torch"])
 ADAM = SPECS["adam"]

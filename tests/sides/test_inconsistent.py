@@ -8,7 +8,7 @@ import pytest
 from parity import sides
 from parity.contract import compare_states
 from parity.errors import InconsistentStateError
-from tests.parity.small import small
+from tests.support.small import small
 
 each_side = pytest.mark.parametrize("side", ["torch", "jax"])
 

@@ -19,8 +19,8 @@ from parity.cli.main import main
 from parity.errors import CheckpointError, DamagedError, RunDirectoryError
 from parity.runs import RunDirectory
 from parity.spec import RunSpec
-from tests.parity.saving import SPECS
-from tests.parity.sealed import flip
+from tests.support.saving import SPECS
+from tests.support.sealed import flip
 
 SIDES = ("jax", "torch")
 each_side = pytest.mark.parametrize("side", SIDES)

@@ -13,8 +13,8 @@ from parity import sides
 from parity.checkpoints import LABEL, label_of, verify
 from parity.errors import CheckpointError
 from parity.spec import from_dict
-from tests.parity.saving import SPECS, reseal, saved
-from tests.parity.small import state_of
+from tests.support.saving import SPECS, reseal, saved
+from tests.support.small import state_of
 
 STEP = 3
 ADAM = SPECS["adam"]

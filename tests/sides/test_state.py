@@ -12,7 +12,7 @@ from parity import sides
 from parity.contract import TrainingState, compare_states, leaf_digests
 from parity.errors import StateError
 from parity.spec import PRECISIONS, Precision, RunSpec, override
-from tests.parity.small import NAMES, bits_of, overflowing, small, state_of, with_leaf, without_leaf
+from tests.support.small import NAMES, bits_of, overflowing, small, state_of, with_leaf, without_leaf
 
 OPTIMIZERS = {
     "adam": ["optimizer.kind=adam"],

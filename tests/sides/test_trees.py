@@ -20,8 +20,8 @@ from parity.checkpoints.trees import Rule
 from parity.errors import CheckpointError, LockedError, RunDirectoryError, SaveError, UnknownNameError
 from parity.policy import Rules
 from parity.storage import WriterLock
-from tests.parity.sealed import flip
-from tests.sides.tree_states import Config, Pair, array, everything, same, side_of
+from tests.support.sealed import flip
+from tests.support.tree_states import Config, Pair, array, everything, same, side_of
 
 SIDES = ("jax", "torch")
 each_side = pytest.mark.parametrize("side", SIDES)

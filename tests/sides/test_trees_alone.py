@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.sides.tree_states import Pair, array, side_of
+from tests.support.tree_states import Pair, array, side_of
 
 each_side = pytest.mark.parametrize("side", ["jax", "torch"])
 

@@ -20,9 +20,9 @@ from parity.contract import StepRecord, read_records, splice
 from parity.errors import SaveError
 from parity.runs import Observers, OnError, Options, RunDirectory, train
 from parity.spec import load
-from tests.parity.small import bits_of
 from tests.storage.disk import FAULTS, LOOKS, Disk
 from tests.storage.saving import judge_message
+from tests.support.small import bits_of
 
 STEPS = 8
 SPEC = load(

@@ -15,7 +15,7 @@ from parity.contract import StepRecord, child_environment, read_records, splice
 from parity.runs import RunDirectory
 from parity.spec import load, to_toml
 from parity.storage import read_lines
-from tests.parity.small import bits_of
+from tests.support.small import bits_of
 
 __all__ = ["Begin", "Chain", "Result"]
 

@@ -26,8 +26,8 @@ from parity.contract import drafts_of
 from parity.errors import SaveError
 from parity.runs import RunDirectory
 from parity.spec import identity_of, load
-from tests.parity.small import state_of
 from tests.storage.disk import FAULTS, LOOKS, REASONS, Disk
+from tests.support.small import state_of
 
 LONGEST_SAVE = 120.0
 """Seconds until a save that hangs ends the process, which first writes where each of its threads stands."""

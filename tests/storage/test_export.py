@@ -10,9 +10,9 @@ import pytest
 from parity import cli
 from parity.checkpoints import verify
 from parity.spec import to_toml
-from tests.parity.saving import SPECS
-from tests.parity.sealed import flip
 from tests.storage.disk import FAULTS, REASONS, environment
+from tests.support.saving import SPECS
+from tests.support.sealed import flip
 
 pytestmark = pytest.mark.processes
 

@@ -11,8 +11,8 @@ from parity.checkpoints import examine, is_intact, read_seal, require_verified
 from parity.contract import compare_states, leaf_digests
 from parity.errors import CheckpointError
 from parity.spec import override, spec_hash
-from tests.parity.saving import SPECS, assert_resumes, blamed, held, reseal, saved
-from tests.parity.small import state_of
+from tests.support.saving import SPECS, assert_resumes, blamed, held, reseal, saved
+from tests.support.small import state_of
 from torch_side.checkpoint import STATE
 from torch_side.formats.archive import read_records
 from torch_side.snapshot import Snapshot

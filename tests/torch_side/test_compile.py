@@ -9,7 +9,7 @@ from parity.checks import curve_gap
 from parity.checks.across import FLOAT64_LIMIT
 from parity.checks.resume import judge, run_here
 from parity.spec import RunSpec, override
-from tests.parity.small import small
+from tests.support.small import small
 
 STEPS = 20
 

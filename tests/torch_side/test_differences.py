@@ -11,7 +11,7 @@ from torch import nn
 import torch_side
 from parity.spec import ScheduleSpec, override
 from parity.twins import rates
-from tests.parity.small import NAMES, bits_of, small
+from tests.support.small import NAMES, bits_of, small
 from torch_side.model import BatchNorm
 from torch_side.numerics import autocast, configure
 from torch_side.optimizer import build_optimizer, build_scheduler, clip_gradients

@@ -13,7 +13,7 @@ import torch_side
 from parity.contract import TrainingState, compare_states
 from parity.errors import StateError
 from parity.spec import PRECISIONS, Precision
-from tests.parity.small import NAMES, bits_of, overflowing, small, state_of, with_leaf, without_leaf
+from tests.support.small import NAMES, bits_of, overflowing, small, state_of, with_leaf, without_leaf
 from torch_side.state import file_state, load_file_state
 
 NATIVE = ("mlp-digits", "float32", "dropout.generator=native")

@@ -10,7 +10,7 @@ import torch
 
 import torch_side
 from parity.errors import CheckpointError
-from tests.sides.tree_states import same
+from tests.support.tree_states import same
 
 
 def training(kind: type = torch.optim.AdamW, schedule: str = "cosine", dtype: Any = torch.float32) -> dict[str, Any]:

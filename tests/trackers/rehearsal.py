@@ -13,7 +13,7 @@ from parity.spec import identity_of, preset
 from parity.storage import append
 from parity.trackers import Tracker, Trackers
 from parity.trackers.history import THROUGHPUT, point_of
-from tests.parity.small import record
+from tests.support.small import record
 
 SPEC = preset("mlp-digits")
 IDENTITY = identity_of(SPEC)

@@ -16,7 +16,7 @@ from parity.cli.progress import Progress
 from parity.contract import Validation
 from parity.runs import Observers, Outcome
 from parity.trackers import load
-from tests.parity.small import record
+from tests.support.small import record
 from tests.trackers.reading import config_of, events_of, history_of, newest_offline
 from tests.trackers.rehearsal import expected, faults
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from parity.spec import from_toml
 from parity.trackers import Trackers
 from parity.trackers.tensorboard import TensorBoard
-from tests.parity.small import quick, record
+from tests.support.small import quick, record
 from tests.trackers.reading import accumulated, events_of
 from tests.trackers.rehearsal import IDENTITY, SPEC, Process, Rehearsal, expected, faults, stories
 

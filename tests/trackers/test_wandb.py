@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from parity.trackers import Trackers
 from parity.trackers.wandb import WeightsAndBiases
-from tests.parity.small import quick
+from tests.support.small import quick
 from tests.trackers.rehearsal import (
     IDENTITY,
     SPEC,

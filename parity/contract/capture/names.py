@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 __all__ = ["component_from_name", "slot_component"]
 
@@ -57,6 +58,7 @@ _MOMENTS = frozenset(("mu", "nu", "exp_avg", "exp_avg_sq"))
 """Variables that hold moments by themselves, in loops that keep no optimizer state as one."""
 
 
+@lru_cache(maxsize=1 << 16)  # every capture of a run asks for the same paths
 def component_from_name(path: str) -> str:
     """Return the component that a path's words point to: the last word that says something, else the path itself.
 

@@ -11,8 +11,8 @@ from parity import sides
 from parity.checkpoints import ByteRange, read_seal, seal, verify
 from parity.contract import compare_states
 from parity.spec import RunSpec
-from tests.parity.sealed import flip
-from tests.parity.small import bits_of, small
+from tests.support.sealed import flip
+from tests.support.small import bits_of, small
 
 SPECS: dict[str, RunSpec] = {
     "adam": small("mlp-digits", "float32", "steps=500"),
