@@ -73,6 +73,15 @@ def scale_by_adam(b1: float, b2: float, eps: float) -> optax.GradientTransformat
     which is off by 6e-6 relative in an early step with b2 = 0.999, while PyTorch has them in float64. The
     state is Optax's own `ScaleByAdamState`.
 
+    Args:
+        b1: Decay of the first moment, in [0, 1).
+        b2: Decay of the second moment, in [0, 1).
+        eps: Added to the root of the corrected second moment.
+
+    Returns:
+        A transformation of trees of gradients. Its moments have the shapes and dtypes of the parameters and start at
+        0; its count is an int32 scalar.
+
     Source: Kingma and Ba, arXiv:1412.6980; torch.optim.Adam (2.13), optax.scale_by_adam (0.2.8).
     """
 

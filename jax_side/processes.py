@@ -63,6 +63,10 @@ def start(place: Place, spec: RunSpec) -> None:
     On CPU, every process forces its share of the devices. JAX's own handler of SIGTERM is left out: it would take the
     signal, and report it only to code that asks.
 
+    Args:
+        place: That of this process.
+        spec: The run, whose mesh says how many devices all processes bring together.
+
     Raises:
         SpecError: The devices of the mesh cannot be shared evenly.
     """
@@ -92,6 +96,10 @@ def barrier() -> Callable[..., None]:
 
     Orbax 0.12 waits for the other processes while the error passes through its `finally`, for twenty minutes, and
     the error is not reported before.
+
+    Returns:
+        A function as Orbax calls it, with `key` and `timeout_ms`; it raises again the error that is being handled
+        where it is called.
     """
     wait = ocp.multihost.get_barrier_sync_fn()
 

@@ -27,7 +27,12 @@ def build_scaler(spec: RunSpec) -> ScalerState | None:
 
 
 def unscale(grads: Any, scale: jax.Array) -> Any:
-    """Multiply gradients by the reciprocal of the scale (exact while the scale is a power of two)."""
+    """Multiply gradients by the reciprocal of the scale (exact while the scale is a power of two).
+
+    Args:
+        grads: A tree of arrays.
+        scale: float32 scalar.
+    """
     return jax.tree.map(lambda g: g * (1.0 / scale), grads)
 
 
@@ -40,6 +45,14 @@ def update_scaler(state: ScalerState, spec: ScalerSpec, finite: jax.Array) -> Sc
     """Back off after an overflow; grow on the `growth_interval`-th good step in a row, unless that gives infinity.
 
     flax's DynamicScale grows one step later. Source: `_amp_update_scale_` of torch 2.13.
+
+    Args:
+        state: The state before the step.
+        spec: Factors and interval.
+        finite: bool scalar: whether all gradients of the step were finite.
+
+    Returns:
+        The state after the step: scale in float32, tracker in int32.
     """
     tracker = jnp.where(finite, state.growth_tracker + 1, 0)
     grown = state.scale * spec.growth_factor

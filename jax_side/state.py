@@ -41,6 +41,10 @@ def initial_model_state(spec: RunSpec, layout: Layout) -> tuple[Any, nnx.State, 
 
     The module is built abstractly (`nnx.eval_shape`), so no placeholder value is ever computed; only the RNG
     streams of native dropout come from a real build.
+
+    Args:
+        spec: The run, for its model and its seed.
+        layout: The run's.
     """
     abstract = nnx.eval_shape(lambda: build_model(spec))
     graphdef, params, buffers, rngs = nnx.split(abstract, nnx.Param, nnx.BatchStat, nnx.RngState)

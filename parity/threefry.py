@@ -120,18 +120,36 @@ def bits(key_words: Words, n: int) -> Words:
 
 
 def uniform(key_words: Words, n: int) -> NDArray[np.float64]:
-    """Draw n values that are uniform in the open interval (0, 1); float64, shape [n].
+    """Draw n values that are uniform in the open interval (0, 1).
+
+    Args:
+        key_words: uint32, shape [2].
+        n: Number of draws.
+
+    Returns:
+        float64, shape [n].
 
     Numerics: multiples of 2**-32 shifted by 2**-33, so neither 0 nor 1 occurs; every operation is exact.
+
+    Example:
+        >>> uniform(key(0), 2).tolist()
+        [0.9476671012816951, 0.9785799129167572]
     """
     return (bits(key_words, n).astype(np.float64) + 0.5) * 2.0**-32
 
 
 def permutation(key_words: Words, n: int) -> NDArray[np.int64]:
-    """Return a permutation of 0 to n - 1: the order that sorts n draws, equal draws by position; int64, shape [n].
+    """Return a permutation of 0 to n - 1: the order that sorts n draws, equal draws by position.
 
     NumPy's own `permutation` may change between versions (NEP 19). This one does not, so the data order of a seed is
     the same on every version and machine.
+
+    Args:
+        key_words: uint32, shape [2].
+        n: Length of the permutation, below 2**32.
+
+    Returns:
+        int64, shape [n].
 
     Example:
         >>> permutation(key(0), 5).tolist()

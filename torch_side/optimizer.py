@@ -23,7 +23,13 @@ FUSED_ON = ("cpu", "cuda", "mps", "xpu")
 def build_optimizer(spec: RunSpec, model: nn.Module, device: torch.device) -> torch.optim.Optimizer:
     """Return the optimizer of a spec, fused where the device has it.
 
-    Parameters with and without decay form two groups when `decay` is `matrices`, one group otherwise.
+    Parameters with and without decay form two groups when `decay` is `matrices`, one group otherwise. The momentum
+    buffers of SGD are there from the start, as zeros.
+
+    Args:
+        spec: The run.
+        model: The model, on the device already.
+        device: Where it trains.
     """
     optimizer, fused = spec.optimizer, device.type in FUSED_ON
     groups = _groups(optimizer, model)
@@ -41,12 +47,22 @@ def build_optimizer(spec: RunSpec, model: nn.Module, device: torch.device) -> to
 
 
 def build_scheduler(spec: RunSpec, optimizer: torch.optim.Optimizer) -> LambdaLR:
-    """Return the scheduler of a spec: the shared closed form, in float64, stepped once per completed step."""
+    """Return the scheduler of a spec: the shared closed form, in float64, stepped once per completed step.
+
+    Args:
+        spec: The run, for its schedule.
+        optimizer: Its optimizer, with the peak rates; its groups get the rate of the first step.
+    """
     return LambdaLR(optimizer, lambda step: factor(spec.schedule, step))
 
 
 def set_position(scheduler: LambdaLR, step: int) -> None:
-    """Set a scheduler, and the rates of its optimizer, to the position after `step` completed steps."""
+    """Set a scheduler, and the rates of its optimizer, to the position after `step` completed steps.
+
+    Args:
+        scheduler: What `build_scheduler` returned.
+        step: Completed steps, 0 for the first step.
+    """
     scheduler.last_epoch = step
     rates = [base * scale(step) for base, scale in zip(scheduler.base_lrs, scheduler.lr_lambdas, strict=True)]
     for group, rate in zip(scheduler.optimizer.param_groups, rates, strict=True):

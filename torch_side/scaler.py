@@ -10,7 +10,12 @@ __all__ = ["build_scaler"]
 
 
 def build_scaler(spec: RunSpec, device: torch.device) -> torch.amp.GradScaler:
-    """Return the scaler of a spec; disabled, and then an identity, unless the precision is float16."""
+    """Return the scaler of a spec; disabled, and then an identity, unless the precision is float16.
+
+    Args:
+        spec: The run, for its scaler and its precision.
+        device: Where it trains.
+    """
     scaler = spec.scaler
     return torch.amp.GradScaler(
         device.type,

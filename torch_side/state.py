@@ -53,7 +53,15 @@ class LiveState:
 
 
 def initial_model_state(spec: RunSpec, layout: Layout) -> dict[str, Tensor]:
-    """Return the state_dict of a model at the start of a run, buffers among it, in float32."""
+    """Return the state_dict of a model at the start of a run, buffers among it.
+
+    Args:
+        spec: The run, for its model and its seed.
+        layout: The run's.
+
+    Returns:
+        Key to tensor on the CPU: float32 in every precision, int64 for the batch counters of BatchNorm.
+    """
     leaves = to_torch(layout.rows, {**initial_params(spec.model, spec.seed), **initial_buffers(spec.model)}, "model")
     return {name: torch.tensor(value) for name, value in leaves.items()}
 
@@ -195,8 +203,14 @@ def file_state(state: LiveState) -> dict[str, Any]:
 def check_file_state(layout: Layout, state: LiveState, saved: Mapping[str, Any]) -> None:
     """Check the file form of a state, down to the last setting, against the objects it would be loaded into.
 
+    Args:
+        layout: The run's.
+        state: The objects; they are not changed.
+        saved: What a file holds, in the form of `file_state`.
+
     Raises:
-        StateError: Something is missing, unexpected, of another dtype or shape, or set otherwise.
+        StateError: Something is missing, unexpected, of another dtype or shape, or set otherwise; or the state of a
+            generator is none.
     """
     if not isinstance(saved, dict):
         raise StateError("state", f"expected a mapping, got {type(saved).__name__}")
@@ -227,7 +241,14 @@ def check_file_state(layout: Layout, state: LiveState, saved: Mapping[str, Any])
 
 
 def load_file_state(state: LiveState, saved: Mapping[str, Any]) -> None:
-    """Put the file form of a state, which was checked, into its objects; the inverse of `file_state`."""
+    """Put the file form of a state, which was checked, into its objects; the inverse of `file_state`.
+
+    The generators of the process are set too: those of PyTorch, of Python and of NumPy.
+
+    Args:
+        state: The objects; changed in place.
+        saved: What `check_file_state` accepted.
+    """
     state.model.load_state_dict(saved["model"], strict=True)
     state.optimizer.load_state_dict(saved["optimizer"])
     state.scheduler.load_state_dict(saved["scheduler"])

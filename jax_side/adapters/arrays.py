@@ -61,12 +61,26 @@ def component_of(path: str) -> str:
 
 
 def array(walk: Walk, path: str, value: jax.Array) -> None:
-    """Show an array of unknown purpose: its path is all that says what it is."""
+    """Show an array of unknown purpose: its path is all that says what it is.
+
+    Args:
+        walk: Takes its leaf.
+        path: Path of the array, as its owner would write it.
+        value: The array.
+    """
     add_array(walk, path, value, component_of(path), "scalar" if value.ndim == 0 else "array")
 
 
 def add_array(walk: Walk, path: str, value: jax.Array, component: str, role: Role) -> None:
-    """Add the leaf of an array; a key is a stream in any container, a tracer is nothing."""
+    """Add the leaf of an array; a key is a stream in any container, a tracer is nothing.
+
+    Args:
+        walk: Takes the leaf.
+        path: Path of the array, as its owner would write it.
+        value: The array; one that was donated is a leaf without a value.
+        component: What it is in the field's words; of a key it is `rng` and the path.
+        role: Its role; of a key it is `stream`.
+    """
     if isinstance(value, jax.core.Tracer):
         return
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
@@ -150,7 +164,16 @@ def _values(value: jax.Array) -> np.ndarray[Any, Any]:
 
 
 def child(path: str, key: Any) -> str:
-    """Return the path of what a mapping holds."""
+    """Return the path of what a mapping holds.
+
+    Args:
+        path: Path of the mapping.
+        key: Key in it.
+
+    Example:
+        >>> child("state", "params"), child("state", 0), child("state", "a b")
+        ('state.params', 'state[0]', "state['a b']")
+    """
     return f"{path}.{key}" if isinstance(key, str) and key.isidentifier() else f"{path}[{key!r}]"
 
 
@@ -169,6 +192,13 @@ def tree(walk: Walk, path: str, value: Any, component: str, role: Role = "state"
     """Show a tree whose purpose is known: all arrays and numbers in it are of one component.
 
     A tuple with named fields inside an optimizer names its slots; what is no tree is left to the other kinds.
+
+    Args:
+        walk: Takes the leaves.
+        path: Path of the tree, as its owner would write it.
+        value: The tree, or a single array or number; None has no leaf.
+        component: What it is in the field's words, such as `model.params`.
+        role: Role of its leaves; keys are streams all the same.
     """
     value = raw_value(value)
     if value is None:

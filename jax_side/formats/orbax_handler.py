@@ -84,6 +84,13 @@ def _leave(item: Path, index: int, digests: Mapping[str, FileDigest]) -> None:
 def gather(root: Path, items: Iterable[str]) -> dict[str, FileDigest]:
     """Return the digests that were left in a draft, and remove them from it.
 
+    Args:
+        root: The draft.
+        items: Names of items; one that is not in the draft is passed over.
+
+    Returns:
+        Path in the draft to digest; nothing of an item whose files nobody digested.
+
     Raises:
         CheckpointError: One of several processes left none.
     """

@@ -63,6 +63,11 @@ def write_parts(draft: Path, parts: list[Part], values: Mapping[str, Any], texts
 def read_parts(path: Path, parts: Iterable[Part], names: set[str]) -> dict[str, Any]:
     """Return arrays of a checkpoint as NumPy's, by name.
 
+    Args:
+        path: The checkpoint.
+        parts: What it holds, by its description.
+        names: The arrays that are needed; others are not read.
+
     Raises:
         CheckpointError: Its files do not hold arrays of the types that its description says.
         EOFError: A file is shorter than it was.

@@ -17,7 +17,12 @@ def wide() -> Any:
 
 
 def like(x: Any, leaf: jax.Array) -> jax.Array:
-    """Cast a scalar to the dtype of a leaf: a float64 scalar would otherwise promote a float32 leaf."""
+    """Cast a scalar to the dtype of a leaf: a float64 scalar would otherwise promote a float32 leaf.
+
+    Args:
+        x: A number or a scalar array.
+        leaf: The array whose dtype is wanted.
+    """
     return jnp.asarray(x, leaf.dtype)
 
 
@@ -39,6 +44,10 @@ def lerp(start: jax.Array, end: jax.Array, weight: Any) -> jax.Array:
 def power(base: Any, exponent: jax.Array) -> jax.Array:
     """Return base ** exponent, a scalar.
 
+    Args:
+        base: A number or a scalar array; it is cast to the dtype of the exponent.
+        exponent: Floating scalar array.
+
     Numerics: in float64 on a CPU, bit for bit Python's own power (0 of 6,000 differed, jax 0.10.2).
     """
     return jnp.power(jnp.asarray(base, exponent.dtype), exponent)
@@ -46,6 +55,10 @@ def power(base: Any, exponent: jax.Array) -> jax.Array:
 
 def correction(beta: Any, step: jax.Array) -> jax.Array:
     """Return the bias correction 1 - beta ** step, a scalar.
+
+    Args:
+        beta: Decay in [0, 1), a number or a scalar array.
+        step: Updates of the parameter, this one included: a scalar array, whose dtype the correction has.
 
     Numerics: in float64 as PyTorch takes it, including the digits that it cancels; in float32 as
     -expm1(step log beta), since subtracting a float32 power from 1 is off by 1e-5 in an early step with 0.999.

@@ -53,7 +53,12 @@ _RULES: dict[str, Rule] = {}
 
 
 def register(name: str, rule: Rule) -> None:
-    """Give an optimizer of the table its rule."""
+    """Give an optimizer of the table its rule.
+
+    Args:
+        name: Its name in the table, such as `Adam`.
+        rule: What computes its update of one parameter.
+    """
     _RULES[name] = rule
 
 

@@ -38,6 +38,10 @@ class ByteRange:
 def item_size(found: ByteRange, shape: Sequence[int]) -> int | None:
     """Return the bytes of each element of an array that fills a range; None where it cannot be that array.
 
+    Args:
+        found: The range.
+        shape: Shape of the array; 1 is returned for one without elements, whose range is empty.
+
     Example:
         >>> item_size(ByteRange("state.pt", 64, 24), (2, 3)), item_size(ByteRange("state.pt", 64, 24), (2, 5))
         (4, None)

@@ -48,7 +48,22 @@ def curve_gap(a: Mapping[int, float], b: Mapping[int, float]) -> CurveGap:
 
 
 def distance(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return |a - b|, float64, same shape: 0 where both are NaN or equal, infinite where one is NaN."""
+    """Return |a - b|: 0 where both are NaN or equal, infinite where one is NaN.
+
+    Args:
+        a: float64, any shape.
+        b: float64, the same shape.
+
+    Returns:
+        float64, the same shape.
+
+    Numerics: two equal infinities are 0 apart.
+
+    Example:
+        >>> nan = float("nan")
+        >>> distance(np.array([1.0, nan, nan]), np.array([1.5, nan, 2.0])).tolist()
+        [0.5, 0.0, inf]
+    """
     with np.errstate(invalid="ignore"):
         gap = np.abs(a - b)
     gap = np.where(np.isnan(a) & np.isnan(b) | (a == b), 0.0, gap)

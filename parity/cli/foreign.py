@@ -35,8 +35,15 @@ def is_other_tools(path: Path) -> bool:
 def verify_foreign(console: Console, path: Path) -> int:
     """Print what the format of a checkpoint can prove and what it cannot.
 
+    Args:
+        console: Takes the lines.
+        path: A checkpoint of another tool.
+
     Returns:
         1 where it is damaged; 4 otherwise, as nothing but a seal proves that it is whole.
+
+    Raises:
+        CheckpointError: There is none of a known format, or its structure cannot be read.
     """
     found = prove(path)
     if found.faults:
@@ -53,7 +60,19 @@ def verify_foreign(console: Console, path: Path) -> int:
 
 
 def print_foreign_path(folder: Path, which: Which) -> int:
-    """Print the best, the latest or a numbered checkpoint in a directory of another tool; why goes to stderr."""
+    """Print the best, the latest or a numbered checkpoint in a directory of another tool; why goes to stderr.
+
+    Args:
+        folder: The directory, which holds several checkpoints.
+        which: The best, the latest, or the number in its name.
+
+    Returns:
+        0.
+
+    Raises:
+        CheckpointError: The directory is a checkpoint itself, or the one that was asked for cannot be told; see
+            `parity.convert.choose`.
+    """
     if is_checkpoint(folder) and not any(map(is_checkpoint, folder.iterdir())):
         raise CheckpointError(f"{folder} is a single checkpoint; give the directory that holds several")
     path, why = choose(folder, which)

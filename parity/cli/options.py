@@ -29,7 +29,12 @@ __all__ = [
 
 
 def add_spec_options(parser: argparse.ArgumentParser, *, epochs: bool = False) -> None:
-    """Add the options that change a spec: precision, overrides, steps; with `epochs` also the epochs to train."""
+    """Add the options that change a spec: precision, overrides, and where to stop.
+
+    Args:
+        parser: Takes the options.
+        epochs: Whether the end can be given in epochs too; not together with steps.
+    """
     parser.add_argument("--precision", choices=PRECISIONS, help="replaces the spec's own")
     parser.add_argument(
         "--set",
@@ -45,7 +50,11 @@ def add_spec_options(parser: argparse.ArgumentParser, *, epochs: bool = False) -
 
 
 def local_path(text: str) -> Path:
-    """Return a path of the local file system."""
+    """Return a path of the local file system.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is a URL.
+    """
     try:
         return storage.local_path(text)
     except RunDirectoryError as error:
@@ -53,7 +62,12 @@ def local_path(text: str) -> Path:
 
 
 def directory(text: str) -> Path:
-    """Return a local path that is a directory, or at which one can be created."""
+    """Return a local path that is a directory, or at which one can be created.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is a URL; or the path, or the nearest one above it that exists, is no
+            directory.
+    """
     path = local_path(text)
     found = next((part for part in (path, *path.parents) if os.path.lexists(part)), path)
     if os.path.lexists(found) and not os.path.isdir(found):
@@ -62,17 +76,29 @@ def directory(text: str) -> Path:
 
 
 def positive(text: str) -> int:
-    """Return an integer of at least 1, such as a step."""
+    """Return an integer of at least 1, such as a step.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is none, or one beyond int32.
+    """
     return _integer(text, 1)
 
 
 def count(text: str) -> int:
-    """Return an integer of at least 0."""
+    """Return an integer of at least 0.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is none, or one beyond int32.
+    """
     return _integer(text, 0)
 
 
 def seconds(text: str) -> float:
-    """Return a finite time of at least 0."""
+    """Return a finite time of at least 0, in seconds.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is none.
+    """
     value = _number(text)
     if not (value >= 0 and math.isfinite(value)):
         raise argparse.ArgumentTypeError(f"must be a time of at least 0 seconds, got {text[:40]}")
@@ -80,7 +106,11 @@ def seconds(text: str) -> float:
 
 
 def tolerance(text: str) -> float:
-    """Return a finite difference of at least 0."""
+    """Return a finite difference of at least 0.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is none.
+    """
     value = _number(text)
     if not (value >= 0 and math.isfinite(value)):
         raise argparse.ArgumentTypeError(f"must be a difference of at least 0, such as 1e-6, got {text[:40]}")
@@ -88,7 +118,11 @@ def tolerance(text: str) -> float:
 
 
 def deadline(text: str) -> float:
-    """Return a time in seconds for which a timer can wait."""
+    """Return a time in seconds for which a timer can wait.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is no number, not above 0, or beyond `threading.TIMEOUT_MAX`.
+    """
     value = _number(text)
     if not 0 < value <= threading.TIMEOUT_MAX:
         most = f"{threading.TIMEOUT_MAX:.0f}"
@@ -121,7 +155,11 @@ def add_fail_on(parser: argparse.ArgumentParser) -> None:
 
 
 def number(text: str) -> float:
-    """Return a number, which may be infinite or nan."""
+    """Return a number, which may be infinite or nan.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is none.
+    """
     try:
         return float(text)
     except ValueError:

@@ -257,6 +257,10 @@ def _kind(left: str, right: str) -> str:
 def compare_states(a: TrainingState, b: TrainingState) -> list[Difference]:
     """Return the leaves in which two states differ bit for bit, with the largest absolute difference.
 
+    Args:
+        a: The state that counts as the expected one.
+        b: The other; a leaf that it alone has is of kind `extra`, one that it lacks `missing`.
+
     Numerics: differences are taken in float64; the largest is NaN where an element of either state is.
 
     Example:

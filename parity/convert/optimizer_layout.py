@@ -55,7 +55,19 @@ class OptimizerTree:
 
 
 def put(tree: dict[str, Any], path: str, value: Any) -> None:
-    """Put a value at a path of keys joined by dots, making the dicts on the way."""
+    """Put a value at a path of keys joined by dots, making the dicts on the way.
+
+    Args:
+        tree: Nested dicts; changed in place.
+        path: The keys on the way, and the key of the value last.
+        value: What is put there; it replaces what was there.
+
+    Example:
+        >>> tree = {}
+        >>> put(tree, "layers.0.kernel", 1.5)
+        >>> tree
+        {'layers': {'0': {'kernel': 1.5}}}
+    """
     *above, last = path.split(".")
     for key in above:
         tree = tree.setdefault(key, {})

@@ -75,7 +75,12 @@ def read_scheduler(state: Dict, groups: Sequence[Dict]) -> Schedule | None:
 
 
 def write_scheduler(state: Dict, position: Any) -> dict[str, Any]:
-    """Return a `state_dict` with the same constants at another position of its rule."""
+    """Return a `state_dict` with the same constants at another position of its rule.
+
+    Args:
+        state: What `scheduler.state_dict()` returned; it is not changed.
+        position: The position, of the rule that `read_scheduler` finds in the state.
+    """
     made = dict(state)
     made["_last_lr"] = list(position.last)
     if isinstance(position, TreePosition):
@@ -94,7 +99,17 @@ def write_scheduler(state: Dict, position: Any) -> dict[str, Any]:
 
 
 def write_groups(groups: Sequence[Dict], values: Groups) -> list[dict[str, Any]]:
-    """Return parameter groups with the rates, and the momenta where a rule moves them, of a schedule."""
+    """Return parameter groups with the rates, and the momenta where a rule moves them, of a schedule.
+
+    Args:
+        groups: `param_groups` of an optimizer's `state_dict`; they are not changed.
+        values: One rate, and one momentum, for each of them. A group with `betas` takes the momentum as its first
+            beta, another one as `momentum`.
+
+    Example:
+        >>> write_groups([{"lr": 0.1, "betas": (0.9, 0.99)}], Groups(rates=(0.05,), momenta=(0.8,)))
+        [{'lr': 0.05, 'betas': (0.8, 0.99)}]
+    """
     made = []
     for number, group in enumerate(groups):
         one = {**group, "lr": values.rates[number]}

@@ -161,7 +161,18 @@ def _number(key: Key) -> Key:
 
 
 def is_buffer(name: str, array: Array) -> bool:
-    """Return whether a name of a state dict is a buffer: a statistic of a normalization, or no floating array."""
+    """Return whether a name of a state dict is a buffer: a statistic of a normalization, or no floating array.
+
+    Args:
+        name: Dotted name, whose last part tells the statistics of BatchNorm.
+        array: Its value; an array of integers or truth values is a buffer under any name.
+
+    Example:
+        >>> from parity.formats import InMemory
+        >>> import numpy as np
+        >>> is_buffer("norm.running_mean", InMemory(np.zeros(3))), is_buffer("norm.weight", InMemory(np.zeros(3)))
+        (True, False)
+    """
     return bool(_BUFFER.search(name)) or array.dtype.kind in "iub"
 
 

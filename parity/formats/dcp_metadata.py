@@ -73,7 +73,16 @@ class Record:
 
 
 def place(name: Any, offset: Any) -> str:
-    """Return the text by which the place of an item is found: its name, and where in its tensor it starts."""
+    """Return the text by which the place of an item is found: its name, and where in its tensor it starts.
+
+    Args:
+        name: Name of the value in the state dict.
+        offset: Index of the first element of a chunk, one number for each axis; None for what is no tensor.
+
+    Example:
+        >>> place("model.weight", (4, 0)), place("step", None)
+        ('["model.weight", [4, 0]]', '["step", null]')
+    """
     return json.dumps([name, None if offset is None else list(offset)])
 
 

@@ -117,6 +117,11 @@ def _decode(value: Any, resolve: Callable[[dict[str, Any]], Leaf], depth: int) -
 def read_description(text: str, arrays: dict[str, Array], where: Path) -> Tree:
     """Return the tree that a metadata entry describes.
 
+    Args:
+        text: The entry `TREE_ENTRY`, a JSON document that refers to arrays by name.
+        arrays: Name to array, of all that the file holds.
+        where: The file, for messages.
+
     Raises:
         CheckpointError: It is no description of a tree, or names an array that is not there, or not every array.
     """

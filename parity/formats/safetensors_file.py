@@ -78,7 +78,18 @@ def open_index(path: Path) -> Source:
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """Return the arrays of a file by name, and its metadata."""
+    """Return the arrays of a file by name, and its metadata.
+
+    Args:
+        path: The file, which is mapped: no array is read before it is asked for.
+
+    Returns:
+        Name to array, in the order of the header; and its entry `__metadata__` as texts, empty where there is none.
+
+    Raises:
+        CheckpointError: It cannot be read, is no safetensors file, has a dtype that is unknown, or arrays that do not
+            fill it without gaps and overlaps.
+    """
     data = map_file(path)
     length = int.from_bytes(data[:8].tobytes(), "little")
     if data.size < 8 or not 2 <= length <= min(MOST_HEADER, data.size - 8):

@@ -86,7 +86,16 @@ UNPROVEN = "whether the directory of the archive and its names are those that we
 
 
 def read_torch_bytes(mapped: NDArray[np.uint8], where: str) -> Any:
-    """Return the tree of a `torch.save` archive that lies within other bytes, such as an item of a DCP file."""
+    """Return the tree of a `torch.save` archive that lies within other bytes, such as an item of a DCP file.
+
+    Args:
+        mapped: The bytes of the archive: uint8, shape [bytes].
+        where: Where it lies, for messages.
+
+    Raises:
+        CheckpointError: It is no archive of `torch.save`, is truncated, was written on a big-endian machine, or has a
+            pickle that cannot be read.
+    """
     return _read(ZipRecords(Path(where), mapped), where)
 
 

@@ -105,6 +105,10 @@ def cut_parameters(streams: Sequence[Stream], shapes: Shapes, where: str) -> dic
 def parts_of(size: int, ranks: int) -> int:
     """Return the elements of a parameter that each rank has, padding included.
 
+    Args:
+        size: Elements of the parameter.
+        ranks: Number of ranks, at least 1.
+
     Example:
         >>> parts_of(9, 2), parts_of(8, 2), parts_of(1, 4)
         (5, 4, 1)

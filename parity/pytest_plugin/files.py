@@ -189,7 +189,17 @@ def pack(record: CheckRecord) -> str:
 
 
 def write_report(directory: Path, packed: Iterable[str], command: str, seconds: float) -> CheckResult:
-    """Write `check.json`, `check.md` and `index.html`, as `parity check --report` does; return what is in them."""
+    """Write `check.json`, `check.md` and `index.html`, as `parity check --report` does; return what is in them.
+
+    Args:
+        directory: Where they go; made if there is none.
+        packed: Records, as `pack` returned them.
+        command: The command line, for the report.
+        seconds: What the session took.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     records: list[CheckRecord] = []
     with tempfile.TemporaryDirectory(prefix="parity-") as scratch:

@@ -32,6 +32,10 @@ def equivalence_rows() -> Mapping[str, Any]:
 def jax_code(kind: OptimizerKind, given: Mapping[str, Any]) -> str:
     """Return the call that takes torch's steps, as the generator named its package.
 
+    Args:
+        kind: The optimizer.
+        given: Its arguments under PyTorch's names, in the order in which they are written.
+
     Example:
         >>> jax_code(OPTIMIZERS["NAdam"], {"lr": 0.01}).rpartition(".optim.")[2]
         'nadam(lr=0.01)'

@@ -205,6 +205,10 @@ def read_benchmarks(path: Path | str) -> BenchmarkFile:
 def decode_benchmarks(path: Path, data: Mapping[str, Any]) -> BenchmarkFile:
     """Return the benchmarks in a JSON object that was read from a file.
 
+    Args:
+        path: The file, for messages and for the result.
+        data: The object.
+
     Raises:
         ResultError: As `read_benchmarks`.
     """

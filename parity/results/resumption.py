@@ -168,5 +168,14 @@ def _show(one: Suspect) -> list[str]:
 
 
 def clipped(text: str, most: int = 300) -> str:
-    """Return a text of at most so many characters."""
+    """Return a text of at most so many characters.
+
+    Args:
+        text: The text; a longer one is cut and ends in `...`.
+        most: Most characters, at least 3.
+
+    Example:
+        >>> clipped("a long sentence", 9)
+        'a long...'
+    """
     return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -135,8 +135,17 @@ def gather(place: Place, hello: Message, stopped: Stopped) -> tuple[list[Message
 def connect(place: Place, hello: Message, stopped: Stopped) -> tuple[list[Message], Connection]:
     """Connect another process to process 0, and wait until all others are there.
 
+    Args:
+        place: That of this process.
+        hello: What this process reports of itself.
+        stopped: Called while waiting.
+
+    Returns:
+        What each process reported of itself, by index; and the connection to process 0.
+
     Raises:
-        ProcessesError: Process 0 does not answer, or refuses this process.
+        ProcessesError: Process 0 does not answer within `JOIN_SECONDS`, closes the connection, or refuses this
+            process.
     """
     until = time.monotonic() + JOIN_SECONDS
     while True:

@@ -54,7 +54,15 @@ def require_history(run: RunDirectory, resume: Resume) -> int | None:
 
 
 def next_attempt(run: RunDirectory, incomplete: int | None) -> int:
-    """Return the number of the process that starts now: above that of every start, and every record, before."""
+    """Return the number of the process that starts now: above that of every start, and every record, before.
+
+    Args:
+        run: The run directory.
+        incomplete: What `require_history` returned; where it is None, the records are not read.
+
+    Raises:
+        RunDirectoryError: A record cannot be read.
+    """
     if incomplete is None:
         return run.next_attempt()
     return max([run.next_attempt(), *(record.attempt + 1 for record in read_records(run.steps, StepRecord))])
@@ -65,6 +73,13 @@ def start_over(run: RunDirectory, attempt: int) -> list[str]:
 
     Process starts stay: attempts count on. The pointers go last: as long as they are there, a start that was killed
     halfway is not taken for a new run.
+
+    Args:
+        run: The run directory; its lock is held.
+        attempt: Number of the process that starts now.
+
+    Raises:
+        OSError: Something could not be moved.
     """
     home = run.abandoned(attempt)
     scan = run.store.scan()

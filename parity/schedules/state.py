@@ -67,6 +67,11 @@ def encode_position(position: Place) -> dict[str, Any]:
 def members(value: object, names: set[str], where: str) -> dict[str, Any]:
     """Return an object of JSON that has exactly these names.
 
+    Args:
+        value: What JSON holds.
+        names: The names that it must have, all of them and no others.
+        where: Name of the value in messages.
+
     Raises:
         StateError: It is no object, or has other names.
     """
@@ -79,8 +84,14 @@ def members(value: object, names: set[str], where: str) -> dict[str, Any]:
 def decode_rule(value: object, where: str = "schedule.rule", depth: int = 0) -> AnyRule:
     """Return the rule that was written.
 
+    Args:
+        value: What JSON holds.
+        where: Name of the value in messages.
+        depth: Number of rules around it.
+
     Raises:
-        StateError: It has other constants than its kind has, or one that the kind refuses.
+        StateError: It is no object with a kind, has other constants than its kind has, or one that the kind refuses;
+            or it lies inside of more than `DEEPEST` rules.
         UnknownNameError: There is no rule of that kind.
     """
     if depth > DEEPEST:
@@ -139,6 +150,10 @@ def decode_position(rule: AnyRule, value: object, count: int, where: str = "sche
 
 def decode_groups(rule: AnyRule, value: object) -> Groups:
     """Return the values of the parameter groups that were written.
+
+    Args:
+        rule: The rule that moves them.
+        value: What JSON holds; the number of groups is that of its rates.
 
     Raises:
         StateError: They are no values of groups, or do not fit the rule.

@@ -41,18 +41,37 @@ def require(condition: bool, name: str, problem: str) -> None:
         condition: What must be true.
         name: Dotted name of the field, for the message.
         problem: What the value must be and what it is, for the message.
+
+    Raises:
+        SpecError: It does not hold; the message is the name and the problem.
     """
     if not condition:
         raise SpecError(name, problem)
 
 
 def positive(value: float, name: str) -> None:
-    """Raise a SpecError unless the value of a field is above 0."""
+    """Raise a SpecError unless the value of a field is above 0; NaN is not.
+
+    Args:
+        value: The value.
+        name: Dotted name of the field, for the message.
+
+    Raises:
+        SpecError: It is not; names the field.
+    """
     require(value > 0, name, f"must be above 0, got {value}")
 
 
 def at_least_zero(value: float, name: str) -> None:
-    """Raise a SpecError unless the value of a field is 0 or above; NaN is neither."""
+    """Raise a SpecError unless the value of a field is 0 or above; NaN is neither.
+
+    Args:
+        value: The value.
+        name: Dotted name of the field, for the message.
+
+    Raises:
+        SpecError: It is below, or NaN; names the field.
+    """
     require(value >= 0, name, f"must be at least 0, got {value}")
 
 
@@ -84,7 +103,15 @@ def shown(number: int) -> str:
 
 
 def require_layers(layers: int, name: str) -> None:
-    """Raise a SpecError if a field asks for more than `MOST_LAYERS` layers."""
+    """Raise a SpecError if a field asks for more than `MOST_LAYERS` layers.
+
+    Args:
+        layers: The number of layers.
+        name: Dotted name of the field, for the message.
+
+    Raises:
+        SpecError: There are more; names the field.
+    """
     require(layers <= MOST_LAYERS, name, f"must be at most {MOST_LAYERS} layers, got {layers}")
 
 

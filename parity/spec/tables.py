@@ -34,7 +34,19 @@ def from_dict(data: Mapping[str, Any]) -> RunSpec:
 
 
 def pick(hint: Any, data: Mapping[str, Any], where: str) -> Any:
-    """Return the dataclass of a union whose `kind` is that of the data."""
+    """Return the dataclass of a union whose `kind` is that of the data.
+
+    Args:
+        hint: Type of a field: a union of dataclasses, or one of them.
+        data: The table that is to become one of them.
+        where: Dotted name of the table, for messages.
+
+    Returns:
+        The dataclass; the hint itself where no member of it has a `kind`.
+
+    Raises:
+        UnknownNameError: The data have no `kind`, or one that no member has; the message names known ones.
+    """
     options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     by_kind = {kind: cls for cls in options for kind in get_args(get_type_hints(cls).get("kind"))}
     if not by_kind:

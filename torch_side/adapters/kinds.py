@@ -38,6 +38,11 @@ _NO_EFFECT = frozenset({"foreach", "fused", "capturable", "differentiable", "ini
 def tensor_leaf(value: torch.Tensor, role: Role, component: str) -> Leaf:
     """Return the leaf of a tensor: dtype, shape, device, order of axes if it is not C order, digest of its bytes.
 
+    Args:
+        value: The tensor; of one without axes the value itself stands for the digest.
+        role: Role of the leaf.
+        component: What it is in the field's words, such as `model.params`.
+
     Numerics: No copy for a dense tensor in memory of the host, in any order of axes; a device's is copied to the
     host, one with gaps made dense.
     """

@@ -62,6 +62,10 @@ def load_content(file: Path, device: torch.device, names: re.Pattern[str]) -> An
 def write_content(file: Path, content: Any) -> FileDigest:
     """Write a new file with `torch.save`, and return its digest.
 
+    Args:
+        file: The file.
+        content: What `torch.save` is given.
+
     Raises:
         OSError: It cannot be written.
     """

@@ -39,6 +39,9 @@ def whole_of(name: str, value: Any, request: Request) -> Whole:
         name: Its name in the tree.
         value: An optimizer, a scheduler, a scaler, a generator, or anything with `load_state_dict`.
         request: What may differ.
+
+    Returns:
+        Its node in the template, whose `build` raises CheckpointError where the object refuses the state.
     """
 
     def check(node: Node) -> Problems:

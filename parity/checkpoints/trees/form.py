@@ -44,7 +44,13 @@ class Part:
 
 
 def parts_of(node: Node, *, items: bool) -> list[Part]:
-    """Return the parts of a saved tree."""
+    """Return the parts of a saved tree.
+
+    Args:
+        node: The tree, whose leaves are scalars and types of arrays.
+        items: Whether its first keys are items, each a part of its own; otherwise the tree is the only part. A tree
+            with items is a container.
+    """
     if not items:
         return [Part("", node)]
     assert isinstance(node, Branch)

@@ -147,7 +147,16 @@ def walk(value: Any, open_node: Callable[[str, Any], Opened | Whole | None], nam
 
 
 def join(name: str, key: Key) -> str:
-    """Return the name of a child."""
+    """Return the name of a child.
+
+    Args:
+        name: Name of the container; empty at the root of a tree.
+        key: Key of the child in it.
+
+    Example:
+        >>> join("params.layers", 0), join("", "params")
+        ('params.layers.0', 'params')
+    """
     return f"{name}.{key}" if name else str(key)
 
 

@@ -76,6 +76,14 @@ class Pending:
 def read_tree(form: TreeForm, path: Path, request: Request) -> Pending:
     """Read what a template needs of a checkpoint whose bytes were verified.
 
+    Args:
+        form: The framework's part.
+        path: The checkpoint.
+        request: The template, and what may differ from it; without a template, all of the tree is read.
+
+    Returns:
+        What was read; it is compared with the seal before `finish` hands it out.
+
     Raises:
         CheckpointError: It holds no tree, cannot be read, or does not fit the template; names each leaf.
     """

@@ -80,6 +80,11 @@ class TreeSnapshot:
 def described(node: Node, form: TreeForm, problem: str) -> Node:
     """Return a tree of the types of its arrays and of its scalars.
 
+    Args:
+        node: The tree.
+        form: The framework's part, which describes a leaf.
+        problem: What cannot be done, at the beginning of the message.
+
     Raises:
         CheckpointError: A leaf is neither; names each.
     """

@@ -82,7 +82,17 @@ def measure_envelope(
 
 
 def noise_floor(trainer: Trainer, start: TrainingState, base: dict[int, float], until: int) -> float:
-    """Return the largest relative change of the loss when one side's start moves by one float64 ulp."""
+    """Return the largest relative change of the loss when one side's start moves by one float64 ulp.
+
+    Args:
+        trainer: What trains; it is left at `until`.
+        start: The state at step 0, before it is moved.
+        base: Step to loss of the run from that state.
+        until: Steps to run.
+
+    Numerics: the largest of |moved - base| / |base| over the steps that both have; parameters move up or down as seed
+    1 draws.
+    """
     moved = losses(run_from(trainer, until, perturbed(start, 1, "float64")))
     return curve_gap(base, moved).max_rel
 

@@ -59,7 +59,12 @@ def judge_start(reference: Trace, step: int, at: int, kill: Kill, *, shifted: bo
 
 
 def judge_silence(reference: Trace, kill: Kill) -> Evidence:
-    """Return the evidence that a resumed run made no mark although it was not at its end."""
+    """Return the evidence that a resumed run made no mark although it was not at its end.
+
+    Args:
+        reference: The uninterrupted run.
+        kill: The end of the process before; its mark gives the step of the evidence.
+    """
     step = reference.steps[kill.mark]
     return Evidence("counters.step", "mark", step, "a mark", "the function returned without one", "at the resume")
 

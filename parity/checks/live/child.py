@@ -77,7 +77,12 @@ def run_child(rows: Connection, train: Any, folder: Path, request: Request, home
 
 
 def log_of(home: Path, number: int) -> Path:
-    """Return the file that takes what a run prints."""
+    """Return the file that takes what a run prints.
+
+    Args:
+        home: Directory of the check.
+        number: Of the run.
+    """
     return home / f"process-{number}.log"
 
 

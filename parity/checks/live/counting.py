@@ -11,7 +11,17 @@ __all__ = ["compare", "is_hard", "is_setting", "may_cause", "may_follow", "read_
 
 
 def compare(left: Snapshot, right: Snapshot, ground: Ground, index: int) -> list[str]:
-    """Return the paths in which two states differ, what is no evidence left out."""
+    """Return the paths in which two states differ, what is no evidence left out.
+
+    Noise is left out. Paths that rounding moves count at the resume alone. What is written before it is read counts
+    later alone, and only where both runs have it.
+
+    Args:
+        left: State of the uninterrupted run.
+        right: State of the resumed one.
+        ground: What equal runs say.
+        index: Number of the state, 0 for the one at the resume.
+    """
     out = []
     for path in differing(left.leaves, right.leaves):
         if path in ground.noise or (index and path in ground.rounded):
@@ -24,7 +34,14 @@ def compare(left: Snapshot, right: Snapshot, ground: Ground, index: int) -> list
 
 
 def is_hard(path: str, left: Snapshot, right: Snapshot, ground: Ground) -> bool:
-    """Return whether a difference is of what takes part in training by what it is."""
+    """Return whether a difference is of what takes part in training by what it is.
+
+    Args:
+        path: A path that differs; at least one of the states has it.
+        left: State of the uninterrupted run.
+        right: State of the resumed one.
+        ground: What equal runs say.
+    """
     leaf = left.leaves.get(path) or right.leaves[path]
     if left.is_dead(path) or right.is_dead(path) or ground.is_history(path):
         return False
@@ -45,7 +62,14 @@ def is_hard(path: str, left: Snapshot, right: Snapshot, ground: Ground) -> bool:
 
 
 def shows(path: str, left: Snapshot, right: Snapshot, ground: Ground) -> bool:
-    """Return whether a difference shows that the step before it was another one: its batch, its gradients."""
+    """Return whether a difference shows that the step before it was another one: its batch, its gradients.
+
+    Args:
+        path: A path that differs.
+        left: State of the uninterrupted run.
+        right: State of the resumed one.
+        ground: What equal runs say.
+    """
     leaf = left.leaves.get(path)
     if leaf is None or path not in right.leaves or ground.is_history(path):
         return False
@@ -54,7 +78,13 @@ def shows(path: str, left: Snapshot, right: Snapshot, ground: Ground) -> bool:
 
 
 def may_cause(path: str, snapshots: tuple[int, Snapshot, Snapshot], ground: Ground) -> bool:
-    """Return whether a soft difference at the resume can be what later ones follow from."""
+    """Return whether a soft difference at the resume can be what later ones follow from.
+
+    Args:
+        path: A path that differs; at least one of the states has it.
+        snapshots: Step, state of the uninterrupted run, state of the resumed one, at the resume.
+        ground: What equal runs say.
+    """
     _, left, right = snapshots
     leaf = left.leaves.get(path) or right.leaves[path]
     if path not in left.leaves or leaf.component == "loss" or ground.is_history(path):
@@ -65,7 +95,13 @@ def may_cause(path: str, snapshots: tuple[int, Snapshot, Snapshot], ground: Grou
 
 
 def may_follow(path: str, snapshots: tuple[int, Snapshot, Snapshot], ground: Ground) -> bool:
-    """Return whether a later difference says something: a constant of the process does not."""
+    """Return whether a later difference says something: a constant of the process does not.
+
+    Args:
+        path: A path that differs; at least one of the states has it.
+        snapshots: Step, state of the uninterrupted run, state of the resumed one, at a later mark.
+        ground: What equal runs say.
+    """
     leaf = snapshots[1].leaves.get(path) or snapshots[2].leaves[path]
     return not ground.is_history(path) and (path in ground.changing or leaf.role != "scalar")
 

@@ -63,7 +63,13 @@ class Judged:
 
 
 def choose_steps(marks: Sequence[Mark], paths: Collection[str], most_bytes: int = MOST_BYTES) -> list[int]:
-    """Return the completed steps at which values are kept: all, or as many as the memory takes, evenly spread."""
+    """Return the completed steps at which values are kept: all, or as many as the memory takes, evenly spread.
+
+    Args:
+        marks: The uninterrupted run, at least one mark.
+        paths: Leaves whose values are kept; their sizes are those at the last mark.
+        most_bytes: Most bytes of the values of `RUNS` + 1 runs together; four steps are kept even above it.
+    """
     leaves = marks[-1].snapshot.leaves
     size = sum(bytes_of(leaves[path]) for path in paths if path in leaves)
     most = max(4, most_bytes // max(1, size * (RUNS + 1)))

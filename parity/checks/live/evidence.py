@@ -103,7 +103,17 @@ LATER = (
 
 
 def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[str], files: Sequence[str]) -> Ground:
-    """Return what two equal runs say about every leaf."""
+    """Return what two equal runs say about every leaf.
+
+    Args:
+        marks: Marks of the first run, at least one.
+        again: Marks of the second.
+        changing: Paths whose value changes in the first.
+        files: Source files of the trainer.
+
+    Returns:
+        What is known of the leaves; no path counts as rounded yet.
+    """
     noise: set[str] = set()
     for left, right in zip(marks, again, strict=False):
         noise.update(differing(left.snapshot.leaves, right.snapshot.leaves))
@@ -147,7 +157,12 @@ def _all_scalar(prefix: str, marks: Sequence[Mark]) -> bool:
 
 
 def differing(left: Mapping[str, Leaf], right: Mapping[str, Leaf]) -> list[str]:
-    """Return the paths in which two sets of leaves differ."""
+    """Return the paths in which two sets of leaves differ, in no fixed order.
+
+    Args:
+        left: Path to leaf.
+        right: The same of the other; a path that one of them lacks differs.
+    """
     return [path for path in {*left, *right} if path not in left or not left[path].same(right.get(path))]
 
 
@@ -158,7 +173,15 @@ _WITH_ITS_OWNER = ("optimizer.param_order", "optimizer.param_groups", "model.mod
 def ranked(
     paths: Collection[str], left: Mapping[str, Leaf], right: Mapping[str, Leaf], order: Sequence[str]
 ) -> list[str]:
-    """Return paths in an order of suspicion: by component, then by name."""
+    """Return paths in an order of suspicion: by component, then by name.
+
+    Args:
+        paths: Paths that at least one of the states has.
+        left: Leaves of the uninterrupted run.
+        right: Leaves of the other.
+        order: Components, the most suspicious first; one stands for its parts too. Paths of no such component come
+            last, and so do those that are absent only because what has them is absent.
+    """
 
     def key(path: str) -> tuple[int, str]:
         component = _component(left.get(path), right.get(path))
@@ -183,7 +206,16 @@ def _component(a: Leaf | None, b: Leaf | None) -> str:
 
 
 def evidence_of(path: str, step: int, left: Mapping[str, Leaf], right: Mapping[str, Leaf], when: str) -> Evidence:
-    """Return the evidence that one leaf is."""
+    """Return the evidence that one leaf is.
+
+    Args:
+        path: A path that at least one of the states has.
+        step: Completed steps.
+        left: Leaves of the uninterrupted run.
+        right: Leaves of the other.
+        when: When it was seen, as in `Evidence`. A batch that differs at the resume shows another position of the
+            data.
+    """
     a, b = left.get(path), right.get(path)
     component = _component(a, b)
     if component == "data.batch" and when == "at the resume":

@@ -16,7 +16,13 @@ __all__ = ["each_once", "measured", "suspect"]
 
 
 def suspect(e: Evidence, road: str, advice: str = "") -> Suspect:
-    """Return evidence as a suspect of a record."""
+    """Return evidence as a suspect of a record.
+
+    Args:
+        e: The evidence.
+        road: Name of the road on which it was found.
+        advice: What to do about it; empty for none.
+    """
     return Suspect(
         component=e.component, path=e.path, step=e.step, expected=e.expected, got=e.got, when=e.when, road=road,
         advice=advice,
@@ -26,7 +32,14 @@ def suspect(e: Evidence, road: str, advice: str = "") -> Suspect:
 def measured(
     suspects: Sequence[Suspect], expected: Mapping[str, Any], got: Mapping[str, Any], step: int
 ) -> list[Suspect]:
-    """Return suspects with the amounts by which their arrays differ, of those that were seen at a step."""
+    """Return suspects with the amounts by which their arrays differ, of those that were seen at a step.
+
+    Args:
+        suspects: Suspects of a record; those of other steps, or without both values, stay as they are.
+        expected: Path to value in the uninterrupted run.
+        got: Path to value in the resumed one.
+        step: Completed steps at which the values were kept.
+    """
     return [
         replace(one, **_amount(expected[one.path], got[one.path]))
         if one.step == step and one.path in expected and one.path in got

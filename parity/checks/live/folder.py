@@ -86,6 +86,11 @@ def contents(folder: Path, readers: Iterable[Reader]) -> dict[str, Leaf]:
     """Return the leaves of every checkpoint file: `name: path in it` to leaf.
 
     A file that no reader understands is one leaf, the digest of its bytes; nothing that is read is run.
+
+    Args:
+        folder: Folder of a run; logs, tables and configurations in it are left out.
+        readers: Asked in turn for every directory and file; the first that returns something is believed, and one
+            that raises is passed over.
     """
     walk = Walk(hidden(folder))
     read: list[Path] = []

@@ -48,7 +48,15 @@ class AtHome:
 
 
 def named_in(folder: Path, root: Path) -> Path | None:
-    """Return the first name of a folder below `root` that was set apart, if files in a folder name it."""
+    """Return the first name of a folder below `root` that was set apart, if files in a folder name it.
+
+    Args:
+        folder: Folder of a run; all files below it are searched for the path as bytes.
+        root: Directory of the folders of the runs.
+
+    Returns:
+        The path of that folder before it was set apart; None where no file names one.
+    """
     homes = [path.with_name(path.name.removesuffix(SET_APART)) for path in root.glob(f"*{SET_APART}")]
     for name in list_folder(folder):
         path = folder / name

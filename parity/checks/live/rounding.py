@@ -83,7 +83,12 @@ def why_not_rounding(
 
 
 def is_trained_number(path: str, marks: Sequence[Mark]) -> bool:
-    """Return whether a path is an array that training continues from, at the last mark or at the first with it."""
+    """Return whether a path is, at the last mark, an array that training continues from.
+
+    Args:
+        path: The path.
+        marks: The uninterrupted run, at least one mark.
+    """
     last = marks[-1].snapshot
     leaf = last.leaves.get(path)
     return leaf is not None and leaf.role in ("state", "array") and not last.is_dead(path)

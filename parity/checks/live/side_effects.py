@@ -12,7 +12,15 @@ __all__ = ["judge_effects"]
 
 
 def judge_effects(trace: Trace, ground: Ground) -> list[Evidence]:
-    """Return what statements that save or evaluate did to the state that training continues from."""
+    """Return what statements that save or evaluate did to the state that training continues from.
+
+    Args:
+        trace: A run whose effects were watched. A save counts only where files changed before the next mark.
+        ground: What equal runs say.
+
+    Returns:
+        The evidence, in the order of suspicion.
+    """
     found: list[Evidence] = []
     for effect in trace.effects:
         if effect.what == "save" and not _saved_after(effect.step, trace):

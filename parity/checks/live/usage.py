@@ -27,7 +27,12 @@ def decides(name: str, files: Iterable[str]) -> bool:
 
 
 def is_saved(name: str, files: Iterable[str]) -> bool:
-    """Return whether a call that saves takes a variable or attribute of this name."""
+    """Return whether a call that saves takes a variable or attribute of this name.
+
+    Args:
+        name: An identifier of the path.
+        files: Source files of the trainer.
+    """
     return any(name in _saved(file) for file in files)
 
 

@@ -47,6 +47,14 @@ class Difference:
 def judge_array(a: Series, b: Series, pair: Pair, noise: Noise, precision: Compute, step: int) -> Difference | None:
     """Return by how much two arrays differ at a step; None where they were not kept, or nothing says what may differ.
 
+    Args:
+        a: Values of the reference.
+        b: Values of the other.
+        pair: The paths of the array on both sides, and how its axes go over.
+        noise: How far one unit in the last place at the start moves things.
+        precision: Type in which the products are computed.
+        step: Completed steps.
+
     Numerics: in float64 1e-12 of the largest element, or three times the measured noise of the leaf where that is
     more: leaves whose gradient is zero in exact arithmetic hold nothing but noise. Below, `ARRAY_LIMIT` times the
     noise, which counts as four units in the last place of the largest element at least.
@@ -80,7 +88,20 @@ def worst_of(expected: NDArray[np.float64], got: NDArray[np.float64]) -> tuple[i
 
 
 def exact(a: Series, b: Series, pairs: Sequence[Pair], step_a: int, step_b: int) -> list[Difference]:
-    """Return the arrays that are not equal bit for bit where a run starts or is taken over."""
+    """Return the arrays that are not equal, without any tolerance, where a run starts or is taken over.
+
+    Args:
+        a: Values of the reference.
+        b: Values of the other.
+        pairs: The arrays; one that a side did not keep at its step is left out.
+        step_a: Completed steps of the reference.
+        step_b: Completed steps of the other.
+
+    Returns:
+        The differences: those of the model first, then in the order in which a step computes things.
+
+    Numerics: elements are compared as numbers; NaN equals NaN, and 0.0 equals -0.0.
+    """
     found = []
     for pair in pairs:
         one, two = a.values.get(step_a, {}).get(pair.a), b.values.get(step_b, {}).get(pair.b)

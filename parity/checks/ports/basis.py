@@ -130,6 +130,10 @@ def _end(path: str) -> str:
 def different_settings(a: Trained, b: Trained) -> list[tuple[str, str, str, str]]:
     """Return hyperparameters of the optimizers that both sides have once and that differ.
 
+    Args:
+        a: The reference.
+        b: Its port.
+
     Returns:
         Path, path on the other side, value, value on the other side.
 

@@ -199,7 +199,17 @@ NO_FIT = None
 
 
 def permutation_of(a: NDArray[Any], b: NDArray[Any]) -> tuple[int, ...] | None:
-    """Return the permutation of axes that makes two arrays equal, empty for none needed; None if there is none."""
+    """Return the permutation of axes that makes two arrays equal, empty for none needed; None if there is none.
+
+    Args:
+        a: The array that is transposed.
+        b: What it is compared with; NaN equals nothing. Other shapes are tried for 2 to `MOST_AXES` axes.
+
+    Example:
+        >>> a = np.arange(6.0).reshape(2, 3)
+        >>> permutation_of(a, a), permutation_of(a, a.T), permutation_of(a, a + 1)
+        ((), (1, 0), None)
+    """
     if a.shape == b.shape and np.array_equal(a, b):
         return ()
     if a.ndim != b.ndim or not 2 <= a.ndim <= MOST_AXES or sorted(a.shape) != sorted(b.shape):

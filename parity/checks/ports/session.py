@@ -106,9 +106,19 @@ def open_sides(stack: ExitStack, train_a: Train, train_b: Train, steps: int, mod
                options: Mapping[str, Any] | None, workdir: Path | None) -> Sides:  # fmt: skip
     """Run both trainers once.
 
+    Args:
+        stack: Closes what runs them, and removes a temporary directory.
+        train_a: The reference.
+        train_b: Its port, another function.
+        steps: Steps of both runs, at least 2; given to a function that takes `steps`.
+        mode: As of `parity.resumes`.
+        options: Further keyword arguments for both functions.
+        workdir: Directory that keeps the folders of the runs; None for a temporary one.
+
     Raises:
         SpecError: An argument that cannot be used.
         TrainerError: A function that makes no marks, or fails.
+        MarkError: A mark that is no whole number or goes backwards.
     """
     if not isinstance(steps, int) or isinstance(steps, bool) or steps < 2:
         raise SpecError("steps", f"must be a whole number of at least 2, got {steps!r}")
@@ -175,7 +185,18 @@ def suspects_of(differences: Sequence[Difference], sides: Sides, road: str, when
 def crossing(check: Literal["twins", "handover"], sides: Sides, judged: Judged, basis: Basis,
              suspects: Sequence[Suspect], *, name: str | None, began: float, handovers: tuple[int, ...] = ()
              ) -> Crossing:  # fmt: skip
-    """Return the record of a check."""
+    """Return the record of a check.
+
+    Args:
+        check: Which check it is.
+        sides: The trainers.
+        judged: The verdict and its figures.
+        basis: What was compared with what.
+        suspects: The likeliest cause first.
+        name: Name of the record; None for those of both trainers.
+        began: What `time.perf_counter` returned at the beginning, in seconds.
+        handovers: Completed steps at which a run was taken over.
+    """
     seen = judged.gap.steps > 0
     found = Crossing(
         check=check,

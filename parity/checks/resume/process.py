@@ -47,7 +47,16 @@ Start = Callable[[Sequence[str], BinaryIO, Mapping[str, str] | None], Started]
 
 
 def start_interpreter(command: Sequence[str], out: BinaryIO, environment: Mapping[str, str] | None) -> Started:
-    """Start a new interpreter, or any other program."""
+    """Start a new interpreter, or any other program, in a process group of its own.
+
+    Args:
+        command: The command line.
+        out: Takes what it prints, errors among it.
+        environment: Its environment; None for that of this process.
+
+    Raises:
+        OSError: It cannot be started.
+    """
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -34,7 +34,12 @@ def ratio_scale(ratios: Sequence[Ratio]) -> Scale:
 
 
 def spread_axis(scale: Scale, name: str = "ratio") -> str:
-    """Return the axis of a column of spreads or boxes."""
+    """Return the axis of a column of spreads or boxes.
+
+    Args:
+        scale: The scale that all of the column share.
+        name: What the axis shows, for screen readers and as its tooltip.
+    """
     labels = "".join(
         f'<text class="tick" x="{_across(scale, value):.1f}" y="14" text-anchor="middle">{label}</text>'
         for value, label in scale.ticks

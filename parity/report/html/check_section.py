@@ -43,7 +43,13 @@ def check_title(record: CheckRecord) -> str:
 
 
 def check_section(number: int, record: CheckRecord, shared: Shared) -> Html:
-    """Return the section of a check, which has the identifier `check-<number>`."""
+    """Return the section of a check, which has the identifier `check-<number>`.
+
+    Args:
+        number: Number of the check on the page.
+        record: The check.
+        shared: What the sections before it wrote; this one adds its own columns and cases.
+    """
     verdict = record.verdict
     return "\n".join(
         part

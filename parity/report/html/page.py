@@ -32,7 +32,12 @@ CELL = 120
 
 
 def page(title: str, body: Iterable[Html]) -> Html:
-    """Return the whole page."""
+    """Return the whole page.
+
+    Args:
+        title: Its title, as text; it is escaped here.
+        body: Markup of its parts, in order.
+    """
     style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -83,7 +88,16 @@ def _cells(row: Sequence[Html], heads: Sequence[str]) -> Iterable[Html]:
 
 
 def details(summary: str, inside: Html) -> Html:
-    """Return something that is opened on demand, without a script."""
+    """Return something that is opened on demand, without a script.
+
+    Args:
+        summary: What is always shown, as text; it is escaped here.
+        inside: Markup of what is shown once it is open.
+
+    Example:
+        >>> details("1 < 2", "<p>more</p>")
+        '<details><summary>1 &lt; 2</summary><p>more</p></details>'
+    """
     return f"<details><summary>{text(summary)}</summary>{inside}</details>"
 
 

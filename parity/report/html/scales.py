@@ -77,7 +77,16 @@ def logarithmic(values: Iterable[float | None]) -> Scale:
 
 
 def spanning(values: Iterable[float | None], span: float) -> Scale:
-    """Return a logarithmic scale for positive values that span more than a factor, else a linear one."""
+    """Return a logarithmic scale for positive values that span more than a factor, else a linear one.
+
+    Args:
+        values: What is to be shown; None, NaN and sizes of `MOST` and more are left out.
+        span: The factor between the smallest and the largest.
+
+    Example:
+        >>> spanning([1.0, 100.0], 20.0).kind, spanning([0.0, 100.0], 20.0).kind
+        ('log', 'linear')
+    """
     finite = _finite(values)
     wide = bool(finite) and min(finite) > 0 and max(finite) / min(finite) > span
     return logarithmic(finite) if wide else linear(finite)
