@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,7 +101,8 @@ def exact(a: Series, b: Series, pairs: Sequence[Pair], step_a: int, step_b: int)
     Returns:
         The differences: those of the model first, then in the order in which a step computes things.
 
-    Numerics: elements are compared as numbers; NaN equals NaN, and 0.0 equals -0.0.
+    Numerics: elements of one dtype are compared bit by bit, so that 0.0 is not -0.0; those of two as numbers, where
+    NaN equals NaN.
     """
     found = []
     for pair in pairs:
@@ -108,14 +110,25 @@ def exact(a: Series, b: Series, pairs: Sequence[Pair], step_a: int, step_b: int)
         if one is None or two is None:
             continue
         expected, got = pair.carry(np.asarray(one), np.shape(two)), np.asarray(two)
-        if not np.array_equal(expected, got, equal_nan=True):
+        unlike = _unlike(expected, got)
+        if unlike.any():
             at = worst_of(np.asarray(expected, np.float64), np.asarray(got, np.float64))
+            if not unlike[at]:  # all that differ are equal as numbers
+                at = tuple(int(one) for one in np.argwhere(unlike)[0])
             where = f"[{', '.join(map(str, at))}]"
             gap = spread_of(expected, got)
             relative = gap / max(float(np.abs(np.asarray(expected, np.float64)).max(initial=0.0)), 1e-300)
             found.append(Difference(pair.component, pair.a, pair.b, step_b, f"{where} {scalar_of(expected[at])!r}",
                                     f"{where} {scalar_of(got[at])!r}", math.inf, relative))  # fmt: skip
     return sorted(found, key=lambda one: (not one.component.startswith("model"), rank_of(one.component), one.path))
+
+
+def _unlike(expected: NDArray[Any], got: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which elements are not equal; see `exact`."""
+    if expected.dtype != got.dtype:
+        return np.asarray((expected != got) & ~((expected != expected) & (got != got)))
+    bits = [np.ascontiguousarray(x).reshape(*x.shape, 1).view(np.uint8) for x in (expected, got)]
+    return np.asarray((bits[0] != bits[1]).any(axis=-1))
 
 
 def _share(gap: float, limit: float) -> float:
