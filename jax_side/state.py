@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +20,7 @@ from parity.errors import StateError
 from parity.spec import AdamSpec, RunSpec
 from parity.twins import Layout, Row, check_leaves, from_jax, initial_buffers, initial_params, to_jax
 
-__all__ = ["DeviceState", "export_arrays", "import_arrays", "initial_model_state", "stored_names"]
+__all__ = ["DeviceState", "abstract_model", "export_arrays", "import_arrays", "initial_model_state", "stored_names"]
 
 NATIVE = "rng.native.jax."
 """Prefix of the leaves of JAX's own streams."""
@@ -36,6 +37,14 @@ class DeviceState(NamedTuple):
     scaler: ScalerState | None
 
 
+@lru_cache(maxsize=8)  # a process builds many trainers of few specs
+def abstract_model(spec: RunSpec) -> tuple[Any, nnx.State, nnx.State, nnx.State]:
+    """Return graph definition, parameters, buffers and native RNG streams: shapes and dtypes, no values."""
+    abstract = nnx.eval_shape(lambda: build_model(spec))
+    graphdef, params, buffers, rngs = nnx.split(abstract, nnx.Param, nnx.BatchStat, nnx.RngState)
+    return graphdef, params, buffers, rngs
+
+
 def initial_model_state(spec: RunSpec, layout: Layout) -> tuple[Any, nnx.State, nnx.State, nnx.State]:
     """Return graph definition, parameters, buffers and native RNG streams at the start.
 
@@ -46,8 +55,7 @@ def initial_model_state(spec: RunSpec, layout: Layout) -> tuple[Any, nnx.State, 
         spec: The run, for its model and its seed.
         layout: The run's.
     """
-    abstract = nnx.eval_shape(lambda: build_model(spec))
-    graphdef, params, buffers, rngs = nnx.split(abstract, nnx.Param, nnx.BatchStat, nnx.RngState)
+    graphdef, params, buffers, rngs = abstract_model(spec)
     params = _fill(params, to_jax(layout.params, initial_params(spec.model, spec.seed), "model.params"))
     buffers = _fill(buffers, to_jax(layout.buffers, initial_buffers(spec.model), "model.buffers"))
     if nnx.to_flat_state(rngs):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -19,14 +20,17 @@ from jax_side.dropout import mask_keys
 from jax_side.model import loss_function
 from jax_side.numerics import Dtypes, configure, dtypes, x64
 from jax_side.optimizer import build_optimizer
-from jax_side.placement import build_placement
+from jax_side.placement import Placement, build_placement
 from jax_side.scaler import all_finite, build_scaler, unscale, update_scaler
-from jax_side.state import DeviceState, export_arrays, import_arrays, initial_model_state
+from jax_side.state import DeviceState, abstract_model, export_arrays, import_arrays, initial_model_state
 from parity.contract import TrainingState, Validation
-from parity.spec import RunSpec
+from parity.spec import ExecutionSpec, RunSpec, SaveSpec
 from parity.twins import Chunk, StepInputs, StepOutputs, Twin
 
 __all__ = ["JaxTrainer", "build"]
+
+SHARED = 8
+"""Runs of different specs whose programs are kept for the next trainer of an equal one."""
 
 
 class Placed(NamedTuple):
@@ -57,52 +61,32 @@ def build(spec: RunSpec, directory: Path | None = None, *, attempt: int = 0) -> 
     return JaxTrainer(spec, directory, attempt)
 
 
-class JaxTrainer(Twin[DeviceState, DeviceState]):
-    """The twin in JAX: Flax NNX, Optax, Orbax.
+class Programs:
+    """What a run computes on the devices: a step, a chunk of steps, an evaluation, each compiled at its first call.
+
+    They hold no state, so the trainers of a process that compute the same share them (`programs`), and compile once.
 
     Args:
-        spec: The run.
-        directory: Run directory for checkpoints, or None for a trainer that cannot save.
-        attempt: Process starts of this run before this one.
-
-    Raises:
-        SpecError: As of `build`, which also prepares the process.
-        StateError: As of `build`.
+        spec: The run; where it stops, validates and saves is not known here.
+        placement: Its devices.
     """
 
-    side = "jax"
-
-    def __init__(self, spec: RunSpec, directory: Path | None, attempt: int) -> None:
-        self.placement = build_placement(spec)
-        self.types = dtypes(spec.precision)
+    def __init__(self, spec: RunSpec, placement: Placement) -> None:
+        self.spec, self.types = spec, dtypes(spec.precision)
+        self.graphdef = abstract_model(spec)[0]
+        self.optimizer = build_optimizer(spec)
         self._loss_of = loss_function(spec)
-        self._leaves: list[jax.Array] = []
-        self._structure = jax.tree.structure(None)
-        super().__init__(spec, attempt)
-        with x64(spec.precision):
-            self.graphdef, params, buffers, rngs = initial_model_state(spec, self.layout)
-            self.optimizer = build_optimizer(spec)
-            everywhere = {"out_shardings": self.placement.replicated}  # every process reads losses and state
-            self._chunk_fn = jax.jit(self._scan_steps, donate_argnums=0, **everywhere)
-            self._step_fn = jax.jit(self._train_step, donate_argnums=0, **everywhere)
-            self._eval_fn = jax.jit(self._evaluate, **everywhere)
-            state = DeviceState(params, buffers, rngs, self.optimizer.init(params), build_scaler(spec))
-            self.state = self.placement.put(state)
-        self.checkpoints = Checkpoints(self.layout, directory, self.spec_hash, self.placement) if directory else None
-        self.processes = jax.process_count()
+        self._everywhere = {"out_shardings": placement.replicated}  # every process reads losses and state
+        self.step = jax.jit(self._train_step, donate_argnums=0, **self._everywhere)
+        self.evaluate = jax.jit(self._evaluate, **self._everywhere)
+        self._chunks: dict[Any, Any] = {}
 
-    @property
-    def state(self) -> DeviceState:
-        """Return what is on the devices: kept as a flat list, which JAX takes apart without running Python."""
-        state: DeviceState = jax.tree.unflatten(self._structure, self._leaves)
-        return state
-
-    @state.setter
-    def state(self, new: DeviceState) -> None:
-        self._leaves, structure = jax.tree.flatten(new)
-        if structure != self._structure:
-            self._structure = structure
-            self._chunk_fn.clear_cache()  # it was traced for another
+    def chunk(self, structure: Any) -> Any:
+        """Return the function of a chunk: it takes and returns the leaves of a state of this structure."""
+        if structure not in self._chunks:
+            scan = partial(self._scan_steps, structure)
+            self._chunks[structure] = jax.jit(scan, donate_argnums=0, **self._everywhere)
+        return self._chunks[structure]
 
     # One step, phase by phase; the twin is TorchTrainer._train_step.
 
@@ -147,9 +131,69 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
         scaled = loss / self.spec.accumulation * factor.astype(self.types.exact)
         return scaled, (loss, nnx.state(model, nnx.BatchStat), nnx.state(model, nnx.RngState))
 
-    def _scan_steps(self, leaves: list[jax.Array], xs: tuple[jax.Array, ...]) -> Any:
-        state, outputs = jax.lax.scan(self._train_step, jax.tree.unflatten(self._structure, leaves), xs)
+    def _scan_steps(self, structure: Any, leaves: list[jax.Array], xs: tuple[jax.Array, ...]) -> Any:
+        state, outputs = jax.lax.scan(self._train_step, jax.tree.unflatten(structure, leaves), xs)
         return jax.tree.leaves(state), outputs
+
+    def _evaluate(self, params: Any, buffers: Any, rngs: Any, x: jax.Array, y: jax.Array) -> tuple[jax.Array, ...]:
+        model = nnx.merge(self.graphdef, params, buffers, rngs)
+        logits = model(x, None, train=False)
+        correct = jnp.sum(jnp.argmax(logits, -1) == y) if self.spec.metric == "accuracy" else jnp.int32(0)
+        return self._loss_of(logits, y, self.types), correct
+
+
+def programs(spec: RunSpec, placement: Placement) -> Programs:
+    """Return the programs of a run: those of an earlier trainer of this process, where it computed the same."""
+    computed = replace(spec, name="any", steps=1, save=SaveSpec(), validate_every=0, execution=ExecutionSpec())
+    return _programs(computed, placement)
+
+
+@lru_cache(maxsize=SHARED)
+def _programs(spec: RunSpec, placement: Placement) -> Programs:
+    return Programs(spec, placement)
+
+
+class JaxTrainer(Twin[DeviceState, DeviceState]):
+    """The twin in JAX: Flax NNX, Optax, Orbax.
+
+    Args:
+        spec: The run.
+        directory: Run directory for checkpoints, or None for a trainer that cannot save.
+        attempt: Process starts of this run before this one.
+
+    Raises:
+        SpecError: As of `build`, which also prepares the process.
+        StateError: As of `build`.
+    """
+
+    side = "jax"
+
+    def __init__(self, spec: RunSpec, directory: Path | None, attempt: int) -> None:
+        self.placement = build_placement(spec)
+        self.types = dtypes(spec.precision)
+        self._leaves: list[jax.Array] = []
+        self._structure = jax.tree.structure(None)
+        super().__init__(spec, attempt)
+        with x64(spec.precision):
+            self.programs = programs(spec, self.placement)
+            _, params, buffers, rngs = initial_model_state(spec, self.layout)
+            state = DeviceState(params, buffers, rngs, self.programs.optimizer.init(params), build_scaler(spec))
+            self.state = self.placement.put(state)
+        self.checkpoints = Checkpoints(self.layout, directory, self.spec_hash, self.placement) if directory else None
+        self.processes = jax.process_count()
+
+    @property
+    def state(self) -> DeviceState:
+        """Return what is on the devices: kept as a flat list, which JAX takes apart without running Python."""
+        state: DeviceState = jax.tree.unflatten(self._structure, self._leaves)
+        return state
+
+    @state.setter
+    def state(self, new: DeviceState) -> None:
+        self._leaves, structure = jax.tree.flatten(new)
+        if structure != self._structure:
+            self._structure = structure
+            self._chunk_fn = self.programs.chunk(structure)
 
     def _run_chunk(self, placed: Placed, n: int) -> StepOutputs:
         with x64(self.spec.precision):
@@ -161,7 +205,7 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
                 state, rows = self.state, []
                 try:
                     for i in range(n):
-                        state, row = self._step_fn(state, tuple(x[i] for x in xs))
+                        state, row = self.programs.step(state, tuple(x[i] for x in xs))
                         rows.append(jax.block_until_ready(row))  # forced devices deadlock when run ahead
                 finally:
                     self.state = state
@@ -185,16 +229,10 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
         with x64(self.spec.precision):
             samples = (self.dataset.validation_inputs, self.dataset.validation_targets)
             x, y = self.placement.put(tuple(_typed(array, self.types) for array in samples))
-            loss, correct = self._eval_fn(self.state.params, self.state.buffers, self.state.rngs, x, y)
+            loss, correct = self.programs.evaluate(self.state.params, self.state.buffers, self.state.rngs, x, y)
             loss, correct = float(loss), int(correct)
         value = correct / y.size if self.spec.metric == "accuracy" else loss
         return Validation(attempt=self.attempt, step=self.step, metric=self.spec.metric, value=value, loss=loss)
-
-    def _evaluate(self, params: Any, buffers: Any, rngs: Any, x: jax.Array, y: jax.Array) -> tuple[jax.Array, ...]:
-        model = nnx.merge(self.graphdef, params, buffers, rngs)
-        logits = model(x, None, train=False)
-        correct = jnp.sum(jnp.argmax(logits, -1) == y) if self.spec.metric == "accuracy" else jnp.int32(0)
-        return self._loss_of(logits, y, self.types), correct
 
     def _context(self) -> AbstractContextManager[None]:
         return x64(self.spec.precision)

@@ -5,6 +5,7 @@ Envelopes are never cached.
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import nullcontext
 
@@ -22,6 +23,13 @@ os.environ["PARITY_CACHE"] = os.devnull + "/off"
 CACHE_BYTES = 4 << 30
 """Never reached; with a limit, JAX locks its cache, and a reader never sees a file that is half written. To see that
 it is not reached, JAX would look at all that is there for each program it adds: a minute for three thousand."""
+
+
+def pytest_configure() -> None:
+    """Hear the signals that tests send, also where `nohup` or a shell in the background has had them ignored."""
+    for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.hookimpl(tryfirst=True)

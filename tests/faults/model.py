@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.faults.fault import CNN, GPT, Fault
-from tests.faults.plants import Leaves, after_restore, leaves_under, reset, rewritten
+from tests.faults.plants import Leaves, after_restore, compute_as, leaves_under, reset, rewritten
 
 __all__ = ["FAULTS"]
 
@@ -43,10 +43,7 @@ def _no_dropout(trainer: Any) -> None:
         for module in trainer.model.dropouts:
             module.rate = 0.0
     else:
-        from jax_side.state import initial_model_state
-
-        spec = replace(trainer.spec, dropout=replace(trainer.spec.dropout, rate=0.0))
-        trainer.graphdef = initial_model_state(spec, trainer.layout)[0]
+        compute_as(trainer, replace(trainer.spec, dropout=replace(trainer.spec.dropout, rate=0.0)))
 
 
 def _attend_to_the_future(trainer: Any) -> None:

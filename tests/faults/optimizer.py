@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from tests.faults.fault import BOTH, Fault
-from tests.faults.plants import Leaves, after_restore, around_save, ignore, leaves_under, reset, rewritten
+from tests.faults.plants import Leaves, after_restore, around_save, compute_as, ignore, leaves_under, reset, rewritten
 from torch_side.optimizer import build_optimizer, set_position
 
 __all__ = ["FAULTS"]
@@ -50,7 +50,7 @@ def _rebuilt(trainer: Any) -> None:
 
 
 def _reinitialised(trainer: Any) -> None:
-    trainer.state = trainer.state._replace(optimizer=trainer.optimizer.init(trainer.state.params))
+    trainer.state = trainer.state._replace(optimizer=trainer.programs.optimizer.init(trainer.state.params))
 
 
 def _dummy_step(trainer: Any) -> None:
@@ -100,9 +100,7 @@ def _other_decay(trainer: Any) -> None:
         for group in trainer.optimizer.param_groups:
             group["weight_decay"] = 0.3
     else:
-        from jax_side.optimizer import build_optimizer as build
-
-        trainer.optimizer = build(replace(trainer.spec, optimizer=replace(trainer.spec.optimizer, weight_decay=0.3)))
+        compute_as(trainer, replace(trainer.spec, optimizer=replace(trainer.spec.optimizer, weight_decay=0.3)))
 
 
 def _without_masters(trainer: Any) -> None:

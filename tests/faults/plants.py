@@ -6,12 +6,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+import jax
+
+from jax_side.train import programs
 from parity.contract import TrainingState
+from parity.spec import RunSpec
 from tests.faults.fault import Plant
 
 __all__ = [
     "after_restore",
     "around_save",
+    "compute_as",
     "ignore",
     "reordered",
     "reset",
@@ -54,6 +59,14 @@ def around_save(before: Plant, after: Plant) -> Plant:
         trainer.save = save_changed
 
     return plant
+
+
+def compute_as(trainer: Any, spec: RunSpec) -> None:
+    """Let a JAX trainer compute the steps of another spec."""
+    state = trainer.state
+    trainer.programs = programs(spec, trainer.placement)
+    trainer._structure = jax.tree.structure(None)  # so that the next state is given to what computes it now
+    trainer.state = state
 
 
 def rewrite(trainer: Any, change: Callable[[Leaves], Leaves]) -> None:

@@ -121,6 +121,8 @@ def epsilon_hat(b1, b2, eps):
 def test_adam_epsilon_convention(monkeypatch):
     """The same number in another place of the formula: a semantic difference behind the first update."""
     monkeypatch.setattr(jax_side.optimizer, "scale_by_adam", epsilon_hat)
+    # Programs of trainers before were traced with the clean one.
+    monkeypatch.setattr(jax_side.train, "programs", jax_side.train.Programs)
     record = check_twins(pair())
     assert record.verdict == "broken"
     assert record.suspects[0] == "optimizer"

@@ -11,12 +11,14 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 import jax_side
+from jax_side import train
 from parity.contract import child_environment
 from tests.support.small import bits_of, small, state_of
 
 
 def trained(name: str) -> tuple[Any, ...]:
     """Return the curve, the state and the validation of a short run, by programs of its own trainer."""
+    train._programs.cache_clear()
     trainer = jax_side.build(small(name, "float32", "steps=6"))
     curve = bits_of(list(trainer.steps(6)))
     validation = trainer.evaluate()

@@ -310,7 +310,7 @@ def test_jax_attention_takes_its_softmax_in_float32_and_the_model_s_does_not() -
     ours, theirs = jax_side.build(spec), torch_side.build(spec)
     x = GENERATOR.normal(size=(2, 8, 16))
     with float64():
-        model: Any = nnx.merge(ours.graphdef, ours.state.params, ours.state.buffers, ours.state.rngs)
+        model: Any = nnx.merge(ours.programs.graphdef, ours.state.params, ours.state.buffers, ours.state.rngs)
         block = np.array(model.blocks[0](jnp.asarray(x), None, train=False))
     with torch.no_grad():
         block_of_torch: Any = theirs.model.blocks[0]  # type: ignore[index]

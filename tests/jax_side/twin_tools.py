@@ -79,7 +79,7 @@ def logits(spec: RunSpec, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return what both sides' models make of the same inputs at the same start, in evaluation."""
     ours, theirs = jax_side.build(spec), torch_side.build(spec)
     with jax.enable_x64(spec.precision == "float64"):
-        model: Any = nnx.merge(ours.graphdef, ours.state.params, ours.state.buffers, ours.state.rngs)
+        model: Any = nnx.merge(ours.programs.graphdef, ours.state.params, ours.state.buffers, ours.state.rngs)
         left = np.array(model(jax.numpy.asarray(x), None, train=False))
     tensor = torch.tensor(x)
     with torch.no_grad():

@@ -82,18 +82,15 @@ def test_who_stops_to_listen_between_two_records_has_a_whole_state(side, tmp_pat
 def test_buffers_that_jax_was_given_and_lost_are_made_anew(mode, tmp_path, monkeypatch):
     """Ctrl-C after a call that was given the state, before what it returned is kept."""
     trainer = built("jax", tmp_path, f"execution.jax={mode}")
-    name = "_chunk_fn" if mode == "scan" else "_step_fn"
-    real = getattr(trainer, name)
+    owner, name = (trainer, "_chunk_fn") if mode == "scan" else (trainer.programs, "step")
+    real = getattr(owner, name)
 
-    class Interrupted:
-        clear_cache = staticmethod(lambda: None)
-
-        def __call__(self, *args):
-            jax.block_until_ready(real(*args))
-            raise KeyboardInterrupt
+    def interrupted(*args):
+        jax.block_until_ready(real(*args))
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer, name, Interrupted())
+        patch.setattr(owner, name, interrupted)
         with pytest.raises(KeyboardInterrupt):
             list(trainer.steps(30))
     assert any(leaf.is_deleted() for leaf in jax.tree.leaves(trainer.state)), "or this tests nothing"

@@ -32,7 +32,7 @@ SMALL = (
     *("--spec", "mlp-digits", "--set", "model.hidden=[8]", "--set", "batch=8", "--set", "execution.chunk=5"),
     *("--set", "save.every=20", "--set", "validate_every=10", "--set", "data.validation=8"),
 )
-PACKAGES = {"tensorboard", "crc32c", "wandb"}
+PACKAGES = {"tensorboard", "wandb"}
 
 
 def environment(home: Path) -> dict[str, str]:
