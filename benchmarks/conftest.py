@@ -20,8 +20,7 @@ AT_START = pytest.StashKey[dict[str, Any]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker of benchmarks that take minutes, and note what trainers change in this process."""
-    config.addinivalue_line("markers", "slow: takes minutes, left out by `make bench-quick`")
+    """Note what trainers change in this process."""
     start: dict[str, Any] = {"settings": {name: os.environ[name] for name in SETTINGS if name in os.environ}}
     if "torch" in sides.installed():
         import torch
