@@ -1,4 +1,4 @@
-"""Large arrays read straight from the files of a store: by several threads, into memory that JAX takes as it is.
+"""Arrays read straight from the files of a store: by several threads, into memory that JAX takes as it is.
 
 TensorStore reads an array into a buffer of its own and copies it into the array that Orbax returns: twice the memory,
 and most of the time of a restore. Where the store holds the bytes of an array as they are in memory, one read is all
@@ -22,8 +22,9 @@ from parity.storage import read_ranges
 
 __all__ = ["LEAST", "read_buffers", "read_whole"]
 
-LEAST = 4 << 10
-"""Bytes from which on an array is read here; smaller ones cost Orbax little, and lie in nodes of the store."""
+LEAST = 1
+"""Bytes from which on an array is read here. Where Orbax has written the store, small ones lie in its nodes, and are
+Orbax's to read."""
 
 ALIGNMENT = 64
 """Bytes XLA aligns its buffers to on a CPU; an array that is not is copied."""
@@ -60,7 +61,7 @@ def read_whole(store: Path, tree: Any, stored: Mapping[str, Sequence[Range]]) ->
 def read_buffers(
     store: Path, wanted: Mapping[Id, tuple[str, int]], stored: Mapping[str, Sequence[Range]]
 ) -> dict[Id, Bytes]:
-    """Read the bytes of arrays that lie whole in a store, by several threads; small ones are left out.
+    """Read the bytes of arrays that lie whole in a store, by several threads; empty ones are left out.
 
     Args:
         store: Directory of an item.

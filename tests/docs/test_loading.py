@@ -104,7 +104,7 @@ def test_the_lesson_of_jax_continues_a_run(runs: Path, monkeypatch: pytest.Monke
         assert [a.tobytes() for a in arrays(ours)] == [a.tobytes() for a in arrays(theirs)]
     grads = jax.tree.map(jax.numpy.ones_like, names["nnx"].state(model, names["nnx"].Param))
     state = trainer.state
-    updates, _ = trainer.optimizer.update(grads, state.optimizer, state.params, lr=jax.numpy.float32(1e-3))
+    updates, _ = trainer.programs.optimizer.update(grads, state.optimizer, state.params, lr=jax.numpy.float32(1e-3))
     expected = jax.tree.map(jax.numpy.add, state.params, updates)
     optimizer.update(model, grads, lr=1e-3)
     for ours, theirs in zip(arrays(expected), arrays(names["nnx"].state(model)), strict=True):

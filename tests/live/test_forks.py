@@ -18,6 +18,7 @@ import parity
 from parity import environment
 from parity.checks.forks import safe
 from parity.checks.live import fork_server, process
+from parity.checks.live.session import Session
 from parity.results import Resumption
 from tests.live import imports_of_users, seeded_module, threaded_module
 from tests.live.jax_trainers import train_raw
@@ -50,7 +51,10 @@ def test_the_first_run_and_those_that_resume_are_forked_and_the_one_that_saves_i
     assert len({p["pid"] for p in seen}) == 5
 
 
-def test_values_that_are_saved_in_the_order_of_a_set_are_found() -> None:
+def test_values_that_are_saved_in_the_order_of_a_set_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the run that saves is started before the reference, beside which it runs."""
+    first = Session._first_run
+    monkeypatch.setattr(Session, "_first_run", lambda self, asked: time.sleep(0.5) or first(self, asked))
     found = check(imports_of_users.in_order_of_a_set)
     assert found.verdict == "broken", found.text()
     assert found.suspects[0].path.startswith("weights"), found.text()
@@ -199,3 +203,14 @@ def test_what_jax_compiles_is_kept_for_the_check(tmp_path: Path, compiled_anew: 
     found = parity.resumes(train_raw, steps=12, stop_at=7, mode="process", roads="kill", workdir=tmp_path)
     assert found.verdict == "holds", found.text()
     assert list((tmp_path / "programs").glob("*-cache")), "each process compiled anew"
+
+
+def test_threads_of_runs_that_go_side_by_side_wait_without_spinning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    with process.ProcessRunner(imports_of_users.draws, Path("."), fork=False):
+        assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert "OMP_WAIT_POLICY" not in os.environ
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    with process.ProcessRunner(imports_of_users.draws, Path("."), fork=False):
+        assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE", "what is set stays"
+    assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"

@@ -31,6 +31,10 @@ __all__ = ["ProcessRunner", "why_not_importable"]
 TIMEOUT_SECONDS = 1800.0
 """Longest that one run may take."""
 
+WAITING = "OMP_WAIT_POLICY"
+"""Variable of OpenMP: runs go side by side, each with a thread for every processor, and threads that wait by spinning
+would keep those of the other run from their work. It changes no result; one that is set stays."""
+
 POLL_SECONDS = 0.1
 """Time between two looks at a process whose workers may outlive it, and hold the connection that shows its end."""
 
@@ -51,9 +55,9 @@ def why_not_importable(train: Train) -> str:
 class ProcessRunner:
     """Runs the function in a new process each time.
 
-    The first run and those that resume are forks of a process that has imported the function (`fork_server`), where
-    that is safe; the others are new interpreters. So what saves and what resumes order their sets by different hash
-    seeds, and equal runs have nothing in common but the function.
+    The reference and the runs that resume are forks of a process that has imported the function (`fork_server`),
+    where that is safe; the others are new interpreters. So what saves and what resumes order their sets by different
+    hash seeds, and equal runs have nothing in common but the function.
 
     Args:
         train: The function; another process can import it.
@@ -70,6 +74,9 @@ class ProcessRunner:
         self._stack = ExitStack()
 
     def __enter__(self) -> ProcessRunner:
+        if WAITING not in os.environ:
+            os.environ[WAITING] = "PASSIVE"
+            self._stack.callback(os.environ.pop, WAITING, None)
         if self._forks is not None:
             self._stack.enter_context(self._forks)
         return self
@@ -90,7 +97,7 @@ class ProcessRunner:
         here, there = context.Pipe(duplex=False)
         given = (folder, request, self._root, number, multiprocessing.get_start_method(allow_none=True))
         process: BaseProcess | Forked | None = None
-        if self._forks is not None and (number == 1 or (folder.is_dir() and any(folder.iterdir()))):
+        if self._forks is not None and (request.reference or (folder.is_dir() and any(folder.iterdir()))):
             process = self._forks.fork(there.fileno(), *given)
         if process is None:
             whole = (there, self._train, *given)

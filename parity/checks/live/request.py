@@ -18,6 +18,8 @@ class Request:
 
     steps: int
     """Last step of the run; the state after it is captured as well."""
+    reference: bool = False
+    """Whether the others are compared with this run, and none resumes from what it saves."""
     kill: int | None = None
     """Mark, counted from 0, at which the run is killed."""
     kill_step: int | None = None

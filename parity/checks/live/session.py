@@ -65,7 +65,7 @@ class Session:
             return self._run(pool)
 
     def _run(self, pool: Executor) -> Resumption:
-        asked = Request(steps=self.driver.steps, options=self.driver.options)
+        asked = Request(steps=self.driver.steps, options=self.driver.options, reference=True)
         if self.driver.runner.parallel > 1:  # side by side: the second begins before it is seen what the first saves
             both = pool.submit(self._first_run, asked), pool.submit(self._second_run, None)
             self.driver.reference, again = both[0].result(), both[1].result()

@@ -66,7 +66,7 @@ class Trained:
 
     def __init__(self, name: str, runner: Runner, root: Path, steps: int, options: Mapping[str, Any]) -> None:
         self.name, self.runner, self.root, self.steps, self.options = name, runner, root, steps, dict(options)
-        self.reference = self._run("reference", Request(steps=steps, options=self.options))
+        self.reference = self._run("reference", Request(steps=steps, options=self.options, reference=True))
         marks = self.reference.marks
         if len(marks) < 3:
             raise TrainerError(f"{name}: the function made {len(marks)} marks in {steps} steps; yield the completed "
