@@ -167,12 +167,13 @@ def _check_array(store: Path, name: str, metadata: bytes | None, chunks: list[in
     array = json.loads(metadata or b"null")
     try:
         kept = (array["compressor"], array["filters"], array["order"]) == (None, None, "C")
+        kept &= array.get("dimension_separator", ".") == "."
         shape, chunk = [[int(n) for n in array[key]] for key in ("shape", "chunks")]
         item = TYPES[array["dtype"]]
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{store}: the description of {name!r} is none of ours ({error!r})") from error
     if not kept or min([*shape, 0]) < 0 or min([*chunk, 1]) < 1:
-        raise CheckpointError(f"{store}: {name!r} is compressed, or not in C order")
+        raise CheckpointError(f"{store}: {name!r} is compressed, not in C order, or its chunks have other names")
     if set(chunks) - {item * math.prod(chunk)} or item * math.prod(shape) > sum(chunks):
         raise CheckpointError(f"{store}: {name!r} of shape {shape} does not have the bytes for it")
     return len(chunks) == 1 and shape == chunk
