@@ -15,6 +15,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Literal, Protocol
@@ -55,14 +56,10 @@ def statements_of(code: CodeType, writes: Sequence[tuple[str, int]] = ()) -> lis
         writes: Files and lines of code during which the folder was written to.
     """
     lines_written = {line for file, line in writes if file == code.co_filename}
-    try:
-        lines, start = inspect.getsourcelines(code)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError, IndentationError):
+    function = _parsed(code)
+    if function is None:
         return []
-    ast.increment_lineno(tree, max(start, 1) - 1)
     found: list[Statement] = []
-    function = tree.body[0] if tree.body else tree
     for node in ast.walk(function):
         if isinstance(node, ast.With) and any(
             _names(item.context_expr) & {"no_grad", "inference_mode"} for item in node.items
@@ -86,6 +83,18 @@ def statements_of(code: CodeType, writes: Sequence[tuple[str, int]] = ()) -> lis
                 found.append(Statement("evaluation" if "evaluation" in inside else "save", first, last))
     outer = [s for s in found if not any(o != s and o.first <= s.first and s.last <= o.last for o in found)]
     return outer
+
+
+@lru_cache(maxsize=256)  # every run of a check asks for the same functions
+def _parsed(code: CodeType) -> ast.AST | None:
+    """Return the source of a function as a tree with the lines of its file; None where there is none."""
+    try:
+        lines, start = inspect.getsourcelines(code)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError, IndentationError):
+        return None
+    ast.increment_lineno(tree, max(start, 1) - 1)
+    return tree.body[0] if tree.body else tree
 
 
 def _is_mode(node: ast.AST) -> bool:
