@@ -2,14 +2,13 @@
 
 import json
 import os
+import pickle
 import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch.utils.data import DataLoader, TensorDataset
 
 NAMES = [f"layer-{number}" for number in range(12)]
 
@@ -29,45 +28,28 @@ def in_order_of_a_set(folder: Path) -> Iterator[int]:
 
 
 def _train(folder: Path, ordered) -> Iterator[int]:  # type: ignore[no-untyped-def]
-    weights = {name: torch.full((2,), float(at + 1)) for at, name in enumerate(NAMES)}
-    file, start = folder / "weights.pt", 0
+    weights = {name: np.full(2, float(at + 1)) for at, name in enumerate(NAMES)}
+    file, start = folder / "weights.pickle", 0
     if file.exists():
-        start, saved = torch.load(file)
+        start, saved = pickle.loads(file.read_bytes())
         weights |= dict(zip(ordered(NAMES), saved, strict=True))
     for step in range(start, 12):
         yield step
         for name in weights:
             weights[name] = weights[name] * 1.01
         if (step + 1) % 4 == 0:
-            torch.save((step + 1, [weights[name] for name in ordered(NAMES)]), file)
+            file.write_bytes(pickle.dumps((step + 1, [weights[name] for name in ordered(NAMES)])))
 
 
 def draws(folder: Path) -> Iterator[int]:
     """Train by draws from generators that all code shares; only a module that imports this may have seeded them."""
-    weight, file, start = torch.zeros(3), folder / "state.pt", 0
+    weight, file, start = np.zeros(3), folder / "state.pickle", 0
     if file.exists():
-        start, weight, drawn, python = torch.load(file, weights_only=False)
+        start, weight, drawn, python = pickle.loads(file.read_bytes())
         random.setstate(python)
         np.random.set_state(drawn)  # noqa: NPY002 - the state that all code shares
     for step in range(start, 12):
         yield step
-        weight = weight + torch.from_numpy(np.random.normal(size=3)) * random.random()  # noqa: NPY002
+        weight = weight + np.random.normal(size=3) * random.random()  # noqa: NPY002
         if (step + 1) % 4 == 0:
-            torch.save((step + 1, weight, np.random.get_state(), random.getstate()), file)  # noqa: NPY002
-
-
-def loads_by_a_lambda(folder: Path) -> Iterator[int]:
-    """Load batches by a worker process that takes a lambda: fine where workers are forked, as on Linux by default."""
-    torch.manual_seed(0)
-    weight, file, start = torch.zeros(2), folder / "weight.pt", 0
-    if file.exists():
-        start, weight, drawn = torch.load(file)
-        torch.set_rng_state(drawn)
-    data = TensorDataset(torch.arange(24.0).reshape(12, 2))
-    loader = DataLoader(data, num_workers=1, collate_fn=lambda rows: torch.stack([row for (row,) in rows]))
-    for step in range(start, 12):
-        yield step
-        for batch in loader:
-            weight = 0.9 * weight + batch.sum(0)
-        if (step + 1) % 4 == 0:
-            torch.save((step + 1, weight, torch.get_rng_state()), file)
+            file.write_bytes(pickle.dumps((step + 1, weight, np.random.get_state(), random.getstate())))  # noqa: NPY002

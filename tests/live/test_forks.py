@@ -20,7 +20,7 @@ from parity.checks.forks import safe
 from parity.checks.live import fork_server, process
 from parity.checks.live.session import Session
 from parity.results import Resumption
-from tests.live import imports_of_users, seeded_module, threaded_module
+from tests.live import imports_of_users, lambda_loader, seeded_module, threaded_module
 from tests.live.jax_trainers import train_raw
 from tests.live.test_red_torch import train as red
 
@@ -71,7 +71,7 @@ def test_what_a_module_seeds_at_its_top_stays_seeded(mode: Any) -> None:
 
 @linux
 def test_workers_of_a_loop_are_started_as_they_always_are() -> None:
-    found = check(imports_of_users.loads_by_a_lambda)
+    found = check(lambda_loader.loads_by_a_lambda)
     assert found.verdict == "holds", found.text()
 
 
@@ -130,7 +130,7 @@ def test_modules_of_users_are_left_to_their_runs() -> None:
 def test_processes_are_killed_and_none_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARITY_TEST", str(tmp_path))  # whatever is started from here on has it
     found = parity.resumes(
-        imports_of_users.loads_by_a_lambda, steps=12, stop_at=6, mode="process", workdir=tmp_path, roads="kill"
+        lambda_loader.loads_by_a_lambda, steps=12, stop_at=6, mode="process", workdir=tmp_path, roads="kill"
     )
     assert found.verdict == "holds", found.text()
     assert found.mode == "process"

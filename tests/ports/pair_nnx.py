@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,35 @@ def to_port(name: str, value: np.ndarray) -> tuple[str, str, np.ndarray]:
     return (NAMES[module], "scale", value) if module == "1" else (NAMES[module], "kernel", value.T)
 
 
+@cache
+def transform(dtype: str, fault: str) -> optax.GradientTransformation:
+    """Return one object for all runs, so that their steps are compiled once."""
+    late = 1 if fault == "schedule" else 0
+    return optax.chain(
+        optax.clip_by_global_norm(0.5) if fault == "clip" else clip(0.5),
+        optax.adamw(
+            lambda count: 1e-2 * (1 - (count if fault == "rate" else (count + late).astype(dtype)) / 80),
+            b2=0.99 if fault == "beta2" else 0.999,
+            nesterov=fault == "nesterov",
+            weight_decay=1e-4 if fault == "decay" else 1e-2,
+        ),
+    )
+
+
+@partial(nnx.jit, static_argnums=4)
+def train_step(model: Port, optimizer: nnx.Optimizer, x: jax.Array, y: jax.Array, smooth: bool) -> jax.Array:
+    def loss_of(model: Port) -> jax.Array:
+        logits = model(x)
+        if smooth:
+            targets = optax.smooth_labels(jax.nn.one_hot(y, CLASSES), 1e-6)
+            return optax.softmax_cross_entropy(logits, targets).mean()
+        return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+
+    loss, grads = nnx.value_and_grad(loss_of)(model)
+    optimizer.update(model, grads)
+    return loss
+
+
 def train_nnx(folder: Path, steps: int = 40, dtype: str = "float64", fault: str = "") -> Iterator[int]:
     x, y = samples()
     inputs, labels = jnp.asarray(x, dtype), jnp.asarray(y)
@@ -117,20 +147,7 @@ def train_nnx(folder: Path, steps: int = 40, dtype: str = "float64", fault: str 
         module, field, values = to_port(name, value)
         moved = values + (1e-9 if fault == "start" and name == "0.weight" else 0)
         getattr(getattr(model, module), field)[...] = jnp.asarray(moved, dtype)
-    late = 1 if fault == "schedule" else 0
-    optimizer = nnx.Optimizer(
-        model,
-        optax.chain(
-            optax.clip_by_global_norm(0.5) if fault == "clip" else clip(0.5),
-            optax.adamw(
-                lambda count: 1e-2 * (1 - (count if fault == "rate" else (count + late).astype(dtype)) / 80),
-                b2=0.99 if fault == "beta2" else 0.999,
-                nesterov=fault == "nesterov",
-                weight_decay=1e-4 if fault == "decay" else 1e-2,
-            ),
-        ),
-        wrt=nnx.Param,
-    )
+    optimizer = nnx.Optimizer(model, transform(dtype, fault), wrt=nnx.Param)
     ema = jax.tree.map(jnp.asarray, nnx.to_pure_dict(nnx.state(model, nnx.Param)))
     begin = 0
     if (folder / "step.json").exists():
@@ -139,23 +156,11 @@ def train_nnx(folder: Path, steps: int = 40, dtype: str = "float64", fault: str 
         nnx.update((model, optimizer), _from_flat((model, optimizer), held))
         ema = jax.tree_util.tree_map_with_path(lambda k, _: jnp.asarray(held["ema" + jax.tree_util.keystr(k)]), ema)
 
-    @nnx.jit
-    def train_step(model: Port, optimizer: nnx.Optimizer, x: jax.Array, y: jax.Array) -> jax.Array:
-        def loss_of(model: Port) -> jax.Array:
-            logits = model(x)
-            if fault == "smoothing":
-                targets = optax.smooth_labels(jax.nn.one_hot(y, CLASSES), 1e-6)
-                return optax.softmax_cross_entropy(logits, targets).mean()
-            return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
-
-        loss, grads = nnx.value_and_grad(loss_of)(model)
-        optimizer.update(model, grads)
-        return loss
-
     for step in range(begin, steps):
         yield step
         batch = rows(step + (1 if fault == "order" and step == 7 else 0))
-        loss = train_step(model, optimizer, inputs[batch], labels[batch])  # noqa: F841 - the checks read it
+        smooth = fault == "smoothing"
+        loss = train_step(model, optimizer, inputs[batch], labels[batch], smooth)  # noqa: F841 - the checks read it
         params = nnx.to_pure_dict(nnx.state(model, nnx.Param))
         kept = 0.99 if fault == "ema" else 0.9
         ema = jax.tree.map(lambda e, p, k=kept: e * k + p * (1 - k), ema, params)
