@@ -13,6 +13,7 @@ from flax import nnx
 from numpy.typing import NDArray
 
 from jax_side.model import build_model
+from jax_side.numerics import x64
 from jax_side.optimizer import slots
 from jax_side.scaler import ScalerState
 from parity.contract import TrainingState, take_count, take_scale
@@ -40,7 +41,8 @@ class DeviceState(NamedTuple):
 @lru_cache(maxsize=8)  # a process builds many trainers of few specs
 def abstract_model(spec: RunSpec) -> tuple[Any, nnx.State, nnx.State, nnx.State]:
     """Return graph definition, parameters, buffers and native RNG streams: shapes and dtypes, no values."""
-    abstract = nnx.eval_shape(lambda: build_model(spec))
+    with x64(spec.precision):
+        abstract = nnx.eval_shape(lambda: build_model(spec))
     graphdef, params, buffers, rngs = nnx.split(abstract, nnx.Param, nnx.BatchStat, nnx.RngState)
     return graphdef, params, buffers, rngs
 

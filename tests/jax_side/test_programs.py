@@ -8,6 +8,7 @@ import pytest
 
 import jax_side
 from jax_side import train
+from jax_side.state import abstract_model
 from parity.spec import RunSpec, load
 from tests.support.small import bits_of, small, state_of
 
@@ -104,3 +105,10 @@ def test_programs_that_nobody_used_for_long_are_let_go() -> None:
 def test_the_presets_can_be_looked_up() -> None:
     for name in ("mlp-digits", "cnn-digits", "gpt-text", "linear-regression"):
         assert isinstance(hash(load(name)), int)
+
+
+def test_shapes_and_dtypes_do_not_depend_on_who_asks_first() -> None:
+    """Outside of the context in which a run of float64 is built."""
+    abstract_model.cache_clear()
+    params = abstract_model(small("mlp-digits", "float64"))[1]
+    assert {str(leaf.dtype) for leaf in jax.tree.leaves(params)} == {"float64"}
