@@ -8,7 +8,11 @@ import pytest
 import torch
 
 import parity
+from parity.checks.live.judge import judge_same
+from parity.checks.live.trace import Mark
+from parity.contract.capture import Leaf, Snapshot
 from parity.results import Resumption
+from tests.live.noisy_jax import jax_loop
 from tests.live.noisy_trainers import HIDDEN, LOOPS, LOST, STEPS, STOP, numpy_loop, torch_loop, unseeded
 
 
@@ -60,6 +64,53 @@ def test_a_trainer_without_a_framework_is_judged_alike(fault: str) -> None:
     found = check(numpy_loop, fault=fault)
     assert found.verdict == "broken", found.text()
     assert found.components[0] == ("model.params" if fault == "update_lost" else "optimizer.momentum")
+
+
+def test_a_trainer_in_jax_is_judged_alike_on_every_road() -> None:
+    clean = check(jax_loop, roads="all")
+    assert (clean.verdict, clean.equal_runs) == ("holds", 5), clean.text()
+    found = check(jax_loop, fault="moments_late", ulps=64)
+    assert (found.verdict, found.components[0]) == ("broken", "optimizer.first_moment"), found.text()
+
+
+@pytest.mark.soak
+@pytest.mark.processes
+@pytest.mark.parametrize("loop", [torch_loop, numpy_loop, jax_loop], ids=["torch", "numpy", "jax"])
+def test_a_trainer_is_judged_by_the_envelope_in_processes_too(loop: Callable[..., Iterator[int]]) -> None:
+    for fault in ("", "moments_late"):
+        found = parity.resumes(
+            loop, steps=STEPS, stop_at=STOP, mode="process", roads="kill", options={"fault": fault, "ulps": 16}
+        )
+        assert found.verdict == ("broken" if fault else "holds"), found.text()
+        assert found.equal_runs == 5
+
+
+def marks(generator: str, drawn: str, *weights: str) -> list[Mark]:
+    """Return the marks of a run: its generator at the first and at the later ones, and its weights."""
+    found = []
+    for step, weight in enumerate(weights):
+        stream = Leaf("stream", "rng.torch", "Generator", drawn if step else generator)
+        leaves = {"torch.default_generator": stream, "model.w": Leaf("state", "model.params", "float32[1]", weight)}
+        found.append(Mark(step, Snapshot(leaves)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("drawn", "weights", "cause"),
+    [
+        (("a", "b"), ("0", "1"), "model.w"),  # each process starts with another, and nothing draws from it
+        (("c", "d"), ("0", "1"), "torch.default_generator"),  # it was drawn from
+        (("a", "b"), ("1", "1"), "torch.default_generator"),  # the start was drawn from it
+    ],
+)
+def test_a_generator_that_nobody_draws_from_is_no_cause(
+    drawn: tuple[str, str], weights: tuple[str, str], cause: str
+) -> None:
+    one, other = marks("a", drawn[0], "0", "0", "2"), marks("b", drawn[1], *weights, "3")
+    changing = {"model.w", *(["torch.default_generator"] if drawn[0] != "a" else [])}
+    parted = judge_same(one, other, changing)
+    assert parted is not None
+    assert parted.path == cause
 
 
 def test_an_order_that_nobody_seeded_is_no_rounding() -> None:

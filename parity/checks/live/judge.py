@@ -29,6 +29,7 @@ def judge_same(marks: Sequence[Mark], again: Sequence[Mark], changing: Collectio
         changing: Paths whose value changes in the first.
     """
     parted: list[Evidence] = []
+    idle: set[str] = set()
     for left, right in zip(marks, again, strict=False):
         if left.step != right.step:
             return Evidence("counters.step", "mark", left.step, str(left.step), str(right.step), "in an equal run")
@@ -36,9 +37,11 @@ def judge_same(marks: Sequence[Mark], again: Sequence[Mark], changing: Collectio
         differ = [p for p in differing(a, b) if not left.snapshot.is_dead(p)]
         trained = [p for p in differ if _trained(a.get(p) or b[p], p, changing)]
         causes = [p for p in differ if (a.get(p) or b[p]).role in ("array", "stream", "position", "gradient")]
+        if left is marks[0] and not trained and all((a.get(p) or b[p]).role == "stream" for p in causes):
+            idle = {p for p in causes if p not in changing}  # of a new process, which has drawn nothing from them
         parted += [evidence_of(p, left.step, a, b, "in an equal run") for p in ranked(causes, a, b, LATER)]
         if trained:
-            first = [e for e in parted if e.component.startswith(("data", "rng")) and e.path not in _SHARED]
+            first = [e for e in parted if e.component.startswith(("data", "rng")) and e.path not in {*_SHARED, *idle}]
             return (
                 first or [evidence_of(p, left.step, a, b, "in an equal run") for p in ranked(trained, a, b, LATER)]
             )[0]
