@@ -10,6 +10,7 @@ from typing import Any
 from parity import sides
 from parity.errors import ParityError
 from parity.spec import Precision, RunSpec, load
+from tests.support.small import SHRUNK
 
 __all__ = ["BOTH", "CNN", "GPT", "MLP", "Fault", "Plant", "Planted", "nothing"]
 
@@ -29,18 +30,7 @@ _SHORT = (
 # 1,637 training samples in batches of 128 are 12 steps to an epoch: steps 20 and 30 lie inside epochs 1 and 2.
 MLP = ("mlp-digits", (*_SHORT, "model.hidden=[16]", "batch=128", "data.validation=160"))
 CNN = ("cnn-digits", (*_SHORT, "model.channels=[4]", "batch=32", "data.validation=160"))
-GPT = (
-    "gpt-text",
-    (
-        *_SHORT,
-        "model.width=16",
-        "model.heads=2",
-        "model.layers=1",
-        "model.context=8",
-        "batch=8",
-        "data.validation=16",
-    ),
-)
+GPT = ("gpt-text", (*_SHORT, *SHRUNK["gpt-text"]))
 
 
 def nothing(trainer: Any) -> None:

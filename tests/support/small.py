@@ -10,7 +10,7 @@ from parity.spec import PRESETS, Precision, RunSpec, load
 
 NAMES = tuple(PRESETS)
 
-_SMALL = {
+SHRUNK = {
     "mlp-digits": ["model.hidden=[16]", "batch=16"],
     "cnn-digits": ["model.channels=[4]", "batch=16"],
     "linear-regression": ["batch=16"],
@@ -23,7 +23,7 @@ _SMALL = {
         "data.validation=16",
     ],
 }
-
+"""Preset to what shrinks it."""
 
 CHANGED: dict[str, Any] = {
     "batch": "ff",
@@ -45,7 +45,7 @@ def quick(examples: int = 50) -> settings:
 
 def small(name: str, precision: Precision = "float32", *overrides: str) -> RunSpec:
     """Return a preset shrunk to a few parameters, chunks of five steps."""
-    return load(name, precision, [*_SMALL[name], "execution.chunk=5", *overrides])
+    return load(name, precision, [*SHRUNK[name], "execution.chunk=5", *overrides])
 
 
 def overflowing(precision: Precision, *steps: int) -> list[str]:
