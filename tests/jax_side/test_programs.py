@@ -112,3 +112,14 @@ def test_shapes_and_dtypes_do_not_depend_on_who_asks_first() -> None:
     abstract_model.cache_clear()
     params = abstract_model(small("mlp-digits", "float64"))[1]
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(params)} == {"float64"}
+
+
+def test_a_state_of_another_structure_has_a_chunk_of_its_own() -> None:
+    trainer = jax_side.build(SPEC)
+    assert {record.loss_scale for record in trainer.steps(2)} == {SPEC.scaler.init_scale}
+    known = trainer._chunk_fn
+    whole = trainer.state
+    trainer.state = whole._replace(scaler=None)
+    assert {record.loss_scale for record in trainer.steps(4)} == {1.0}
+    trainer.state = trainer.state._replace(scaler=whole.scaler)
+    assert trainer._chunk_fn is known, "that of the first structure was traced already"
