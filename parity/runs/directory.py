@@ -64,9 +64,13 @@ class RunDirectory:
         ours = {"side", "checkpoints", "lock"}  # what is there of a start that was cut short
         if self.exists or not self.path.exists():
             return
-        if self._is_remains():
+        others = {entry.name for entry in self.path.iterdir() if not _DRAFT.fullmatch(entry.name)} - ours
+        remains = self._is_remains()
+        if self.exists:  # asked last: another process may have started a run here since, and its lock says so better
+            return
+        if remains:
             raise RunDirectoryError(self.no_run())
-        if {entry.name for entry in self.path.iterdir() if not _DRAFT.fullmatch(entry.name)} - ours:
+        if others:
             raise RunDirectoryError(f"{self.path} is not empty and holds no run; choose another --dir")
 
     def no_run(self) -> str:
@@ -80,9 +84,8 @@ class RunDirectory:
 
     def _is_remains(self) -> bool:
         """Return whether records or checkpoints of a run are here without its `spec.toml`."""
-        if self.exists:
-            return False
-        return bool(self.store.steps()) or any(file.exists() for file in (self.steps, self.attempts))
+        found = bool(self.store.steps()) or any(file.exists() for file in (self.steps, self.attempts))
+        return found and not self.exists
 
     def open(self, identity: RunIdentity, side: str) -> None:
         """Create the run, or check that it is the same one.

@@ -65,12 +65,12 @@ def train(
         raise RunDirectoryError(f"{directory} holds no run to resume; use --resume auto to start one")
     run.require_free()
     with ExitStack() as stack:
-        locked = run.exists
+        locked, incomplete = run.exists, None
         if locked:
             stack.enter_context(WriterLock(directory))
-        for line in run.repair():
-            log(line)
-        incomplete = require_history(run, resume) if locked else None
+            for line in run.repair():  # the writer alone may: another process may have started a run meanwhile
+                log(line)
+            incomplete = require_history(run, resume)
         attempt = together.share(next_attempt(run, incomplete))
         built = side.build(described, directory, attempt=attempt)  # what cannot be built leaves no trace
         trainer = require_trainer(built, side_name)

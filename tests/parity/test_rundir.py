@@ -101,6 +101,29 @@ def test_a_directory_with_something_else_in_it_is_refused_and_left_alone(tmp_pat
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+@pytest.mark.parametrize("look", ["iterdir", "exists"])
+def test_a_run_that_starts_while_the_directory_is_looked_at_is_not_taken_for_something_else(
+    look: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, original, looked = RunDirectory(tmp_path / "run"), getattr(Path, look), []
+    run.path.mkdir()
+
+    def start_meanwhile(path: Path) -> Any:
+        answer = original(path)
+        if path == {"iterdir": run.path, "exists": run.path / "spec.toml"}[look] and not looked:
+            looked.append(path)  # as the other process does: after this one has asked, and before it goes on
+            other = RunDirectory(run.path)
+            other.open(identity_of(SPEC), "torch")
+            other.begin_attempt(0, None, {})
+            answer = original(path) if look == "iterdir" else answer
+        return answer
+
+    monkeypatch.setattr(Path, look, start_meanwhile)
+    run.require_free()
+    assert looked
+    assert run.exists
+
+
 def test_an_empty_directory_is_taken(tmp_path: Path) -> None:
     RunDirectory(tmp_path).open(identity_of(SPEC), "jax")
     assert RunDirectory(tmp_path).exists
