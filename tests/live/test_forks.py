@@ -169,7 +169,8 @@ def test_a_check_that_is_killed_takes_its_processes_along(tmp_path: Path) -> Non
                 parity.resumes(train, steps=12, stop_at=6, mode="process")
         """)
     )
-    run = subprocess.Popen([sys.executable, str(script)], stderr=subprocess.DEVNULL)
+    env = {**os.environ, "TMPDIR": str(tmp_path)}  # what a killed check leaves is not left in the system's folder
+    run = subprocess.Popen([sys.executable, str(script)], env=env, stderr=subprocess.DEVNULL)
     pids = wait_for(lambda: (tmp_path / "pids").read_text().split(), 4)
     run.send_signal(signal.SIGKILL)
     run.wait()

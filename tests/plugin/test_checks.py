@@ -297,7 +297,7 @@ def test_it_loads_no_framework_and_little_else_until_a_check_runs(pytester):
     options = ("--parity-repro=out", "--parity-roads=all", INLINE)
     ran = pytester.runpytest_subprocess(*options, "-s")
     ran.assert_outcomes(passed=1)
-    assert ran.outlines[-1] == "loaded parity parity.pytest_plugin"
+    assert ran.outlines[-1] == "loaded parity parity.pytest_plugin parity.pytest_plugin.checker"
 
 
 def test_the_fixture_has_the_mark_and_the_plugin_is_declared(pytester, parity):

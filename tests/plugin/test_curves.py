@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from parity.errors import SpecError
-from parity.pytest_plugin.files import CurveError, check_curve
+from parity.pytest_plugin.curves import CurveError, check_curve
 from parity.results import read_result
 
 pytest_plugins = ["pytester"]
@@ -174,7 +174,7 @@ def test_in_a_test_a_missing_baseline_is_red_until_it_is_written(pytester, monke
     ran = pytester.runpytest_inprocess()
     ran.assert_outcomes(failed=1)
     ran.stdout.fnmatch_lines(["E*CurveError: curve 'loss' has no baseline: run with --parity-update*", f"E*{path}"])
-    assert "files.py" not in ran.stdout.str().replace("parity.pytest_plugin.files.CurveError", "")
+    assert "curves.py" not in ran.stdout.str().replace("parity.pytest_plugin.curves.CurveError", "")
     ran = pytester.runpytest_inprocess("--parity-update")
     ran.assert_outcomes(passed=1)
     ran.stdout.fnmatch_lines([f"baseline written, nothing compared: {path}"])

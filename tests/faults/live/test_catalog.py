@@ -8,13 +8,15 @@ import pytest
 import torch
 
 import parity
-from parity.results import Resumption
 from tests.faults.live import trainer_folders, trainer_torch
 from tests.faults.live.catalog import ENTRIES, PLANTED
+from tests.faults.live.checked import check, names_first, variants
 from tests.faults.live.entry import Entry
 
 BROKEN = [entry for entry in PLANTED if not entry.policy]
 POLICY = [entry for entry in PLANTED if entry.policy]
+
+CLEAN = [pytest.param(entry, id=f"as {entry.name}") for entry in variants(PLANTED)]
 
 UNNAMED: dict[str, str] = {}
 """Entries that are found, and whose first component is another one; the bar is 95 % right."""
@@ -29,25 +31,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def check(entry: Entry, fault: str | None = None) -> Resumption:
-    """Check an entry's trainer, with its bug or with another one."""
-    assert entry.train is not None
-    options = entry.keywords if fault is None else {**entry.options, "fault": fault}
-    return parity.resumes(
-        entry.train, steps=entry.steps, stop_at=entry.stop_at, mode="inline", roads=entry.roads, options=options
-    )
-
-
-def is_named(entry: Entry, found: Resumption) -> bool:
-    """Return whether the first component is one that an expert would name."""
-    return bool(found.components) and found.components[0].startswith(entry.expected)
-
-
 @pytest.mark.parametrize("entry", [pytest.param(entry, id=entry.name) for entry in BROKEN])
 def test_bug_is_found_and_named(entry: Entry) -> None:
     found = check(entry)
     assert found.verdict == "broken", found.text()
-    assert is_named(entry, found) != (entry.name in UNNAMED), found.text()
+    assert names_first(entry, found) != (entry.name in UNNAMED), found.text()
 
 
 @pytest.mark.parametrize("entry", [pytest.param(entry, id=entry.name) for entry in POLICY])
@@ -56,22 +44,14 @@ def test_difference_of_policy_is_green(entry: Entry) -> None:
     assert found.verdict == "holds", found.text()
 
 
-def variants() -> list[object]:
-    """Return one entry for every trainer, options, kill and roads that the catalogue uses."""
-    different = {
-        (entry.train, str(entry.options), entry.steps, entry.stop_at, entry.roads): entry for entry in PLANTED
-    }
-    return [pytest.param(entry, id=f"as {entry.name}") for entry in different.values()]
-
-
-@pytest.mark.parametrize("entry", variants()[::3])
+@pytest.mark.parametrize("entry", CLEAN[::3])
 def test_clean_variant_is_green(entry: Entry) -> None:
     found = check(entry, fault="")
     assert found.verdict == "holds", found.text()
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("entry", variants())
+@pytest.mark.parametrize("entry", CLEAN)
 def test_every_clean_variant_is_green(entry: Entry) -> None:
     found = check(entry, fault="")
     assert found.verdict == "holds", found.text()

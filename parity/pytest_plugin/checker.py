@@ -1,0 +1,272 @@
+"""What the fixture gives to a test: checks and curves whose verdicts go to the report and to the test's properties.
+
+Loads nothing else of the suite until a check runs.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from parity.results import Crossing, Resumption, Verdict
+
+__all__ = ["LEFT", "Left", "Parity"]
+
+SETTINGS = ("roads", "mode")
+MOST_LINES = 25
+"""Lines of the message of a red check."""
+
+Left = dict[str, list[str]]
+"""What the checks of a test left for the end of the session: `records`, `repros`, `curves`; as text, so that xdist
+carries it from a worker to the process that reports."""
+
+LEFT = pytest.StashKey[Left]()
+WRITTEN = pytest.StashKey[set[str]]()
+"""Baselines that this process wrote."""
+
+
+class Parity:
+    """Checks for tests: what a check finds goes to the session's report and to the test's properties.
+
+    Args:
+        item: The test.
+    """
+
+    def __init__(self, item: pytest.Item) -> None:
+        self._item = item
+        self._defaults = _defaults(item)
+        self._checks = 0
+
+    @property
+    def mark(self) -> Callable[..., None]:
+        """The mark for a training loop: `parity.mark`."""
+        from parity.contract.capture import mark
+
+        return mark
+
+    def resumes(
+        self, train: Callable[..., Any], *, steps: int, stop_at: int | None = None, **settings: Any
+    ) -> Resumption:
+        """Assert that a training function resumes exactly; arguments as of `parity.resumes`.
+
+        Roads and mode, where they are not given, are those of the test's marker, of the options, of the ini file; the
+        name is the test's node ID.
+
+        Raises:
+            ResumeBrokenError: It does not, or that cannot be judged.
+            SpecError: An argument that cannot be used.
+            UnknownNameError: There is no such road.
+            TrainerError: A function that cannot be judged: it does not mark, does not save, fails by itself.
+            MarkError: A mark that is no whole number or goes backwards.
+        """
+        __tracebackhide__ = True
+        from parity.checks.live import ResumeBrokenError, assert_resumes
+
+        self._checks += 1
+        settings = {"name": self._item.nodeid, **self._defaults, **settings}
+        began, broken = time.perf_counter(), None
+        with ExitStack() as stack:
+            if self._item.config.option.parity_repro and settings.get("workdir") is None:
+                scratch = tempfile.TemporaryDirectory(prefix="parity-", ignore_cleanup_errors=True)
+                settings["workdir"] = Path(stack.enter_context(scratch))
+            try:
+                found = assert_resumes(train, steps=steps, stop_at=stop_at, **settings)
+            except ResumeBrokenError as error:
+                found, broken = error.resumption, error
+                self._keep_repro(train, found, settings)
+            except Exception as error:
+                self._note_crash(settings["name"], error, began)
+                raise
+        self._note(found)
+        if broken is not None:
+            broken.args = ("\n".join(str(broken).splitlines()[:MOST_LINES]),)  # a note may be a whole traceback
+            raise broken.with_traceback(None)
+        return found
+
+    def twins(
+        self, train_a: Callable[..., Any], train_b: Callable[..., Any], *, steps: int, **settings: Any
+    ) -> Crossing:
+        """Assert that two training functions train alike; arguments as of `parity.twins_agree`.
+
+        Raises:
+            TwinsDifferError: They do not, or that cannot be judged.
+            SpecError: An argument that cannot be used.
+            TrainerError: A function that does not mark, or fails by itself.
+            MarkError: A mark that is no whole number or goes backwards.
+        """
+        __tracebackhide__ = True
+        from parity.checks.ports import assert_twins
+
+        return self._across("twins", lambda known: assert_twins(train_a, train_b, steps=steps, **known), settings)
+
+    def handover(
+        self,
+        train_a: Callable[..., Any],
+        train_b: Callable[..., Any],
+        *,
+        convert: Callable[[Path, Path], object],
+        steps: int,
+        **settings: Any,
+    ) -> Crossing:
+        """Assert that a run can be handed from one trainer to the other; arguments as of `parity.hands_over`.
+
+        Raises:
+            HandoverBrokenError: It cannot, or that cannot be judged.
+            SpecError: An argument that cannot be used.
+            TrainerError: A function that does not mark, does not save or fails; a conversion that fails.
+            MarkError: A mark that is no whole number or goes backwards.
+        """
+        __tracebackhide__ = True
+        from parity.checks.ports import assert_handover
+
+        return self._across(
+            "handover",
+            lambda known: assert_handover(train_a, train_b, convert=convert, steps=steps, **known),
+            settings,
+        )
+
+    def _across(self, check: str, run: Callable[[dict[str, Any]], Crossing], settings: dict[str, Any]) -> Crossing:
+        """Run a check of two trainers and keep its verdict; roads are none of its settings."""
+        __tracebackhide__ = True
+        from parity.checks.ports import CrossingBrokenError
+
+        known = {"name": self._item.nodeid, "mode": self._defaults["mode"], **settings}
+        began, broken = time.perf_counter(), None
+        try:
+            found = run(known)
+        except CrossingBrokenError as error:
+            found, broken = error.crossing, error
+        except Exception as error:
+            self._note_crash(known["name"], error, began, check)
+            raise
+        self._note(found)
+        if broken is not None:
+            raise broken.with_traceback(None)
+        return found
+
+    def curve(self, name: str, values: Iterable[Any], *, rtol: float = 0.0, atol: float = 0.0) -> None:
+        """Assert that a curve is the baseline beside the test file, or write the baseline with `--parity-update`.
+
+        The baseline is `parity_curves/<test module>/<name>.json`: steps, values to the last bit, criterion, versions.
+
+        Args:
+            name: Name of the curve; letters, digits, `.`, `_` and `-`.
+            values: A number for each step, or step to number.
+            rtol: Largest relative difference that passes.
+            atol: Largest absolute difference that passes; where both are 0, bits must be equal.
+
+        Raises:
+            CurveError: It differs; there is no baseline; the two have not the same steps, or neither is finite.
+            SpecError: An argument that cannot be used.
+        """
+        __tracebackhide__ = True
+        from parity.errors import SpecError
+        from parity.pytest_plugin.curves import CurveDiffersError, CurveError, check_curve
+
+        if not re.fullmatch(r"\w[\w.-]*", name):
+            raise SpecError("name", f"of a curve must be letters, digits, '.', '_' and '-', got {name!r}")
+        test, update = self._item, bool(self._item.config.option.parity_update)
+        path = test.path.parent / "parity_curves" / test.path.stem / f"{name}.json"
+        if update and str(path) in (written := test.config.stash.setdefault(WRITTEN, set())):
+            raise SpecError("name", f"the curve {name!r} was written by this session already; give each its own name")
+        began = time.perf_counter()
+        try:
+            count = check_curve(path, values, rtol=rtol, atol=atol, update=update, test=test.nodeid)
+        except CurveError as error:
+            verdict: Verdict = "broken" if isinstance(error, CurveDiffersError) else "inconclusive"
+            test.user_properties.append(("parity_curve", f"{name}: {verdict}"))
+            self._note_curve(name, verdict, began, note=str(error))
+            raise
+        test.user_properties.append(("parity_curve", f"{name}: {'written' if update else 'holds'}, {count} steps"))
+        if update:
+            written.add(str(path))
+            self._leave("curves", str(path))
+        else:
+            self._note_curve(name, "holds", began, steps=count)
+
+    def _note_curve(self, name: str, verdict: Verdict, began: float, *, steps: int = 0, note: str = "") -> None:
+        """Keep the verdict on a curve for the report."""
+        if self._item.config.option.parity_report:
+            from parity.pytest_plugin.report import pack
+            from parity.results import CheckRecord
+
+            made = CheckRecord.of(
+                f"curve {name}",
+                self._item.nodeid,
+                "float64",
+                ("python",),
+                verdict,
+                began=began,
+                steps_compared=steps,
+                notes=(note,) if note else (),
+            )
+            self._leave("records", pack(made))
+
+    def _note(self, found: Resumption | Crossing) -> None:
+        """Keep a verdict: for the report, and as properties of the test."""
+        self._item.user_properties += [
+            ("parity_verdict", found.verdict),
+            ("parity_seconds", round(found.seconds, 3)),
+            ("parity_compared", found.compared),
+            ("parity_leaves", found.leaves),
+            ("parity_components", ", ".join(found.components)),
+        ]
+        if self._item.config.option.parity_report:
+            from parity.pytest_plugin.report import pack
+
+            self._leave("records", pack(found.record()))
+
+    def _note_crash(self, name: str, error: Exception, began: float, check: str = "resume") -> None:
+        """Keep that a check came to no verdict: a report without it would look green."""
+        self._item.user_properties.append(("parity_verdict", "crashed"))
+        if self._item.config.option.parity_report:
+            from parity.pytest_plugin.report import pack
+            from parity.results import CheckRecord
+
+            notes = (f"{type(error).__name__}: {error}",)
+            record = CheckRecord.of(check, name, "float32", ("python",), "crashed", began=began, notes=notes)
+            self._leave("records", pack(record))
+
+    def _keep_repro(self, train: Callable[..., Any], found: Resumption, settings: dict[str, Any]) -> None:
+        parent = self._item.config.option.parity_repro
+        if not parent:
+            return
+        from parity.pytest_plugin.repro import write_repro
+
+        roads = settings["roads"]
+        call = {
+            "steps": found.steps,
+            "stop_at": found.stop_at,
+            "mode": settings["mode"],
+            "roads": roads if isinstance(roads, str) else ",".join(roads),
+            "options": dict(settings.get("options") or {}),
+        }
+        target = write_repro(
+            Path(parent), self._item.config.rootpath, self._item.nodeid, train, call, found,
+            Path(settings["workdir"]), self._checks,
+        )  # fmt: skip
+        self._leave("repros", str(target))
+
+    def _leave(self, kind: str, text: str) -> None:
+        self._item.stash.setdefault(LEFT, {}).setdefault(kind, []).append(text)
+
+
+def _defaults(item: pytest.Item) -> dict[str, Any]:
+    """Return roads and mode for a test: of its nearest marker, of the options, of the ini file."""
+    found = {
+        name: item.config.getoption(f"parity_{name}") or item.config.getini(f"parity_{name}") for name in SETTINGS
+    }
+    for marker in reversed(list(item.iter_markers("parity"))):
+        if marker.args or marker.kwargs.keys() - {*SETTINGS}:
+            given = ", ".join([*map(repr, marker.args), *marker.kwargs])
+            raise pytest.UsageError(f"the marker parity takes roads=... and mode=..., got {given}")
+        found |= marker.kwargs
+    return found
