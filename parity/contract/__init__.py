@@ -24,8 +24,9 @@ from parity.contract.leaf_digests import (
     schema_of,
 )
 from parity.contract.leaf_values import VALUES, LeafSize, keep_values, measure_arrays, measure_kept
+from parity.contract.optimizer_kinds import OptimizerKind, Slot
 from parity.contract.optimizer_state import NeutralGroup, NeutralOptimizer, slot_shape
-from parity.contract.optimizers import OPTIMIZERS, OptimizerKind, Slot, optimizer_kind
+from parity.contract.optimizers import OPTIMIZERS, optimizer_kind
 from parity.contract.place import Place
 from parity.contract.plan import Pace, RunPlan
 from parity.contract.records import Divergence, first_divergence, read_records, record_line, same, splice

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.contract.optimizers import FLAGS, OptimizerKind, Slot, optimizer_kind
+from parity.contract.optimizer_kinds import FLAGS, OptimizerKind, Slot
+from parity.contract.optimizers import optimizer_kind
 from parity.contract.state import TrainingState
 from parity.errors import StateError
 

@@ -5,14 +5,16 @@ Knows no framework, no optimizer, and nothing of what the rates are used for.
 """
 
 from parity.schedules.cosines import Cosine, CosineRestarts, RestartPosition
-from parity.schedules.cycles import Cyclic, OneCycle
+from parity.schedules.cyclic import Cyclic
 from parity.schedules.decays import Constant, Exponential, Linear, MultiStep, Polynomial, Step
+from parity.schedules.one_cycle import OneCycle
 from parity.schedules.plateau import Plateau, PlateauPosition
-from parity.schedules.rule import AnyRule, Groups, Place, Position, Rule, spread
+from parity.schedules.rule import AnyRule, Place, Position, Rule
 from parity.schedules.schedule import Moves, Schedule
 from parity.schedules.state import RULES
 from parity.schedules.tables import Lambda, Multiplicative, tabulate
 from parity.schedules.trees import Beside, Chained, Sequential, TreePosition
+from parity.schedules.values import Groups, spread
 
 __all__ = [
     "RULES",

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from parity.schedules.rule import Groups, Number, Place, Position, Rule, Single, Values
+from parity.schedules.rule import Place, Position, Rule, Single
+from parity.schedules.values import Groups, Number, Values
 
 __all__ = ["Cosine", "CosineRestarts", "RestartPosition"]
 

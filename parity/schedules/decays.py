@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from parity.schedules.rule import Groups, Number, Single, Values, shown
+from parity.schedules.rule import Single
+from parity.schedules.values import Groups, Number, Values, shown
 
 __all__ = ["Constant", "Exponential", "Linear", "MultiStep", "Polynomial", "Step"]
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from parity.errors import ScheduleError
-from parity.schedules.rule import Groups, Number, Place, Rule, shown, spread
+from parity.schedules.rule import Place, Rule
+from parity.schedules.values import Groups, Number, shown, spread
 
 __all__ = ["Plateau", "PlateauPosition"]
 

@@ -1,4 +1,4 @@
-"""Rules and positions: a schedule's constants, where it is, and the values that it moves, all of them immutable.
+"""Rules and positions: a schedule's constants, and where it is, both immutable.
 
 A rule's functions take a position and the values of the parameter groups and return the next ones. Nothing is
 changed in place, so a step that fails leaves everything as it was.
@@ -6,42 +6,21 @@ changed in place, so a step that fails leaves everything as it was.
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from parity.errors import ScheduleError
+from parity.schedules.values import Groups, Values, is_finite, shown
 
 __all__ = [
     "AnyRule",
-    "Groups",
-    "Number",
     "Place",
     "Position",
     "Rule",
     "Single",
-    "Values",
-    "is_finite",
-    "shown",
-    "spread",
 ]
-
-Values = tuple[float, ...]
-"""One float64 for each parameter group."""
-
-
-class Groups(NamedTuple):
-    """The values of the parameter groups that rules read and write."""
-
-    rates: Values
-    """Learning rate of each group."""
-    initial: Values | None = None
-    """Learning rate from which rules that are built later start, as `initial_lr` of PyTorch's groups; None before
-    a rule has set it."""
-    momenta: Values | None = None
-    """Momentum, or first beta, of each group; None if no rule moves it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +44,6 @@ class Position(Place):
 
 
 P = TypeVar("P", bound=Place)
-Number = int | float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,33 +203,6 @@ class Rule(ABC, Generic[P]):
 
 
 AnyRule = Rule[Any]
-
-
-def is_finite(value: object) -> bool:
-    """Return whether a value is a number that float64 holds; true and false are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-
-
-def shown(value: object) -> str:
-    """Return a value for a message, at most 80 characters."""
-    if isinstance(value, int) and value.bit_length() > 256:
-        return "an integer beyond float64"
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def spread(value: Number | tuple[Number, ...], count: int) -> Values:
-    """Return a constant as one value for each group.
-
-    Args:
-        value: One for all groups, or a tuple with one for each.
-        count: Number of groups.
-
-    Example:
-        >>> spread(0.1, 2), spread((0.1, 0.2), 2)
-        ((0.1, 0.1), (0.1, 0.2))
-    """
-    return tuple(value) if isinstance(value, tuple) else (value,) * count
 
 
 @dataclass(frozen=True, kw_only=True)

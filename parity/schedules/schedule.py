@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.errors import ScheduleError, StateError
-from parity.schedules.rule import AnyRule, Groups, Place, Rule, Values, is_finite, shown
+from parity.schedules.rule import AnyRule, Place, Rule
 from parity.schedules.state import (
     decode_groups,
     decode_position,
@@ -18,6 +18,7 @@ from parity.schedules.state import (
     encode_rule,
     members,
 )
+from parity.schedules.values import Groups, Values, is_finite, shown
 from parity.storage import plain
 
 __all__ = ["Moves", "Schedule"]

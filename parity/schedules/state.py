@@ -10,12 +10,14 @@ from typing import Any
 
 from parity.errors import ScheduleError, StateError, UnknownNameError
 from parity.schedules.cosines import Cosine, CosineRestarts
-from parity.schedules.cycles import Cyclic, OneCycle
+from parity.schedules.cyclic import Cyclic
 from parity.schedules.decays import Constant, Exponential, Linear, MultiStep, Polynomial, Step
+from parity.schedules.one_cycle import OneCycle
 from parity.schedules.plateau import Plateau
-from parity.schedules.rule import AnyRule, Groups, Place, Values, is_finite, shown
+from parity.schedules.rule import AnyRule, Place
 from parity.schedules.tables import Lambda, Multiplicative
 from parity.schedules.trees import Beside, Chained, Sequential, TreePosition
+from parity.schedules.values import Groups, Values, is_finite, shown
 
 __all__ = ["RULES", "decode_groups", "decode_position", "decode_rule", "encode_position", "encode_rule", "members"]
 

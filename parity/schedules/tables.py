@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from parity.schedules.rule import Groups, Number, Single, Values, is_finite, shown
+from parity.schedules.rule import Single
+from parity.schedules.values import Groups, Number, Values, is_finite, shown
 
 __all__ = ["Lambda", "Multiplicative", "tabulate"]
 

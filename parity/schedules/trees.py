@@ -6,7 +6,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from parity.schedules.rule import AnyRule, Groups, Number, Place, Rule, shown
+from parity.schedules.rule import AnyRule, Place, Rule
+from parity.schedules.values import Groups, Number, shown
 
 __all__ = ["Beside", "Chained", "Sequential", "TreePosition"]
 

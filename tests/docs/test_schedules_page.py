@@ -7,7 +7,8 @@ from importlib.metadata import version
 import jax
 import pytest
 
-from benchmarks.equivalence_schedules import COMMAND, KEPT, LONG, ROWS, measure, tables
+from benchmarks.equivalence_schedules import COMMAND, KEPT, LONG, measure, tables
+from benchmarks.schedule_rows import ROWS
 from parity.schedules import RULES
 from tests.docs.pages import read
 from tests.docs.test_method import between
