@@ -1,0 +1,116 @@
+"""Leaves of PyTorch's tensors: what they hold, where, and which of them are one memory."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+from torch import nn
+
+from parity.contract.capture import TRAINED, Leaf, Role, Walk, component_from_name, digest_of
+
+__all__ = ["add_tensor", "tensor", "tensor_leaf"]
+
+
+def tensor_leaf(value: torch.Tensor, role: Role, component: str) -> Leaf:
+    """Return the leaf of a tensor: dtype, shape, device, order of axes if it is not C order, digest of its bytes.
+
+    Args:
+        value: The tensor; of one without axes the value itself stands for the digest.
+        role: Role of the leaf.
+        component: What it is in the field's words, such as `model.params`.
+
+    Numerics: No copy for a dense tensor in memory of the host, in any order of axes; a device's is copied to the
+    host, one with gaps made dense.
+    """
+    value = value.detach()
+    kind = f"{str(value.dtype).removeprefix('torch.')}[{'x'.join(map(str, value.shape))}]"
+    local = getattr(value, "to_local", None)
+    if local is not None and hasattr(value, "placements"):
+        kind, value = f"{kind}{value.placements!r}", local()
+    if value.layout != torch.strided or value.is_quantized:
+        value, kind = value.dequantize() if value.is_quantized else value.to_dense(), f"{kind}@{value.layout}"
+    if value.device.type == "meta":
+        return Leaf(role, component, f"{kind}@meta", "")
+    if _is_freed(value):
+        return Leaf(role, component, f"{kind}@freed", "")
+    if value.ndim == 0:
+        return Leaf(role, component, kind, repr(value.item()))
+    if value.device.type != "cpu":
+        kind, value = f"{kind}@{value.device}", value.cpu()
+    if not value.is_contiguous():
+        order = sorted(range(value.ndim), key=lambda axis: (-value.stride(axis), axis))
+        kind = f"{kind}@{','.join(map(str, order))}"
+        value = value.permute(order).contiguous()  # a view where the tensor is dense
+    if value.is_conj() or value.is_neg():
+        value = value.resolve_conj().resolve_neg()
+    return Leaf(role, component, kind, digest_of(_bytes(value)))
+
+
+def _bytes(value: torch.Tensor) -> Any:
+    """Return the memory of a contiguous tensor; not by `numpy()`, which would forbid its owner to resize it."""
+    if not value.numel():
+        return b""
+    flat = value.reshape(-1).view(torch.uint8)
+    if type(flat) is not torch.Tensor:
+        return flat.clone().numpy().data
+    return (ctypes.c_char * flat.numel()).from_address(flat.data_ptr())
+
+
+def _is_freed(value: torch.Tensor) -> bool:
+    """Return whether the memory of a tensor was given back, as FSDP does with what it gathered."""
+    if type(value) is not torch.Tensor or value.layout != torch.strided or not value.numel():
+        return False
+    last = value.storage_offset() + sum((n - 1) * step for n, step in zip(value.shape, value.stride(), strict=True))
+    return value.untyped_storage().nbytes() < (last + 1) * value.element_size()
+
+
+def _values(value: torch.Tensor) -> Any:
+    """Return a copy of a tensor's values as NumPy has them; narrow floats as float32."""
+    value = value.detach().cpu()
+    if hasattr(value, "to_local"):
+        value = value.to_local()
+    plain = value.float() if value.dtype.is_floating_point and value.dtype.itemsize < 4 else value
+    return plain.clone().numpy()
+
+
+def _memory(value: torch.Tensor) -> Any:
+    """Return what two tensors of the same memory and shape share."""
+    if (
+        value.numel() == 0
+        or type(value) not in (torch.Tensor, nn.Parameter, nn.Buffer)
+        or value.layout != torch.strided
+    ):
+        return id(value)
+    if value.device.type == "meta":
+        return id(value)
+    return ("tensor", str(value.device), value.data_ptr(), tuple(value.shape), value.stride(), value.dtype)
+
+
+def add_tensor(walk: Walk, path: str, value: torch.Tensor, role: Role, component: str, tie: str = "") -> bool:
+    """Add the leaf of a tensor; return whether it is new, and not the memory of one that was seen.
+
+    Args:
+        walk: Takes the leaf.
+        path: Where the trainer keeps it.
+        value: The tensor; its values are copied when they are asked for.
+        role: Role of the leaf.
+        component: What it is in the field's words.
+        tie: Component of the leaf that says that two paths are one memory; by default that of the tensor.
+    """
+    if not walk.is_new(path, value, tie or component, _memory(value)):
+        return False
+    walk.add(path, tensor_leaf(value, role, component), lambda: _values(value))
+    return True
+
+
+def tensor(walk: Walk, path: str, value: torch.Tensor) -> None:
+    """Show a tensor that is no part of a module or an optimizer, by its name, and its gradient."""
+    component = component_from_name(path)
+    role: Role = "array" if value.numel() != 1 or component.startswith(TRAINED) else "scalar"
+    if isinstance(value, nn.Parameter):
+        role, component = "state", component if component == "ema" else "model.params"
+    add_tensor(walk, path, value, role, component)
+    if value.is_leaf and value.grad is not None:
+        add_tensor(walk, f"{path}.grad", value.grad, "gradient", "gradients")

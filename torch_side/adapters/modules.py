@@ -1,0 +1,84 @@
+"""Kinds of modules: parameters by their names, buffers, training mode, numbers that forward reads; metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from parity.contract.capture import Walk, component_from_name, register
+from torch_side.adapters.arrays import add_tensor
+
+__all__ = ["register_modules"]
+
+_MODULE_INTERNALS = frozenset(vars(nn.Module()))
+_WIRING = ("_forward", "_backward", "_state_dict", "_load_state", "__composable_api_", "_fsdp", "_is_fsdp")
+"""Beginnings of the names of attributes of modules that are hooks, or how parameters are spread over processes."""
+
+
+def _module(walk: Walk, path: str, module: nn.Module) -> None:
+    inner = getattr(module, "_orig_mod", None)
+    if isinstance(inner, nn.Module):  # torch.compile's wrapper has no name in the user's words
+        walk.inside(path, inner)
+        return
+    averaged = component_from_name(path) == "ema" or type(module).__name__ == "AveragedModel"
+    if not walk.is_new(path, module, "model.ties"):
+        return
+    if not averaged:
+        walk.leaf(f"{path}.training", module.training, "model.mode")
+    for name, parameter in module._parameters.items():
+        if parameter is None:
+            continue
+        where = f"{path}.{name}"
+        walk.names.setdefault(id(parameter), where)
+        if parameter.dtype.itemsize < 4:
+            walk.noted.setdefault("narrow", set()).add(parameter.shape)
+        add_tensor(
+            walk, where, parameter, "state", "ema" if averaged else _parameter_component(where), tie="model.ties"
+        )
+        if not averaged:
+            walk.leaf(f"{where}.requires_grad", parameter.requires_grad, "model.requires_grad")
+        if parameter.grad is not None:
+            add_tensor(walk, f"{where}.grad", parameter.grad, "gradient", "gradients")
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            add_tensor(walk, f"{path}.{name}", buffer, "state", "ema" if averaged else "model.buffers")
+    for name, child in module._modules.items():
+        if child is not None:
+            walk.inside(f"{path}.{name}", child)
+    for name, value in vars(module).items():
+        if name not in _MODULE_INTERNALS and not name.startswith(_WIRING):
+            if isinstance(value, bool | int | float | str | torch.Tensor) and not name.startswith("_"):
+                _attribute(walk, f"{path}.{name}", value, known=type(module).__module__.startswith("torch."))
+            else:
+                walk.visit(f"{path}.{name}", value)
+    if type(module).get_extra_state is not nn.Module.get_extra_state:
+        walk.visit(f"{path}.get_extra_state()", module.get_extra_state())
+
+
+def _parameter_component(path: str) -> str:
+    named = component_from_name(path)
+    return named if named in ("ema", "optimizer.master_params") else "model.params"
+
+
+def _attribute(walk: Walk, path: str, value: Any, *, known: bool) -> None:
+    """Show a number or tensor that a module holds as a plain attribute, such as a dropout rate: forward reads it."""
+    if isinstance(value, torch.Tensor):
+        add_tensor(walk, path, value, "state", "model.buffers")
+    else:
+        walk.leaf(path, value, "model.hyperparameters", "state" if known else "scalar")
+
+
+def _metric(walk: Walk, path: str, metric: Any) -> None:
+    """Show what a metric has counted since its reset: a figure for people."""
+    for name in getattr(metric, "_defaults", ()):
+        value = getattr(metric, name)
+        if isinstance(value, torch.Tensor):
+            add_tensor(walk, f"{path}.{name}", value, "scalar", "metric")
+
+
+def register_modules() -> None:
+    """Register the kinds; again is no harm."""
+    register(nn.Module, _module, order=0)
+    register("torchmetrics.metric.Metric", _metric)

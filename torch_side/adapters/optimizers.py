@@ -1,0 +1,108 @@
+"""Kinds of optimizers, by the names of their parameters, of schedulers and of loss scalers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from parity.contract.capture import Role, Walk, register, slot_component
+from torch_side.adapters.arrays import add_tensor
+
+__all__ = ["register_optimizers"]
+
+_OPTIMIZER_INTERNALS = frozenset(
+    {"state", "param_groups", "defaults", "_zero_grad_profile_name", "_warned_capturable_if_run_uncaptured", "step"}
+)
+_SCHEDULE_STEP = frozenset({"last_epoch", "T_cur", "T_i", "total_steps", "step_num", "milestones", "_milestones"})
+_NO_EFFECT = frozenset({"foreach", "fused", "capturable", "differentiable", "initial_lr"})
+"""Fields of a group that choose between implementations, or that only schedulers read."""
+
+
+def _optimizer(walk: Walk, path: str, optimizer: torch.optim.Optimizer) -> None:
+    if not walk.is_new(path, optimizer, "optimizer.identity"):
+        return
+    names: dict[int, str] = {}
+    for at, group in enumerate(optimizer.param_groups):
+        where = f"{path}.param_groups[{at}]"
+        walk.is_new(where, group, "optimizer.param_groups")
+        order = []
+        for index, parameter in enumerate(group["params"]):
+            name = walk.names.get(id(parameter))
+            if name is None:
+                name = f"{where}.params[{index}]"
+                narrow = parameter.dtype.itemsize >= 4 and parameter.shape in walk.noted.get("narrow", ())
+                component = "optimizer.master_params" if narrow or "master" in path else "model.params"
+                add_tensor(walk, name, parameter, "state", component)
+                walk.names[id(parameter)] = name
+                if parameter.grad is not None:
+                    add_tensor(walk, f"{name}.grad", parameter.grad, "gradient", "gradients")
+            names[id(parameter)] = name
+            order.append(name)
+        walk.leaf(f"{where}.params", order, "optimizer.param_order")
+        for key, value in group.items():
+            if key == "params":
+                continue
+            role: Role = "scalar" if key in _NO_EFFECT else "state"
+            component = "schedule.lr" if key == "lr" else "optimizer.hyperparameters"
+            _hyperparameter(walk, f"{where}.{key}", value, component, role)
+    walk.is_new(f"{path}.param_groups", optimizer.param_groups, "optimizer.param_groups")
+    for parameter, slots in optimizer.state.items():
+        name = names.get(id(parameter)) or walk.names.get(id(parameter)) or "parameter in no group"
+        for slot, value in slots.items() if isinstance(slots, dict) else ():
+            where = f"{path}.state[{name}].{slot}"
+            if isinstance(value, torch.Tensor):
+                add_tensor(walk, where, value, "state", slot_component(slot))
+            elif isinstance(value, bool | int | float | None):
+                walk.leaf(where, value, slot_component(slot))
+            else:
+                walk.visit(where, value)
+    for name, value in vars(optimizer).items():
+        if name not in _OPTIMIZER_INTERNALS and not name.startswith(("_optimizer_", "_patch", "_step_", "_hook")):
+            walk.visit(f"{path}.{name}", value)
+
+
+def _hyperparameter(walk: Walk, path: str, value: Any, component: str, role: Role) -> None:
+    if isinstance(value, torch.Tensor):
+        add_tensor(walk, path, value, role, component)
+    elif isinstance(value, list | tuple):
+        for at, item in enumerate(value):
+            _hyperparameter(walk, f"{path}[{at}]", item, component, role)
+    else:
+        walk.leaf(path, value, component, role)
+
+
+def _scheduler(walk: Walk, path: str, scheduler: Any) -> None:
+    if not walk.is_new(path, scheduler, "schedule.identity"):
+        return
+    for name, value in vars(scheduler).items():
+        where = f"{path}.{name}"
+        if name.startswith("_") and name not in ("_schedulers", "_milestones"):
+            continue  # what it returned last, and whether it was called in order: its next value needs neither
+        if name == "step" or (callable(value) and not isinstance(value, list) and not hasattr(value, "__self__")):
+            walk.visit(where, value)
+        elif isinstance(value, bool | int | float | str | None):
+            walk.leaf(where, value, "schedule.step" if name in _SCHEDULE_STEP else f"schedule.{name}")
+        elif isinstance(value, list | tuple) and all(isinstance(item, int | float) for item in value):
+            walk.leaf(where, list(value), f"schedule.{name}")
+        else:
+            walk.visit(where, value)
+
+
+def _scaler(walk: Walk, path: str, scaler: Any) -> None:
+    if not walk.is_new(path, scaler, "scaler.identity"):
+        return
+    walk.leaf(f"{path}.enabled", scaler.is_enabled(), "scaler.enabled")
+    if not scaler.is_enabled():
+        return
+    for name, value in scaler.state_dict().items():
+        component = {"_growth_tracker": "scaler.growth_tracker", "scale": "scaler.scale"}
+        walk.leaf(f"{path}.{name}", value, component.get(name, "scaler.hyperparameters"))
+
+
+def register_optimizers() -> None:
+    """Register the kinds; again is no harm."""
+    register(torch.optim.Optimizer, _optimizer, order=1)
+    register(torch.optim.lr_scheduler.LRScheduler, _scheduler)
+    register("torch.optim.lr_scheduler.ReduceLROnPlateau", _scheduler)
+    register(torch.amp.GradScaler, _scaler)
