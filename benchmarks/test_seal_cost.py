@@ -6,12 +6,10 @@ same state. Without the seal means: no digest of a leaf or a file is computed, e
 
 from __future__ import annotations
 
-import importlib
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,37 +17,10 @@ import pytest
 
 from benchmarks.paired import summary
 from benchmarks.saving import MILLION, build, settle, steps
-from parity.checkpoints import seal, verify
-from parity.storage import FileDigest
+from benchmarks.unsealed import unsealed
+from parity.checkpoints import verify
 
 PARAMETERS = 100 * MILLION
-NOTHING = FileDigest(0, "0" * 32)
-
-
-@contextmanager
-def unsealed(side: str) -> Iterator[None]:
-    """Save as always, but digest nothing."""
-    patch = pytest.MonkeyPatch()
-    checkpoint = importlib.import_module(f"{side}_side.checkpoint")
-    patch.setattr(checkpoint, "leaf_digests", lambda *args: {})
-    patch.setattr(checkpoint, "places", lambda *args: {})
-    patch.setattr(seal, "digest_files", lambda root, names: dict.fromkeys(names, NOTHING))
-    if side == "torch":
-
-        class Plain:
-            failure = None
-
-            def __init__(self, file: Any) -> None:
-                self.write, self.flush = file.write, file.flush
-
-            def result(self) -> FileDigest:
-                return NOTHING
-
-        patch.setattr(checkpoint, "DigestWriter", Plain)
-    try:
-        yield
-    finally:
-        patch.undo()
 
 
 def steps_seconds(trainer: Any, save: bool) -> float:
