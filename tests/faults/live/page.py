@@ -17,7 +17,7 @@ _HEAD = """# Resume bugs that really happened
 {count} defects from public trackers. {planted} of them are planted in small real trainers (`tests/faults/live/`), and
 the resume check of [your trainer](your-trainer.md) must find every one and name the right component first. {policy}
 are a difference of policy or a trap for false alarms and must stay green; {ranks} need several processes.
-`python -m tests.faults.live.page` writes this page.
+`python -m tests.faults.live.page` writes this page; [other tools](other-tools.md) were given the same bugs.
 
 | bug | reported | what is lost | named | how it shows | how to avoid it |
 |---|---|---|---|---|---|
