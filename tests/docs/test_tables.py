@@ -11,11 +11,15 @@ OPTIMIZERS = "docs/optimizers.md"
 TRAINER, CI, BUGS = "docs/your-trainer.md", "docs/ci.md", "docs/resume-bugs.md"
 LOADING, POLICY, RESULTS, VERSIONS = "docs/loading.md", "docs/policy.md", "docs/results.md", "docs/versions.md"
 SCHEDULES, PORT, FORMATS = "docs/schedules.md", "docs/your-port.md", "docs/formats.md"
+OTHERS = "docs/other-tools.md"
 
 GENERATED = {
     ("README.md", "check", "spec"): "docs/test_results_page::test_the_readme_shows_the_checks_of_the_page",
     (BUGS, "bug", "reported"): "docs/test_your_trainer::test_the_page_of_bugs_is_the_one_of_the_catalogue",
     (RESULTS,): "docs/test_results_page::test_the_page_is_as_it_was_written",
+    (OTHERS, "", "given"): "docs/test_other_tools::test_the_page_is_as_it_was_written",
+    (OTHERS, "bug", "expected"): "docs/test_other_tools::test_the_page_is_as_it_was_written",
+    (OTHERS, "loop", "verdict"): "docs/test_other_tools::test_the_page_is_as_it_was_written",
     (METHOD, "preset", "steps"): "docs/test_method::test_the_tables_are_those_of_the_record",
     (METHOD, "port", "preset"): "docs/test_method::test_the_tables_are_those_of_the_record",
     (SCHEDULES, "PyTorch", "obvious in Optax"): ("docs/test_schedules_page::test_the_tables_are_those_of_the_record"),
