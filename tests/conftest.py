@@ -40,7 +40,7 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what `make test-quick` selects, before pytest leaves out what is not selected."""
     for item in items:
-        if is_quick(item.nodeid):
+        if is_quick(item.nodeid) and not item.get_closest_marker("soak"):
             item.add_marker(pytest.mark.quick)
 
 

@@ -14,6 +14,8 @@ from tests.faults.catalog import FAULTS
 from tests.quick import ABSENT, PLANTED, QUICK, SLOW, is_quick
 
 TESTS = ROOT / "tests"
+SOAKING = "convert/test_convert.py::test_a_conversion_killed_at_a_hundred_moments_leaves_nothing_that_looks_whole"
+"""A soak test in a folder that is quick."""
 
 
 def untrue(entries: set[str], absent: set[str]) -> list[str]:
@@ -75,9 +77,10 @@ def collected(*files: str) -> set[str]:
 
 def test_the_mark_selects_what_the_table_says():
     cases = {entry for entry in QUICK | SLOW if entry.endswith("]")}
-    files = {entry.partition("::")[0] for entry in cases}
+    files = {SOAKING.partition("::")[0], *(entry.partition("::")[0] for entry in cases)}
     found = collected(*files)
     assert cases & QUICK <= found
+    assert not [case for case in found if SOAKING in case]
     assert not cases & SLOW & found
     # The case beside a slow one is quick; so a slow case is one that is there.
     beside = {re.sub(r"([\[-])jax\]$", r"\1torch]", entry) for entry in cases & SLOW}
