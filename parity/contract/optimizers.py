@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from parity.contract.optimizer_kinds import OptimizerKind, Slot
 from parity.errors import SpecError, UnknownNameError
 
-__all__ = ["OPTIMIZERS", "REFUSED", "optimizer_kind"]
+__all__ = ["OPTIMIZERS", "optimizer_kind"]
 
 _FIRST = Slot(name="first_moment", key="exp_avg")
 _SECOND = Slot(name="second_moment", key="exp_avg_sq")

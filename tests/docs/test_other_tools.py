@@ -30,6 +30,7 @@ def test_the_counts_are_those_of_the_rows(tool: int) -> None:
     assert int(counts.rows[tool][1]) == len(cells)
     assert int(counts.rows[tool][2]) == sum(cell != "not found" for cell in cells)
     if tool == 0:
-        assert int(counts.rows[tool][3]) == sum(
-            cell.startswith("found, names ") and not cell.endswith(("nothing", "(another)")) for cell in cells
-        )
+        named = [cell.startswith("found, names ") and not cell.endswith(("nothing", "(another)")) for cell in cells]
+    else:
+        named = [cell.startswith(entry.expected) for cell, entry in zip(cells, given(), strict=True)]
+    assert int(counts.rows[tool][3]) == sum(named)

@@ -32,14 +32,16 @@ NAMES = {
     "schedule": r"scheduler '|\blr \S+ after loading",
     "scaler": r"GradScaler: ",
     "rng": r"random number generators|\bgenerators: ",
-    "data": r"\b(feed|position|shuffle): ",
+    "data": r"\b(feed|position): ",
     "counters": r"\b(progress|plain): ",
     "progress": r"\b(progress|plain): ",
     "best": r"\b(progress|plain|best_state): ",
     "ema": r"\bema: ",
-    "checkpoint": r"\bcheckpoint: ",
 }
-"""Component, up to its first dot, to what the message says where it blames that component, anywhere in it."""
+"""Component, up to its first dot, to what the message says where it blames that component, anywhere in it.
+
+What becomes of checkpoints is in no message: the tool compares one state with another.
+"""
 
 
 class Kept:
