@@ -105,6 +105,16 @@ def test_its_run_is_known_by_its_identity(tmp_path):
     assert RunDirectory(tmp_path).spec_hash() == NumpySide().build(Config()).spec_hash
 
 
+def test_records_are_repaired_by_their_writer_alone(tmp_path, monkeypatch):
+    """A process that found no run may be second: then the records that appear are being written by another one."""
+    locked = []
+    monkeypatch.setattr(RunDirectory, "repair", lambda run: locked.append((run.path / "lock").exists()) or [])
+    train(NumpySide(), "numpy", Config(steps=8), tmp_path / "run", observers=QUIET)
+    assert locked == []
+    train(NumpySide(), "numpy", Config(steps=16), tmp_path / "run", observers=QUIET)
+    assert locked == [True]
+
+
 def test_an_identity_reads_fields_of_an_earlier_version_by_its_own_parser():
     old = RunIdentity.of({"seed": 1})
     new = RunIdentity(text="", fields={"seed": 1, "lr": 0.1}, parse=lambda text: {"lr": 0.1, **old.parse(text)})

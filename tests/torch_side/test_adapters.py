@@ -55,6 +55,17 @@ def test_a_module_shows_parameters_buffers_modes_and_ties() -> None:
     assert leaves["model.rate"].digest == "0.25"
 
 
+def test_two_parameters_of_one_memory_are_tied() -> None:
+    """As `head.weight.data = embedding.weight.data` ties them: two objects, and an update of one moves the other."""
+    model = Tied()
+    model.head.weight = nn.Parameter(model.embedding.weight.data)
+    leaves = see(model=model).leaves
+    assert (leaves["model.head.weight"].role, leaves["model.head.weight"].component) == ("alias", "model.ties")
+    whole = torch.zeros(6)
+    found = see(a=whole, b=whole.view(6), half=whole[:3], rows=whole.view(2, 3), copy=whole.clone()).leaves
+    assert [path for path, leaf in found.items() if leaf.role == "alias"] == ["b"]
+
+
 def test_an_optimizer_shows_its_slots_by_parameter_name_and_every_hyperparameter() -> None:
     model, optimizer = trained()
     leaves = see(optimizer=optimizer, model=model).leaves
