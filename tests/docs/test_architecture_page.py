@@ -1,0 +1,82 @@
+"""ARCHITECTURE.md: its floors are those that imports are held to, its rooms say what their doors say."""
+
+import ast
+from typing import Any
+
+import pytest
+
+from tests.docs import pages
+from tests.docs.pages import ROOT, expect_failure, words
+from tests.docs.sources import codes
+from tests.parity.test_architecture import FLOORS
+
+PAGE = "ARCHITECTURE.md"
+BESIDE_THE_SIDES = FLOORS.index({"trackers", "checks"})
+
+
+def floor_of(place: str) -> int:
+    """Return the floor of a package or file, by the room it lies in."""
+    top, _, inner = place.partition("/")
+    room = inner.split("/")[0].removesuffix(".py")
+    return next(n for n, rooms in enumerate(FLOORS) if room in rooms) if top == "parity" else BESIDE_THE_SIDES
+
+
+def door_of(place: str) -> str:
+    """Return the first paragraph of what a package or a file says of itself."""
+    file = ROOT / place / "__init__.py" if place.endswith("/") else ROOT / place
+    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    return words(text.split("\n\n")[0])
+
+
+def test_every_room_stands_on_its_floor_with_what_its_door_says() -> None:
+    rows = pages.table(PAGE, "floor", "room", "what its door says").rows
+    places = [codes(row[1])[0] for row in rows]
+    doors = {
+        f"{file.parent.relative_to(ROOT)}/"
+        for top in ("parity", "jax_side", "torch_side")
+        for file in (ROOT / top).rglob("__init__.py")
+    }
+    files = {f"parity/{file.name}" for file in (ROOT / "parity").glob("*.py") if not file.name.startswith("__")}
+    assert sorted(places) == sorted((doors | files) - {"parity/"})
+    assert [int(row[0]) for row in rows] == [floor_of(place) for place in places]
+    assert [int(row[0]) for row in rows] == sorted((int(row[0]) for row in rows), reverse=True)
+    assert [row[2] for row in rows] == [door_of(place) for place in places]
+
+
+def missing(texts: list[str]) -> list[str]:
+    """Return the paths named in texts that do not exist."""
+    return [path for text in texts for path in codes(text) if "/" in path and not (ROOT / path).exists()]
+
+
+def test_the_places_for_new_code_exist() -> None:
+    assert missing(pages.table(PAGE, "new", "where").column("where")) == []
+
+
+@pytest.mark.parametrize("page", [PAGE, "docs/decisions.md"])
+def test_the_paths_of_a_page_exist(page: str) -> None:
+    texts = pages.read(page).splitlines()
+    assert len([path for text in texts for path in codes(text) if path.endswith(".py")]) > 2
+    assert missing([text for text in texts if ".py`" in text]) == []
+
+
+def test_a_path_that_is_gone_is_found() -> None:
+    assert missing(["it is in `parity/nowhere.py`, not in `parity/sides.py`"]) == ["parity/nowhere.py"]
+
+
+PLANTS: dict[Any, list[tuple[str, str]]] = {
+    test_every_room_stands_on_its_floor_with_what_its_door_says: [
+        ("| 4 | `parity/spec/` |", "| 5 | `parity/spec/` |"),
+        ("| 1 | `parity/storage/` |", "| 1 | `parity/store/` |"),
+        ("Renders; never computes.", "Renders and computes."),
+    ],
+    test_the_places_for_new_code_exist: [
+        ("a row in `parity/contract/optimizers.py`", "a row in `parity/contract/optimisers.py`"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("test", "old", "new"), [(test, *plant) for test, rows in PLANTS.items() for plant in rows])
+def test_a_page_that_says_something_else_is_found(
+    test: Any, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect_failure(test, PAGE, old, new, monkeypatch)
