@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from parity.checks.live.trace import Mark
-from parity.contract.capture import Leaf, component_from_name, root_of
+from parity.contract.capture import Leaf, Snapshot, component_from_name, root_of
 
 __all__ = [
     "LATER",
@@ -16,10 +16,10 @@ __all__ = [
     "Evidence",
     "Ground",
     "Outcome",
+    "TwoStates",
+    "after_resume",
     "differing",
-    "evidence_of",
     "ground_of",
-    "ranked",
 ]
 
 
@@ -166,58 +166,78 @@ def differing(left: Mapping[str, Leaf], right: Mapping[str, Leaf]) -> list[str]:
     return [path for path in {*left, *right} if path not in left or not left[path].same(right.get(path))]
 
 
+class TwoStates(NamedTuple):
+    """What two runs hold at one mark."""
+
+    step: int
+    """Completed steps."""
+    left: Snapshot
+    """State of the uninterrupted run."""
+    right: Snapshot
+    """State of the other."""
+
+    def leaf(self, path: str) -> Leaf:
+        """Return the leaf at a path that at least one of the states has: that of the uninterrupted run first."""
+        return self.left.leaves.get(path) or self.right.leaves[path]
+
+    def is_dead(self, path: str) -> bool:
+        """Return whether a path begins with a variable that one of the runs writes before it reads it."""
+        return self.left.is_dead(path) or self.right.is_dead(path)
+
+    def differing(self) -> list[str]:
+        """Return the paths in which the states differ, in no fixed order."""
+        return differing(self.left.leaves, self.right.leaves)
+
+    def component(self, path: str) -> str:
+        """Return what differs at a path: of memory that is shared on one side only, the tie."""
+        both = [state.leaves[path] for state in (self.left, self.right) if path in state.leaves]
+        one_is_shared = len({leaf.role == "alias" for leaf in both}) == 2
+        if one_is_shared and {leaf.component for leaf in both} & {"model.params", "model.ties"}:
+            return "model.ties"
+        return both[0].component
+
+    def ranked(self, paths: Collection[str], order: Sequence[str]) -> list[str]:
+        """Return paths in an order of suspicion: by component, then by name.
+
+        Args:
+            paths: Paths that at least one of the states has.
+            order: Components, the most suspicious first; one stands for its parts too. Paths of no such component
+                come last, and so do those that are absent only because what has them is absent.
+        """
+
+        def key(path: str) -> tuple[int, str]:
+            component = self.component(path)
+            one_lacks_it = path not in self.left.leaves or path not in self.right.leaves
+            if component in _WITH_ITS_OWNER and one_lacks_it:
+                return len(order), path
+            for at, prefix in enumerate(order):
+                if component == prefix or component.startswith(f"{prefix}."):
+                    return at, path
+            return len(order), path
+
+        return sorted(paths, key=key)
+
+    def evidence(self, path: str, when: str) -> Evidence:
+        """Return the evidence that one leaf is.
+
+        Args:
+            path: A path that at least one of the states has.
+            when: When it was seen, as in `Evidence`. A batch that differs at the resume shows another position of
+                the data.
+        """
+        component = self.component(path)
+        if component == "data.batch" and when == "at the resume":
+            component = "data.position"
+        a, b = self.left.leaves.get(path), self.right.leaves.get(path)
+        return Evidence(component, path, self.step, a.text if a else "absent", b.text if b else "absent", when)
+
+
 _WITH_ITS_OWNER = ("optimizer.param_order", "optimizer.param_groups", "model.mode", "model.requires_grad")
 """Components that are absent only where what has them is absent too."""
 
 
-def ranked(
-    paths: Collection[str], left: Mapping[str, Leaf], right: Mapping[str, Leaf], order: Sequence[str]
-) -> list[str]:
-    """Return paths in an order of suspicion: by component, then by name.
-
-    Args:
-        paths: Paths that at least one of the states has.
-        left: Leaves of the uninterrupted run.
-        right: Leaves of the other.
-        order: Components, the most suspicious first; one stands for its parts too. Paths of no such component come
-            last, and so do those that are absent only because what has them is absent.
-    """
-
-    def key(path: str) -> tuple[int, str]:
-        component = _component(left.get(path), right.get(path))
-        if component in _WITH_ITS_OWNER and (path not in left or path not in right):
-            return len(order), path
-        for at, prefix in enumerate(order):
-            if component == prefix or component.startswith(f"{prefix}."):
-                return at, path
-        return len(order), path
-
-    return sorted(paths, key=key)
-
-
-def _component(a: Leaf | None, b: Leaf | None) -> str:
-    """Return what differs: of memory that is shared on one side only, the tie."""
-    leaf = a or b
-    assert leaf is not None
-    if a is not None and b is not None and (a.role == "alias") != (b.role == "alias"):
-        parameters = {a.component, b.component} & {"model.params", "model.ties"}
-        return "model.ties" if parameters else leaf.component
-    return leaf.component
-
-
-def evidence_of(path: str, step: int, left: Mapping[str, Leaf], right: Mapping[str, Leaf], when: str) -> Evidence:
-    """Return the evidence that one leaf is.
-
-    Args:
-        path: A path that at least one of the states has.
-        step: Completed steps.
-        left: Leaves of the uninterrupted run.
-        right: Leaves of the other.
-        when: When it was seen, as in `Evidence`. A batch that differs at the resume shows another position of the
-            data.
-    """
-    a, b = left.get(path), right.get(path)
-    component = _component(a, b)
-    if component == "data.batch" and when == "at the resume":
-        component = "data.position"
-    return Evidence(component, path, step, a.text if a else "absent", b.text if b else "absent", when)
+def after_resume(steps: int) -> str:
+    """Return when something was seen, in words: so many steps after the resume, or at it."""
+    if steps == 0:
+        return "at the resume"
+    return f"{'one step' if steps == 1 else f'{steps} steps'} after the resume"
