@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from parity.checks.across import FLOOR_ULPS
 from parity.checks.gap import distance
 from parity.checks.live.evidence import LATER, Evidence, TwoStates, after_resume
-from parity.checks.live.rounding import bytes_of
+from parity.checks.live.rounding import ULP, bytes_of
 from parity.checks.live.trace import Mark, Trace
 
 __all__ = ["LIMIT", "RUNS", "Envelope", "Judged", "choose_steps"]
@@ -43,8 +43,6 @@ FIRST = 3
 
 MOST_BYTES = 512 << 20
 """Most values of all runs together; above, fewer marks are compared, and the verdict says so."""
-
-_ULP = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 Values = Mapping[int, Mapping[str, Any]]
 """Completed steps to path to value."""
@@ -189,7 +187,7 @@ class Envelope:
 
     def _floor(self, path: str, value: Any) -> float:
         kind = self._leaves[path].kind if path in self._leaves else ""
-        unit = next((ulp for name, ulp in _ULP.items() if kind.startswith(name)), 2.0**-23)
+        unit = ULP.get(kind.partition("[")[0], ULP["float32"])
         return FLOOR_ULPS * unit * _rms(np.abs(np.asarray(value, np.float64)))
 
     def _evidence(self, path: str, step: int, multiple: float, after: int) -> Evidence:

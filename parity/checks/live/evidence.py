@@ -18,8 +18,11 @@ __all__ = [
     "Outcome",
     "TwoStates",
     "after_resume",
+    "both_runs",
     "differing",
     "ground_of",
+    "parted_paths",
+    "text_of",
 ]
 
 
@@ -114,9 +117,6 @@ def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[
     Returns:
         What is known of the leaves; no path counts as rounded yet.
     """
-    noise: set[str] = set()
-    for left, right in zip(marks, again, strict=False):
-        noise.update(differing(left.snapshot.leaves, right.snapshot.leaves))
     lengths: dict[str, list[int]] = {}
     for mark in marks:
         for path, leaf in mark.snapshot.leaves.items():
@@ -124,7 +124,7 @@ def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[
                 lengths.setdefault(path.removesuffix(".len"), []).append(int(leaf.digest))
     grow = [p for p, n in lengths.items() if len(n) > 2 and n == sorted(n) and n[-1] > n[0] + 1]
     return Ground(
-        noise=frozenset(noise),
+        noise=frozenset(parted_paths(marks, again)),
         changing=changing,
         histories=tuple(
             p for p in grow if component_from_name(p) in ("loss", "counters.step", p) or _all_scalar(p, marks)
@@ -228,12 +228,33 @@ class TwoStates(NamedTuple):
         component = self.component(path)
         if component == "data.batch" and when == "at the resume":
             component = "data.position"
-        a, b = self.left.leaves.get(path), self.right.leaves.get(path)
-        return Evidence(component, path, self.step, a.text if a else "absent", b.text if b else "absent", when)
+        expected, got = (text_of(state.leaves.get(path)) for state in (self.left, self.right))
+        return Evidence(component, path, self.step, expected, got, when)
 
 
 _WITH_ITS_OWNER = ("optimizer.param_order", "optimizer.param_groups", "model.mode", "model.requires_grad")
 """Components that are absent only where what has them is absent too."""
+
+
+def both_runs(marks: Sequence[Mark], others: Sequence[Mark]) -> list[TwoStates]:
+    """Return what two runs hold, at each mark that both have.
+
+    Args:
+        marks: Marks of the uninterrupted run; they give the steps.
+        others: Marks of the other.
+    """
+    pairs = zip(marks, others, strict=False)
+    return [TwoStates(left.step, left.snapshot, right.snapshot) for left, right in pairs]
+
+
+def parted_paths(marks: Sequence[Mark], others: Sequence[Mark]) -> set[str]:
+    """Return the paths in which two runs differ at any mark that both have; arguments as of `both_runs`."""
+    return {path for both in both_runs(marks, others) for path in both.differing()}
+
+
+def text_of(leaf: Leaf | None) -> str:
+    """Return a leaf as evidence shows it."""
+    return leaf.text if leaf else "absent"
 
 
 def after_resume(steps: int) -> str:

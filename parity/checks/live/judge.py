@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from parity.checks.live.align import align
 from parity.checks.live.beginning import Kill, judge_silence, judge_start
 from parity.checks.live.counting import compare, is_hard, is_setting, may_cause, may_follow, read_by_both, shows
-from parity.checks.live.evidence import LATER, RANK, Evidence, Ground, Outcome, TwoStates, after_resume
+from parity.checks.live.evidence import LATER, RANK, Evidence, Ground, Outcome, TwoStates, after_resume, both_runs
 from parity.checks.live.healed import healed
 from parity.checks.live.trace import Mark, Trace
 from parity.checks.live.usage import decides, is_saved
@@ -74,16 +74,14 @@ def judge_resumed(reference: Trace, resumed: Trace, ground: Ground, kill: Kill) 
     out.broken += wrong
     if wrong and not shifted and not (wrong[0].component == "checkpoint.latest" and start.step > reference.steps[0]):
         return out
-    pairs = list(zip(reference.marks[at:], resumed.marks, strict=False))
-    if not shifted:
-        for left, right in pairs:
-            if left.step != right.step:
-                out.broken.append(
-                    Evidence("counters.step", "mark", left.step, str(left.step), str(right.step), "after the resume")
-                )
-                break
-    out.compared = len(pairs)
-    _judge_pairs(out, pairs, reference, resumed, ground, at)
+    steps = zip(reference.steps[at:], resumed.steps, strict=False)
+    parted = next(((step, other) for step, other in steps if step != other), None)
+    if parted is not None and not shifted:
+        step, other = parted
+        out.broken.append(Evidence("counters.step", "mark", step, str(step), str(other), "after the resume"))
+    states = both_runs(reference.marks[at:], resumed.marks)
+    out.compared = len(states)
+    _judge_states(out, states, reference, resumed, ground, at)
     expected_marks = len(reference.marks) - at
     if len(resumed.marks) != expected_marks and resumed.end == "finished" and not shifted:
         last, got = (f"the last at step {trace.steps[-1]}" for trace in (reference, resumed))
@@ -91,10 +89,9 @@ def judge_resumed(reference: Trace, resumed: Trace, ground: Ground, kill: Kill) 
     return out
 
 
-def _judge_pairs(
-    out: Outcome, pairs: Sequence[tuple[Mark, Mark]], reference: Trace, resumed: Trace, ground: Ground, at: int
+def _judge_states(
+    out: Outcome, states: list[TwoStates], reference: Trace, resumed: Trace, ground: Ground, at: int
 ) -> None:
-    states = [TwoStates(left.step, left.snapshot, right.snapshot) for left, right in pairs]
     if reference.final is not None and resumed.final is not None and resumed.end == "finished":
         states.append(TwoStates(reference.marks[-1].step + 1, reference.final, resumed.final))
     if not states:
@@ -110,7 +107,7 @@ def _judge_pairs(
         for item in seen.at_the_end():
             decided = item.component == "best" or _decides(item.path, ground)
             (out.broken if decided and item.path not in ground.streams else out.bookkeeping).append(item)
-        derived = [*(mark.read for mark in resumed.marks[: len(pairs)]), resumed.reading]
+        derived = [*(mark.read for mark in resumed.marks[: out.compared]), resumed.reading]
         replaced, unsure = seen.healed(derived)
         for item in replaced:
             (out.broken if _decides(item.path, ground) else out.bookkeeping).append(item)

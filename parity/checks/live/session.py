@@ -14,7 +14,7 @@ from parity.checks.live.at_once import AtOnce
 from parity.checks.live.driver import Driver, Runner
 from parity.checks.live.envelope import LIMIT
 from parity.checks.live.equal_runs import likely_cause, measure_envelope
-from parity.checks.live.evidence import Evidence, Outcome, differing, ground_of
+from parity.checks.live.evidence import Evidence, Outcome, differing, ground_of, parted_paths
 from parity.checks.live.findings import each_once, measured, suspect
 from parity.checks.live.finite import not_finite
 from parity.checks.live.folder import copy_folder, list_folder
@@ -177,8 +177,7 @@ class Session:
             self.notes.append("what differs after the kill differs between two equal runs as well")
             self.unsure = True
             return True
-        pairs = zip(self.driver.reference.marks, full.marks, strict=False)
-        noise = {path for a, b in pairs for path in differing(a.snapshot.leaves, b.snapshot.leaves)}
+        noise = parted_paths(self.driver.reference.marks, full.marks)
         if self.driver.reference.final is not None and full.final is not None:
             noise.update(differing(self.driver.reference.final.leaves, full.final.leaves))
         outcome.broken = [e for e in outcome.broken if e.path not in noise]
