@@ -71,8 +71,7 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
         before: Called first: gives the generators of this process the state that a new process has.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    recorder = Recorder(request, folder, getattr(_unwrap(train), "__code__", None), writer)
-    recorder.on_kill = on_kill
+    recorder = Recorder(request, folder, getattr(_unwrap(train), "__code__", None), writer, on_kill)
     before()
     listening, tracing = activate(recorder), sys.gettrace()
     writes.start(recorder)
