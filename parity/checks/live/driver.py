@@ -56,7 +56,9 @@ class Driver:
     """
 
     def __init__(self, runner: Runner, root: Path, steps: int, stop_at: int, options: dict[str, Any]) -> None:
-        self.runner, self.root, self.steps, self.stop_at, self.options = runner, root, steps, stop_at, options
+        self.runner, self.root, self.stop_at = runner, root, stop_at
+        self.whole = Request(steps=steps, options=options)
+        """The whole run, of which nothing else is asked."""
         self.reference: Trace
         self.ground: Ground
         self.copies: dict[int, Path] = {}
@@ -80,30 +82,34 @@ class Driver:
         """Run once more without a stop, one time only: what two equal runs leave, to the end."""
         with self._lock:
             if self._full is None:
-                request = Request(steps=self.steps, options=self.options, keep=keep)
-                self._full = self.runner.run(self.root / "once-more", request)
+                self._full = self.runner.run(self.root / "once-more", replace(self.whole, keep=keep))
             return self._full
 
     def drive(self, road: Road) -> Outcome:
         """Take the run along a road."""
-        drive = {"options": self._drive_options, "extend": self._drive_extend, "resume": self._drive_kills}
-        return drive[road.kind](road)
+        others = {"intervals": self._drive_options, "extend": self._drive_extend}
+        return others.get(road.name, self._drive_kills)(road)
 
     def _drive_kills(self, road: Road) -> Outcome:
         folder = self.root / f"road-{road.name}"
         copy_folder(self.copies[road.kills[0]], folder)
-        options = {**self.options, **road.options}
+        asked = self.asked(road)
         killed = road.kills[0]
         before = [self.savers.get(killed, self.again)]
         for kill in road.kills[1:]:
-            until = {"kill": 0} if kill == 0 else {"kill_step": self.reference.marks[kill].step}
-            trace = self.runner.run(folder, Request(steps=self.steps, options=options, **until))  # type: ignore[arg-type]
+            step = self.reference.marks[kill].step
+            until = replace(asked, kill_step=step) if kill else replace(asked, kill=0)
+            trace = self.runner.run(folder, until)
             if trace.end != "killed":  # it failed, or came to its end without reaching the kill
                 return self._judge_run(road, trace, killed, folder, before)
             killed = kill or killed
             before.append(replace(trace, marks=trace.marks[1:]))
-        trace = self.runner.run(folder, self.kept(Request(steps=self.steps, options=options)))
+        trace = self.runner.run(folder, self.kept(asked))
         return self._judge_run(road, trace, killed, folder, before)
+
+    def asked(self, road: Road) -> Request:
+        """Return the whole run with the options of a road."""
+        return replace(self.whole, options={**self.whole.options, **road.options})
 
     def kept(self, request: Request) -> Request:
         """Return a request for a run that can be judged by the envelope, where there is one."""
@@ -180,8 +186,7 @@ class Driver:
         """Compare a run with other intervals: what is trained must not change."""
         out = Outcome()
         folder = self.root / f"road-{road.name}"
-        asked = Request(steps=self.steps, options={**self.options, **road.options})
-        trace = self.runner.run(folder, self.kept(asked))
+        trace = self.runner.run(folder, self.kept(self.asked(road)))
         if trace.end != "finished":
             self.closed[road.name] = f"the function failed with {road.options}"
             return out
@@ -215,11 +220,12 @@ class Driver:
 
     def _drive_extend(self, road: Road) -> Outcome:
         folder = self.root / f"road-{road.name}"
-        short = self.runner.run(folder, Request(steps=self.stop_at, options={**self.options, "steps": self.stop_at}))
+        options = {**self.whole.options, "steps": self.stop_at}
+        short = self.runner.run(folder, Request(steps=self.stop_at, options=options))
         if short.end != "finished":
             self.closed[road.name] = f"the function failed with steps={self.stop_at}"
             return Outcome()
-        trace = self.runner.run(folder, self.kept(Request(steps=self.steps, options=self.options)))
+        trace = self.runner.run(folder, self.kept(self.whole))
         return self._judge_run(road, trace, 0, folder, [short])
 
 

@@ -44,7 +44,7 @@ def measure_envelope(
     paths = [p for p in moved_by_rounding(marks, ground.noise, changing) if is_trained_number(p, marks)]
     steps = choose_steps(marks, paths)
     wanted = dict.fromkeys((*steps, -1), tuple(sorted(paths)))
-    asked = Request(steps=driver.steps, options=driver.options, keep_steps=wanted)
+    asked = replace(driver.whole, keep_steps=wanted)
     runs = list(pool.map(lambda at: run(f"equal-{at}", asked), range(RUNS)))
     if any(trace.steps != driver.reference.steps for trace in runs):
         return "the marks of equal runs differ, which is no rounding"
