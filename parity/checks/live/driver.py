@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from parity import sides
 from parity.checks.live.beginning import Kill
 from parity.checks.live.envelope import Envelope
-from parity.checks.live.evidence import NONE, Evidence, Ground, Outcome, differing
+from parity.checks.live.evidence import NONE, Evidence, Ground, Outcome, both_runs, differing, text_of
 from parity.checks.live.folder import Reader, contents, copy_folder, list_folder
 from parity.checks.live.judge import judge_resumed
 from parity.checks.live.left_files import judge_files
@@ -132,13 +132,11 @@ class Driver:
         with self._lock:
             self.reads |= {name for name in trace.reads if name in self.reference.names}
         kill = Kill(mark=0 if lenient else killed, left=left, reads=self.reads)
-        truth = self._truth(before)
+        outcome = judge_resumed(self._truth(before), trace, self.ground, kill)
         if trace.end in ("failed", "lost"):
-            outcome = judge_resumed(truth, trace, self.ground, kill) if trace.marks else Outcome()
             outcome.broken.append(self._failed(trace, killed, left))
             outcome.notes.append(f"the function failed when it was resumed (road {road.name}):\n{trace.error}")
             return outcome
-        outcome = judge_resumed(truth, trace, self.ground, kill)
         if self.envelope is not None and not outcome.broken and trace.marks:
             _judge_by(self.envelope, outcome, trace)
         if not outcome.broken and trace.end == "finished" and road.name != "best":
@@ -192,17 +190,16 @@ class Driver:
             return out
         when = f"with {', '.join(f'{k}={v}' for k, v in road.options.items())}, never stopped"
         ignored = self.ground.noise | self.ground.rounded
-        for left, right in zip(self.reference.marks, trace.marks, strict=False):
+        for both in both_runs(self.reference.marks, trace.marks):
             out.compared += 1
-            a, b = left.snapshot.leaves, right.snapshot.leaves
-            differ = [p for p, leaf in a.items() if p not in ignored and not left.snapshot.is_dead(p)
+            a, b = both.left.leaves, both.right.leaves
+            differ = [p for p, leaf in a.items() if p not in ignored and not both.left.is_dead(p)
                       and _is_training(p, leaf, self.ground) and not leaf.same(b.get(p))]  # fmt: skip
-            if differ and self._decided_by_evaluation(left.snapshot, right.snapshot):
+            if differ and self._decided_by_evaluation(both.left, both.right):
                 out.notes.append(f"{when}: the schedule follows the evaluations, so training may differ")
                 break
             if differ:
-                found = [Evidence(a[p].component, p, left.step, a[p].text, b[p].text if p in b else "absent", when)
-                         for p in differ]  # fmt: skip
+                found = [Evidence(a[p].component, p, both.step, a[p].text, text_of(b.get(p)), when) for p in differ]
                 out.broken += sorted(found, key=lambda e: (not e.component.startswith("rng"), e.path))
                 break
         else:

@@ -87,7 +87,7 @@ class Ground:
 
     def is_history(self, path: str) -> bool:
         """Return whether a path lies in a container that only grows."""
-        return any(path.startswith(prefix) for prefix in self.histories)
+        return path.startswith(self.histories)
 
 
 RANK = (

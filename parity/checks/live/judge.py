@@ -65,7 +65,7 @@ def judge_resumed(reference: Trace, resumed: Trace, ground: Ground, kill: Kill) 
     """
     out = Outcome()
     if not resumed.marks:
-        if resumed.end != "failed":
+        if resumed.end not in ("failed", "lost"):
             out.broken.append(judge_silence(reference, kill))
         return out
     start = resumed.marks[0]

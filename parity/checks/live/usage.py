@@ -58,7 +58,7 @@ def _deciding(file: str) -> frozenset[str]:
                 if isinstance(compared, ast.Compare):  # is_best = value < best
                     found |= set() if _with_constant(compared) else _identifiers(compared)
                 elif isinstance(compared, ast.Call) and called_name(compared) in ("min", "max", "minimum", "maximum"):
-                    found |= {name for argument in compared.args for name in _identifiers(argument)}
+                    found.update(*map(_identifiers, compared.args))
     return frozenset(found)
 
 
@@ -67,11 +67,7 @@ def _saved(file: str) -> frozenset[str]:
     found: set[str] = set()
     for node in ast.walk(_tree(file)):
         if isinstance(node, ast.Call) and SAVES.search(called_name(node)):
-            found |= {
-                name
-                for argument in [*node.args, *(k.value for k in node.keywords)]
-                for name in _identifiers(argument)
-            }
+            found.update(*map(_identifiers, [*node.args, *(k.value for k in node.keywords)]))
     return frozenset(found)
 
 
@@ -105,16 +101,10 @@ def _is_constant(value: ast.expr) -> bool:
 
 
 def _identifiers(node: ast.AST) -> set[str]:
+    """Return the variables, attributes and keys that are written in a piece of source."""
     found = set()
     for one in ast.walk(node):
-        if isinstance(one, ast.Name):
-            found.add(one.id)
-        elif isinstance(one, ast.Attribute):
-            found.add(one.attr)
-        elif (
-            isinstance(one, ast.Subscript)
-            and isinstance(one.slice, ast.Constant)
-            and isinstance(one.slice.value, str)
-        ):
-            found.add(one.slice.value)
+        match one:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
+                found.add(name)
     return found
