@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -275,13 +275,7 @@ def compare_states(a: TrainingState, b: TrainingState) -> list[Difference]:
             with np.errstate(invalid="ignore"):  # infinity minus infinity
                 gap = np.where(left == right, 0.0, np.abs(left.astype(np.float64) - right.astype(np.float64)))
             worst = math.nan if np.isnan(gap).any() else float(gap.max(initial=0.0))
-            difference = Difference(
-                leaf=difference.leaf,
-                component=difference.component,
-                kind="value",
-                detail=f"differs by up to {worst:.3g}",
-                max_abs=worst,
-                size=measure_arrays(left, right),
-            )
+            detail, size = f"differs by up to {worst:.3g}", measure_arrays(left, right)
+            difference = replace(difference, detail=detail, max_abs=worst, size=size)
         out.append(difference)
     return out

@@ -11,8 +11,9 @@ from parity.errors import SpecError, UnknownNameError
 
 __all__ = ["FLAGS", "OptimizerKind", "Slot"]
 
-FLAGS = ("foreach", "fused", "capturable", "differentiable")
-"""Arguments that choose a kernel and have no meaning for the result; they are carried in the groups."""
+FLAGS = {"foreach": None, "fused": None, "capturable": False, "differentiable": False}
+"""Arguments that choose a kernel and have no meaning for the result, with torch's defaults; they are carried in the
+groups."""
 
 Form = Literal["same", "scalar", "rows", "columns", "unfactored"]
 
@@ -48,29 +49,36 @@ class Slot:
 Check = tuple[str, Callable[[Any], bool]]
 """What a value must be, in words, and whether it is."""
 
-_NOT_NEGATIVE: Check = ("must be a finite number of at least 0", lambda v: _number(v) and v >= 0)
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _not_negative(value: Any) -> bool:
+    return _number(value) and value >= 0
+
+
+def _numbers(value: Any, count: int) -> bool:
+    return isinstance(value, tuple) and len(value) == count and all(map(_number, value))
+
+
+_NOT_NEGATIVE: Check = ("must be a finite number of at least 0", _not_negative)
+_NUMBER: Check = ("must be a finite number", _number)
 _FLAG: Check = ("must be True or False", lambda v: isinstance(v, bool))
-_BETAS: Check = ("must be two numbers in [0, 1)", lambda v: _pair(v) and all(0 <= one < 1 for one in v))
 _RANGES: dict[str, Check] = {
     "adjust_lr_fn": (
         "must be None, 'original' or 'match_rms_adamw'",
         lambda v: v in (None, "original", "match_rms_adamw"),
     ),
-    "alpha": ("must be a finite number", lambda v: _number(v)),
     "beta2_decay": ("must be a number of at most 0", lambda v: _number(v) and v <= 0),
-    "betas": _BETAS,
+    "betas": ("must be two numbers in [0, 1)", lambda v: _numbers(v, 2) and all(0 <= one < 1 for one in v)),
     "d": ("must be a number of at least 1", lambda v: _number(v) and v >= 1),
-    "dampening": ("must be a finite number", lambda v: _number(v)),
-    "etas": ("must be two numbers, 0 < first < 1 < second", lambda v: _pair(v) and 0 < v[0] < 1 < v[1]),
-    "lambd": ("must be a finite number", lambda v: _number(v)),
-    "ns_coefficients": (
-        "must be three numbers",
-        lambda v: isinstance(v, tuple) and len(v) == 3 and all(map(_number, v)),
-    ),
+    "etas": ("must be two numbers, 0 < first < 1 < second", lambda v: _numbers(v, 2) and 0 < v[0] < 1 < v[1]),
+    "ns_coefficients": ("must be three numbers", lambda v: _numbers(v, 3)),
     "ns_steps": ("must be an integer from 0 to 99", lambda v: type(v) is int and 0 <= v < 100),
     "rho": ("must be a number in [0, 1]", lambda v: _number(v) and 0 <= v <= 1),
-    "step_sizes": ("must be two numbers, the smaller one first", lambda v: _pair(v) and v[0] <= v[1]),
-    "t0": ("must be a finite number", lambda v: _number(v)),
+    "step_sizes": ("must be two numbers, the smaller one first", lambda v: _numbers(v, 2) and v[0] <= v[1]),
+    **dict.fromkeys(("alpha", "dampening", "lambd", "t0"), _NUMBER),
     **dict.fromkeys(
         ("amsgrad", "centered", "decoupled_weight_decay", "maximize", "nesterov"),
         _FLAG,
@@ -82,18 +90,6 @@ _PAIR_OF_EPS: Check = (
     "must be two numbers of at least 0, the first one may be None",
     lambda v: isinstance(v, tuple) and len(v) == 2 and all(map(_not_negative, (v[0] or 0.0, v[1]))),
 )
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _not_negative(value: Any) -> bool:
-    return _number(value) and value >= 0
-
-
-def _pair(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) == 2 and all(map(_number, value))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,6 @@ __all__ = ["NeutralGroup", "NeutralOptimizer", "slot_shape"]
 
 Array = NDArray[np.generic]
 PREFIX = "optimizer."
-FLAG_DEFAULTS = {"foreach": None, "fused": None, "capturable": False, "differentiable": False}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +48,7 @@ class NeutralGroup:
             arguments: Every argument of the class, and flags.
         """
         extra = {"decoupled_weight_decay": True} if kind.name == "AdamW" else {}
-        flags = {name: FLAG_DEFAULTS[name] for name in kind.flags}
+        flags = {name: FLAGS[name] for name in kind.flags}
         return cls(params=tuple(params), arguments={**extra, **flags, **arguments})
 
     def own(self, kind: OptimizerKind) -> dict[str, Any]:

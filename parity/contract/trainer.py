@@ -11,7 +11,7 @@ from parity.contract.state import TrainingState
 from parity.errors import SideError
 from parity.policy import Which
 
-__all__ = ["PRECISIONS", "QUANTITIES", "Precision", "StepRecord", "Trainer", "Validation", "Which", "require_trainer"]
+__all__ = ["PRECISIONS", "QUANTITIES", "Precision", "StepRecord", "Trainer", "Validation", "require_trainer"]
 
 Precision = Literal["float64", "float32", "bfloat16", "float16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)

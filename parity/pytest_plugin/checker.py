@@ -10,13 +10,16 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
-    from parity.results import Crossing, Resumption, Verdict
+    from parity.checks.ports import CrossingBrokenError
+    from parity.contract import Precision
+    from parity.results import CheckRecord, Crossing, Resumption, Verdict
 
 __all__ = ["LEFT", "Left", "Parity"]
 
@@ -31,6 +34,9 @@ carries it from a worker to the process that reports."""
 LEFT = pytest.StashKey[Left]()
 WRITTEN = pytest.StashKey[set[str]]()
 """Baselines that this process wrote."""
+
+
+Found = TypeVar("Found", "Resumption", "Crossing")
 
 
 class Parity:
@@ -68,27 +74,22 @@ class Parity:
             MarkError: A mark that is no whole number or goes backwards.
         """
         __tracebackhide__ = True
-        from parity.checks.live import ResumeBrokenError, assert_resumes
+        from parity.checks.live import ResumeBrokenError, resumes
 
         self._checks += 1
         settings = {"name": self._item.nodeid, **self._defaults, **settings}
-        began, broken = time.perf_counter(), None
         with ExitStack() as stack:
             if self._item.config.option.parity_repro and settings.get("workdir") is None:
                 scratch = tempfile.TemporaryDirectory(prefix="parity-", ignore_cleanup_errors=True)
                 settings["workdir"] = Path(stack.enter_context(scratch))
-            try:
-                found = assert_resumes(train, steps=steps, stop_at=stop_at, **settings)
-            except ResumeBrokenError as error:
-                found, broken = error.resumption, error
+            check = partial(resumes, train, steps=steps, stop_at=stop_at, **settings)
+            found = self._judged("resume", settings["name"], check)
+            if found.verdict != "holds":
                 self._keep_repro(train, found, settings)
-            except Exception as error:
-                self._note_crash(settings["name"], error, began)
-                raise
-        self._note(found)
-        if broken is not None:
+        if found.verdict != "holds":
+            broken = ResumeBrokenError(found)
             broken.args = ("\n".join(str(broken).splitlines()[:MOST_LINES]),)  # a note may be a whole traceback
-            raise broken.with_traceback(None)
+            raise broken
         return found
 
     def twins(
@@ -103,9 +104,10 @@ class Parity:
             MarkError: A mark that is no whole number or goes backwards.
         """
         __tracebackhide__ = True
-        from parity.checks.ports import assert_twins
+        from parity.checks.ports import TwinsDifferError, twins_agree
 
-        return self._across("twins", lambda known: assert_twins(train_a, train_b, steps=steps, **known), settings)
+        check = partial(twins_agree, train_a, train_b, steps=steps)
+        return self._across("twins", check, settings, TwinsDifferError)
 
     def handover(
         self,
@@ -125,31 +127,42 @@ class Parity:
             MarkError: A mark that is no whole number or goes backwards.
         """
         __tracebackhide__ = True
-        from parity.checks.ports import assert_handover
+        from parity.checks.ports import HandoverBrokenError, hands_over
 
-        return self._across(
-            "handover",
-            lambda known: assert_handover(train_a, train_b, convert=convert, steps=steps, **known),
-            settings,
-        )
+        check = partial(hands_over, train_a, train_b, convert=convert, steps=steps)
+        return self._across("handover", check, settings, HandoverBrokenError)
 
-    def _across(self, check: str, run: Callable[[dict[str, Any]], Crossing], settings: dict[str, Any]) -> Crossing:
+    def _across(
+        self, name: str, check: Callable[..., Crossing], settings: dict[str, Any], broken: type[CrossingBrokenError]
+    ) -> Crossing:
         """Run a check of two trainers and keep its verdict; roads are none of its settings."""
         __tracebackhide__ = True
-        from parity.checks.ports import CrossingBrokenError
-
         known = {"name": self._item.nodeid, "mode": self._defaults["mode"], **settings}
-        began, broken = time.perf_counter(), None
+        found = self._judged(name, known["name"], partial(check, **known))
+        if found.verdict != "holds":
+            raise broken(found)
+        return found
+
+    def _judged(self, check: str, name: str, run: Callable[[], Found]) -> Found:
+        """Run a check, and keep its verdict for the report and as properties of the test."""
+        __tracebackhide__ = True
+        began = time.perf_counter()
         try:
-            found = run(known)
-        except CrossingBrokenError as error:
-            found, broken = error.crossing, error
-        except Exception as error:
-            self._note_crash(known["name"], error, began, check)
+            found = run()
+        except Exception as error:  # kept as well: a report without it would look green
+            self._item.user_properties.append(("parity_verdict", "crashed"))
+            notes = (f"{type(error).__name__}: {error}",)
+            self._record(check, name, "float32", "crashed", began=began, notes=notes)
             raise
-        self._note(found)
-        if broken is not None:
-            raise broken.with_traceback(None)
+        self._item.user_properties += [
+            ("parity_verdict", found.verdict),
+            ("parity_seconds", round(found.seconds, 3)),
+            ("parity_compared", found.compared),
+            ("parity_leaves", found.leaves),
+            ("parity_components", ", ".join(found.components)),
+        ]
+        if self._item.config.option.parity_report:
+            self._report(found.record())
         return found
 
     def curve(self, name: str, values: Iterable[Any], *, rtol: float = 0.0, atol: float = 0.0) -> None:
@@ -183,57 +196,26 @@ class Parity:
         except CurveError as error:
             verdict: Verdict = "broken" if isinstance(error, CurveDiffersError) else "inconclusive"
             test.user_properties.append(("parity_curve", f"{name}: {verdict}"))
-            self._note_curve(name, verdict, began, note=str(error))
+            self._record(f"curve {name}", test.nodeid, "float64", verdict, began=began, notes=(str(error),))
             raise
         test.user_properties.append(("parity_curve", f"{name}: {'written' if update else 'holds'}, {count} steps"))
         if update:
             written.add(str(path))
             self._leave("curves", str(path))
         else:
-            self._note_curve(name, "holds", began, steps=count)
+            self._record(f"curve {name}", test.nodeid, "float64", "holds", began=began, steps_compared=count)
 
-    def _note_curve(self, name: str, verdict: Verdict, began: float, *, steps: int = 0, note: str = "") -> None:
-        """Keep the verdict on a curve for the report."""
+    def _record(self, check: str, name: str, precision: Precision, verdict: Verdict, **found: Any) -> None:
+        """Keep for the report a verdict that no check has returned; arguments as of `CheckRecord.of`."""
         if self._item.config.option.parity_report:
-            from parity.pytest_plugin.report import pack
             from parity.results import CheckRecord
 
-            made = CheckRecord.of(
-                f"curve {name}",
-                self._item.nodeid,
-                "float64",
-                ("python",),
-                verdict,
-                began=began,
-                steps_compared=steps,
-                notes=(note,) if note else (),
-            )
-            self._leave("records", pack(made))
+            self._report(CheckRecord.of(check, name, precision, ("python",), verdict, **found))
 
-    def _note(self, found: Resumption | Crossing) -> None:
-        """Keep a verdict: for the report, and as properties of the test."""
-        self._item.user_properties += [
-            ("parity_verdict", found.verdict),
-            ("parity_seconds", round(found.seconds, 3)),
-            ("parity_compared", found.compared),
-            ("parity_leaves", found.leaves),
-            ("parity_components", ", ".join(found.components)),
-        ]
-        if self._item.config.option.parity_report:
-            from parity.pytest_plugin.report import pack
+    def _report(self, record: CheckRecord) -> None:
+        from parity.pytest_plugin.report import pack
 
-            self._leave("records", pack(found.record()))
-
-    def _note_crash(self, name: str, error: Exception, began: float, check: str = "resume") -> None:
-        """Keep that a check came to no verdict: a report without it would look green."""
-        self._item.user_properties.append(("parity_verdict", "crashed"))
-        if self._item.config.option.parity_report:
-            from parity.pytest_plugin.report import pack
-            from parity.results import CheckRecord
-
-            notes = (f"{type(error).__name__}: {error}",)
-            record = CheckRecord.of(check, name, "float32", ("python",), "crashed", began=began, notes=notes)
-            self._leave("records", pack(record))
+        self._leave("records", pack(record))
 
     def _keep_repro(self, train: Callable[..., Any], found: Resumption, settings: dict[str, Any]) -> None:
         parent = self._item.config.option.parity_repro

@@ -50,7 +50,7 @@ def write_repro(
     source = _source(train, root, call)
     if source:
         shutil.copy2(root / source["file"], target / "source.py")  # not under its name: no test to collect
-    folder = _killed_folder(workdir, found.stop_at)
+    folder = next((one for one in _killed(workdir, found.stop_at) if one.is_dir()), None)
     if folder is not None:
         shutil.copytree(folder, target / "folder", symlinks=True)
     kept = {
@@ -91,13 +91,8 @@ def _source(train: Callable[..., Any], root: Path, call: Mapping[str, Any]) -> d
     }
 
 
-def _killed_folder(workdir: Path, stop_at: int) -> Path | None:
-    """Return the copy of the folder that the kill at `stop_at` left, or of the last kill."""
-    return next((one for one in _killed(workdir, stop_at) if one.is_dir()), None)
-
-
 def _killed(workdir: Path, stop_at: int) -> tuple[Path, ...]:
-    """Return where a check leaves the folder of a killed run."""
+    """Return where a check leaves the folder of a run that was killed at `stop_at`, or by the last kill."""
     return workdir / f"killed-{stop_at}", workdir / "killed-left", workdir / "again-left", workdir / "again"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from parity.checks.live import ROADS
-from parity.checks.live.roads import QUICK
+from parity.checks.roads import QUICK
 from parity.results import EXIT_CODES
 from tests.docs import pages
 from tests.docs.pages import ROOT, expect_failure, table

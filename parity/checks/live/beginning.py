@@ -45,9 +45,8 @@ def judge_start(reference: Trace, step: int, at: int, kill: Kill, *, shifted: bo
     older = [mark for mark in saves if mark < kill.mark]  # the one of the kill itself may be unfinished
     if step == first and older and all(_is_gone(reference.marks[mark].saved, kill) for mark in older):
         return [_not_found(reference, older[-1], step, kill)]
-    if step == first and saves:
-        return [_not_found(reference, saves[-1], step, kill)]
-    if saves and step < reference.steps[saves[-1]] - 1 and _is_gone(reference.marks[saves[-1]].saved, kill):
+    newest_is_gone = bool(saves) and _is_gone(reference.marks[saves[-1]].saved, kill)
+    if saves and (step == first or (newest_is_gone and step < reference.steps[saves[-1]] - 1)):
         return [_not_found(reference, saves[-1], step, kill)]
     if step not in reference.steps:
         return [

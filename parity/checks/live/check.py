@@ -15,8 +15,9 @@ from parity.checks.live.driver import Runner
 from parity.checks.live.home import AtHome
 from parity.checks.live.inline import InlineRunner, Train
 from parity.checks.live.process import ProcessRunner, why_not_importable
-from parity.checks.live.roads import road_names
+from parity.checks.live.roads import ROADS
 from parity.checks.live.session import Session
+from parity.checks.roads import road_names
 from parity.errors import SpecError
 from parity.policy import Rules
 from parity.results import Resumption
@@ -93,7 +94,7 @@ def resumes(
         raise SpecError(
             "train", 'the script is imported by a process of the check: call it under `if __name__ == "__main__":`'
         )
-    names = road_names(roads)
+    names = road_names(roads, ROADS)
     options = dict(options or {})
     stop_at = _require_stop(steps, stop_at)
     with ExitStack() as stack:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from parity import sides
 from parity.checks.live.beginning import Kill
 from parity.checks.live.envelope import Envelope
-from parity.checks.live.evidence import NONE, Evidence, Ground, Outcome, differing
+from parity.checks.live.evidence import NONE, Evidence, Ground, Outcome, both_runs, differing, text_of
 from parity.checks.live.folder import Reader, contents, copy_folder, list_folder
 from parity.checks.live.judge import judge_resumed
 from parity.checks.live.left_files import judge_files
@@ -56,7 +56,9 @@ class Driver:
     """
 
     def __init__(self, runner: Runner, root: Path, steps: int, stop_at: int, options: dict[str, Any]) -> None:
-        self.runner, self.root, self.steps, self.stop_at, self.options = runner, root, steps, stop_at, options
+        self.runner, self.root, self.stop_at = runner, root, stop_at
+        self.whole = Request(steps=steps, options=options)
+        """The whole run, of which nothing else is asked."""
         self.reference: Trace
         self.ground: Ground
         self.copies: dict[int, Path] = {}
@@ -80,30 +82,34 @@ class Driver:
         """Run once more without a stop, one time only: what two equal runs leave, to the end."""
         with self._lock:
             if self._full is None:
-                request = Request(steps=self.steps, options=self.options, keep=keep)
-                self._full = self.runner.run(self.root / "once-more", request)
+                self._full = self.runner.run(self.root / "once-more", replace(self.whole, keep=keep))
             return self._full
 
     def drive(self, road: Road) -> Outcome:
         """Take the run along a road."""
-        drive = {"options": self._drive_options, "extend": self._drive_extend, "resume": self._drive_kills}
-        return drive[road.kind](road)
+        others = {"intervals": self._drive_options, "extend": self._drive_extend}
+        return others.get(road.name, self._drive_kills)(road)
 
     def _drive_kills(self, road: Road) -> Outcome:
         folder = self.root / f"road-{road.name}"
         copy_folder(self.copies[road.kills[0]], folder)
-        options = {**self.options, **road.options}
+        asked = self.asked(road)
         killed = road.kills[0]
         before = [self.savers.get(killed, self.again)]
         for kill in road.kills[1:]:
-            until = {"kill": 0} if kill == 0 else {"kill_step": self.reference.marks[kill].step}
-            trace = self.runner.run(folder, Request(steps=self.steps, options=options, **until))  # type: ignore[arg-type]
+            step = self.reference.marks[kill].step
+            until = replace(asked, kill_step=step) if kill else replace(asked, kill=0)
+            trace = self.runner.run(folder, until)
             if trace.end != "killed":  # it failed, or came to its end without reaching the kill
                 return self._judge_run(road, trace, killed, folder, before)
             killed = kill or killed
             before.append(replace(trace, marks=trace.marks[1:]))
-        trace = self.runner.run(folder, self.kept(Request(steps=self.steps, options=options)))
+        trace = self.runner.run(folder, self.kept(asked))
         return self._judge_run(road, trace, killed, folder, before)
+
+    def asked(self, road: Road) -> Request:
+        """Return the whole run with the options of a road."""
+        return replace(self.whole, options={**self.whole.options, **road.options})
 
     def kept(self, request: Request) -> Request:
         """Return a request for a run that can be judged by the envelope, where there is one."""
@@ -126,13 +132,11 @@ class Driver:
         with self._lock:
             self.reads |= {name for name in trace.reads if name in self.reference.names}
         kill = Kill(mark=0 if lenient else killed, left=left, reads=self.reads)
-        truth = self._truth(before)
+        outcome = judge_resumed(self._truth(before), trace, self.ground, kill)
         if trace.end in ("failed", "lost"):
-            outcome = judge_resumed(truth, trace, self.ground, kill) if trace.marks else Outcome()
             outcome.broken.append(self._failed(trace, killed, left))
             outcome.notes.append(f"the function failed when it was resumed (road {road.name}):\n{trace.error}")
             return outcome
-        outcome = judge_resumed(truth, trace, self.ground, kill)
         if self.envelope is not None and not outcome.broken and trace.marks:
             _judge_by(self.envelope, outcome, trace)
         if not outcome.broken and trace.end == "finished" and road.name != "best":
@@ -180,24 +184,22 @@ class Driver:
         """Compare a run with other intervals: what is trained must not change."""
         out = Outcome()
         folder = self.root / f"road-{road.name}"
-        asked = Request(steps=self.steps, options={**self.options, **road.options})
-        trace = self.runner.run(folder, self.kept(asked))
+        trace = self.runner.run(folder, self.kept(self.asked(road)))
         if trace.end != "finished":
             self.closed[road.name] = f"the function failed with {road.options}"
             return out
         when = f"with {', '.join(f'{k}={v}' for k, v in road.options.items())}, never stopped"
         ignored = self.ground.noise | self.ground.rounded
-        for left, right in zip(self.reference.marks, trace.marks, strict=False):
+        for both in both_runs(self.reference.marks, trace.marks):
             out.compared += 1
-            a, b = left.snapshot.leaves, right.snapshot.leaves
-            differ = [p for p, leaf in a.items() if p not in ignored and not left.snapshot.is_dead(p)
+            a, b = both.left.leaves, both.right.leaves
+            differ = [p for p, leaf in a.items() if p not in ignored and not both.left.is_dead(p)
                       and _is_training(p, leaf, self.ground) and not leaf.same(b.get(p))]  # fmt: skip
-            if differ and self._decided_by_evaluation(left.snapshot, right.snapshot):
+            if differ and self._decided_by_evaluation(both.left, both.right):
                 out.notes.append(f"{when}: the schedule follows the evaluations, so training may differ")
                 break
             if differ:
-                found = [Evidence(a[p].component, p, left.step, a[p].text, b[p].text if p in b else "absent", when)
-                         for p in differ]  # fmt: skip
+                found = [Evidence(a[p].component, p, both.step, a[p].text, text_of(b.get(p)), when) for p in differ]
                 out.broken += sorted(found, key=lambda e: (not e.component.startswith("rng"), e.path))
                 break
         else:
@@ -215,11 +217,12 @@ class Driver:
 
     def _drive_extend(self, road: Road) -> Outcome:
         folder = self.root / f"road-{road.name}"
-        short = self.runner.run(folder, Request(steps=self.stop_at, options={**self.options, "steps": self.stop_at}))
+        options = {**self.whole.options, "steps": self.stop_at}
+        short = self.runner.run(folder, Request(steps=self.stop_at, options=options))
         if short.end != "finished":
             self.closed[road.name] = f"the function failed with steps={self.stop_at}"
             return Outcome()
-        trace = self.runner.run(folder, self.kept(Request(steps=self.steps, options=self.options)))
+        trace = self.runner.run(folder, self.kept(self.whole))
         return self._judge_run(road, trace, 0, folder, [short])
 
 

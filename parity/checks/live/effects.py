@@ -22,18 +22,18 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from parity.checks.live.aside import set_aside_all
 from parity.checks.live.request import Request
+from parity.checks.live.rounding import ULP
 from parity.checks.live.trace import Effect, Trace
 from parity.contract.capture import Leaf, Scope, Snapshot, live_names, root_of
 
-__all__ = ["SAVES", "Statement", "StatementWatch", "statements_of", "writes"]
+__all__ = ["SAVES", "Statement", "StatementWatch", "called_name", "statements_of", "writes"]
 
 SAVES = re.compile(r"(^|_)(save\w*|checkpoint\w*|ckpt|dump\w*|export\w*|snapshot)($|_)", re.IGNORECASE)
 EVALUATES = re.compile(r"(^|_)(eval\w*|valid\w*|val|test|estimate\w*)($|_)", re.IGNORECASE)
 MOST_PARAMS = 64
 """Parameters whose values are kept across a statement."""
-
-_HALF_ULP = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 MOST = 3
 """Times that one statement is watched."""
@@ -81,8 +81,7 @@ def statements_of(code: CodeType, writes: Sequence[tuple[str, int]] = ()) -> lis
             inside = {s.what for s in found if first <= s.first and s.last <= last}
             if inside:
                 found.append(Statement("evaluation" if "evaluation" in inside else "save", first, last))
-    outer = [s for s in found if not any(o != s and o.first <= s.first and s.last <= o.last for o in found)]
-    return outer
+    return [s for s in found if not any(o != s and o.first <= s.first and s.last <= o.last for o in found)]
 
 
 @lru_cache(maxsize=256)  # every run of a check asks for the same functions
@@ -123,9 +122,14 @@ def _trains(node: ast.AST, losses: set[str]) -> bool:
     """Return whether a block trains, adds to a loss, or holds the mark: it is more than a save or an evaluation."""
     if any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id in losses for n in ast.walk(node)):
         return True
-    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
-    names = {n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", "") for n in calls}
+    names = {called_name(n) for n in ast.walk(node) if isinstance(n, ast.Call)}
     return bool(names & _TRAINS) or any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(node))
+
+
+def called_name(call: ast.Call) -> str:
+    """Return the last name of what is called; empty where it has none, as in `table[0]()`."""
+    name: str = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    return name
 
 
 def _names(node: ast.AST) -> set[str]:
@@ -149,9 +153,6 @@ class Watched(Protocol):
         self, scopes: Sequence[Scope], state: Mapping[str, Any] | None, *, keep: Sequence[str] = ()
     ) -> Snapshot:
         """Capture what frames reach, with the values of some paths."""
-
-    def set_aside(self) -> Callable[[], None]:
-        """Return a function that puts the generators that all code shares back as they are now."""
 
 
 class StatementWatch:
@@ -189,7 +190,7 @@ class StatementWatch:
                 if times < MOST or self.recorder.request.put_back:
                     self._times[(code, statement.first)] = times + 1
                     self._open = (frame, statement, self._now(frame))
-                    self._put_back = self.recorder.set_aside() if self.recorder.request.put_back else None
+                    self._put_back = set_aside_all() if self.recorder.request.put_back else None
                 return
 
     def _leave(self, frame: FrameType, *, returning: bool = False) -> None:
@@ -240,9 +241,9 @@ def _is_rounding(before: Any, after: Any, snapshot: Snapshot, path: str) -> bool
     """Return whether an array changed by a few units in the last place of its largest element."""
     if not isinstance(before, np.ndarray) or not isinstance(after, np.ndarray) or before.shape != after.shape:
         return False
-    unit = _HALF_ULP.get(snapshot.leaves[path].kind.partition("[")[0], 0.0)
+    unit = ULP.get(snapshot.leaves[path].kind.partition("[")[0], 0.0)
     largest = float(np.abs(before.astype(np.float64)).max(initial=0.0))
-    return float(np.abs(before.astype(np.float64) - after.astype(np.float64)).max(initial=0.0)) <= 16 * unit * largest
+    return float(np.abs(before.astype(np.float64) - after.astype(np.float64)).max(initial=0.0)) <= 8 * unit * largest
 
 
 class WriteWatch:
@@ -267,26 +268,22 @@ class WriteWatch:
         recorder = self.recorder
         if recorder is None or event not in _EVENTS:
             return
+        path = os.fspath(arguments[0]) if isinstance(arguments[0], str | os.PathLike) else None
+        if not isinstance(path, str) or not path.startswith(str(recorder.folder)):
+            return
+        trace, name = recorder.trace, os.path.relpath(path, recorder.folder)
+        mode = arguments[1] if event == "open" else None
         if event in ("os.listdir", "os.scandir"):
-            if isinstance(arguments[0], str | Path) and str(arguments[0]).startswith(str(recorder.folder)):
-                recorder.trace.reading = True
-            return
-        if event != "open":
-            path = os.fspath(arguments[0])
-            if isinstance(path, str) and path.startswith(str(recorder.folder)):
-                removed = (max(0, len(recorder.trace.marks) - 1), os.path.relpath(path, recorder.folder))
-                recorder.trace.removed.append(removed)
-            return
-        path, mode = arguments[0], arguments[1]
-        if not isinstance(path, str | Path) or not str(path).startswith(str(recorder.folder)):
-            return
-        if isinstance(mode, str) and not set(mode) & set("wax+"):
-            recorder.trace.reads.add(os.path.relpath(path, recorder.folder))
-            recorder.trace.reading = True
+            trace.reading = True
+        elif event != "open":
+            trace.removed.append((max(0, len(trace.marks) - 1), name))
+        elif isinstance(mode, str) and not set(mode) & set("wax+"):
+            trace.reads.add(name)
+            trace.reading = True
         elif isinstance(mode, str) and recorder.frame is not None:
             where = (recorder.frame.f_code.co_filename, recorder.frame.f_lineno)
-            if where not in recorder.trace.writes:
-                recorder.trace.writes.append(where)
+            if where not in trace.writes:
+                trace.writes.append(where)
 
 
 _EVENTS = frozenset({"open", "os.remove", "shutil.rmtree", "os.listdir", "os.scandir"})

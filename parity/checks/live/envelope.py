@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from parity.checks.across import FLOOR_ULPS
 from parity.checks.gap import distance
-from parity.checks.live.evidence import LATER, Evidence, ranked
-from parity.checks.live.rounding import bytes_of
+from parity.checks.live.evidence import LATER, Evidence, TwoStates, after_resume
+from parity.checks.live.rounding import ULP, bytes_of
 from parity.checks.live.trace import Mark, Trace
 
 __all__ = ["LIMIT", "RUNS", "Envelope", "Judged", "choose_steps"]
@@ -44,8 +44,6 @@ FIRST = 3
 MOST_BYTES = 512 << 20
 """Most values of all runs together; above, fewer marks are compared, and the verdict says so."""
 
-_ULP = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-
 Values = Mapping[int, Mapping[str, Any]]
 """Completed steps to path to value."""
 
@@ -59,7 +57,6 @@ class Judged:
     broken: list[Evidence] = field(default_factory=list)
     too_wide: str = ""
     """Why nothing is judged; empty if it is."""
-    compared: int = 0
 
 
 def choose_steps(marks: Sequence[Mark], paths: Collection[str], most_bytes: int = MOST_BYTES) -> list[int]:
@@ -93,7 +90,8 @@ class Envelope:
         self._values = [values_of(trace) for trace in runs]
         self.steps = sorted(set.intersection(*({*values} for values in self._values)))
         """Completed steps at which runs can be compared; the last is that of the state at the end."""
-        self._leaves = runs[0].marks[-1].snapshot.leaves
+        self._last = runs[0].marks[-1].snapshot
+        self._leaves = self._last.leaves
         self._spread = {step: self._spread_at(step) for step in self.steps}
 
     @property
@@ -131,7 +129,6 @@ class Envelope:
         """
         out, got = Judged(), values_of(trace)
         steps = [step for step in self.steps if step > after and step in got]
-        out.compared = len(steps)
         if not steps:
             out.too_wide = "no mark after the resume could be compared"
             return out
@@ -144,7 +141,8 @@ class Envelope:
             seen = seen or bool(found)
             out.multiple = max([out.multiple, *found.values()])
             if over := {path: multiple for path, multiple in found.items() if multiple > LIMIT}:
-                out.broken = [self._evidence(path, step, over[path], after) for path in self._ranked(over)]
+                paths = TwoStates(step, self._last, self._last).ranked(over, LATER)
+                out.broken = [self._evidence(path, step, over[path], after) for path in paths]
                 return out
         out.too_wide = "" if seen else "nothing that the envelope can judge changes after the resume"
         return out
@@ -189,16 +187,12 @@ class Envelope:
 
     def _floor(self, path: str, value: Any) -> float:
         kind = self._leaves[path].kind if path in self._leaves else ""
-        unit = next((ulp for name, ulp in _ULP.items() if kind.startswith(name)), 2.0**-23)
+        unit = ULP.get(kind.partition("[")[0], ULP["float32"])
         return FLOOR_ULPS * unit * _rms(np.abs(np.asarray(value, np.float64)))
-
-    def _ranked(self, paths: Collection[str]) -> list[str]:
-        return ranked(paths, self._leaves, self._leaves, LATER)
 
     def _evidence(self, path: str, step: int, multiple: float, after: int) -> Evidence:
         expected = f"within {LIMIT:g} times the envelope of {self.runs} equal runs"
-        count = sum(after < one <= step for one in self.steps)
-        when = f"{'one step' if count == 1 else f'{count} steps'} after the resume"
+        when = after_resume(sum(after < one <= step for one in self.steps))
         return Evidence(self._leaves[path].component, path, step, expected, f"{multiple:.3g} times", when)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 
 from parity.checks.live.driver import Driver
 from parity.checks.live.envelope import RUNS, Envelope, choose_steps
-from parity.checks.live.evidence import Evidence, differing, ground_of
+from parity.checks.live.evidence import Evidence, ground_of, parted_paths
 from parity.checks.live.request import Request
 from parity.checks.live.rounding import is_trained_number, moved_by_rounding, why_not_rounding
 from parity.checks.live.trace import Trace
@@ -44,15 +44,15 @@ def measure_envelope(
     paths = [p for p in moved_by_rounding(marks, ground.noise, changing) if is_trained_number(p, marks)]
     steps = choose_steps(marks, paths)
     wanted = dict.fromkeys((*steps, -1), tuple(sorted(paths)))
-    asked = Request(steps=driver.steps, options=driver.options, keep_steps=wanted)
+    asked = replace(driver.whole, keep_steps=wanted)
     runs = list(pool.map(lambda at: run(f"equal-{at}", asked), range(RUNS)))
     if any(trace.steps != driver.reference.steps for trace in runs):
         return "the marks of equal runs differ, which is no rounding"
     if why := why_not_rounding(marks, [trace.marks for trace in runs], parted, changing):
         return f"{why} differs, which is no rounding"
-    noise = set(ground.noise) | _differing(driver.reference, runs)
+    noise = ground.noise.union(*(parted_paths(marks, trace.marks) for trace in runs))
     rounded = moved_by_rounding(marks, noise, changing)
-    driver.ground = replace(ground, noise=frozenset(noise) - rounded, rounded=rounded)
+    driver.ground = replace(ground, noise=noise - rounded, rounded=rounded)
     driver.equal_runs = runs
     driver.envelope = Envelope(runs, paths, steps)
     return driver.envelope.too_wide(driver.stop_at)
@@ -73,11 +73,3 @@ def likely_cause(parted: Evidence, *, at_start: bool, inline: bool) -> str:
     if parted.component.startswith("data"):
         return "the order of the data is not seeded, or depends on the order of files, of a set or of threads"
     return "something is not seeded, or adds in no fixed order (torch.use_deterministic_algorithms finds that)"
-
-
-def _differing(reference: Trace, runs: Collection[Trace]) -> set[str]:
-    found: set[str] = set()
-    for trace in runs:
-        for left, right in zip(reference.marks, trace.marks, strict=True):
-            found.update(differing(left.snapshot.leaves, right.snapshot.leaves))
-    return found

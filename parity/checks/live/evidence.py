@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from parity.checks.live.trace import Mark
-from parity.contract.capture import Leaf, component_from_name, root_of
+from parity.contract.capture import Leaf, Snapshot, component_from_name, root_of
 
 __all__ = [
     "LATER",
@@ -16,10 +16,13 @@ __all__ = [
     "Evidence",
     "Ground",
     "Outcome",
+    "TwoStates",
+    "after_resume",
+    "both_runs",
     "differing",
-    "evidence_of",
     "ground_of",
-    "ranked",
+    "parted_paths",
+    "text_of",
 ]
 
 
@@ -84,7 +87,7 @@ class Ground:
 
     def is_history(self, path: str) -> bool:
         """Return whether a path lies in a container that only grows."""
-        return any(path.startswith(prefix) for prefix in self.histories)
+        return path.startswith(self.histories)
 
 
 RANK = (
@@ -114,9 +117,6 @@ def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[
     Returns:
         What is known of the leaves; no path counts as rounded yet.
     """
-    noise: set[str] = set()
-    for left, right in zip(marks, again, strict=False):
-        noise.update(differing(left.snapshot.leaves, right.snapshot.leaves))
     lengths: dict[str, list[int]] = {}
     for mark in marks:
         for path, leaf in mark.snapshot.leaves.items():
@@ -124,7 +124,7 @@ def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[
                 lengths.setdefault(path.removesuffix(".len"), []).append(int(leaf.digest))
     grow = [p for p, n in lengths.items() if len(n) > 2 and n == sorted(n) and n[-1] > n[0] + 1]
     return Ground(
-        noise=frozenset(noise),
+        noise=frozenset(parted_paths(marks, again)),
         changing=changing,
         histories=tuple(
             p for p in grow if component_from_name(p) in ("loss", "counters.step", p) or _all_scalar(p, marks)
@@ -166,58 +166,99 @@ def differing(left: Mapping[str, Leaf], right: Mapping[str, Leaf]) -> list[str]:
     return [path for path in {*left, *right} if path not in left or not left[path].same(right.get(path))]
 
 
+class TwoStates(NamedTuple):
+    """What two runs hold at one mark."""
+
+    step: int
+    """Completed steps."""
+    left: Snapshot
+    """State of the uninterrupted run."""
+    right: Snapshot
+    """State of the other."""
+
+    def leaf(self, path: str) -> Leaf:
+        """Return the leaf at a path that at least one of the states has: that of the uninterrupted run first."""
+        return self.left.leaves.get(path) or self.right.leaves[path]
+
+    def is_dead(self, path: str) -> bool:
+        """Return whether a path begins with a variable that one of the runs writes before it reads it."""
+        return self.left.is_dead(path) or self.right.is_dead(path)
+
+    def differing(self) -> list[str]:
+        """Return the paths in which the states differ, in no fixed order."""
+        return differing(self.left.leaves, self.right.leaves)
+
+    def component(self, path: str) -> str:
+        """Return what differs at a path: of memory that is shared on one side only, the tie."""
+        both = [state.leaves[path] for state in (self.left, self.right) if path in state.leaves]
+        one_is_shared = len({leaf.role == "alias" for leaf in both}) == 2
+        if one_is_shared and {leaf.component for leaf in both} & {"model.params", "model.ties"}:
+            return "model.ties"
+        return both[0].component
+
+    def ranked(self, paths: Collection[str], order: Sequence[str]) -> list[str]:
+        """Return paths in an order of suspicion: by component, then by name.
+
+        Args:
+            paths: Paths that at least one of the states has.
+            order: Components, the most suspicious first; one stands for its parts too. Paths of no such component
+                come last, and so do those that are absent only because what has them is absent.
+        """
+
+        def key(path: str) -> tuple[int, str]:
+            component = self.component(path)
+            one_lacks_it = path not in self.left.leaves or path not in self.right.leaves
+            if component in _WITH_ITS_OWNER and one_lacks_it:
+                return len(order), path
+            for at, prefix in enumerate(order):
+                if component == prefix or component.startswith(f"{prefix}."):
+                    return at, path
+            return len(order), path
+
+        return sorted(paths, key=key)
+
+    def evidence(self, path: str, when: str) -> Evidence:
+        """Return the evidence that one leaf is.
+
+        Args:
+            path: A path that at least one of the states has.
+            when: When it was seen, as in `Evidence`. A batch that differs at the resume shows another position of
+                the data.
+        """
+        component = self.component(path)
+        if component == "data.batch" and when == "at the resume":
+            component = "data.position"
+        expected, got = (text_of(state.leaves.get(path)) for state in (self.left, self.right))
+        return Evidence(component, path, self.step, expected, got, when)
+
+
 _WITH_ITS_OWNER = ("optimizer.param_order", "optimizer.param_groups", "model.mode", "model.requires_grad")
 """Components that are absent only where what has them is absent too."""
 
 
-def ranked(
-    paths: Collection[str], left: Mapping[str, Leaf], right: Mapping[str, Leaf], order: Sequence[str]
-) -> list[str]:
-    """Return paths in an order of suspicion: by component, then by name.
+def both_runs(marks: Sequence[Mark], others: Sequence[Mark]) -> list[TwoStates]:
+    """Return what two runs hold, at each mark that both have.
 
     Args:
-        paths: Paths that at least one of the states has.
-        left: Leaves of the uninterrupted run.
-        right: Leaves of the other.
-        order: Components, the most suspicious first; one stands for its parts too. Paths of no such component come
-            last, and so do those that are absent only because what has them is absent.
+        marks: Marks of the uninterrupted run; they give the steps.
+        others: Marks of the other.
     """
-
-    def key(path: str) -> tuple[int, str]:
-        component = _component(left.get(path), right.get(path))
-        if component in _WITH_ITS_OWNER and (path not in left or path not in right):
-            return len(order), path
-        for at, prefix in enumerate(order):
-            if component == prefix or component.startswith(f"{prefix}."):
-                return at, path
-        return len(order), path
-
-    return sorted(paths, key=key)
+    pairs = zip(marks, others, strict=False)
+    return [TwoStates(left.step, left.snapshot, right.snapshot) for left, right in pairs]
 
 
-def _component(a: Leaf | None, b: Leaf | None) -> str:
-    """Return what differs: of memory that is shared on one side only, the tie."""
-    leaf = a or b
-    assert leaf is not None
-    if a is not None and b is not None and (a.role == "alias") != (b.role == "alias"):
-        parameters = {a.component, b.component} & {"model.params", "model.ties"}
-        return "model.ties" if parameters else leaf.component
-    return leaf.component
+def parted_paths(marks: Sequence[Mark], others: Sequence[Mark]) -> set[str]:
+    """Return the paths in which two runs differ at any mark that both have; arguments as of `both_runs`."""
+    return {path for both in both_runs(marks, others) for path in both.differing()}
 
 
-def evidence_of(path: str, step: int, left: Mapping[str, Leaf], right: Mapping[str, Leaf], when: str) -> Evidence:
-    """Return the evidence that one leaf is.
+def text_of(leaf: Leaf | None) -> str:
+    """Return a leaf as evidence shows it."""
+    return leaf.text if leaf else "absent"
 
-    Args:
-        path: A path that at least one of the states has.
-        step: Completed steps.
-        left: Leaves of the uninterrupted run.
-        right: Leaves of the other.
-        when: When it was seen, as in `Evidence`. A batch that differs at the resume shows another position of the
-            data.
-    """
-    a, b = left.get(path), right.get(path)
-    component = _component(a, b)
-    if component == "data.batch" and when == "at the resume":
-        component = "data.position"
-    return Evidence(component, path, step, a.text if a else "absent", b.text if b else "absent", when)
+
+def after_resume(steps: int) -> str:
+    """Return when something was seen, in words: so many steps after the resume, or at it."""
+    if steps == 0:
+        return "at the resume"
+    return f"{'one step' if steps == 1 else f'{steps} steps'} after the resume"

@@ -23,10 +23,7 @@ def suspect(e: Evidence, road: str, advice: str = "") -> Suspect:
         road: Name of the road on which it was found.
         advice: What to do about it; empty for none.
     """
-    return Suspect(
-        component=e.component, path=e.path, step=e.step, expected=e.expected, got=e.got, when=e.when, road=road,
-        advice=advice,
-    )  # fmt: skip
+    return Suspect(**e._asdict(), road=road, advice=advice)
 
 
 def measured(

@@ -37,13 +37,9 @@ def fork_server(train: Any) -> ForkServer:
 
 
 def _start(requests: Connection) -> BaseProcess:
-    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(requests, os.getpid()))
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(requests, os.getpid(), _Runs()))
     process.start()
     return process
-
-
-def _serve(requests: Connection, parent: int) -> None:
-    serve(requests, parent, _Runs())
 
 
 class _Runs:

@@ -6,28 +6,27 @@ derives again before it uses it: there the uninterrupted run keeps its value whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from parity.checks.live.evidence import Ground
-from parity.contract.capture import Snapshot
+from parity.checks.live.evidence import Ground, TwoStates
 
 __all__ = ["healed"]
 
 
 def healed(
-    states: Sequence[tuple[int, Snapshot, Snapshot]],
+    states: Sequence[TwoStates],
     found: Sequence[Sequence[str]],
     ground: Ground,
-    derived: Callable[[int], bool],
+    derived: Sequence[bool],
 ) -> tuple[list[str], list[str]]:
     """Return the paths of lost best metrics that later steps made equal again.
 
     Args:
-        states: Step, state of the uninterrupted run, state of the resumed one, mark by mark from the resume on.
+        states: What the uninterrupted run and the resumed one hold, mark by mark from the resume on.
         found: Paths that differ in each.
         ground: What equal runs say.
-        derived: Whether the resumed run read its folder in the step before a state: then it may have found there
-            what it had not loaded.
+        derived: Of each state, whether the resumed run read its folder in the step before: then it may have found
+            there what it had not loaded.
 
     Returns:
         Those that were lost, and those of which that cannot be said.
@@ -35,7 +34,7 @@ def healed(
     lost: list[str] = []
     unsure: list[str] = []
     for path in found[0]:
-        leaf = states[0][1].leaves.get(path)
+        leaf = states[0].left.leaves.get(path)
         if leaf is None or leaf.component != "best" or leaf.role not in ("scalar", "array"):
             continue
         if path not in ground.changing or path in ground.rounded or ground.is_history(path):
@@ -43,7 +42,7 @@ def healed(
         at = next((index for index in range(1, len(states)) if path not in found[index]), None)
         if at is None:
             continue
-        before, after = (states[index][1].leaves.get(path) for index in (at - 1, at))
+        before, after = (states[index].left.leaves.get(path) for index in (at - 1, at))
         if before is not None and after is not None and not after.same(before):
-            (unsure if derived(at) else lost).append(path)
+            (unsure if derived[at] else lost).append(path)
     return lost, unsure

@@ -71,8 +71,7 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
         before: Called first: gives the generators of this process the state that a new process has.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    recorder = Recorder(request, folder, getattr(_unwrap(train), "__code__", None), writer)
-    recorder.on_kill = on_kill
+    recorder = Recorder(request, folder, getattr(_unwrap(train), "__code__", None), writer, on_kill)
     before()
     listening, tracing = activate(recorder), sys.gettrace()
     writes.start(recorder)
@@ -107,11 +106,10 @@ def _drive(
     while True:
         scopes = scopes_of(generator)
         recorder.frame = generator.gi_frame
-        last = recorder.trace.marks[-1].step if recorder.trace.marks else None
-        at_end = last is not None and last >= recorder.request.steps - 1
-        if at_end:
+        marks = recorder.trace.marks
+        if marks and marks[-1].step >= recorder.request.steps - 1:
             sys.setprofile(recorder.watch_return({scope.code for scope in scopes[-1:]}))
-        elif recorder.watch is not None and recorder.frame is not None and recorder.trace.marks:
+        elif recorder.watch is not None and recorder.frame is not None and marks:
             recorder.frame.f_trace = recorder.watch.trace
             sys.settrace(trace_no_calls)
         try:

@@ -11,11 +11,11 @@ from collections.abc import Collection, Sequence
 from parity.checks.live.align import align
 from parity.checks.live.beginning import Kill, judge_silence, judge_start
 from parity.checks.live.counting import compare, is_hard, is_setting, may_cause, may_follow, read_by_both, shows
-from parity.checks.live.evidence import LATER, RANK, Evidence, Ground, Outcome, differing, evidence_of, ranked
+from parity.checks.live.evidence import LATER, RANK, Evidence, Ground, Outcome, TwoStates, after_resume, both_runs
 from parity.checks.live.healed import healed
 from parity.checks.live.trace import Mark, Trace
 from parity.checks.live.usage import decides, is_saved
-from parity.contract.capture import TRAINED, Leaf, Role, Snapshot
+from parity.contract.capture import TRAINED, Leaf
 
 __all__ = ["judge_resumed", "judge_same"]
 
@@ -33,18 +33,16 @@ def judge_same(marks: Sequence[Mark], again: Sequence[Mark], changing: Collectio
     for left, right in zip(marks, again, strict=False):
         if left.step != right.step:
             return Evidence("counters.step", "mark", left.step, str(left.step), str(right.step), "in an equal run")
-        a, b = left.snapshot.leaves, right.snapshot.leaves
-        differ = [p for p in differing(a, b) if not left.snapshot.is_dead(p)]
-        trained = [p for p in differ if _trained(a.get(p) or b[p], p, changing)]
-        causes = [p for p in differ if (a.get(p) or b[p]).role in ("array", "stream", "position", "gradient")]
-        if left is marks[0] and not trained and all((a.get(p) or b[p]).role == "stream" for p in causes):
+        both = TwoStates(left.step, left.snapshot, right.snapshot)
+        differ = [p for p in both.differing() if not both.left.is_dead(p)]
+        trained = [p for p in differ if _trained(both.leaf(p), p, changing)]
+        causes = [p for p in differ if both.leaf(p).role in ("array", "stream", "position", "gradient")]
+        if left is marks[0] and not trained and all(both.leaf(p).role == "stream" for p in causes):
             idle = {p for p in causes if p not in changing}  # of a new process, which has drawn nothing from them
-        parted += [evidence_of(p, left.step, a, b, "in an equal run") for p in ranked(causes, a, b, LATER)]
+        parted += [both.evidence(p, "in an equal run") for p in both.ranked(causes, LATER)]
         if trained:
             first = [e for e in parted if e.component.startswith(("data", "rng")) and e.path not in {*_SHARED, *idle}]
-            return (
-                first or [evidence_of(p, left.step, a, b, "in an equal run") for p in ranked(trained, a, b, LATER)]
-            )[0]
+            return first[0] if first else both.evidence(both.ranked(trained, LATER)[0], "in an equal run")
     return None
 
 
@@ -67,7 +65,7 @@ def judge_resumed(reference: Trace, resumed: Trace, ground: Ground, kill: Kill) 
     """
     out = Outcome()
     if not resumed.marks:
-        if resumed.end != "failed":
+        if resumed.end not in ("failed", "lost"):
             out.broken.append(judge_silence(reference, kill))
         return out
     start = resumed.marks[0]
@@ -76,16 +74,14 @@ def judge_resumed(reference: Trace, resumed: Trace, ground: Ground, kill: Kill) 
     out.broken += wrong
     if wrong and not shifted and not (wrong[0].component == "checkpoint.latest" and start.step > reference.steps[0]):
         return out
-    pairs = list(zip(reference.marks[at:], resumed.marks, strict=False))
-    if not shifted:
-        for left, right in pairs:
-            if left.step != right.step:
-                out.broken.append(
-                    Evidence("counters.step", "mark", left.step, str(left.step), str(right.step), "after the resume")
-                )
-                break
-    out.compared = len(pairs)
-    _judge_pairs(out, pairs, reference, resumed, ground, at)
+    steps = zip(reference.steps[at:], resumed.steps, strict=False)
+    parted = next(((step, other) for step, other in steps if step != other), None)
+    if parted is not None and not shifted:
+        step, other = parted
+        out.broken.append(Evidence("counters.step", "mark", step, str(step), str(other), "after the resume"))
+    states = both_runs(reference.marks[at:], resumed.marks)
+    out.compared = len(states)
+    _judge_states(out, states, reference, resumed, ground, at)
     expected_marks = len(reference.marks) - at
     if len(resumed.marks) != expected_marks and resumed.end == "finished" and not shifted:
         last, got = (f"the last at step {trace.steps[-1]}" for trace in (reference, resumed))
@@ -93,12 +89,11 @@ def judge_resumed(reference: Trace, resumed: Trace, ground: Ground, kill: Kill) 
     return out
 
 
-def _judge_pairs(
-    out: Outcome, pairs: Sequence[tuple[Mark, Mark]], reference: Trace, resumed: Trace, ground: Ground, at: int
+def _judge_states(
+    out: Outcome, states: list[TwoStates], reference: Trace, resumed: Trace, ground: Ground, at: int
 ) -> None:
-    states = [(left.step, left.snapshot, right.snapshot) for left, right in pairs]
     if reference.final is not None and resumed.final is not None and resumed.end == "finished":
-        states.append((reference.marks[-1].step + 1, reference.final, resumed.final))
+        states.append(TwoStates(reference.marks[-1].step + 1, reference.final, resumed.final))
     if not states:
         return
     seen = _Seen(states, ground)
@@ -112,7 +107,7 @@ def _judge_pairs(
         for item in seen.at_the_end():
             decided = item.component == "best" or _decides(item.path, ground)
             (out.broken if decided and item.path not in ground.streams else out.bookkeeping).append(item)
-        derived = [*(mark.read for mark in resumed.marks[: len(pairs)]), resumed.reading]
+        derived = [*(mark.read for mark in resumed.marks[: out.compared]), resumed.reading]
         replaced, unsure = seen.healed(derived)
         for item in replaced:
             (out.broken if _decides(item.path, ground) else out.bookkeeping).append(item)
@@ -129,26 +124,23 @@ class _Seen:
     """The differences between two runs, mark by mark from the resume on, and what follows from what.
 
     Args:
-        states: Step, state of the uninterrupted run, state of the resumed one; the first are those at the resume.
+        states: What the uninterrupted run and the resumed one hold, from the resume on.
         ground: What equal runs say.
     """
 
-    def __init__(self, states: Sequence[tuple[int, Snapshot, Snapshot]], ground: Ground) -> None:
+    def __init__(self, states: Sequence[TwoStates], ground: Ground) -> None:
         self.states, self.ground = states, ground
-        self.found = [compare(left, right, ground, index) for index, (_, left, right) in enumerate(states)]
-        self.found = read_by_both(self.found, states, ground)
+        differing = [compare(both, ground, index) for index, both in enumerate(states)]
+        self.found = read_by_both(differing, states, ground)
         for index in range(len(states) - 1, 0, -1):
             self.found[index] = [p for p in self.found[index] if self._is_of_this_step(p, index)]
-        over = {path for path, step in ground.ended.items() if step <= states[0][0]}
+        over = {path for path, step in ground.ended.items() if step <= states[0].step}
         self.hard = [
-            [p for p in differ if is_hard(p, left, right, ground) and p not in over]
-            for differ, (_, left, right) in zip(self.found, states, strict=True)
+            [p for p in differ if is_hard(p, both, ground) and p not in over]
+            for differ, both in zip(self.found, states, strict=True)
         ]
         firm = [[p for p in hard if not self._is_stream(p)] for hard in self.hard]
-        shown = [
-            any(shows(p, left, right, ground) for p in differ)
-            for differ, (_, left, right) in zip(self.found, states, strict=True)
-        ]
+        shown = [any(shows(p, both, ground) for p in differ) for differ, both in zip(self.found, states, strict=True)]
         later = [index for index in range(1, len(states)) if firm[index] or shown[index]]
         self.first_later = later[0] if later else len(states)
         """The first mark after the resume at which something differs that takes part in training."""
@@ -158,21 +150,15 @@ class _Seen:
 
     def _is_of_this_step(self, path: str, index: int) -> bool:
         """Return whether a value that nobody reads was made by the step before, in both runs: others tell nothing."""
-        _, left, right = self.states[index]
-        _, left_before, right_before = self.states[index - 1]
-        if not left.is_dead(path) and not right.is_dead(path):
+        both, before = self.states[index], self.states[index - 1]
+        if not both.is_dead(path):
             return True
-        pairs = ((left, left_before), (right, right_before))
-        return all(
-            p in now.leaves and not now.leaves[p].same(old.leaves.get(p)) for now, old in pairs for p in (path,)
-        )
+        pairs = ((both.left, before.left), (both.right, before.right))
+        return all(path in now.leaves and not now.leaves[path].same(old.leaves.get(path)) for now, old in pairs)
 
     def _is_rounded(self, path: str) -> bool:
         """Return whether a path is of what is trained, and compared at the resume only."""
-        _, left, right = self.states[0]
-        return path in self.ground.rounded and (left.leaves.get(path) or right.leaves[path]).component.startswith(
-            TRAINED
-        )
+        return path in self.ground.rounded and self.states[0].leaf(path).component.startswith(TRAINED)
 
     def _is_stream(self, path: str) -> bool:
         return path in self.ground.streams
@@ -184,11 +170,12 @@ class _Seen:
 
     def causes(self) -> list[Evidence]:
         """Return what else differs at the resume and can be what the later differences follow from."""
-        soft = [p for p in self.found[0] if p not in self.hard[0] and may_cause(p, self.states[0], self.ground)]
+        both = self.states[0]
+        soft = [p for p in self.found[0] if p not in self.hard[0] and may_cause(p, both, self.ground)]
         if not self._gradients_lost():  # usually cleared before they are used again
-            soft = [p for p in soft if not self._is(p, 0, "gradient")]
+            soft = [p for p in soft if both.leaf(p).role != "gradient"]
         if self._same_batch():  # iterators that have skipped differ inside from those that were never stopped
-            soft = [p for p in soft if not self._is(p, 0, "position")]
+            soft = [p for p in soft if both.leaf(p).role != "position"]
         return self._evidence(0, soft, RANK)
 
     def settings(self) -> list[Evidence]:
@@ -196,10 +183,6 @@ class _Seen:
         paths = [p for p in self.found[0] if is_setting(p, self.states, self.found, self.ground)]
         found = self._evidence(0, paths, RANK)
         return [e._replace(component="settings") if e.component == e.path else e for e in found]
-
-    def _is(self, path: str, index: int, role: Role) -> bool:
-        _, left, right = self.states[index]
-        return (left.leaves.get(path) or right.leaves[path]).role == role
 
     def _same_batch(self) -> bool:
         """Return whether batches were seen at the first mark that shows something, and are equal."""
@@ -210,7 +193,7 @@ class _Seen:
 
     def _batches(self, index: int) -> list[str]:
         """Return the paths of the batch: by name, or the array that the loop assigns first."""
-        _, left, _ = self.states[index]
+        left = self.states[index].left
         arrays = [p for p, leaf in left.leaves.items() if leaf.role == "array" and p in self.ground.changing]
         return [p for p in arrays if left.leaves[p].component in _DATA] or [p for p in arrays if left.is_dead(p)][:1]
 
@@ -218,18 +201,17 @@ class _Seen:
         """Return whether gradients differ later although batch and loss are equal: a sum was cut off."""
         if self.first_later >= len(self.states):
             return False
-        _, left, right = self.states[self.first_later]
-        components = {(left.leaves.get(p) or right.leaves[p]).component for p in self.found[self.first_later]}
+        both = self.states[self.first_later]
+        components = {both.leaf(p).component for p in self.found[self.first_later]}
         return "gradients" in components and not components & {"loss", *_DATA}
 
     def later(self) -> list[Evidence]:
         """Return what differs at the first later mark that shows something."""
         if self.first_later >= len(self.states):
             return []
-        follow = [
-            p for p in self.found[self.first_later] if may_follow(p, self.states[self.first_later], self.ground)
-        ]
-        inside = [p for p in follow if self._is(p, self.first_later, "position")]
+        both = self.states[self.first_later]
+        follow = [p for p in self.found[self.first_later] if may_follow(p, both, self.ground)]
+        inside = [p for p in follow if both.leaf(p).role == "position"]
         follow = follow if inside == follow else [p for p in follow if p not in inside]
         batch = set(self._batches(self.first_later))
         found = self._evidence(self.first_later, follow, LATER)
@@ -240,9 +222,9 @@ class _Seen:
 
     def at_the_end(self) -> list[Evidence]:
         """Return what differs at the end although nothing in training does."""
-        last = len(self.found) - 1
+        last, both = len(self.found) - 1, self.states[-1]
         paths = [p for p in self.found[last] if p in self.ground.changing]
-        paths = [p for p in paths if not self._is(p, last, "position") and not self._is(p, last, "alias")]
+        paths = [p for p in paths if both.leaf(p).role not in ("position", "alias")]
         found = self._evidence(last, paths, RANK)
         return [item for item in found if item.expected != "absent"]
 
@@ -252,17 +234,16 @@ class _Seen:
         Args:
             derived: Of each state, whether the resumed run read its folder in the step before.
         """
-        lost, unsure = healed(self.states, self.found, self.ground, lambda index: derived[index])
+        lost, unsure = healed(self.states, self.found, self.ground, derived)
         return self._evidence(0, lost, RANK), self._evidence(0, unsure, RANK)
 
     def _evidence(self, index: int, paths: Sequence[str], order: Sequence[str]) -> list[Evidence]:
-        step, left, right = self.states[index]
-        when = "at the resume" if index == 0 else f"{'one step' if index == 1 else f'{index} steps'} after the resume"
-        ordered = ranked(paths, left.leaves, right.leaves, order)
-        if order is RANK and _optimizer_absent(ordered, left, right):  # then its rates are lost with it
-            rates = [p for p in ordered if (left.leaves.get(p) or right.leaves[p]).component in _RATES]
+        both = self.states[index]
+        ordered = both.ranked(paths, order)
+        if order is RANK and _optimizer_absent(ordered, both):  # then its rates are lost with it
+            rates = [p for p in ordered if both.leaf(p).component in _RATES]
             ordered = [p for p in ordered if p not in rates] + rates
-        return [evidence_of(p, step, left.leaves, right.leaves, when) for p in ordered]
+        return [both.evidence(p, after_resume(index)) for p in ordered]
 
 
 _DATA = ("data.batch", "data.position")
@@ -291,12 +272,10 @@ def _with_data(causes: list[Evidence], later: list[Evidence], ground: Ground) ->
 _RATES = ("schedule.lr", "optimizer.hyperparameters")
 
 
-def _optimizer_absent(paths: Sequence[str], left: Snapshot, right: Snapshot) -> bool:
+def _optimizer_absent(paths: Sequence[str], both: TwoStates) -> bool:
     """Return whether slots of the optimizer are not there at all: it was not loaded."""
-    lost = [
-        p for p in paths if p in left.leaves and left.leaves[p].component.startswith("optimizer.") and ".state" in p
-    ]
-    return any(p not in right.leaves for p in lost)
+    absent = [p for p in paths if p in both.left.leaves and p not in both.right.leaves]
+    return any(both.leaf(p).component.startswith("optimizer.") and ".state" in p for p in absent)
 
 
 def _identifiers(path: str) -> list[str]:

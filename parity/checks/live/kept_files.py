@@ -45,9 +45,9 @@ def judge_kept(trace: Trace, rules: policy.Rules, metric: str) -> list[Evidence]
         names |= {name for removed, name in trace.removed if removed == at and _is_like(name, numbered)}
         for name in sorted(names):
             if blot(name) == name:
-                found = _wrong_best(name, fixed.get(name), one, rules)
-                if found is not None:
-                    return [found]
+                before = fixed.get(name)
+                if before is not None and _is_best(name) and _better(before, one, rules):
+                    return [_not_the_best(name, mark.step, before, one)]
                 fixed[name] = one
             elif name not in numbered:
                 numbered[name] = expected[mark.step] = one
@@ -59,7 +59,7 @@ def judge_kept(trace: Trace, rules: policy.Rules, metric: str) -> list[Evidence]
                 return [_gone(name, mark.step, stay[saved.step])]
         missed = [name for name, saved in fixed.items() if _is_best(name) and _better(one, saved, rules)]
         if missed and names:
-            return [_stale(missed[0], one, fixed[missed[0]])]
+            return [_not_the_best(missed[0], mark.step, one, fixed[missed[0]])]
         lost = [name for name in fixed if name not in present]
         if lost:
             return [_gone(lost[0], mark.step, ("best",) if _is_best(lost[0]) else ("latest",))]
@@ -99,17 +99,10 @@ def _better(one: policy.Saved, other: policy.Saved, rules: policy.Rules) -> bool
     return one.metric != other.metric and policy.best([other, one], rules.mode) is one
 
 
-def _wrong_best(name: str, before: policy.Saved | None, one: policy.Saved, rules: policy.Rules) -> Evidence | None:
-    """Return that the best checkpoint was replaced by a worse one."""
-    if not _is_best(name) or before is None or not _better(before, one, rules):
-        return None
-    expected, got = (f"that of step {saved.step}, metric {saved.metric}" for saved in (before, one))
-    return Evidence("best", name, one.step, expected, got, WHEN)
-
-
-def _stale(name: str, one: policy.Saved, kept: policy.Saved) -> Evidence:
-    expected, got = (f"that of step {saved.step}, metric {saved.metric}" for saved in (one, kept))
-    return Evidence("best", name, one.step, expected, got, WHEN)
+def _not_the_best(name: str, step: int, best: policy.Saved, kept: policy.Saved) -> Evidence:
+    """Return that the best checkpoint holds a worse one."""
+    expected, got = (f"that of step {saved.step}, metric {saved.metric}" for saved in (best, kept))
+    return Evidence("best", name, step, expected, got, WHEN)
 
 
 def _gone(name: str, step: int, why: Sequence[str]) -> Evidence:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from parity.checks.live.evidence import Evidence, Ground, Outcome, differing
+from parity.checks.live.evidence import Evidence, Ground, Outcome, differing, text_of
 from parity.contract.capture import HARD, Leaf, component_from_name
 
 __all__ = ["judge_files"]
@@ -31,39 +31,23 @@ def judge_files(
     """
     out = Outcome()
     noise = set(differing(expected, again))
-    noisy = {
-        path.partition(":")[0]
-        for path in noise
-        if path.partition(":")[0]
-        not in {p.partition(":")[0] for p in expected} & {p.partition(":")[0] for p in again}
-    }
-    names = {p.partition(":")[0] for p in expected}, {p.partition(":")[0] for p in got}
-    for name in sorted((names[0] ^ names[1]) - noisy) if comparable else ():
-        here = name in names[0]
+    names, names_got = _files(expected), _files(got)
+    noisy = _files(noise) - (names & _files(again))
+    for name in sorted((names ^ names_got) - noisy) if comparable else ():
         component = "best" if "best" in name else "checkpoint.retention"
-        out.broken.append(
-            Evidence(
-                component,
-                name,
-                step,
-                "there" if here else "absent",
-                "absent" if here else "there",
-                "in the folder at the end",
-            )
-        )
+        before, after = ("there", "absent") if name in names else ("absent", "there")
+        out.broken.append(Evidence(component, name, step, before, after, "in the folder at the end"))
     for path in sorted(differing(expected, got)):
         name, _, inside = path.partition(": ")
-        if path in noise or name.rstrip(":") not in names[0] & names[1] or ground.is_history(inside):
+        if path in noise or name.rstrip(":") not in names & names_got or ground.is_history(inside):
             continue
-        leaf = expected.get(path) or got[path]
-        if leaf.role in ("structure", "alias", "position") or (path not in expected):
+        leaf = expected.get(path)
+        if leaf is None or leaf.role in ("structure", "alias", "position"):
             continue
         component = component_from_name(inside) if inside else "checkpoint"
         component = "best" if "best" in name.lower() else component
         private = inside.rpartition(".")[2].startswith("_")  # the own business of what wrote it
-        item = Evidence(
-            component, path, step, leaf.text, got[path].text if path in got else "absent", f"in {name} at the end"
-        )
+        item = Evidence(component, path, step, leaf.text, text_of(got.get(path)), f"in {name} at the end")
         hard = (
             leaf.role in HARD
             or leaf.role == "array"
@@ -71,3 +55,8 @@ def judge_files(
         )
         (out.broken if hard and inside and not private else out.bookkeeping).append(item)
     return out
+
+
+def _files(paths: Iterable[str]) -> set[str]:
+    """Return the files that leaves are in."""
+    return {path.partition(":")[0] for path in paths}

@@ -10,7 +10,6 @@ from types import CodeType, FrameType
 from typing import Any
 
 from parity import sides
-from parity.checks.live.aside import set_aside_all
 from parity.checks.live.effects import StatementWatch
 from parity.checks.live.folder import copy_folder, hidden, is_log, list_folder
 from parity.checks.live.nudge import nudge_parameters
@@ -31,14 +30,20 @@ class Killed(BaseException):
 
 
 class Recorder:
-    """Takes the marks of one run."""
+    """Takes the marks of one run.
 
-    def __init__(
-        self, request: Request, folder: Path, code: CodeType | None, writer: TraceWriter | None = None
-    ) -> None:
-        self.request, self.folder, self.code, self.writer = request, folder, code, writer
+    Args:
+        request: How far it goes, and what is looked at.
+        folder: Its folder.
+        code: Code of the training function, if it has any.
+        writer: Takes every mark as it comes.
+        on_kill: Called at the kill.
+    """
+
+    def __init__(self, request: Request, folder: Path, code: CodeType | None, writer: TraceWriter | None,
+                 on_kill: Callable[[], None] | None) -> None:  # fmt: skip
+        self.request, self.folder, self.code, self.writer, self.on_kill = request, folder, code, writer, on_kill
         self.trace = Trace(folder=folder)
-        self.on_kill: Callable[[], None] | None = None
         self.watch = StatementWatch(self) if request.watch or request.put_back else None
         self.frame: FrameType | None = None
         """The frame that holds the marks, as far as it is known."""
@@ -98,10 +103,10 @@ class Recorder:
             copy_folder(self.folder, self.request.copies[index])
         self.trace.reading = False
         late = self.request.kill_step is not None and number >= self.request.kill_step
-        if self.request.kill == index or late:
+        killed = late or self.request.kill == index
+        if killed:
             self.trace.end = "killed"
-            return True
-        return False
+        return killed
 
     def snapshot(
         self,
@@ -114,11 +119,6 @@ class Recorder:
         """Capture what frames reach, with the values of some paths."""
         self.trace.frameworks = tuple(sides.adapters())
         return capture(scopes, state, hide=self._hidden, keep=keep, finite=finite)
-
-    @staticmethod
-    def set_aside() -> Callable[[], None]:
-        """Return a function that puts the generators that all code shares back as they are now."""
-        return set_aside_all()
 
     def finish(self, frame: FrameType) -> None:
         """Capture the state of the frame that is about to return; of each frame that returns, the last one counts."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from parity.checks.live.trace import Mark
-from parity.checks.roads import MEANINGS, QUICK
-from parity.checks.roads import road_names as roads_of_registry
+from parity.checks.roads import MEANINGS
 from parity.contract.capture import Leaf
 
-__all__ = ["QUICK", "ROADS", "Road", "plan_roads", "road_names"]
+__all__ = ["ROADS", "Road", "plan_roads"]
 
 ROADS: Mapping[str, str] = {name: meaning for name, meaning in MEANINGS.items() if name != "at-zero"}
 """Those of the registry that a function can be driven along: when it saves is its own affair."""
@@ -23,16 +22,10 @@ class Road:
     """One road, with what it takes to drive along it."""
 
     name: str
-    kind: Literal["resume", "options", "extend"] = "resume"
     kills: tuple[int, ...] = ()
     """Marks of the reference at which processes are killed, in turn; 0, of a later one: its first mark."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of the process that resumes, or of the whole run."""
-
-
-def road_names(roads: str | Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the roads that were asked for; see `parity.checks.roads.road_names`."""
-    return roads_of_registry(roads, ROADS)
 
 
 def plan_roads(
@@ -55,37 +48,16 @@ def plan_roads(
     """
     planned: list[Road] = []
     closed: dict[str, str] = {}
-    last = len(marks) - 1
     kept = [at for at in saves if at <= stop and (not there or set(marks[at].saved) <= set(there))]
-    epochs = epoch_ends(marks)
+    kills = _kills(marks, stop, _default(parameters, "validate_every"), saves)
     for name in names:
-        kills: tuple[int, ...] | None = None
-        if name == "kill":
-            kills = (stop,)
-        elif name == "again":
-            kills = (stop, 0)
-        elif name == "third":
-            kills = (stop, min(stop + max(2, (last - stop) // 2), last))
-        elif name == "first-save" and saves:
-            kills = (saves[0],)
-        elif name == "before-save" and saves and saves[0] > 1:
-            kills = (saves[0] - 1,)
-        elif name == "epoch-end" and len(epochs) > 1:
-            kills = (epochs[1],)
-        elif name == "mid-epoch" and len(epochs) > 1:
-            kills = (min((epochs[0] + epochs[1]) // 2 + 1, last),)
-        elif name in ("on-validation", "off-validation"):
-            every = _default(parameters, "validate_every")
-            if every:
-                at = (stop // every) * every
-                kills = (max(1, at if name == "on-validation" else at - every // 2),)
-        if kills is not None:
-            if saves and kills[0] < saves[0] and name != "before-save":
+        if name in kills:
+            if saves and kills[name][0] < saves[0] and name != "before-save":
                 closed[name] = "nothing is saved before that step"
             else:
-                planned.append(Road(name=name, kills=kills))
+                planned.append(Road(name=name, kills=kills[name]))
         elif name == "intervals" and _intervals(parameters):
-            planned.append(Road(name=name, kind="options", options=_intervals(parameters)))
+            planned.append(Road(name=name, options=_intervals(parameters)))
         elif name in ("best", "older") and "resume" in parameters and saves:
             which = "best" if name == "best" else marks[kept[0]].step if kept else 0
             if name == "older" and len(kept) < 2:
@@ -93,7 +65,7 @@ def plan_roads(
             else:
                 planned.append(Road(name=name, kills=(stop,), options={"resume": which}))
         elif name == "extend" and "steps" in parameters:
-            planned.append(Road(name=name, kind="extend"))
+            planned.append(Road(name=name))
         else:
             closed[name] = _REASONS.get(name, "the run has no such step")
     return planned, closed
@@ -110,6 +82,36 @@ _REASONS = {
     "mid-epoch": "no second epoch was seen",
     "before-save": "the first step is saved",
 }
+
+
+def _kills(marks: Sequence[Mark], stop: int, every: int | None, saves: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    """Return the roads on which a kill alone stops the run, with the marks of the kills.
+
+    Args:
+        marks: Marks of the uninterrupted run.
+        stop: Index of the mark at which the run is killed.
+        every: Steps between validations, where the function says so.
+        saves: Marks before which a checkpoint was saved.
+    """
+    last = len(marks) - 1
+    found: dict[str, tuple[int, ...]] = {
+        "kill": (stop,),
+        "again": (stop, 0),
+        "third": (stop, min(stop + max(2, (last - stop) // 2), last)),
+    }
+    if saves:
+        found["first-save"] = (saves[0],)
+    if saves and saves[0] > 1:
+        found["before-save"] = (saves[0] - 1,)
+    epochs = epoch_ends(marks)
+    if len(epochs) > 1:
+        found["epoch-end"] = (epochs[1],)
+        found["mid-epoch"] = (min((epochs[0] + epochs[1]) // 2 + 1, last),)
+    if every:
+        validation = (stop // every) * every
+        found["on-validation"] = (max(1, validation),)
+        found["off-validation"] = (max(1, validation - every // 2),)
+    return found
 
 
 def _default(parameters: Mapping[str, inspect.Parameter], name: str) -> int | None:

@@ -6,17 +6,20 @@ import math
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from parity.checks.live.evidence import Evidence, differing
+from parity.checks.live.evidence import Evidence, both_runs
 from parity.checks.live.trace import Mark
 from parity.contract.capture import HARD, Leaf
 
-__all__ = ["bytes_of", "is_floating", "is_trained_number", "moved_by_rounding", "why_not_rounding"]
+__all__ = ["ULP", "bytes_of", "is_floating", "is_trained_number", "moved_by_rounding", "why_not_rounding"]
 
 DISCRETE = (
     "optimizer.step", "optimizer.hyperparameters", "optimizer.param_", "optimizer.identity", "schedule", "scaler",
     "counters", "data", "rng", "settings", "model.mode", "model.requires_grad", "model.hyperparameters",
 )  # fmt: skip
 """Components that rounding does not move: where equal runs agree in them, a resumed run must agree bit by bit."""
+
+ULP = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""Type to one unit in the last place of 1."""
 
 _ARRAY = re.compile(r"(?:b?float|complex)(\d+)\w*\[([\dx]*)\]")
 
@@ -72,12 +75,11 @@ def why_not_rounding(
     if parted.component.startswith(DISCRETE):
         return parted.path
     for again in others:
-        for left, right in zip(marks, again, strict=False):
-            a, b = left.snapshot.leaves, right.snapshot.leaves
-            for path in differing(a, b):
-                leaf = a.get(path) or b[path]
+        for both in both_runs(marks, again):
+            for path in both.differing():
+                leaf = both.leaf(path)
                 trained = leaf.role in HARD and not leaf.component.startswith("rng") and path in changing
-                if trained and not left.snapshot.is_dead(path) and not is_floating(leaf):
+                if trained and not both.left.is_dead(path) and not is_floating(leaf):
                     return path
     return ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from parity.checks.live.at_once import AtOnce
 from parity.checks.live.driver import Driver, Runner
 from parity.checks.live.envelope import LIMIT
 from parity.checks.live.equal_runs import likely_cause, measure_envelope
-from parity.checks.live.evidence import Evidence, Outcome, differing, ground_of
+from parity.checks.live.evidence import Evidence, Outcome, differing, ground_of, parted_paths
 from parity.checks.live.findings import each_once, measured, suspect
 from parity.checks.live.finite import not_finite
 from parity.checks.live.folder import copy_folder, list_folder
@@ -65,16 +66,13 @@ class Session:
             return self._run(pool)
 
     def _run(self, pool: Executor) -> Resumption:
-        asked = Request(steps=self.driver.steps, options=self.driver.options, reference=True)
-        if self.driver.runner.parallel > 1:  # side by side: the second begins before it is seen what the first saves
-            both = pool.submit(self._first_run, asked), pool.submit(self._second_run, None)
-            self.driver.reference, again = both[0].result(), both[1].result()
-        else:
-            self.driver.reference = self._first_run(asked)
-            again = self._second_run(self.driver.reference)
-        marks = self.driver.reference.marks
+        first = pool.submit(self._first_run, replace(self.driver.whole, reference=True))
+        # side by side, the second begins before it is seen what the first saves
+        seen = first.result() if self.driver.runner.parallel == 1 else None
+        second = pool.submit(self._second_run, seen)
+        self.driver.reference, self.driver.again = first.result(), second.result()
+        marks, again = self.driver.reference.marks, self.driver.again
         changing = varying(marks)
-        self.driver.again = again
         parted = judge_same(marks, again.marks, changing)
         trained = self._trained(changing)
         if parted is None:
@@ -123,7 +121,7 @@ class Session:
         shared = [e for e in found if e.path in SHARED]
         if not shared:
             return found
-        asked = Request(steps=self.driver.steps, options=self.driver.options, put_back=True, writes=again.writes)
+        asked = replace(self.driver.whole, put_back=True, writes=again.writes)
         quiet = self.driver.runner.run(self.driver.root / "put-back", self.driver.kept(asked))
         if not self._trains_alike(quiet):
             return found
@@ -147,7 +145,7 @@ class Session:
             self.notes += outcome.notes
             self.unsure = self.unsure or outcome.unsure
             self.multiple = max(self.multiple, outcome.multiple or 0.0)
-            self._book(outcome.bookkeeping, road.name)
+            self.bookkeeping += [suspect(e, road.name) for e in outcome.bookkeeping]
             if outcome.broken and self._confirm(road, outcome, pool):
                 return
 
@@ -166,8 +164,7 @@ class Session:
         if len(road.kills) == 1 and outcome.first is not None and paths:
             folder = self.driver.root / f"values-{road.name}"
             copy_folder(self.driver.copies[road.kills[0]], folder)
-            options = {**self.driver.options, **road.options}
-            asked = Request(steps=self.driver.steps, options=options, keep={here: paths}, kill=here)
+            asked = replace(self.driver.asked(road), keep={here: paths}, kill=here)
             waiting = pool.submit(self.driver.runner.run, folder, asked)
             full = self.driver.full({there: paths})
             fetched = waiting.result()
@@ -177,8 +174,7 @@ class Session:
             self.notes.append("what differs after the kill differs between two equal runs as well")
             self.unsure = True
             return True
-        pairs = zip(self.driver.reference.marks, full.marks, strict=False)
-        noise = {path for a, b in pairs for path in differing(a.snapshot.leaves, b.snapshot.leaves)}
+        noise = parted_paths(self.driver.reference.marks, full.marks)
         if self.driver.reference.final is not None and full.final is not None:
             noise.update(differing(self.driver.reference.final.leaves, full.final.leaves))
         outcome.broken = [e for e in outcome.broken if e.path not in noise]
@@ -226,23 +222,19 @@ class Session:
 
         In processes it runs beside the first one: every mark up to the kill is copied that a road may want.
         """
-        wanted = [] if self._simple else range(self.driver.steps + 1)
-        copies = {at: self.driver.root / f"killed-{at}" for at in wanted}
-        kill_step = self.driver.stop_at if self._simple else None
-        request = Request(
-            steps=self.driver.steps, options=self.driver.options, copies=copies, kill_step=kill_step,
-            watch=True, writes=first.writes if first is not None else (),
-        )  # fmt: skip
-        trace = self._uninterrupted("again", request)
-        left = set_apart(self.driver.root / "again")
-        killed = {len(trace.marks) - 1: left} if self._simple else {}
-        self.driver.copies = {**copies, **killed}
-        if not self._simple and self.driver.runner.mode == "process":  # a copy is no kill: this one is
-            folder = self.driver.root / "killed"
-            asked = Request(steps=self.driver.steps, options=self.driver.options, kill_step=self.driver.stop_at)
-            killed_there = self.driver.runner.run(folder, asked)
-            at = len(killed_there.marks) - 1
-            self.driver.copies[at], self.driver.savers[at] = set_apart(folder), killed_there
+        root, copies, stop_at = self.driver.root, self.driver.copies, self.driver.stop_at
+        asked = replace(self.driver.whole, watch=True, writes=first.writes if first is not None else ())
+        if self._simple:
+            trace = self._uninterrupted("again", replace(asked, kill_step=stop_at))
+            copies[len(trace.marks) - 1] = set_apart(root / "again")
+            return trace
+        copies |= {at: root / f"killed-{at}" for at in range(asked.steps + 1)}
+        trace = self._uninterrupted("again", replace(asked, copies=dict(copies)))
+        set_apart(root / "again")
+        if self.driver.runner.mode == "process":  # a copy is no kill: this one is
+            killed = self.driver.runner.run(root / "killed", replace(self.driver.whole, kill_step=stop_at))
+            at = len(killed.marks) - 1
+            copies[at], self.driver.savers[at] = set_apart(root / "killed"), killed
         return trace
 
     def _record(self, verdict: Verdict, trained: int) -> Resumption:
@@ -251,7 +243,7 @@ class Session:
             name="",
             verdict=verdict,
             mode=self.driver.runner.mode,
-            steps=self.driver.steps,
+            steps=self.driver.whole.steps,
             stop_at=self.driver.stop_at,
             suspects=tuple(self.suspects[:MOST]),
             bookkeeping=tuple(each_once(self.bookkeeping))[:MOST],
@@ -274,7 +266,7 @@ class Session:
             raise TrainerError(f"the function failed without being stopped:\n{trace.error}")
         if len(trace.marks) < 2:
             raise TrainerError(
-                f"the function made {len(trace.marks)} marks in {self.driver.steps} steps; yield the completed "
+                f"the function made {len(trace.marks)} marks in {self.driver.whole.steps} steps; yield the completed "
                 "steps, or call parity.mark, once per step"
             )
         if trace.marks[-1].step < self.driver.stop_at:
@@ -286,20 +278,14 @@ class Session:
 
     def _trained(self, changing: Iterable[str]) -> int:
         leaves = self.driver.reference.marks[-1].snapshot.leaves
-        return sum(
-            leaves[path].role in ("state", "array") and "float" in leaves[path].kind
-            for path in changing
-            if path in leaves
-        )
+        changed = [leaves[path] for path in changing if path in leaves]
+        return sum(leaf.role in ("state", "array") and "float" in leaf.kind for leaf in changed)
 
     def _sources(self) -> list[str]:
         return sorted({self.driver.reference.code[0], *(file for file, _ in self.driver.reference.writes)} - {""})
 
     def _add(self, found: Sequence[Evidence], road: str) -> None:
         self.suspects += [suspect(e, road, advise(e, found)) for e in found[:MOST]]
-
-    def _book(self, found: Sequence[Evidence], road: str) -> None:
-        self.bookkeeping += [suspect(e, road) for e in found]
 
     def _inconclusive(self, parted: Evidence, trained: int, why: str) -> Resumption:
         at_start = parted.step == self.driver.reference.marks[0].step

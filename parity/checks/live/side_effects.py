@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from parity.checks.live.evidence import NONE, RANK, Evidence, Ground
-from parity.checks.live.trace import Trace
+from parity.checks.live.evidence import NONE, RANK, Evidence, Ground, text_of
+from parity.checks.live.trace import Effect, Mark, Trace
 from parity.contract.capture import Leaf, root_of
 
 __all__ = ["judge_effects"]
@@ -23,66 +23,54 @@ def judge_effects(trace: Trace, ground: Ground) -> list[Evidence]:
     """
     found: list[Evidence] = []
     for effect in trace.effects:
-        if effect.what == "save" and not _saved_after(effect.step, trace):
+        before, after = _marks_around(effect.step, trace)
+        if before is None or (effect.what == "save" and not (after is not None and after.saved)):
             continue  # `checkpoint` may also be the one of activations
-        before_it = next((m for m in reversed(trace.marks) if m.step <= effect.step), None)
-        changed = {
-            p: pair
-            for p, pair in effect.changed.items()
-            if p not in ground.noise
-            and before_it is not None
-            and not before_it.snapshot.is_dead(p)
-            and root_of(p) in {root_of(one) for one in before_it.snapshot.leaves}  # not made by the statement
-        }  # fmt: skip
-        leaves = {p: (pair[0] or pair[1]) for p, pair in changed.items()}
+        known = {root_of(path) for path in before.snapshot.leaves}  # the others are made by the statement
+        leaves = {
+            path: old or new
+            for path, (old, new) in effect.changed.items()
+            if path not in ground.noise and not before.snapshot.is_dead(path) and root_of(path) in known
+        }
         parts = {leaf.component for leaf in leaves.values() if leaf is not None and leaf.role == "state"}
         if effect.what == "evaluation" and any(
             c.startswith("optimizer.") and c.endswith(("moment", "momentum", "step")) for c in parts
         ):
             continue  # it trains
+        when = f"across the {effect.what}, {effect.where}"
         for path, leaf in leaves.items():
             if leaf is None or path in effect.rounded:
                 continue  # swapped for other weights and put back by arithmetic
-            if not _counts(effect.what, path, leaf, trace, effect.step, ground):
-                continue
-            before, after = changed[path]
-            when = f"across the {effect.what}, {effect.where}"
-            found.append(
-                Evidence(
-                    leaf.component,
-                    path,
-                    effect.step,
-                    before.text if before else "absent",
-                    after.text if after else "absent",
-                    when,
-                )
-            )
-    order = {p: i for i, p in enumerate(RANK)}
-    return sorted(found, key=lambda e: min((i for p, i in order.items() if e.component.startswith(p)), default=99))
+            if _counts(effect, path, leaf, trace, ground):
+                expected, got = map(text_of, effect.changed[path])
+                found.append(Evidence(leaf.component, path, effect.step, expected, got, when))
+    return sorted(found, key=_rank)
 
 
-def _saved_after(step: int, trace: Trace) -> bool:
-    """Return whether files changed between the mark at a step and the next one."""
-    following = next((mark for mark in trace.marks if mark.step > step), None)
-    return following is not None and bool(following.saved)
+def _rank(evidence: Evidence) -> int:
+    """Return the place of a component in the order of suspicion."""
+    return next((at for at, prefix in enumerate(RANK) if evidence.component.startswith(prefix)), len(RANK))
 
 
-def _counts(what: str, path: str, leaf: Leaf, trace: Trace, step: int, ground: Ground) -> bool:
+def _marks_around(step: int, trace: Trace) -> tuple[Mark | None, Mark | None]:
+    """Return the last mark up to a step, and the first one after it."""
+    before = next((mark for mark in reversed(trace.marks) if mark.step <= step), None)
+    return before, next((mark for mark in trace.marks if mark.step > step), None)
+
+
+def _counts(effect: Effect, path: str, leaf: Leaf, trace: Trace, ground: Ground) -> bool:
     if leaf.role == "stream":
         return path in ground.streams and _drawn_elsewhere(path, trace)
     if leaf.component in ("model.mode", "model.requires_grad"):
-        following = next((m for m in trace.marks if m.step > step), None)
-        before = next((m for m in reversed(trace.marks) if m.step <= step), None)
-        return (
-            following is not None
-            and before is not None
-            and not before.snapshot.leaves.get(path, NONE).same(following.snapshot.leaves.get(path))
-        )
+        before, after = _marks_around(effect.step, trace)
+        if before is None or after is None:
+            return False
+        return not before.snapshot.leaves.get(path, NONE).same(after.snapshot.leaves.get(path))
     if leaf.role == "flag":
         return True
     if leaf.role != "state":
         return False
-    if what == "save":
+    if effect.what == "save":
         return not leaf.component.startswith(("schedule", "ema"))
     return leaf.component in ("model.buffers", "model.params")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -131,10 +131,7 @@ class TraceWriter:
         self._send(("end", {name: getattr(trace, name) for name in _REST}))
 
 
-_REST = (
-    "final", "effects", "end", "error", "code", "frameworks", "writes", "names", "reads", "reading", "removed",
-    "nudged", "told",
-)  # fmt: skip
+_REST = tuple(one.name for one in fields(Trace) if one.name not in ("marks", "folder"))
 
 
 class TraceReader:

@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Iterable
 
-from parity.checks.live.effects import SAVES
+from parity.checks.live.effects import SAVES, called_name
 
 __all__ = ["decides", "is_saved"]
 
@@ -57,8 +57,8 @@ def _deciding(file: str) -> frozenset[str]:
             for compared in ast.walk(node.value):
                 if isinstance(compared, ast.Compare):  # is_best = value < best
                     found |= set() if _with_constant(compared) else _identifiers(compared)
-                elif isinstance(compared, ast.Call) and _called(compared) in ("min", "max", "minimum", "maximum"):
-                    found |= {name for argument in compared.args for name in _identifiers(argument)}
+                elif isinstance(compared, ast.Call) and called_name(compared) in ("min", "max", "minimum", "maximum"):
+                    found.update(*map(_identifiers, compared.args))
     return frozenset(found)
 
 
@@ -66,12 +66,8 @@ def _deciding(file: str) -> frozenset[str]:
 def _saved(file: str) -> frozenset[str]:
     found: set[str] = set()
     for node in ast.walk(_tree(file)):
-        if isinstance(node, ast.Call) and SAVES.search(_called(node)):
-            found |= {
-                name
-                for argument in [*node.args, *(k.value for k in node.keywords)]
-                for name in _identifiers(argument)
-            }
+        if isinstance(node, ast.Call) and SAVES.search(called_name(node)):
+            found.update(*map(_identifiers, [*node.args, *(k.value for k in node.keywords)]))
     return frozenset(found)
 
 
@@ -80,8 +76,8 @@ def _matters(statement: ast.stmt, names: set[str]) -> bool:
     for node in ast.walk(statement):
         if isinstance(node, ast.Break | ast.Continue | ast.Return | ast.Raise):
             return True
-        if isinstance(node, ast.Call) and not _SHOWS.match(_called(node)):
-            called = _called(node)
+        if isinstance(node, ast.Call) and not _SHOWS.match(called_name(node)):
+            called = called_name(node)
             if SAVES.search(called) or called in ("step", "load_state_dict", "copy_", "deepcopy", "clone"):
                 return True
         if isinstance(node, ast.Assign | ast.AugAssign):
@@ -105,26 +101,10 @@ def _is_constant(value: ast.expr) -> bool:
 
 
 def _identifiers(node: ast.AST) -> set[str]:
+    """Return the variables, attributes and keys that are written in a piece of source."""
     found = set()
     for one in ast.walk(node):
-        if isinstance(one, ast.Name):
-            found.add(one.id)
-        elif isinstance(one, ast.Attribute):
-            found.add(one.attr)
-        elif (
-            isinstance(one, ast.Subscript)
-            and isinstance(one.slice, ast.Constant)
-            and isinstance(one.slice.value, str)
-        ):
-            found.add(one.slice.value)
+        match one:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
+                found.add(name)
     return found
-
-
-def _called(call: ast.Call) -> str:
-    return (
-        call.func.attr
-        if isinstance(call.func, ast.Attribute)
-        else call.func.id
-        if isinstance(call.func, ast.Name)
-        else ""
-    )

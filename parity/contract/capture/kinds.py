@@ -186,9 +186,8 @@ def _iterator(walk: Walk, path: str, value: Any) -> None:
     hint = getattr(value, "__length_hint__", None)
     if hint is not None:
         walk.leaf(f"{path}.left", hint(), "data.position", "position")
-    state = getattr(value, "__reduce__", None)
     try:
-        parts = state() if state is not None and not isinstance(value, _NO_REDUCE) else None
+        parts = value.__reduce__()
     except TypeError:
         parts = None
     if isinstance(parts, tuple) and len(parts) > 2:
@@ -201,17 +200,12 @@ def _iterator(walk: Walk, path: str, value: Any) -> None:
 
 
 _RANGES = (type(iter(range(0))), type(iter(range(1 << 70))))
-_NO_REDUCE = (itertools.tee,) if isinstance(itertools.tee, type) else ()
 
 
 def _counter(walk: Walk, path: str, value: Any) -> None:
     """`itertools.count` shows its next number in its text."""
     if walk.is_new(path, value, component_from_name(path)):
         walk.leaf(f"{path}.next", str(value), component_from_name(path), "position")
-
-
-def _noticed(walk: Walk, path: str, value: Any) -> None:
-    walk.not_seen(path, value)
 
 
 def _install() -> None:
@@ -246,7 +240,7 @@ def _install() -> None:
         ((types.GeneratorType,), _generator, 3),
         (iterators, _iterator, 3),
         ((itertools.count,), _counter, 3),
-        ((random.SystemRandom,), _noticed, 3),
+        ((random.SystemRandom,), Walk.not_seen, 3),
     )
     for kinds, visit, order in rows:
         for kind in kinds:

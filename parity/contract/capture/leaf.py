@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -64,10 +63,6 @@ class Snapshot:
     def is_dead(self, path: str) -> bool:
         """Return whether a path begins with a variable that is written before it is read."""
         return any(path.startswith(name) and path[len(name) : len(name) + 1] in _NEXT for name in self.dead)
-
-    def select(self, wanted: Callable[[Leaf], bool]) -> Mapping[str, Leaf]:
-        """Return the leaves that a function accepts."""
-        return {path: leaf for path, leaf in self.leaves.items() if wanted(leaf)}
 
 
 _NEXT = ("", ".", "[")

@@ -301,7 +301,7 @@ class Walk:
             return
         for ask in ("state_dict", "get_state", "__getstate__"):
             method = getattr(type(value), ask, None)
-            if method is None or (ask == "__getstate__" and method is object.__getstate__):
+            if method is None or method is object.__getstate__:
                 continue
             try:
                 state = method(value)
@@ -309,9 +309,8 @@ class Walk:
                 continue
             self.visit(f"{path}.{ask}()", state)
             return
-        if type(value).__flags__ & (1 << 9):  # a class written in Python, without attributes
-            return
-        self.not_seen(path, value)
+        if not type(value).__flags__ & (1 << 9):  # a class written in Python has no attributes: nothing to see
+            self.not_seen(path, value)
 
 
 def _root(cls: type) -> str:
