@@ -66,13 +66,9 @@ def open_deepspeed(path: Path) -> Source:
         format="deepspeed",
         tree={**{key: leaf for key, leaf in tree.items() if leaf not in (None, {})}, "deepspeed": rest},
         detail=f"DeepSpeed {main.get('ds_version')}, {folder.name}, {_kind(shards)}",
-        verify=lambda: [(f"{file.path.name}: {name}", what) for file in files for name, what in _check(file)],
+        verify=lambda: [(f"{file.path.name}: {name}", what) for file in files for name, what in file.faults()],
         unproven="that its files are of one save: each has its CRC-32 for each record, and nothing binds them",
     )
-
-
-def _check(file: Source) -> list[tuple[str, str]]:
-    return file.verify() if file.verify else []
 
 
 def _kind(shards: Shards) -> str:
