@@ -22,7 +22,7 @@ def open_any(path: Path) -> Source:
     Raises:
         CheckpointError: There is none of a known format, or it is damaged.
     """
-    if path.is_dir() and not _has_content(path):
+    if path.is_dir() and not any(path.iterdir()):
         raise CheckpointError(f"{path} is an empty directory: there is no checkpoint in it")
     return with_seal(open_checkpoint(path))
 
@@ -55,8 +55,3 @@ def is_checkpoint(path: Path) -> bool:
 def _sealed(detail: str, side: str, step: int) -> str:
     said = f"sealed by the side {side}" + (f" at step {step}" if step else "")
     return f"{detail}; {said}" if detail else said
-
-
-def _has_content(path: Path) -> bool:
-    with os.scandir(path) as entries:
-        return next(entries, None) is not None
