@@ -114,9 +114,8 @@ def _bind(patterns: Sequence[str], names: Sequence[str]) -> dict[tuple[str, ...]
     """Return the parts that stand for the `*`, to the name that each pattern takes with them."""
     bound: dict[tuple[str, ...], list[str | None]] = {}
     for at, pattern in enumerate(patterns):
-        compiled = re.compile(
-            r"\.".join("([^.]+)" if part == "*" else re.escape(part) for part in pattern.split("."))
-        )
+        parts = ["([^.]+)" if part == "*" else re.escape(part) for part in pattern.split(".")]
+        compiled = re.compile(r"\.".join(parts))
         for name in names:
             if found := compiled.fullmatch(name):
                 bound.setdefault(found.groups(), [None] * len(patterns))[at] = name

@@ -130,7 +130,7 @@ class _Back:
         self.placements = {name: p for p in rules.place(list(content["names"])) for name in p.torch}
         self.used: set[str] = set()
         self.cache: dict[tuple[str, tuple[str, ...]], Sequence[Array]] = {}
-        self.shapes = _shapes(content["tree"])
+        self.shapes = _shapes(content["tree"], where)
         self.step, self.recorded = self.leaves.get("step"), content.get("step")
         self.counted: tuple[int, int] | None = None
 
@@ -166,11 +166,13 @@ class _Back:
 
     def params(self) -> Tree:
         """Return the model alone."""
-        found = decode_tree(self.content["tree"], lambda r: r, self.where)
-        model = {}
-        for _, leaf in leaves(_references(found)):
-            if isinstance(leaf, _Reference) and leaf.value.get("model"):
-                model[leaf.value["name"]] = self._resolve(leaf.value)
+        model: dict[str, Array] = {}
+
+        def take(reference: dict[str, Any]) -> None:
+            if reference.get("model"):
+                model[reference["name"]] = self._resolve(reference)
+
+        decode_tree(self.content["tree"], take, self.where)
         return model
 
     def _resolve(self, reference: dict[str, Any]) -> Array:
@@ -295,35 +297,15 @@ class _Back:
         return made
 
 
-class _Reference:
-    def __init__(self, value: dict[str, Any]) -> None:
-        self.value = value
-
-
-def _references(tree: Tree) -> Tree:
-    """Return a tree with references in place of their objects, which are dicts of a few known keys."""
-    if isinstance(tree, dict) and {"dtype"} <= set(tree) and {"from", "count", "array"} & set(tree):
-        return _Reference(tree)
-    if isinstance(tree, dict):
-        return {key: _references(child) for key, child in tree.items()}
-    return [_references(child) for child in tree] if isinstance(tree, list | tuple) else tree
-
-
-def _shapes(document: Any) -> dict[str, tuple[int, ...]]:
+def _shapes(document: Any, where: str) -> dict[str, tuple[int, ...]]:
     """Return the shapes of PyTorch's parameters, by name, from the references of the model."""
     found: dict[str, tuple[int, ...]] = {}
 
-    def look(value: Any) -> None:
-        if isinstance(value, dict) and value.get("model") is True:
-            found[value["name"]] = tuple(value["shape"])
-        elif isinstance(value, dict):
-            for child in value.values():
-                look(child)
-        elif isinstance(value, list):
-            for child in value:
-                look(child)
+    def look(reference: dict[str, Any]) -> None:
+        if reference.get("model") is True:
+            found[reference["name"]] = tuple(reference["shape"])
 
-    look(document)
+    decode_tree(document, look, where)
     return found
 
 
