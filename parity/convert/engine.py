@@ -125,7 +125,7 @@ def map_tree(opened: Source, to: str, options: Options, ledger: Ledger, like: Tr
     """
     family, wanted = FAMILIES.get(opened.format, "torch"), FAMILIES.get(to, "torch")
     if (family, wanted) == ("torch", "jax"):
-        return to_jax(opened.tree, options, ledger).tree
+        return to_jax(opened.tree, options, ledger)
     if (family, wanted) == ("jax", "torch"):
         return to_torch(opened.tree, options, ledger, like, str(opened.path))
     if options.rules.rules:
@@ -162,7 +162,7 @@ def mapped(source: Source, rules: Rules) -> Source:
     Raises:
         CheckpointError: It has no model, or the rules do not fit its names.
     """
-    tree = to_jax(source.tree, Options(rules=rules), Ledger()).tree
+    tree = to_jax(source.tree, Options(rules=rules), Ledger())
     return without_document(replace(source, tree=tree, digests={}))
 
 

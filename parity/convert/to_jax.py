@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from parity.convert.components import STEP_NAMES, component_of_key
+from parity.convert.components import STEP_NAMES, component_of_key, top_values
 from parity.convert.ledger import Ledger
 from parity.convert.moving import LOSS_SCALE, SCHEDULE, moving_leaves
 from parity.convert.objects import without_objects
 from parity.convert.optimizer_layout import Layout, OptimizerTree, lay_out, put
-from parity.convert.rule import CLASSES, Placement, RuleClass
+from parity.convert.rule import CLASSES, Placement, Rule, RuleClass
 from parity.convert.rules import Rules
 from parity.convert.torch_state import TorchState, is_buffer, read_torch_state
 from parity.errors import CheckpointError
 from parity.formats import Array, Key, Tree, encode_tree, leaf_name, leaves, number_of
 
-__all__ = ["DOCUMENT", "SCHEMA", "JaxState", "Options", "to_jax"]
+__all__ = ["DOCUMENT", "SCHEMA", "Options", "to_jax"]
 
 DOCUMENT = "torch"
 """Key of the JAX tree below which everything of PyTorch's is that has no leaf of its own: `state`, a JSON text, and
@@ -47,16 +47,7 @@ class Options:
     """Top-level keys of the source that are converted; all by default."""
 
 
-@dataclass(frozen=True)
-class JaxState:
-    """The tree, and what was found on the way."""
-
-    tree: dict[str, Any]
-    state: TorchState
-    optimizer: OptimizerTree | None
-
-
-def to_jax(tree: Tree, options: Options, ledger: Ledger) -> JaxState:
+def to_jax(tree: Tree, options: Options, ledger: Ledger) -> dict[str, Any]:
     """Return a training state of PyTorch as a tree of JAX; arrays stay lazy.
 
     Args:
@@ -75,7 +66,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger) -> JaxState:
         >>> tree = {"model": {"fc.weight": InMemory(np.zeros((2, 3), np.float32))}, "step": 7}
         >>> rules = Rules([Rule(torch=("fc.weight",), jax=("fc.kernel",), transpose=True)])
         >>> ledger = Ledger()
-        >>> made = to_jax(tree, Options(rules=rules), ledger).tree
+        >>> made = to_jax(tree, Options(rules=rules), ledger)
         >>> made["params"], made["step"]
         ({'fc': {'kernel': <Permuted float32[3,2]>}}, 7)
         >>> for line in ledger.entries:
@@ -94,7 +85,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger) -> JaxState:
         _refuse_classes(placements, options, ledger)
     if options.only_params:
         _leave_out(tree, references, ledger)
-        return JaxState(made, state, None)
+        return made
     for at, arrays in state.others.items():
         same = dict.fromkeys(arrays, leaf_name(at))
         _place(made, same, at, arrays, state, placements, references, ledger)
@@ -116,7 +107,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger) -> JaxState:
     moving = moving_leaves(tree)
     made |= moving
     made[DOCUMENT] = _document(tree, state, optimizer, options, placements, references, step, moving, ledger)
-    return JaxState(made, state, optimizer)
+    return made
 
 
 def _place(
@@ -208,17 +199,14 @@ def _leave_out(tree: Tree, references: Mapping[tuple[Key, ...], Any], ledger: Le
 def _check_rate(tree: Tree, state: TorchState) -> None:
     """Check that the schedule and the optimizer have the same learning rate: both are of one position."""
     assert state.optimizer is not None
-    for key, child in tree.items():
-        if component_of_key(str(key)) != "schedule":
-            continue
-        for one in child if isinstance(child, list) else [child]:
-            last = one.get("_last_lr") if isinstance(one, dict) else None
-            rates = [group.get("lr") for group in state.optimizer.groups]
-            if isinstance(last, list) and len(last) == len(rates) and _plain(last) != _plain(rates):
-                raise CheckpointError(
-                    f"{key}: the schedule is at learning rate {_plain(last)}, the optimizer at {_plain(rates)}: one "
-                    "was saved before and one after a step, so neither position is the state's; save both at one step"
-                )
+    rates = _plain([group.get("lr") for group in state.optimizer.groups])
+    for key, one in _schedulers(tree):
+        last = one.get("_last_lr")
+        if isinstance(last, list) and len(last) == len(rates) and _plain(last) != rates:
+            raise CheckpointError(
+                f"{key}: the schedule is at learning rate {_plain(last)}, the optimizer at {rates}: one "
+                "was saved before and one after a step, so neither position is the state's; save both at one step"
+            )
 
 
 def _plain(values: Sequence[Any]) -> list[Any]:
@@ -227,20 +215,21 @@ def _plain(values: Sequence[Any]) -> list[Any]:
 
 def _schedule_position(tree: Tree) -> int | None:
     """Return how often the schedule was stepped; None if there is none that counts."""
-    for key, child in tree.items():
-        if component_of_key(str(key)) == "schedule":
-            for one in child if isinstance(child, list) else [child]:
-                if isinstance(one, dict) and type(one.get("last_epoch")) is int:
-                    return int(one["last_epoch"])
-    return None
+    found = (one["last_epoch"] for _, one in _schedulers(tree) if type(one.get("last_epoch")) is int)
+    return next(found, None)
+
+
+def _schedulers(tree: Tree) -> Iterator[tuple[Key, dict[str, Any]]]:
+    """Yield what a tree has under names of schedules, each with its top-level key."""
+    for keys, one in top_values(tree):
+        if component_of_key(str(keys[0])) == "schedule" and isinstance(one, dict):
+            yield keys[0], one
 
 
 def _step(tree: Tree, optimizer: OptimizerTree | None) -> int | None:
     """Return the completed steps, by a counter of a customary name, or else by the updates of the optimizer."""
     for name in STEP_NAMES:
-        value = tree.get(name) if isinstance(tree, dict) else None
-        if isinstance(value, Array) and value.size == 1 and value.dtype.kind in "iu":
-            value = value.load().item()
+        value = number_of(tree.get(name)) if isinstance(tree, dict) else None
         if type(value) is int:
             return int(value)
     return optimizer.count if optimizer is not None else None
@@ -298,7 +287,7 @@ def _counts(optimizer: OptimizerTree) -> dict[str, int]:
     counts = {optimizer.position_at: optimizer.position} if optimizer.position is not None else {}
     if optimizer.layout == "optax" and isinstance(optimizer.tree[0], dict) and "count" in optimizer.tree[0]:
         counts["opt_state.0.count"] = optimizer.count
-    return {name: value for name, value in counts.items() if value is not None}
+    return counts
 
 
 def _moment(reference: Mapping[str, Any], placements: Mapping[str, Placement]) -> str:
@@ -306,12 +295,11 @@ def _moment(reference: Mapping[str, Any], placements: Mapping[str, Placement]) -
     return placement.rule.how if placement is not None else ""
 
 
-def _row(rule: Any) -> dict[str, Any]:
+def _row(rule: Rule) -> dict[str, Any]:
     """Return a rule as a row of RULES.toml, without what is as by default."""
-    row = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(rule).items()}
-    default = {"axis": 0}
-    return {
-        name: value
-        for name, value in row.items()
-        if value is not None and value is not False and value not in ([], "") and default.get(name, ()) != value
-    }
+    row = {}
+    for one in fields(rule):
+        value = getattr(rule, one.name)
+        if value != one.default:
+            row[one.name] = list(value) if isinstance(value, tuple) else value
+    return row

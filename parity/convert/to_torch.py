@@ -52,8 +52,8 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Tree | None = N
     if like is not None:
         quiet = replace(options, layout=_layout_of(tree), only_params=False)
         made = to_jax(like, quiet, Ledger())
-        content = json.loads(made.tree[DOCUMENT]["state"])
-        own = made.tree[DOCUMENT].get("arrays", {})
+        content = json.loads(made[DOCUMENT]["state"])
+        own = made[DOCUMENT].get("arrays", {})
         given = {**content, "step": None, "like": content["step"]}
     elif given is None:
         return _params_alone(tree, options, ledger, where)
