@@ -21,13 +21,16 @@ from parity.errors import CheckpointError, ParityError
 from parity.formats import InMemory, Tree, number_of
 from parity.schedules import Schedule
 
-__all__ = ["LOSS_SCALE", "SCHEDULE", "Moved", "carry_scaler", "carry_schedule", "moving_leaves"]
+__all__ = ["LOSS_SCALE", "MOVING", "SCHEDULE", "Moved", "carry_scaler", "carry_schedule", "moving_leaves"]
 
 SCHEDULE = "schedule"
 """Key of the JAX tree."""
 
 LOSS_SCALE = "loss_scale"
 """Key of the JAX tree."""
+
+MOVING = {"schedule": SCHEDULE, "loss scaler": LOSS_SCALE}
+"""Component to its key in the JAX tree."""
 
 MOST_STEPS = 10_000_000
 """Steps by which a schedule is moved on; each is computed from the one before."""

@@ -9,12 +9,12 @@ from typing import Any
 
 from parity.convert.components import STEP_NAMES, component_of_key, top_values
 from parity.convert.ledger import Ledger
-from parity.convert.moving import LOSS_SCALE, SCHEDULE, moving_leaves
+from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves
 from parity.convert.objects import without_objects
 from parity.convert.optimizer_layout import Layout, OptimizerTree, lay_out, put
 from parity.convert.rule import CLASSES, Placement, Rule, RuleClass
 from parity.convert.rules import Rules
-from parity.convert.torch_state import TorchState, is_buffer, read_torch_state
+from parity.convert.torch_state import OptimizerPart, TorchState, is_buffer, read_torch_state
 from parity.errors import CheckpointError
 from parity.formats import Array, Key, Tree, encode_tree, leaf_name, leaves, number_of
 
@@ -25,7 +25,6 @@ DOCUMENT = "torch"
 `arrays`."""
 
 SCHEMA = "parity.torch_state/1"
-_MOVING = {"schedule": SCHEDULE, "loss scaler": LOSS_SCALE}
 _TAKEN = ("opt_state", "step", DOCUMENT, SCHEDULE, LOSS_SCALE)
 
 
@@ -74,80 +73,116 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger) -> dict[str, Any]:
         model.fc.weight transformed params.fc.kernel
         step copied torch.state
     """
-    state = read_torch_state(tree, options.names, alone=options.only_params)
-    placements = {name: p for p in options.rules.place(list(state.model)) for name in p.torch}
-    made: dict[str, Any] = {"params": {}}
-    homes = _homes(state, placements)
-    references: dict[tuple[Key, ...], dict[str, Any]] = {}
-    trains = state.optimizer is not None and not options.only_params
-    _place(made, homes, state.model_at, state.model, state, placements, references, ledger)
-    if trains:
-        _refuse_classes(placements, options, ledger)
+    forward = _Forward(tree, options, ledger)
+    state, placements, made = forward.state, forward.placements, forward.tree
+    forward.place(state.model_at, state.model, _homes(state, placements))
     if options.only_params:
-        _leave_out(tree, references, ledger)
+        _leave_out(tree, forward.references, ledger)
         return made
+    if state.optimizer is not None:
+        _refuse_classes(placements, options, ledger)
     for at, arrays in state.others.items():
-        same = dict.fromkeys(arrays, leaf_name(at))
-        _place(made, same, at, arrays, state, placements, references, ledger)
+        forward.place(at, arrays, dict.fromkeys(arrays, leaf_name(at)))
     optimizer = None
     if state.optimizer is not None:
-        _check_rate(tree, state)
+        _check_rate(tree, state.optimizer)
+        order = [leaf_name(keys) for keys in sorted(keys for keys, _ in leaves(made["params"]))]
         position = _schedule_position(tree)
-        order = [".".join(map(str, keys)) for keys in sorted(keys for keys, _ in leaves(made["params"]))]
         optimizer = lay_out(
             state.optimizer, state.model, placements, order=order, layout=options.layout, position=position
         )
         made["opt_state"] = optimizer.tree
         for leaf, why in optimizer.refused:
             ledger.add(leaf, "refused", how=why)
-        references |= optimizer.references
+        forward.references |= optimizer.references
     step = _step(tree, optimizer)
     if step is not None:
         made["step"] = step
     moving = moving_leaves(tree)
     made |= moving
-    made[DOCUMENT] = _document(tree, state, optimizer, options, placements, references, step, moving, ledger)
+    made[DOCUMENT] = forward.document(optimizer, step, moving)
     return made
 
 
-def _place(
-    tree: dict[str, Any],
-    homes: Mapping[str, str],
-    at: tuple[Key, ...],
-    arrays: Mapping[str, Array],
-    state: TorchState,
-    placements: Mapping[str, Placement],
-    references: dict[tuple[Key, ...], dict[str, Any]],
-    ledger: Ledger,
-) -> None:
-    """Put the arrays of one state dict where their rules say, below the top-level key that each has."""
-    done = set()
-    for name, array in arrays.items():
-        placement, prefix = placements[name], homes[name]
-        keys = (*at, state.spelled[name])
-        source = leaf_name(keys)
-        references[keys] = {
-            **{"from": prefix, "name": name, "shape": list(array.shape), "dtype": array.dtype.name},
-            **({"model": True} if at == state.model_at else {}),
+class _Forward:
+    """One conversion: arrays are put where their rules say, and each leaves a reference for the document."""
+
+    def __init__(self, source: Tree, options: Options, ledger: Ledger) -> None:
+        self.source, self.options, self.ledger = source, options, ledger
+        self.state = read_torch_state(source, options.names, alone=options.only_params)
+        self.placements = {name: p for p in options.rules.place(list(self.state.model)) for name in p.torch}
+        self.tree: dict[str, Any] = {"params": {}}
+        self.references: dict[tuple[Key, ...], dict[str, Any]] = {}
+
+    def place(self, at: tuple[Key, ...], arrays: Mapping[str, Array], homes: Mapping[str, str]) -> None:
+        """Put the arrays of one state dict where their rules say, below the top-level key that each has."""
+        done = set()
+        for name, array in arrays.items():
+            placement, prefix = self.placements[name], homes[name]
+            keys = (*at, self.state.spelled[name])
+            source = leaf_name(keys)
+            self.references[keys] = {
+                **{"from": prefix, "name": name, "shape": list(array.shape), "dtype": array.dtype.name},
+                **({"model": True} if at == self.state.model_at else {}),
+            }
+            how = placement.rule.how
+            target = ", ".join(f"{prefix}.{path}" for path in placement.jax)
+            if placement.torch not in done:
+                done.add(placement.torch)
+                missing = [member for member in placement.torch if member not in arrays]
+                if missing:
+                    raise CheckpointError(
+                        f"{leaf_name(at)} has {name} and lacks {missing[0]}, which its rule joins it with"
+                    )
+                members = [arrays[member] for member in placement.torch]
+                if placement.rule.tie and not _tied(members):
+                    why = f"tied with {placement.torch[-1]}, and their values differ"
+                    self.ledger.add(source, "refused", target, why)
+                    continue
+                for path, value in zip(placement.jax, placement.forward(members), strict=True):
+                    put(self.tree.setdefault(prefix, {}), path, value)
+            self.ledger.add(source, "transformed" if how else "copied", target, how, array.nbytes)
+
+    def document(self, optimizer: OptimizerTree | None, step: int | None, moving: Collection[str]) -> dict[str, Any]:
+        """Return the document, and the arrays that have no other place; writes their lines in the ledger."""
+        arrays: dict[str, Array] = {}
+
+        def refer(keys: tuple[Key, ...], array: Array) -> dict[str, Any]:
+            known = self.references.get(keys)
+            if known is not None:
+                at = self.state.model_at
+                if keys[: len(at) or 1] != at and keys[:1] not in self.state.others:
+                    where = known.get("from") or known.get("count", "")
+                    self.ledger.add(leaf_name(keys), "copied", where, self._moment(known), array.nbytes)
+                return known
+            name = "_".join(map(str, keys)).replace(".", "_").replace("/", "_")
+            while name in arrays:
+                name += "_"
+            arrays[name] = array
+            self.ledger.add(leaf_name(keys), "copied", f"{DOCUMENT}.arrays.{name}", "", array.nbytes)
+            return {"array": name, "shape": list(array.shape), "dtype": array.dtype.name}
+
+        kept: Tree = without_objects(self.source, (), self.options.reset, self.ledger)
+        content = {
+            "schema": SCHEMA,
+            "names": list(self.state.model),
+            "rules": [_row(rule) for rule in self.options.rules.rules],
+            "step": step,
+            "counts": {} if optimizer is None else _counts(optimizer),
+            "position_at": "" if optimizer is None else optimizer.position_at,
+            "absent": {} if optimizer is None else {p: [optimizer.places[p], v] for p, v in optimizer.absent.items()},
+            "tree": encode_tree(kept, refer),
         }
-        how = placement.rule.how
-        target_name = ", ".join(f"{prefix}.{path}" for path in placement.jax)
-        if placement.torch not in done:
-            done.add(placement.torch)
-            missing = [member for member in placement.torch if member not in arrays]
-            if missing:
-                raise CheckpointError(
-                    f"{leaf_name(at)} has {name} and lacks {missing[0]}, which its rule joins it with"
-                )
-            members = [arrays[member] for member in placement.torch]
-            if placement.rule.tie and not _tied(members):
-                ledger.add(
-                    source, "refused", target_name, f"tied with {placement.torch[-1]}, and their values differ"
-                )
-                continue
-            for path, value in zip(placement.jax, placement.forward(members), strict=True):
-                put(tree.setdefault(prefix, {}), path, value)
-        ledger.add(source, "transformed" if how else "copied", target_name, how, array.nbytes)
+        for keys, leaf in leaves(kept):
+            if not isinstance(leaf, Array):
+                beside = MOVING.get(component_of_key(str(keys[0])) or "")
+                where = f"{DOCUMENT}.state, {beside}" if beside in moving else f"{DOCUMENT}.state"
+                self.ledger.add(leaf_name(keys), "copied", where, "")
+        return {"state": json.dumps(content), **({"arrays": arrays} if arrays else {})}
+
+    def _moment(self, reference: Mapping[str, Any]) -> str:
+        placement = self.placements.get(str(reference.get("name")))
+        return placement.rule.how if placement is not None else ""
 
 
 def _homes(state: TorchState, placements: Mapping[str, Placement]) -> dict[str, str]:
@@ -196,10 +231,9 @@ def _leave_out(tree: Tree, references: Mapping[tuple[Key, ...], Any], ledger: Le
             ledger.add(leaf_name(keys), "left out", how="only the parameters were asked for", size=size)
 
 
-def _check_rate(tree: Tree, state: TorchState) -> None:
+def _check_rate(tree: Tree, optimizer: OptimizerPart) -> None:
     """Check that the schedule and the optimizer have the same learning rate: both are of one position."""
-    assert state.optimizer is not None
-    rates = _plain([group.get("lr") for group in state.optimizer.groups])
+    rates = _plain([group.get("lr") for group in optimizer.groups])
     for key, one in _schedulers(tree):
         last = one.get("_last_lr")
         if isinstance(last, list) and len(last) == len(rates) and _plain(last) != rates:
@@ -229,57 +263,10 @@ def _schedulers(tree: Tree) -> Iterator[tuple[Key, dict[str, Any]]]:
 def _step(tree: Tree, optimizer: OptimizerTree | None) -> int | None:
     """Return the completed steps, by a counter of a customary name, or else by the updates of the optimizer."""
     for name in STEP_NAMES:
-        value = number_of(tree.get(name)) if isinstance(tree, dict) else None
+        value = number_of(tree.get(name))
         if type(value) is int:
             return int(value)
     return optimizer.count if optimizer is not None else None
-
-
-def _document(
-    tree: Tree,
-    state: TorchState,
-    optimizer: OptimizerTree | None,
-    options: Options,
-    placements: Mapping[str, Placement],
-    references: Mapping[tuple[Key, ...], dict[str, Any]],
-    step: int | None,
-    moving: Collection[str],
-    ledger: Ledger,
-) -> dict[str, Any]:
-    """Return the document, and the arrays that have no other place; writes their lines in the ledger."""
-    arrays: dict[str, Array] = {}
-
-    def refer(keys: tuple[Key, ...], array: Array) -> dict[str, Any]:
-        known = references.get(keys)
-        if known is not None:
-            if keys[: len(state.model_at) or 1] != state.model_at and keys[:1] not in state.others:
-                at = known.get("from") or known.get("count", "")
-                ledger.add(leaf_name(keys), "copied", at, _moment(known, placements), array.nbytes)
-            return known
-        name = "_".join(map(str, keys)).replace(".", "_").replace("/", "_")
-        while name in arrays:
-            name += "_"
-        arrays[name] = array
-        ledger.add(leaf_name(keys), "copied", f"{DOCUMENT}.arrays.{name}", "", array.nbytes)
-        return {"array": name, "shape": list(array.shape), "dtype": array.dtype.name}
-
-    kept: Tree = without_objects(tree, (), options.reset, ledger)
-    content = {
-        "schema": SCHEMA,
-        "names": list(state.model),
-        "rules": [_row(rule) for rule in options.rules.rules],
-        "step": step,
-        "counts": {} if optimizer is None else _counts(optimizer),
-        "position_at": "" if optimizer is None else optimizer.position_at,
-        "absent": {} if optimizer is None else {p: [optimizer.places[p], v] for p, v in optimizer.absent.items()},
-        "tree": encode_tree(kept, refer),
-    }
-    for keys, leaf in leaves(kept):
-        if not isinstance(leaf, Array):
-            beside = _MOVING.get(component_of_key(str(keys[0])) or "")
-            where = f"{DOCUMENT}.state, {beside}" if beside in moving else f"{DOCUMENT}.state"
-            ledger.add(leaf_name(keys), "copied", where, "")
-    return {"state": json.dumps(content), **({"arrays": arrays} if arrays else {})}
 
 
 def _counts(optimizer: OptimizerTree) -> dict[str, int]:
@@ -288,11 +275,6 @@ def _counts(optimizer: OptimizerTree) -> dict[str, int]:
     if optimizer.layout == "optax" and isinstance(optimizer.tree[0], dict) and "count" in optimizer.tree[0]:
         counts["opt_state.0.count"] = optimizer.count
     return counts
-
-
-def _moment(reference: Mapping[str, Any], placements: Mapping[str, Placement]) -> str:
-    placement = placements.get(str(reference.get("name")))
-    return placement.rule.how if placement is not None else ""
 
 
 def _row(rule: Rule) -> dict[str, Any]:

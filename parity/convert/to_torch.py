@@ -11,7 +11,7 @@ import numpy as np
 
 from parity.convert.components import STEP_NAMES, component_of_key
 from parity.convert.ledger import Ledger
-from parity.convert.moving import LOSS_SCALE, SCHEDULE, Moved, carry_scaler, carry_schedule, moving_leaves
+from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, Moved, carry_scaler, carry_schedule, moving_leaves
 from parity.convert.optimizer_layout import STEPS
 from parity.convert.rule import Placement
 from parity.convert.rule_rows import parse_rules
@@ -26,8 +26,6 @@ MOST_COUNTS = 1 << 24
 
 MOVES = ("schedule", "loss scaler", "random streams", "data position", "counters", "best so far")
 """Components that training changes; of most of them plain JAX state says nothing."""
-
-_LEAVES = {"schedule": SCHEDULE, "loss scaler": LOSS_SCALE}
 
 
 def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Tree | None = None, where: str = "") -> Tree:
@@ -122,11 +120,9 @@ class _Back:
     ) -> None:
         self.content, self.own, self.options, self.ledger, self.where = content, own, options, ledger, where
         self.leaves = {leaf_name(keys): leaf for keys, leaf in leaves(tree)}
-        rules = (
-            options.rules
-            if options.rules.rules
-            else Rules(parse_rules(f"{where}: {DOCUMENT}.state", content["rules"]))
-        )
+        rules = options.rules
+        if not rules.rules:
+            rules = Rules(parse_rules(f"{where}: {DOCUMENT}.state", content["rules"]))
         self.placements = {name: p for p in rules.place(list(content["names"])) for name in p.torch}
         self.used: set[str] = set()
         self.cache: dict[tuple[str, tuple[str, ...]], Sequence[Array]] = {}
@@ -194,15 +190,9 @@ class _Back:
         if key not in self.cache:
             self.cache[key] = self._gather(prefix, placement, reference)
         array = self.cache[key][placement.torch.index(torch_name)]
-        self._check(f"{prefix}.{placement.jax[0]}", array, reference)
-        how = placement.rule.how
-        self.ledger.add(
-            f"{prefix}.{placement.jax[0]}",
-            "transformed" if how else "copied",
-            torch_name,
-            how and f"back: {how}",
-            array.nbytes,
-        )
+        name, how = f"{prefix}.{placement.jax[0]}", placement.rule.how
+        self._check(name, array, reference)
+        self.ledger.add(name, "transformed" if how else "copied", torch_name, how and f"back: {how}", array.nbytes)
         return array
 
     def _gather(self, prefix: str, placement: Placement, reference: Mapping[str, Any]) -> Sequence[Array]:
@@ -287,7 +277,7 @@ class _Back:
             elif component in MOVES:
                 how = carried.get(component)
                 if how:
-                    self.ledger.add(_LEAVES[component], "transformed", str(key), how)
+                    self.ledger.add(MOVING[component], "transformed", str(key), how)
                     continue
                 asked = component in self.options.reset or str(key) in self.options.reset
                 of = "that of the checkpoint like it" if self.recorded is None else f"that of step {self.recorded}"
