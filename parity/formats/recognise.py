@@ -44,16 +44,12 @@ def _is_safetensors(path: Path) -> bool:
     return len(head) == 9 and head[8:] == b"{" and int.from_bytes(head[:8], "little") <= os.stat(path).st_size - 8
 
 
-def _open_own(path: Path) -> Source:
-    return replace(open_torch_file(path / "state.pt"), path=path)
-
-
 FORMATS: tuple[Format, ...] = (
     Format(
         "torch.save",
         "a checkpoint of this project's PyTorch side",
         lambda path: (path / "seal.json").is_file() and (path / "state.pt").is_file(),
-        _open_own,
+        lambda path: replace(open_torch_file(path / "state.pt"), path=path),
     ),
     Format("orbax", "a checkpoint of Orbax", is_orbax, open_orbax),
     Format("flax-msgpack", "a directory of files of Flax", is_flax_directory, open_flax_directory),
