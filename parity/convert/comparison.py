@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -141,15 +142,15 @@ def _spelled(keys: tuple[Key, ...]) -> str:
 
 def _matched(left: list[str], right: list[str]) -> dict[str, str]:
     """Return names of A to names of B that are the same without wrappers, where that decides."""
-    sides: list[dict[str, list[str]]] = [{}, {}]
-    for side, names in zip(sides, (left, right), strict=True):
-        for name in names:
-            side.setdefault(_WRAPPERS.sub("", name), []).append(name)
-    return {
-        names[0]: sides[1][bare][0]
-        for bare, names in sides[0].items()
-        if len(names) == 1 and len(sides[1].get(bare, ())) == 1
-    }
+    there = _alone(right)
+    return {name: there[bare] for bare, name in _alone(left).items() if bare in there}
+
+
+def _alone(names: list[str]) -> dict[str, str]:
+    """Return names by what they are without wrappers, as far as no two are the same then."""
+    bare = {name: _WRAPPERS.sub("", name) for name in names}
+    counts = Counter(bare.values())
+    return {bare[name]: name for name in names if counts[bare[name]] == 1}
 
 
 def _type(leaf: Any) -> str:

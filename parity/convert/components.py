@@ -151,16 +151,12 @@ def _whole(tree: Tree, found: Mapping[tuple[Key, ...], Any]) -> tuple[str, str] 
         return "loss scaler", "from the keys of torch.amp.GradScaler"
     if isinstance(tree, Array):
         return "parameters", "a lone array"
-    flat = isinstance(tree, dict) and not any(isinstance(child, dict | list | tuple) for child in tree.values())
-    arrays = [keys for keys, leaf in found.items() if isinstance(leaf, Array)]
-    if (
-        flat
-        and arrays
-        and len(arrays) == len(found)
-        and not any(component_of_key(str(k)) not in (None, "parameters") for k in tree)
-    ):
+    if not isinstance(tree, dict) or not any(isinstance(leaf, Array) for leaf in found.values()):
+        return None
+    known = {component_of_key(str(key)) for key in tree}
+    if known <= {None, "parameters"} and all(isinstance(child, Array) for child in tree.values()):
         return "parameters", "a flat state dict of arrays"
-    if isinstance(tree, dict) and arrays and all(component_of_key(str(key)) is None for key in tree):
+    if known == {None}:
         return "parameters", "nested names of layers, none of a training state"
     return None
 

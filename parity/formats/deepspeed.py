@@ -208,14 +208,11 @@ def _optimizer(layout: _Layout, zero: Sequence[Mapping[str, Any]]) -> Tree:
 def _by_group(saved: Any, where: str) -> list[dict[str, Tree]]:
     """Return the state of each flat group: a state dict of the optimizer, or a list where padding was removed."""
     state = saved.get("state") if isinstance(saved, dict) else saved
-    found = (
-        [state[key] for key in sorted(state, key=lambda key: (str(type(key)), key))]
-        if isinstance(state, dict)
-        else state
-    )
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    if isinstance(state, dict):
+        state = [state[key] for key in sorted(state, key=lambda key: (str(type(key)), key))]
+    if not isinstance(state, list) or not all(isinstance(one, dict) for one in state):
         raise CheckpointError(f"{where}: the optimizer states of a rank are no state of an optimizer")
-    return found
+    return state
 
 
 def _alike(layout: _Layout, kind: str, ranks: Sequence[Sequence[Tree]]) -> dict[str, Tree]:

@@ -109,11 +109,8 @@ def _guess(path: Path) -> str:
     """Return why a path has no known format, as far as a look tells."""
     if path.is_dir():
         names = sorted(os.listdir(path))
-        return (
-            f"a directory with {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}"
-            if names
-            else "an empty directory"
-        )
+        shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+        return f"a directory with {shown}" if names else "an empty directory"
     head = read_head(path, 8)
     if not head:
         return "an empty file" if path.is_file() else "neither a file nor a directory"
