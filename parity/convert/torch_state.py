@@ -123,9 +123,8 @@ def _read_optimizer(
     if not isinstance(groups, list) or not isinstance(state, dict) or not all(isinstance(g, dict) for g in groups):
         raise CheckpointError(f"{where} is no state_dict of torch.optim")
     ids = [_number(number) for group in groups for number in group.get("params", ())]
-    state = {_number(key): entry for key, entry in state.items()}
-    keys = {_number(key): key for key in value["state"]}
-    if len(set(ids)) != len(ids) or not set(state) <= set(ids):
+    keys = {_number(key): key for key in state}
+    if len(set(ids)) != len(ids) or not set(keys) <= set(ids):
         raise CheckpointError(f"{where}: its groups name a parameter twice, or lack one that has state")
     kind = _kind(where, groups, state)
     recorded = [name for group in groups for name in group.get("param_names", ())]
@@ -148,7 +147,7 @@ def _read_optimizer(
             "of the optimizer with --names FILE, one a line"
         )
     by_key = {keys.get(number, number): name for number, name in zip(ids, names, strict=True)}
-    part = OptimizerPart(at, kind, by_key, value["state"], groups)
+    part = OptimizerPart(at, kind, by_key, state, groups)
     _check_shapes(where, part, model, source)
     return part
 
