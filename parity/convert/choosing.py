@@ -82,7 +82,6 @@ def _pointed(folder: Path, pointer: Path) -> tuple[Path, str]:
 
 
 def _best(folder: Path, numbered: dict[int, list[Path]]) -> tuple[Path, str]:
-    recorded = ""
     for number in sorted(numbered, reverse=True):
         for path in numbered[number]:
             recorded, why = _recorded_best(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.formats import BLOCK_BYTES, Array, Key, Opaque, Source, boxes, leaf_name, leaves
+from parity.storage import plain
 
 __all__ = ["Comparison", "LeafComparison", "Outcome", "Tolerance", "compare_sources"]
 
@@ -80,7 +81,7 @@ class Comparison:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return {"schema": "parity.comparison/1", "same": self.same, "renamed": self.renamed, **_plain(asdict(self))}
+        return {"schema": "parity.comparison/1", "same": self.same, "renamed": self.renamed, **plain(asdict(self))}
 
 
 def compare_sources(a: Source, b: Source, tolerance: Tolerance | None = None) -> Comparison:
@@ -141,15 +142,15 @@ def _spelled(keys: tuple[Key, ...]) -> str:
 
 def _matched(left: list[str], right: list[str]) -> dict[str, str]:
     """Return names of A to names of B that are the same without wrappers, where that decides."""
-    sides: list[dict[str, list[str]]] = [{}, {}]
-    for side, names in zip(sides, (left, right), strict=True):
-        for name in names:
-            side.setdefault(_WRAPPERS.sub("", name), []).append(name)
-    return {
-        names[0]: sides[1][bare][0]
-        for bare, names in sides[0].items()
-        if len(names) == 1 and len(sides[1].get(bare, ())) == 1
-    }
+    there = _alone(right)
+    return {name: there[bare] for bare, name in _alone(left).items() if bare in there}
+
+
+def _alone(names: list[str]) -> dict[str, str]:
+    """Return names by what they are without wrappers, as far as no two are the same then."""
+    bare = {name: _WRAPPERS.sub("", name) for name in names}
+    counts = Counter(bare.values())
+    return {bare[name]: name for name in names if counts[bare[name]] == 1}
 
 
 def _type(leaf: Any) -> str:
@@ -159,7 +160,7 @@ def _type(leaf: Any) -> str:
 def _compare(name: str, other: str, a: Any, b: Any, tolerance: Tolerance) -> LeafComparison:
     types = (_type(a), _type(b))
     if not (isinstance(a, Array) and isinstance(b, Array)):
-        same = not isinstance(a, Array) and not isinstance(b, Array) and _same_value(a, b)
+        same = type(a) is type(b) and repr(a) == repr(b)  # to the last bit, of one type
         return LeafComparison(name, other, "equal" if same else "different", types)
     if a.shape != b.shape or not _comparable(a.dtype, b.dtype):
         return LeafComparison(name, other, "other type", types, a.size)
@@ -171,13 +172,6 @@ def _compare(name: str, other: str, a: Any, b: Any, tolerance: Tolerance) -> Lea
     if a.dtype != b.dtype:
         outcome = "other type"
     return LeafComparison(name, other, outcome, types, a.size, sums.differing, *sums.worst())
-
-
-def _same_value(a: Any, b: Any) -> bool:
-    """Return whether two scalars are the same to the last bit, of one type."""
-    if isinstance(a, Opaque) and isinstance(b, Opaque):
-        return repr(a) == repr(b)
-    return type(a) is type(b) and repr(a) == repr(b)
 
 
 def _comparable(a: np.dtype[Any], b: np.dtype[Any]) -> bool:
@@ -252,16 +246,3 @@ def _worst(
     if old is not None and (math.isnan(old[0]) or (not math.isnan(value) and value <= old[0])):
         return old
     return value, tuple(int(low + i) for low, i in zip(start, where[at], strict=True))
-
-
-def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values as JSON has them: text for what is not finite."""
-
-    def one(x: Any) -> Any:
-        if isinstance(x, float) and not math.isfinite(x):
-            return repr(x)
-        if isinstance(x, dict):
-            return {key: one(child) for key, child in x.items()}
-        return [one(child) for child in x] if isinstance(x, list | tuple) else x
-
-    return {key: one(child) for key, child in value.items()}

@@ -6,13 +6,13 @@ A name is evidence, no proof: what follows from names alone is *inferred*. What 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from parity.formats import Array, Key, Opaque, Tree, leaf_name, leaves
 
-__all__ = ["COMPONENTS", "STEP_NAMES", "Fact", "Part", "component_of_key", "parts_of"]
+__all__ = ["COMPONENTS", "SCALER", "STEP_NAMES", "Fact", "Part", "component_of_key", "parts_of", "top_values"]
 
 Fact = Literal["read", "inferred", "unknown"]
 
@@ -24,6 +24,9 @@ COMPONENTS = (
 
 STEP_NAMES = ("step", "global_step", "iter_num", "iteration", "steps", "global_steps")
 """Names of the counter of completed steps, in the order in which they are looked for."""
+
+SCALER = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"}
+"""Keys of the state of `torch.amp.GradScaler`."""
 
 _TABLE: tuple[tuple[str, str], ...] = (
     ("averaged parameters", r"ema|ema_.*|.*_ema|swa|averaged?_model|model_ema|shadow.*"),
@@ -90,6 +93,20 @@ def component_of_key(key: str) -> str | None:
     return next((component for component, pattern in _PATTERNS if pattern.fullmatch(key.lower())), None)
 
 
+def top_values(tree: Tree) -> Iterator[tuple[tuple[Key, ...], Any]]:
+    """Yield what the top-level keys of a checkpoint hold, with its keys; the values of a list one by one.
+
+    Example:
+        >>> list(top_values({"optimizer": ["a", "b"], "step": 7}))
+        [(('optimizer', 0), 'a'), (('optimizer', 1), 'b'), (('step',), 7)]
+    """
+    for key, child in tree.items():
+        if isinstance(child, list):
+            yield from (((key, at), one) for at, one in enumerate(child))
+        else:
+            yield (key,), child
+
+
 def parts_of(tree: Tree) -> list[Part]:
     """Return the parts of a checkpoint, in the order of `COMPONENTS`.
 
@@ -109,28 +126,19 @@ def parts_of(tree: Tree) -> list[Part]:
     if whole is not None:
         return [Part(whole[0], "inferred", whole[1], found)] if found else []
     parts: dict[str, dict[tuple[Key, ...], Any]] = {}
-    names: dict[str, list[str]] = {}
     for keys, leaf in found.items():
         top = str(keys[0]) if keys else ""
         component = component_of_key(top) or _by_content(leaf, tree, keys) or "other"
         parts.setdefault(component, {})[keys] = leaf
-        if top not in names.setdefault(component, []):
-            names[component].append(top)
-    order = [component for component in COMPONENTS if component in parts]
-    return [
-        Part(
-            component,
-            "unknown" if component == "other" else "inferred",
-            _evidence(component, names[component]),
-            parts[component],
-        )
-        for component in order
-    ]
+    return [_part(component, parts[component]) for component in COMPONENTS if component in parts]
 
 
-def _evidence(component: str, names: Sequence[str]) -> str:
+def _part(component: str, held: Mapping[tuple[Key, ...], Any]) -> Part:
+    names = list(dict.fromkeys(str(keys[0]) if keys else "" for keys in held))
     shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-    return f"no customary name: {shown}" if component == "other" else f"from the name{'s' * (len(names) > 1)} {shown}"
+    if component == "other":
+        return Part(component, "unknown", f"no customary name: {shown}", held)
+    return Part(component, "inferred", f"from the name{'s' * (len(names) > 1)} {shown}", held)
 
 
 def _whole(tree: Tree, found: Mapping[tuple[Key, ...], Any]) -> tuple[str, str] | None:
@@ -139,26 +147,16 @@ def _whole(tree: Tree, found: Mapping[tuple[Key, ...], Any]) -> tuple[str, str] 
         return "optimizer", "from the keys state and param_groups, as torch.optim has them"
     if isinstance(tree, dict) and {"last_epoch", "_step_count"} <= set(tree):
         return "schedule", "from the keys last_epoch and _step_count, as torch.optim.lr_scheduler has them"
-    if isinstance(tree, dict) and set(tree) == {
-        "scale",
-        "growth_factor",
-        "backoff_factor",
-        "growth_interval",
-        "_growth_tracker",
-    }:
+    if isinstance(tree, dict) and set(tree) == SCALER:
         return "loss scaler", "from the keys of torch.amp.GradScaler"
     if isinstance(tree, Array):
         return "parameters", "a lone array"
-    flat = isinstance(tree, dict) and not any(isinstance(child, dict | list | tuple) for child in tree.values())
-    arrays = [keys for keys, leaf in found.items() if isinstance(leaf, Array)]
-    if (
-        flat
-        and arrays
-        and len(arrays) == len(found)
-        and not any(component_of_key(str(k)) not in (None, "parameters") for k in tree)
-    ):
+    if not isinstance(tree, dict) or not any(isinstance(leaf, Array) for leaf in found.values()):
+        return None
+    known = {component_of_key(str(key)) for key in tree}
+    if known <= {None, "parameters"} and all(isinstance(child, Array) for child in tree.values()):
         return "parameters", "a flat state dict of arrays"
-    if isinstance(tree, dict) and arrays and all(component_of_key(str(key)) is None for key in tree):
+    if known == {None}:
         return "parameters", "nested names of layers, none of a training state"
     return None
 

@@ -50,12 +50,9 @@ class Digests:
 
     def texts(self) -> dict[str, str]:
         """Return the text of each digest."""
-        self._settle()
-        return {name: watched.text() for name, watched in self._watched.items()}
-
-    def _settle(self) -> None:
         while self._pending:
             self._pending.popleft().result()
+        return {name: watched.text() for name, watched in self._watched.items()}
 
 
 class _Watched(Array):

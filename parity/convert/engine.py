@@ -125,7 +125,7 @@ def map_tree(opened: Source, to: str, options: Options, ledger: Ledger, like: Tr
     """
     family, wanted = FAMILIES.get(opened.format, "torch"), FAMILIES.get(to, "torch")
     if (family, wanted) == ("torch", "jax"):
-        return to_jax(opened.tree, options, ledger).tree
+        return to_jax(opened.tree, options, ledger)
     if (family, wanted) == ("jax", "torch"):
         return to_torch(opened.tree, options, ledger, like, str(opened.path))
     if options.rules.rules:
@@ -162,7 +162,7 @@ def mapped(source: Source, rules: Rules) -> Source:
     Raises:
         CheckpointError: It has no model, or the rules do not fit its names.
     """
-    tree = to_jax(source.tree, Options(rules=rules), Ledger()).tree
+    tree = to_jax(source.tree, Options(rules=rules), Ledger())
     return without_document(replace(source, tree=tree, digests={}))
 
 
@@ -244,15 +244,15 @@ def _write(writer: Writer, tree: Tree, draft: Path) -> None:
         with named(draft, "write"):
             writer.write(tree, draft)
     except (RuntimeError, ValueError, SystemError) as error:
-        lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-        failed = OSError(errno.EIO, f"{writer.format} could not be written: {lines[0][:300]}", str(draft))
-        vars(failed)["operation"] = "write"
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, OSError):
             cause = cause.__cause__ or cause.__context__
         if isinstance(cause, OSError):  # wrapped by the library; named as if it had come through
             failed = OSError(cause.errno, cause.strerror, str(cause.filename or draft))
-            vars(failed)["operation"] = "write"
+        else:
+            lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+            failed = OSError(errno.EIO, f"{writer.format} could not be written: {lines[0][:300]}", str(draft))
+        vars(failed)["operation"] = "write"
         raise failed from error
 
 

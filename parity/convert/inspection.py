@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from parity.convert.components import STEP_NAMES, Fact, Part, component_of_key, parts_of
-from parity.formats import Array, Opaque, Source, leaf_name
+from parity.formats import Array, Opaque, Source, leaf_name, number_of
 
 __all__ = ["Group", "Inspection", "Row", "inspect_source"]
 
@@ -193,9 +193,7 @@ def _step(parts: list[Part]) -> tuple[int | None, str]:
     for part in parts:
         for keys, leaf in part.leaves.items():
             if part.component == "counters" and keys and str(keys[-1]) in STEP_NAMES:
-                value = leaf
-                if isinstance(leaf, Array) and leaf.size == 1 and leaf.dtype.kind in "iuf":
-                    value = leaf.load().item()
+                value = number_of(leaf)
                 if isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
                     return int(value), leaf_name(keys)
     return None, ""

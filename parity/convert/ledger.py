@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 __all__ = ["Action", "Entry", "Ledger"]
 
@@ -58,7 +58,5 @@ class Ledger:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        counts = {
-            action: len(self.of(action)) for action in ("copied", "transformed", "reset", "refused", "left out")
-        }
+        counts = {action: len(self.of(action)) for action in get_args(Action)}
         return {"schema": "parity.ledger/1", "counts": counts, "entries": [asdict(entry) for entry in self.entries]}

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from parity.convert.components import component_of_key
+from parity.convert.components import SCALER, component_of_key, top_values
 from parity.convert.scheduler_dict import read_scheduler, write_groups, write_scheduler
 from parity.errors import CheckpointError, ParityError
 from parity.formats import InMemory, Tree, number_of
 from parity.schedules import Schedule
 
-__all__ = ["LOSS_SCALE", "SCHEDULE", "Moved", "carry_scaler", "carry_schedule", "moving_leaves"]
+__all__ = ["LOSS_SCALE", "MOVING", "SCHEDULE", "Moved", "carry_scaler", "carry_schedule", "moving_leaves"]
 
 SCHEDULE = "schedule"
 """Key of the JAX tree."""
@@ -29,7 +29,9 @@ SCHEDULE = "schedule"
 LOSS_SCALE = "loss_scale"
 """Key of the JAX tree."""
 
-SCALER = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"}
+MOVING = {"schedule": SCHEDULE, "loss scaler": LOSS_SCALE}
+"""Component to its key in the JAX tree."""
+
 MOST_STEPS = 10_000_000
 """Steps by which a schedule is moved on; each is computed from the one before."""
 
@@ -142,20 +144,17 @@ def _schedule(tree: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any], Put
 
 
 def _find(
-    tree: Mapping[str, Any], component: str, is_one: Callable[[Any], bool]
+    tree: Mapping[Any, Any], component: str, is_one: Callable[[Any], bool]
 ) -> tuple[dict[str, Any], Put] | None:
     """Return the dict of a component and how to replace it; None if there is none, or more of that component.
 
     What stands beside it, such as a second scheduler, would stay as it was and pass for moved on.
     """
     found: list[tuple[Any, Put]] = []
-    for key, child in tree.items():
-        if component_of_key(str(key)) != component:
-            continue
-        places: Sequence[tuple[Any, Any, Any]] = [(tree, key, child)]
-        if isinstance(child, list):
-            places = [(child, at, one) for at, one in enumerate(child)]
-        found += [(one, functools.partial(home.__setitem__, at)) for home, at, one in places]
+    for keys, one in top_values(tree):
+        if component_of_key(str(keys[0])) == component:
+            home: Any = tree if len(keys) == 1 else tree[keys[0]]
+            found.append((one, functools.partial(home.__setitem__, keys[-1])))
     fits = len(found) == 1 and isinstance(found[0][0], dict) and is_one(found[0][0])
     return found[0] if fits else None
 

@@ -22,7 +22,7 @@ def open_any(path: Path) -> Source:
     Raises:
         CheckpointError: There is none of a known format, or it is damaged.
     """
-    if path.is_dir() and not _has_content(path):
+    if path.is_dir() and not any(path.iterdir()):
         raise CheckpointError(f"{path} is an empty directory: there is no checkpoint in it")
     return with_seal(open_checkpoint(path))
 
@@ -37,7 +37,8 @@ def with_seal(source: Source) -> Source:
     if not beside and not os.path.lexists(source.path / FILE):
         return source
     seal = read_seal_beside(source.path) if beside else read_seal(source.path)
-    detail = _sealed(source.detail, seal.side, seal.step)
+    said = f"sealed by the side {seal.side}" + (f" at step {seal.step}" if seal.step else "")
+    detail = f"{source.detail}; {said}" if source.detail else said
     if seal.spec_hash != LONE:
         return replace(source, sealed=tuple(seal.leaves), detail=detail)
     return replace(source, digests=dict(seal.leaves), detail=detail)
@@ -50,13 +51,3 @@ def is_checkpoint(path: Path) -> bool:
     except CheckpointError:
         return False
     return True
-
-
-def _sealed(detail: str, side: str, step: int) -> str:
-    said = f"sealed by the side {side}" + (f" at step {step}" if step else "")
-    return f"{detail}; {said}" if detail else said
-
-
-def _has_content(path: Path) -> bool:
-    with os.scandir(path) as entries:
-        return next(entries, None) is not None

@@ -26,10 +26,8 @@ LAYOUTS: tuple[Layout, ...] = ("optax", "parity")
 STEPS = "opt_state.step"
 """Leaf of the counts in the layout of `jax_side.optim`."""
 
-_OPTAX = {
-    "Adam": {"first_moment": "mu", "second_moment": "nu"},
-    "AdamW": {"first_moment": "mu", "second_moment": "nu"},
-}
+_OPTAX = {kind: {"first_moment": "mu", "second_moment": "nu"} for kind in ("Adam", "AdamW")}
+"""Classes to the names that Optax has for their slots."""
 
 
 @dataclass

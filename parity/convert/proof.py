@@ -38,12 +38,10 @@ def prove(path: Path) -> Proof:
     """
     source = open_any(path)
     arrays = source.arrays()
-    faults: list[tuple[str, str]] = []
-    if source.verify is not None:
-        try:
-            faults = source.verify()
-        except (CheckpointError, OSError) as error:
-            faults = [(path.name, str(error))]
+    try:
+        faults = source.faults()
+    except (CheckpointError, OSError) as error:
+        faults = [(path.name, str(error))]
     return Proof(
         path=path,
         format=source.format,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from parity.convert.rule import Placement, Rule
 from parity.errors import CheckpointError
@@ -51,9 +51,7 @@ class Rules:
                         raise CheckpointError(f"two rules take {name}: {both}; leave one")
                     taken[name] = rule
             placements += found
-        placements += [
-            Placement((name,), (name,), Rule(torch=(name,), jax=(name,))) for name in names if name not in taken
-        ]
+        placements += _unchanged(names, taken)
         self._check_paths(placements)
         order = {name: at for at, name in enumerate(names)}
         return sorted(placements, key=lambda placement: order[placement.torch[0]])
@@ -67,12 +65,7 @@ class Rules:
         taken: dict[str, Rule] = {}
         placements = []
         for rule in self.rules:
-            bound: dict[tuple[str, ...], list[str | None]] = {}
-            for at, pattern in enumerate(rule.jax):
-                match = _pattern(pattern)
-                for path in paths:
-                    if (found := match(path)) is not None:
-                        bound.setdefault(found, [None] * len(rule.jax))[at] = path
+            bound = _bind(rule.jax, paths)
             if not bound:
                 raise CheckpointError(f"the rule {' + '.join(rule.torch)} takes no path of the checkpoint")
             for stars, members in bound.items():
@@ -85,18 +78,11 @@ class Rules:
                     taken[path] = rule
                 names = rule.torch if rule.stack is not None else tuple(_put(name, stars) for name in rule.torch)
                 placements.append(Placement(names, made, rule))
-        return placements + [
-            Placement((path,), (path,), Rule(torch=(path,), jax=(path,))) for path in paths if path not in taken
-        ]
+        return placements + _unchanged(paths, taken)
 
     def _fill(self, rule: Rule, names: Sequence[str]) -> list[Placement]:
         """Return the placements of one rule."""
-        bound: dict[tuple[str, ...], list[str | None]] = {}
-        for at, pattern in enumerate(rule.torch):
-            match = _pattern(pattern)
-            for name in names:
-                if (found := match(name)) is not None:
-                    bound.setdefault(found, [None] * len(rule.torch))[at] = name
+        bound = _bind(rule.torch, names)
         if rule.stack is not None:
             return _stack(rule, bound)
         placements = []
@@ -124,16 +110,21 @@ class Rules:
                     raise CheckpointError(f"{source[above]} goes to {above}, and {source[path]} to {path} below it")
 
 
-def _pattern(pattern: str) -> Callable[[str], tuple[str, ...] | None]:
-    """Return what matches a name and returns the parts that stand for the `*`."""
-    text = r"\.".join("([^.]+)" if part == "*" else re.escape(part) for part in pattern.split("."))
-    compiled = re.compile(text)
+def _bind(patterns: Sequence[str], names: Sequence[str]) -> dict[tuple[str, ...], list[str | None]]:
+    """Return the parts that stand for the `*`, to the name that each pattern takes with them."""
+    bound: dict[tuple[str, ...], list[str | None]] = {}
+    for at, pattern in enumerate(patterns):
+        parts = ["([^.]+)" if part == "*" else re.escape(part) for part in pattern.split(".")]
+        compiled = re.compile(r"\.".join(parts))
+        for name in names:
+            if found := compiled.fullmatch(name):
+                bound.setdefault(found.groups(), [None] * len(patterns))[at] = name
+    return bound
 
-    def match(name: str) -> tuple[str, ...] | None:
-        found = compiled.fullmatch(name)
-        return found.groups() if found else None
 
-    return match
+def _unchanged(names: Sequence[str], taken: Collection[str]) -> list[Placement]:
+    """Return placements for the names that no rule takes: each keeps its own."""
+    return [Placement((name,), (name,), Rule(torch=(name,), jax=(name,))) for name in names if name not in taken]
 
 
 def _put(pattern: str, stars: Sequence[str]) -> str:

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from parity.convert.components import STEP_NAMES, component_of_key
+from parity.convert.components import STEP_NAMES, component_of_key, top_values
 from parity.convert.ledger import Ledger
-from parity.convert.moving import LOSS_SCALE, SCHEDULE, moving_leaves
+from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves
 from parity.convert.objects import without_objects
 from parity.convert.optimizer_layout import Layout, OptimizerTree, lay_out, put
-from parity.convert.rule import CLASSES, Placement, RuleClass
+from parity.convert.rule import CLASSES, Placement, Rule, RuleClass
 from parity.convert.rules import Rules
-from parity.convert.torch_state import TorchState, is_buffer, read_torch_state
+from parity.convert.torch_state import OptimizerPart, TorchState, is_buffer, read_torch_state
 from parity.errors import CheckpointError
 from parity.formats import Array, Key, Tree, encode_tree, leaf_name, leaves, number_of
 
-__all__ = ["DOCUMENT", "SCHEMA", "JaxState", "Options", "to_jax"]
+__all__ = ["DOCUMENT", "SCHEMA", "Options", "to_jax"]
 
 DOCUMENT = "torch"
 """Key of the JAX tree below which everything of PyTorch's is that has no leaf of its own: `state`, a JSON text, and
 `arrays`."""
 
 SCHEMA = "parity.torch_state/1"
-_MOVING = {"schedule": SCHEDULE, "loss scaler": LOSS_SCALE}
 _TAKEN = ("opt_state", "step", DOCUMENT, SCHEDULE, LOSS_SCALE)
 
 
@@ -47,16 +46,7 @@ class Options:
     """Top-level keys of the source that are converted; all by default."""
 
 
-@dataclass(frozen=True)
-class JaxState:
-    """The tree, and what was found on the way."""
-
-    tree: dict[str, Any]
-    state: TorchState
-    optimizer: OptimizerTree | None
-
-
-def to_jax(tree: Tree, options: Options, ledger: Ledger) -> JaxState:
+def to_jax(tree: Tree, options: Options, ledger: Ledger) -> dict[str, Any]:
     """Return a training state of PyTorch as a tree of JAX; arrays stay lazy.
 
     Args:
@@ -75,7 +65,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger) -> JaxState:
         >>> tree = {"model": {"fc.weight": InMemory(np.zeros((2, 3), np.float32))}, "step": 7}
         >>> rules = Rules([Rule(torch=("fc.weight",), jax=("fc.kernel",), transpose=True)])
         >>> ledger = Ledger()
-        >>> made = to_jax(tree, Options(rules=rules), ledger).tree
+        >>> made = to_jax(tree, Options(rules=rules), ledger)
         >>> made["params"], made["step"]
         ({'fc': {'kernel': <Permuted float32[3,2]>}}, 7)
         >>> for line in ledger.entries:
@@ -83,80 +73,116 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger) -> JaxState:
         model.fc.weight transformed params.fc.kernel
         step copied torch.state
     """
-    state = read_torch_state(tree, options.names, alone=options.only_params)
-    placements = {name: p for p in options.rules.place(list(state.model)) for name in p.torch}
-    made: dict[str, Any] = {"params": {}}
-    homes = _homes(state, placements)
-    references: dict[tuple[Key, ...], dict[str, Any]] = {}
-    trains = state.optimizer is not None and not options.only_params
-    _place(made, homes, state.model_at, state.model, state, placements, references, ledger)
-    if trains:
-        _refuse_classes(placements, options, ledger)
+    forward = _Forward(tree, options, ledger)
+    state, placements, made = forward.state, forward.placements, forward.tree
+    forward.place(state.model_at, state.model, _homes(state, placements))
     if options.only_params:
-        _leave_out(tree, references, ledger)
-        return JaxState(made, state, None)
+        _leave_out(tree, forward.references, ledger)
+        return made
+    if state.optimizer is not None:
+        _refuse_classes(placements, options, ledger)
     for at, arrays in state.others.items():
-        same = dict.fromkeys(arrays, leaf_name(at))
-        _place(made, same, at, arrays, state, placements, references, ledger)
+        forward.place(at, arrays, dict.fromkeys(arrays, leaf_name(at)))
     optimizer = None
     if state.optimizer is not None:
-        _check_rate(tree, state)
+        _check_rate(tree, state.optimizer)
+        order = [leaf_name(keys) for keys in sorted(keys for keys, _ in leaves(made["params"]))]
         position = _schedule_position(tree)
-        order = [".".join(map(str, keys)) for keys in sorted(keys for keys, _ in leaves(made["params"]))]
         optimizer = lay_out(
             state.optimizer, state.model, placements, order=order, layout=options.layout, position=position
         )
         made["opt_state"] = optimizer.tree
         for leaf, why in optimizer.refused:
             ledger.add(leaf, "refused", how=why)
-        references |= optimizer.references
+        forward.references |= optimizer.references
     step = _step(tree, optimizer)
     if step is not None:
         made["step"] = step
     moving = moving_leaves(tree)
     made |= moving
-    made[DOCUMENT] = _document(tree, state, optimizer, options, placements, references, step, moving, ledger)
-    return JaxState(made, state, optimizer)
+    made[DOCUMENT] = forward.document(optimizer, step, moving)
+    return made
 
 
-def _place(
-    tree: dict[str, Any],
-    homes: Mapping[str, str],
-    at: tuple[Key, ...],
-    arrays: Mapping[str, Array],
-    state: TorchState,
-    placements: Mapping[str, Placement],
-    references: dict[tuple[Key, ...], dict[str, Any]],
-    ledger: Ledger,
-) -> None:
-    """Put the arrays of one state dict where their rules say, below the top-level key that each has."""
-    done = set()
-    for name, array in arrays.items():
-        placement, prefix = placements[name], homes[name]
-        keys = (*at, state.spelled[name])
-        source = leaf_name(keys)
-        references[keys] = {
-            **{"from": prefix, "name": name, "shape": list(array.shape), "dtype": array.dtype.name},
-            **({"model": True} if at == state.model_at else {}),
+class _Forward:
+    """One conversion: arrays are put where their rules say, and each leaves a reference for the document."""
+
+    def __init__(self, source: Tree, options: Options, ledger: Ledger) -> None:
+        self.source, self.options, self.ledger = source, options, ledger
+        self.state = read_torch_state(source, options.names, alone=options.only_params)
+        self.placements = {name: p for p in options.rules.place(list(self.state.model)) for name in p.torch}
+        self.tree: dict[str, Any] = {"params": {}}
+        self.references: dict[tuple[Key, ...], dict[str, Any]] = {}
+
+    def place(self, at: tuple[Key, ...], arrays: Mapping[str, Array], homes: Mapping[str, str]) -> None:
+        """Put the arrays of one state dict where their rules say, below the top-level key that each has."""
+        done = set()
+        for name, array in arrays.items():
+            placement, prefix = self.placements[name], homes[name]
+            keys = (*at, self.state.spelled[name])
+            source = leaf_name(keys)
+            self.references[keys] = {
+                **{"from": prefix, "name": name, "shape": list(array.shape), "dtype": array.dtype.name},
+                **({"model": True} if at == self.state.model_at else {}),
+            }
+            how = placement.rule.how
+            target = ", ".join(f"{prefix}.{path}" for path in placement.jax)
+            if placement.torch not in done:
+                done.add(placement.torch)
+                missing = [member for member in placement.torch if member not in arrays]
+                if missing:
+                    raise CheckpointError(
+                        f"{leaf_name(at)} has {name} and lacks {missing[0]}, which its rule joins it with"
+                    )
+                members = [arrays[member] for member in placement.torch]
+                if placement.rule.tie and not _tied(members):
+                    why = f"tied with {placement.torch[-1]}, and their values differ"
+                    self.ledger.add(source, "refused", target, why)
+                    continue
+                for path, value in zip(placement.jax, placement.forward(members), strict=True):
+                    put(self.tree.setdefault(prefix, {}), path, value)
+            self.ledger.add(source, "transformed" if how else "copied", target, how, array.nbytes)
+
+    def document(self, optimizer: OptimizerTree | None, step: int | None, moving: Collection[str]) -> dict[str, Any]:
+        """Return the document, and the arrays that have no other place; writes their lines in the ledger."""
+        arrays: dict[str, Array] = {}
+
+        def refer(keys: tuple[Key, ...], array: Array) -> dict[str, Any]:
+            known = self.references.get(keys)
+            if known is not None:
+                at = self.state.model_at
+                if keys[: len(at) or 1] != at and keys[:1] not in self.state.others:
+                    where = known.get("from") or known.get("count", "")
+                    self.ledger.add(leaf_name(keys), "copied", where, self._moment(known), array.nbytes)
+                return known
+            name = "_".join(map(str, keys)).replace(".", "_").replace("/", "_")
+            while name in arrays:
+                name += "_"
+            arrays[name] = array
+            self.ledger.add(leaf_name(keys), "copied", f"{DOCUMENT}.arrays.{name}", "", array.nbytes)
+            return {"array": name, "shape": list(array.shape), "dtype": array.dtype.name}
+
+        kept: Tree = without_objects(self.source, (), self.options.reset, self.ledger)
+        content = {
+            "schema": SCHEMA,
+            "names": list(self.state.model),
+            "rules": [_row(rule) for rule in self.options.rules.rules],
+            "step": step,
+            "counts": {} if optimizer is None else _counts(optimizer),
+            "position_at": "" if optimizer is None else optimizer.position_at,
+            "absent": {} if optimizer is None else {p: [optimizer.places[p], v] for p, v in optimizer.absent.items()},
+            "tree": encode_tree(kept, refer),
         }
-        how = placement.rule.how
-        target_name = ", ".join(f"{prefix}.{path}" for path in placement.jax)
-        if placement.torch not in done:
-            done.add(placement.torch)
-            missing = [member for member in placement.torch if member not in arrays]
-            if missing:
-                raise CheckpointError(
-                    f"{leaf_name(at)} has {name} and lacks {missing[0]}, which its rule joins it with"
-                )
-            members = [arrays[member] for member in placement.torch]
-            if placement.rule.tie and not _tied(members):
-                ledger.add(
-                    source, "refused", target_name, f"tied with {placement.torch[-1]}, and their values differ"
-                )
-                continue
-            for path, value in zip(placement.jax, placement.forward(members), strict=True):
-                put(tree.setdefault(prefix, {}), path, value)
-        ledger.add(source, "transformed" if how else "copied", target_name, how, array.nbytes)
+        for keys, leaf in leaves(kept):
+            if not isinstance(leaf, Array):
+                beside = MOVING.get(component_of_key(str(keys[0])) or "")
+                where = f"{DOCUMENT}.state, {beside}" if beside in moving else f"{DOCUMENT}.state"
+                self.ledger.add(leaf_name(keys), "copied", where, "")
+        return {"state": json.dumps(content), **({"arrays": arrays} if arrays else {})}
+
+    def _moment(self, reference: Mapping[str, Any]) -> str:
+        placement = self.placements.get(str(reference.get("name")))
+        return placement.rule.how if placement is not None else ""
 
 
 def _homes(state: TorchState, placements: Mapping[str, Placement]) -> dict[str, str]:
@@ -205,20 +231,16 @@ def _leave_out(tree: Tree, references: Mapping[tuple[Key, ...], Any], ledger: Le
             ledger.add(leaf_name(keys), "left out", how="only the parameters were asked for", size=size)
 
 
-def _check_rate(tree: Tree, state: TorchState) -> None:
+def _check_rate(tree: Tree, optimizer: OptimizerPart) -> None:
     """Check that the schedule and the optimizer have the same learning rate: both are of one position."""
-    assert state.optimizer is not None
-    for key, child in tree.items():
-        if component_of_key(str(key)) != "schedule":
-            continue
-        for one in child if isinstance(child, list) else [child]:
-            last = one.get("_last_lr") if isinstance(one, dict) else None
-            rates = [group.get("lr") for group in state.optimizer.groups]
-            if isinstance(last, list) and len(last) == len(rates) and _plain(last) != _plain(rates):
-                raise CheckpointError(
-                    f"{key}: the schedule is at learning rate {_plain(last)}, the optimizer at {_plain(rates)}: one "
-                    "was saved before and one after a step, so neither position is the state's; save both at one step"
-                )
+    rates = _plain([group.get("lr") for group in optimizer.groups])
+    for key, one in _schedulers(tree):
+        last = one.get("_last_lr")
+        if isinstance(last, list) and len(last) == len(rates) and _plain(last) != rates:
+            raise CheckpointError(
+                f"{key}: the schedule is at learning rate {_plain(last)}, the optimizer at {rates}: one "
+                "was saved before and one after a step, so neither position is the state's; save both at one step"
+            )
 
 
 def _plain(values: Sequence[Any]) -> list[Any]:
@@ -227,70 +249,24 @@ def _plain(values: Sequence[Any]) -> list[Any]:
 
 def _schedule_position(tree: Tree) -> int | None:
     """Return how often the schedule was stepped; None if there is none that counts."""
-    for key, child in tree.items():
-        if component_of_key(str(key)) == "schedule":
-            for one in child if isinstance(child, list) else [child]:
-                if isinstance(one, dict) and type(one.get("last_epoch")) is int:
-                    return int(one["last_epoch"])
-    return None
+    found = (one["last_epoch"] for _, one in _schedulers(tree) if type(one.get("last_epoch")) is int)
+    return next(found, None)
+
+
+def _schedulers(tree: Tree) -> Iterator[tuple[Key, dict[str, Any]]]:
+    """Yield what a tree has under names of schedules, each with its top-level key."""
+    for keys, one in top_values(tree):
+        if component_of_key(str(keys[0])) == "schedule" and isinstance(one, dict):
+            yield keys[0], one
 
 
 def _step(tree: Tree, optimizer: OptimizerTree | None) -> int | None:
     """Return the completed steps, by a counter of a customary name, or else by the updates of the optimizer."""
     for name in STEP_NAMES:
-        value = tree.get(name) if isinstance(tree, dict) else None
-        if isinstance(value, Array) and value.size == 1 and value.dtype.kind in "iu":
-            value = value.load().item()
+        value = number_of(tree.get(name))
         if type(value) is int:
             return int(value)
     return optimizer.count if optimizer is not None else None
-
-
-def _document(
-    tree: Tree,
-    state: TorchState,
-    optimizer: OptimizerTree | None,
-    options: Options,
-    placements: Mapping[str, Placement],
-    references: Mapping[tuple[Key, ...], dict[str, Any]],
-    step: int | None,
-    moving: Collection[str],
-    ledger: Ledger,
-) -> dict[str, Any]:
-    """Return the document, and the arrays that have no other place; writes their lines in the ledger."""
-    arrays: dict[str, Array] = {}
-
-    def refer(keys: tuple[Key, ...], array: Array) -> dict[str, Any]:
-        known = references.get(keys)
-        if known is not None:
-            if keys[: len(state.model_at) or 1] != state.model_at and keys[:1] not in state.others:
-                at = known.get("from") or known.get("count", "")
-                ledger.add(leaf_name(keys), "copied", at, _moment(known, placements), array.nbytes)
-            return known
-        name = "_".join(map(str, keys)).replace(".", "_").replace("/", "_")
-        while name in arrays:
-            name += "_"
-        arrays[name] = array
-        ledger.add(leaf_name(keys), "copied", f"{DOCUMENT}.arrays.{name}", "", array.nbytes)
-        return {"array": name, "shape": list(array.shape), "dtype": array.dtype.name}
-
-    kept: Tree = without_objects(tree, (), options.reset, ledger)
-    content = {
-        "schema": SCHEMA,
-        "names": list(state.model),
-        "rules": [_row(rule) for rule in options.rules.rules],
-        "step": step,
-        "counts": {} if optimizer is None else _counts(optimizer),
-        "position_at": "" if optimizer is None else optimizer.position_at,
-        "absent": {} if optimizer is None else {p: [optimizer.places[p], v] for p, v in optimizer.absent.items()},
-        "tree": encode_tree(kept, refer),
-    }
-    for keys, leaf in leaves(kept):
-        if not isinstance(leaf, Array):
-            beside = _MOVING.get(component_of_key(str(keys[0])) or "")
-            where = f"{DOCUMENT}.state, {beside}" if beside in moving else f"{DOCUMENT}.state"
-            ledger.add(leaf_name(keys), "copied", where, "")
-    return {"state": json.dumps(content), **({"arrays": arrays} if arrays else {})}
 
 
 def _counts(optimizer: OptimizerTree) -> dict[str, int]:
@@ -298,20 +274,14 @@ def _counts(optimizer: OptimizerTree) -> dict[str, int]:
     counts = {optimizer.position_at: optimizer.position} if optimizer.position is not None else {}
     if optimizer.layout == "optax" and isinstance(optimizer.tree[0], dict) and "count" in optimizer.tree[0]:
         counts["opt_state.0.count"] = optimizer.count
-    return {name: value for name, value in counts.items() if value is not None}
+    return counts
 
 
-def _moment(reference: Mapping[str, Any], placements: Mapping[str, Placement]) -> str:
-    placement = placements.get(str(reference.get("name")))
-    return placement.rule.how if placement is not None else ""
-
-
-def _row(rule: Any) -> dict[str, Any]:
+def _row(rule: Rule) -> dict[str, Any]:
     """Return a rule as a row of RULES.toml, without what is as by default."""
-    row = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(rule).items()}
-    default = {"axis": 0}
-    return {
-        name: value
-        for name, value in row.items()
-        if value is not None and value is not False and value not in ([], "") and default.get(name, ()) != value
-    }
+    row = {}
+    for one in fields(rule):
+        value = getattr(rule, one.name)
+        if value != one.default:
+            row[one.name] = list(value) if isinstance(value, tuple) else value
+    return row

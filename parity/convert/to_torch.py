@@ -11,7 +11,7 @@ import numpy as np
 
 from parity.convert.components import STEP_NAMES, component_of_key
 from parity.convert.ledger import Ledger
-from parity.convert.moving import LOSS_SCALE, SCHEDULE, Moved, carry_scaler, carry_schedule, moving_leaves
+from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, Moved, carry_scaler, carry_schedule, moving_leaves
 from parity.convert.optimizer_layout import STEPS
 from parity.convert.rule import Placement
 from parity.convert.rule_rows import parse_rules
@@ -26,8 +26,6 @@ MOST_COUNTS = 1 << 24
 
 MOVES = ("schedule", "loss scaler", "random streams", "data position", "counters", "best so far")
 """Components that training changes; of most of them plain JAX state says nothing."""
-
-_LEAVES = {"schedule": SCHEDULE, "loss scaler": LOSS_SCALE}
 
 
 def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Tree | None = None, where: str = "") -> Tree:
@@ -52,8 +50,8 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Tree | None = N
     if like is not None:
         quiet = replace(options, layout=_layout_of(tree), only_params=False)
         made = to_jax(like, quiet, Ledger())
-        content = json.loads(made.tree[DOCUMENT]["state"])
-        own = made.tree[DOCUMENT].get("arrays", {})
+        content = json.loads(made[DOCUMENT]["state"])
+        own = made[DOCUMENT].get("arrays", {})
         given = {**content, "step": None, "like": content["step"]}
     elif given is None:
         return _params_alone(tree, options, ledger, where)
@@ -122,15 +120,13 @@ class _Back:
     ) -> None:
         self.content, self.own, self.options, self.ledger, self.where = content, own, options, ledger, where
         self.leaves = {leaf_name(keys): leaf for keys, leaf in leaves(tree)}
-        rules = (
-            options.rules
-            if options.rules.rules
-            else Rules(parse_rules(f"{where}: {DOCUMENT}.state", content["rules"]))
-        )
+        rules = options.rules
+        if not rules.rules:
+            rules = Rules(parse_rules(f"{where}: {DOCUMENT}.state", content["rules"]))
         self.placements = {name: p for p in rules.place(list(content["names"])) for name in p.torch}
         self.used: set[str] = set()
         self.cache: dict[tuple[str, tuple[str, ...]], Sequence[Array]] = {}
-        self.shapes = _shapes(content["tree"])
+        self.shapes = _shapes(content["tree"], where)
         self.step, self.recorded = self.leaves.get("step"), content.get("step")
         self.counted: tuple[int, int] | None = None
 
@@ -166,11 +162,13 @@ class _Back:
 
     def params(self) -> Tree:
         """Return the model alone."""
-        found = decode_tree(self.content["tree"], lambda r: r, self.where)
-        model = {}
-        for _, leaf in leaves(_references(found)):
-            if isinstance(leaf, _Reference) and leaf.value.get("model"):
-                model[leaf.value["name"]] = self._resolve(leaf.value)
+        model: dict[str, Array] = {}
+
+        def take(reference: dict[str, Any]) -> None:
+            if reference.get("model"):
+                model[reference["name"]] = self._resolve(reference)
+
+        decode_tree(self.content["tree"], take, self.where)
         return model
 
     def _resolve(self, reference: dict[str, Any]) -> Array:
@@ -192,15 +190,9 @@ class _Back:
         if key not in self.cache:
             self.cache[key] = self._gather(prefix, placement, reference)
         array = self.cache[key][placement.torch.index(torch_name)]
-        self._check(f"{prefix}.{placement.jax[0]}", array, reference)
-        how = placement.rule.how
-        self.ledger.add(
-            f"{prefix}.{placement.jax[0]}",
-            "transformed" if how else "copied",
-            torch_name,
-            how and f"back: {how}",
-            array.nbytes,
-        )
+        name, how = f"{prefix}.{placement.jax[0]}", placement.rule.how
+        self._check(name, array, reference)
+        self.ledger.add(name, "transformed" if how else "copied", torch_name, how and f"back: {how}", array.nbytes)
         return array
 
     def _gather(self, prefix: str, placement: Placement, reference: Mapping[str, Any]) -> Sequence[Array]:
@@ -285,7 +277,7 @@ class _Back:
             elif component in MOVES:
                 how = carried.get(component)
                 if how:
-                    self.ledger.add(_LEAVES[component], "transformed", str(key), how)
+                    self.ledger.add(MOVING[component], "transformed", str(key), how)
                     continue
                 asked = component in self.options.reset or str(key) in self.options.reset
                 of = "that of the checkpoint like it" if self.recorded is None else f"that of step {self.recorded}"
@@ -295,35 +287,15 @@ class _Back:
         return made
 
 
-class _Reference:
-    def __init__(self, value: dict[str, Any]) -> None:
-        self.value = value
-
-
-def _references(tree: Tree) -> Tree:
-    """Return a tree with references in place of their objects, which are dicts of a few known keys."""
-    if isinstance(tree, dict) and {"dtype"} <= set(tree) and {"from", "count", "array"} & set(tree):
-        return _Reference(tree)
-    if isinstance(tree, dict):
-        return {key: _references(child) for key, child in tree.items()}
-    return [_references(child) for child in tree] if isinstance(tree, list | tuple) else tree
-
-
-def _shapes(document: Any) -> dict[str, tuple[int, ...]]:
+def _shapes(document: Any, where: str) -> dict[str, tuple[int, ...]]:
     """Return the shapes of PyTorch's parameters, by name, from the references of the model."""
     found: dict[str, tuple[int, ...]] = {}
 
-    def look(value: Any) -> None:
-        if isinstance(value, dict) and value.get("model") is True:
-            found[value["name"]] = tuple(value["shape"])
-        elif isinstance(value, dict):
-            for child in value.values():
-                look(child)
-        elif isinstance(value, list):
-            for child in value:
-                look(child)
+    def look(reference: dict[str, Any]) -> None:
+        if reference.get("model") is True:
+            found[reference["name"]] = tuple(reference["shape"])
 
-    look(document)
+    decode_tree(document, look, where)
     return found
 
 

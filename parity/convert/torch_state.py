@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from parity.contract import OPTIMIZERS, OptimizerKind, slot_shape
-from parity.convert.components import component_of_key
+from parity.convert.components import component_of_key, top_values
 from parity.errors import CheckpointError
-from parity.formats import Array, Key, Tree
+from parity.formats import Array, Key, Tree, leaf_name
 
 __all__ = ["OptimizerPart", "TorchState", "is_buffer", "read_torch_state"]
 
@@ -101,14 +101,13 @@ def _is_state_dict(value: Tree) -> bool:
 
 
 def _find_optimizer(tree: Tree) -> tuple[tuple[Key, ...], Mapping[str, Any]] | None:
-    found: list[tuple[tuple[Key, ...], Mapping[str, Any]]] = []
-    for key, child in tree.items():
-        each = enumerate(child) if isinstance(child, list) else [(None, child)]
-        for at, one in each:
-            if isinstance(one, dict) and set(one) == {"state", "param_groups"}:
-                found.append(((key,) if at is None else (key, at), one))
+    found = [
+        (keys, one)
+        for keys, one in top_values(tree)
+        if isinstance(one, dict) and set(one) == {"state", "param_groups"}
+    ]
     if len(found) > 1:
-        where = ", ".join(".".join(map(str, keys)) for keys, _ in found)
+        where = ", ".join(leaf_name(keys) for keys, _ in found)
         raise CheckpointError(
             f"several optimizers ({where}): each belongs to a part of the model; convert one at a time, such as "
             f"--keys model,{where.partition(',')[0]}"
@@ -119,15 +118,13 @@ def _find_optimizer(tree: Tree) -> tuple[tuple[Key, ...], Mapping[str, Any]] | N
 def _read_optimizer(
     at: tuple[Key, ...], value: Mapping[str, Any], model: Mapping[str, Array], given: Sequence[str] | None
 ) -> OptimizerPart:
-    where = ".".join(map(str, at))
+    where = leaf_name(at)
     groups, state = value["param_groups"], value["state"]
     if not isinstance(groups, list) or not isinstance(state, dict) or not all(isinstance(g, dict) for g in groups):
         raise CheckpointError(f"{where} is no state_dict of torch.optim")
-    ids = [number for group in groups for number in group.get("params", ())]
-    state = {_number(key): entry for key, entry in state.items()}
-    keys = {_number(key): key for key in value["state"]}
-    ids = [_number(number) for number in ids]
-    if len(set(ids)) != len(ids) or not set(state) <= set(ids):
+    ids = [_number(number) for group in groups for number in group.get("params", ())]
+    keys = {_number(key): key for key in state}
+    if len(set(ids)) != len(ids) or not set(keys) <= set(ids):
         raise CheckpointError(f"{where}: its groups name a parameter twice, or lack one that has state")
     kind = _kind(where, groups, state)
     recorded = [name for group in groups for name in group.get("param_names", ())]
@@ -150,7 +147,7 @@ def _read_optimizer(
             "of the optimizer with --names FILE, one a line"
         )
     by_key = {keys.get(number, number): name for number, name in zip(ids, names, strict=True)}
-    part = OptimizerPart(at, kind, by_key, value["state"], groups)
+    part = OptimizerPart(at, kind, by_key, state, groups)
     _check_shapes(where, part, model, source)
     return part
 

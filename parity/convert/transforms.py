@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -72,8 +73,7 @@ class Joined(Array):
         if len(rest) != 1 or not 0 <= axis < len(first.shape):
             raise CheckpointError(f"cannot be joined along axis {axis}: {', '.join(map(str, parts))}")
         self.parts, self.axis, self.dtype = tuple(parts), axis, first.dtype
-        ends = np.cumsum([0, *(p.shape[axis] for p in parts)])
-        self.starts = [int(end) for end in ends]
+        self.starts = list(accumulate((p.shape[axis] for p in parts), initial=0))
         self.shape = (*first.shape[:axis], self.starts[-1], *first.shape[axis + 1 :])
         self.chunk_bytes = max(p.chunk_bytes for p in parts)
 

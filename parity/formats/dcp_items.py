@@ -93,22 +93,18 @@ class Items:
         arrays = Counter(file for at, (file, _, _) in infos.items() if not at.endswith(" null]"))
         files = {file for file, _, _ in infos.values()}
         self.files = {file: map_file(inside(path, file, arrays[file])) for file in sorted(files)}
-        self._items = {
-            at: self._item(path / file, at, self.files[file], start, length)
-            for at, (file, start, length) in infos.items()
-        }
+        self._items: dict[str, Item] = {}
+        for at, (file, start, length) in infos.items():
+            mapped, stop = self.files[file], start + length
+            if stop > mapped.size:
+                raise CheckpointError(
+                    f"{path / file} is truncated: it has {mapped.size:,} bytes, and {shown(at)} ends at {stop:,}"
+                )
+            self._items[at] = Item(f"{path / file}: {shown(at)}", mapped[start:stop])
         _check_disjoint(
             sorted((file, start, start + length, at) for at, (file, start, length) in infos.items()),
             self._items,
         )
-
-    @staticmethod
-    def _item(file: Path, at: str, mapped: NDArray[np.uint8], start: int, length: int) -> Item:
-        if start + length > mapped.size:
-            raise CheckpointError(
-                f"{file} is truncated: it has {mapped.size:,} bytes, and {shown(at)} ends at {start + length:,}"
-            )
-        return Item(f"{file}: {shown(at)}", mapped[start : start + length])
 
     def find(self, where: str, name: str, offset: tuple[int, ...] | None) -> Item:
         """Return the item of a value, or of the chunk of a tensor that starts at an offset.

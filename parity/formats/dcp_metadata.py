@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +97,7 @@ def shown(where: str) -> str:
 
 
 def _records(module: str, *kinds: str) -> dict[str, Call]:
-    def made(kind: str) -> Call:
-        return lambda: Record(kind)
-
-    return {f"torch.distributed.checkpoint.{module}.{kind}": made(kind) for kind in kinds}
+    return {f"torch.distributed.checkpoint.{module}.{kind}": partial(Record, kind) for kind in kinds}
 
 
 CALLS: Mapping[str, Call] = {
@@ -107,7 +105,7 @@ CALLS: Mapping[str, Call] = {
     **_records("metadata", "Metadata", "TensorStorageMetadata", "BytesStorageMetadata", "TensorProperties"),
     **_records("metadata", "ChunkStorageMetadata", "MetadataIndex", "StorageMeta"),
     **_records("filesystem", "_StorageInfo"),
-    "torch.Size": lambda sizes=(): tuple(sizes),
+    "torch.Size": tuple,
     "torch.serialization._get_layout": lambda name: name,
 }
 """What stands in for the classes of `.metadata`."""

@@ -66,13 +66,9 @@ def open_deepspeed(path: Path) -> Source:
         format="deepspeed",
         tree={**{key: leaf for key, leaf in tree.items() if leaf not in (None, {})}, "deepspeed": rest},
         detail=f"DeepSpeed {main.get('ds_version')}, {folder.name}, {_kind(shards)}",
-        verify=lambda: [(f"{file.path.name}: {name}", what) for file in files for name, what in _check(file)],
+        verify=lambda: [(f"{file.path.name}: {name}", what) for file in files for name, what in file.faults()],
         unproven="that its files are of one save: each has its CRC-32 for each record, and nothing binds them",
     )
-
-
-def _check(file: Source) -> list[tuple[str, str]]:
-    return file.verify() if file.verify else []
 
 
 def _kind(shards: Shards) -> str:
@@ -212,14 +208,11 @@ def _optimizer(layout: _Layout, zero: Sequence[Mapping[str, Any]]) -> Tree:
 def _by_group(saved: Any, where: str) -> list[dict[str, Tree]]:
     """Return the state of each flat group: a state dict of the optimizer, or a list where padding was removed."""
     state = saved.get("state") if isinstance(saved, dict) else saved
-    found = (
-        [state[key] for key in sorted(state, key=lambda key: (str(type(key)), key))]
-        if isinstance(state, dict)
-        else state
-    )
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    if isinstance(state, dict):
+        state = [state[key] for key in sorted(state, key=lambda key: (str(type(key)), key))]
+    if not isinstance(state, list) or not all(isinstance(one, dict) for one in state):
         raise CheckpointError(f"{where}: the optimizer states of a rank are no state of an optimizer")
-    return found
+    return state
 
 
 def _alike(layout: _Layout, kind: str, ranks: Sequence[Sequence[Tree]]) -> dict[str, Tree]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from parity.errors import CheckpointError
 from parity.formats.array import Array, MappedArray, dtype_named
 from parity.formats.folder import inside
-from parity.formats.mapping import map_file
+from parity.formats.mapping import map_file, read_head
 from parity.formats.msgpack_headers import MsgpackReader, Span
 from parity.formats.orbax_arrays import ItemArrays
 from parity.formats.pieces import FlatArray, Segment
@@ -51,11 +51,10 @@ _STEP = re.compile(r"checkpoint_([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
 
 def is_flax(path: Path) -> bool:
     """Return whether a file begins as Flax's do: a map whose first key is text, or one array that fills the file."""
-    if not path.is_file():
+    head = read_head(path, HEAD_BYTES)
+    if not head:
         return False
     size = os.stat(path).st_size
-    with path.open("rb") as file:
-        head = file.read(min(size, HEAD_BYTES))
     reader = MsgpackReader(memoryview(head), str(path))
     reader.stop = max(size, len(head))  # payloads may reach beyond the head, headers do not
     try:

@@ -22,6 +22,7 @@ from parity.formats.dcp_metadata import is_dcp
 from parity.formats.deepspeed import open_deepspeed
 from parity.formats.deepspeed_shards import is_deepspeed
 from parity.formats.folder import inside, read_settings
+from parity.formats.mapping import read_head
 from parity.formats.safetensors_file import open_index, open_safetensors
 from parity.formats.symbolic import read_pickle
 from parity.formats.torch_file import CALLS, open_torch_file
@@ -100,8 +101,7 @@ def open_hugging_face(path: Path) -> Source:
 
 def _check(path: Path, source: Source) -> list[tuple[str, str]]:
     here = source.path.relative_to(path).as_posix()
-    faults = source.verify() if source.verify else []
-    return [(f"{here}: {name}" if here != "." else name, what) for name, what in faults]
+    return [(f"{here}: {name}" if here != "." else name, what) for name, what in source.faults()]
 
 
 @dataclass
@@ -173,16 +173,11 @@ def _open(path: Path, file: Path, role: str, opened: list[Source]) -> Tree:
         return read_settings(file)
     elif file.suffix == ".safetensors":
         opened.append(open_safetensors(file))
-    elif file.suffix == ".pkl" and _starts(file) == b"\x80":
+    elif file.suffix == ".pkl" and read_head(file, 1) == b"\x80":
         return _plain_pickle(file)
     else:
         opened.append(open_torch_file(file))
     return opened[-1].tree
-
-
-def _starts(file: Path) -> bytes:
-    with file.open("rb") as stream:
-        return stream.read(1)
 
 
 def _plain_pickle(file: Path) -> Tree:
@@ -215,9 +210,5 @@ def _open_torch_index(path: Path) -> Source:
         path=path,
         format="torch.save",
         tree={name: shards[shard].tree[name] for name, shard in where.items()},
-        verify=lambda: [(f"{s}: {name}", what) for s, one in shards.items() for name, what in _damaged(one)],
+        verify=lambda: [(f"{s}: {name}", what) for s, one in shards.items() for name, what in one.faults()],
     )
-
-
-def _damaged(source: Source) -> list[tuple[str, str]]:
-    return source.verify() if source.verify else []

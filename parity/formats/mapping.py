@@ -1,4 +1,7 @@
-"""A file mapped into memory for reading: its pages belong to the system, so arrays of any size cost nothing."""
+"""A file mapped into memory for reading: its pages belong to the system, so arrays of any size cost nothing.
+
+Its first bytes alone are read to recognise it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from numpy.typing import NDArray
 from parity.errors import CheckpointError
 from parity.storage import open_regular
 
-__all__ = ["map_file"]
+__all__ = ["map_file", "read_head"]
 
 
 def map_file(path: Path) -> NDArray[Any]:
@@ -31,3 +34,15 @@ def map_file(path: Path) -> NDArray[Any]:
             return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def read_head(path: Path, most: int) -> bytes:
+    """Return the first bytes of a file, to recognise it; none of what is no regular file.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(most)

@@ -11,13 +11,14 @@ import math
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from parity.errors import CheckpointError, explain
 from parity.formats.array import Array
 from parity.formats.orbax_arrays import ItemArrays
-from parity.formats.tree import Key, Opaque, Source, Tree
+from parity.formats.tree import Opaque, Source, Tree
 from parity.storage import read_bytes, read_json
 
 __all__ = ["is_orbax", "is_orbax_manager", "open_orbax", "open_orbax_manager"]
@@ -35,6 +36,17 @@ MOST_LEAVES = 1_000_000
 SEQUENCE = 1
 _STEP = re.compile(r"(?:[A-Za-z][\w-]*_)?([0-9]{1,15})")
 UNPROVEN = "whether the bytes are those that were saved: Orbax keeps no digest of an array"
+
+
+Keys = tuple[tuple[str, int], ...]
+"""The way to a leaf: names, each with its kind."""
+
+
+class _Branch(dict[str, Any]):
+    """A container that is being built."""
+
+    counted = False
+    """Whether a name in it is the index of a list."""
 
 
 def is_orbax(path: Path) -> bool:
@@ -83,8 +95,7 @@ def open_orbax_manager(path: Path) -> Source:
     steps = _steps(path)
     newest = max(steps)
     source = open_orbax(steps[newest])
-    detail = f"step {newest}, the newest of {len(steps)}; {source.detail}"
-    return Source(path=steps[newest], format="orbax", tree=source.tree, detail=detail, unproven=UNPROVEN)
+    return replace(source, detail=f"step {newest}, the newest of {len(steps)}; {source.detail}")
 
 
 def _steps(path: Path) -> dict[int, Path]:
@@ -127,7 +138,7 @@ def _item(path: Path) -> Tree:
     if not isinstance(described, dict) or len(described) > MOST_LEAVES:
         raise CheckpointError(f"{path / TREE} has no tree_metadata")
     rows = [_row(path, row) for row in described.values()]
-    stored = [".".join(str(key) for key, _ in keys) for keys, kind in rows if kind not in EMPTY and kind != "string"]
+    stored = [_name(keys) for keys, kind in rows if kind not in EMPTY and kind != "string"]
     texts = read_json(path / "_strings.json") if any(kind == "string" for _, kind in rows) else {}
     found: Mapping[str, Array] = {}
     if stored:
@@ -138,10 +149,9 @@ def _item(path: Path) -> Tree:
             complete=value.get("store_array_data_equal_to_fill_value") is True,
         )
         found = arrays.open_all(stored)
-    branches: dict[tuple[str, ...], dict[Key, Any]] = {(): {}}
-    lists: set[tuple[str, ...]] = set()
+    tree = _Branch()
     for keys, kind in rows:
-        name = ".".join(str(key) for key, _ in keys)
+        name = _name(keys)
         if kind == "string":
             if not isinstance(texts.get(name), str):
                 raise CheckpointError(f"{path}: the text {name} is named by {TREE} and is not in _strings.json")
@@ -152,11 +162,15 @@ def _item(path: Path) -> Tree:
             leaf = _scalar(found[name]) if kind == "scalar" else found[name]
         if not keys:
             return leaf
-        _put(path, branches, lists, keys, leaf)
-    return _build(branches[()], (), lists, path)
+        _put(path, tree, keys, leaf)
+    return _build(tree, (), path)
 
 
-def _row(path: Path, row: Any) -> tuple[tuple[tuple[str, int], ...], str]:
+def _name(keys: Keys) -> str:
+    return ".".join(key for key, _ in keys)
+
+
+def _row(path: Path, row: Any) -> tuple[Keys, str]:
     try:
         keys = tuple((str(one["key"]), int(one["key_type"])) for one in row["key_metadata"])
         return keys, str(row["value_metadata"]["value_type"])
@@ -164,42 +178,27 @@ def _row(path: Path, row: Any) -> tuple[tuple[tuple[str, int], ...], str]:
         raise CheckpointError(f"{path / TREE} has a row that is none of Orbax ({explain(error)})") from error
 
 
-def _put(
-    path: Path,
-    branches: dict[tuple[str, ...], dict[Key, Any]],
-    lists: set[tuple[str, ...]],
-    keys: tuple[tuple[str, int], ...],
-    leaf: Any,
-) -> None:
-    """Put a leaf below its branches; a branch whose keys are counted is a list."""
-    names = tuple(name for name, _ in keys)
-    if len(names) > 100:
-        raise CheckpointError(f"{path / TREE}: {'.'.join(names)[:80]} is nested more than 100 deep")
-    branch = branches[()]
-    for depth, (name, kind) in enumerate(keys):
-        if kind == SEQUENCE:
-            lists.add(names[:depth])
-        if depth == len(keys) - 1:
-            if name in branch:
-                raise CheckpointError(f"{path / TREE} names {'.'.join(names)} twice, or something below it")
-            branch[name] = leaf
-            return
-        below = branch.setdefault(name, {})
-        if branches.setdefault(names[: depth + 1], below) is not below or not isinstance(below, dict):
-            raise CheckpointError(f"{path / TREE} names {'.'.join(names[: depth + 1])} twice, or something below it")
-        branch = below
+def _put(path: Path, tree: _Branch, keys: Keys, leaf: Any) -> None:
+    """Put a leaf below its branches, which are made on the way."""
+    if len(keys) > 100:
+        raise CheckpointError(f"{path / TREE}: {_name(keys)[:80]} is nested more than 100 deep")
+    branch: Any = tree
+    for depth, (name, kind) in enumerate(keys, 1):
+        branch.counted |= kind == SEQUENCE
+        is_leaf = depth == len(keys)
+        if name in branch and (is_leaf or not isinstance(branch[name], _Branch)):
+            raise CheckpointError(f"{path / TREE} names {_name(keys[:depth])} twice, or something below it")
+        branch = branch.setdefault(name, leaf if is_leaf else _Branch())
 
 
-def _build(branch: Any, names: tuple[str, ...], lists: set[tuple[str, ...]], path: Path) -> Tree:
-    if not isinstance(branch, dict):
+def _build(branch: Any, names: tuple[str, ...], path: Path) -> Tree:
+    if not isinstance(branch, _Branch):
         return branch
-    made = {key: _build(child, (*names, str(key)), lists, path) for key, child in branch.items()}
-    if names not in lists or not made:
+    made = {key: _build(child, (*names, key), path) for key, child in branch.items()}
+    if not branch.counted:
         return made
-    if sorted(made, key=lambda key: (len(str(key)), str(key))) != [str(at) for at in range(len(made))]:
-        raise CheckpointError(
-            f"{path / TREE}: the list {'.'.join(names)} has the places {', '.join(map(str, made))[:80]}"
-        )
+    if sorted(made, key=lambda key: (len(key), key)) != [str(at) for at in range(len(made))]:
+        raise CheckpointError(f"{path / TREE}: the list {'.'.join(names)} has the places {', '.join(made)[:80]}")
     return [made[str(at)] for at in range(len(made))]
 
 

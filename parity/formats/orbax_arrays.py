@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.errors import CheckpointError, explain
-from parity.formats.array import BLOCK_BYTES, Array, Box, boxes, dtype_named, extents
+from parity.formats.array import BLOCK_BYTES, Array, Box, dtype_named, extents
 from parity.formats.raw_chunks import RawChunks
 
 __all__ = ["ItemArrays"]
@@ -26,9 +26,7 @@ MOST_METADATA = 1 << 20
 """Longest description of one array in bytes."""
 
 ZARR2 = {
-    **{
-        f"{order}{code}": name for order in "<|" for code, name in {"i1": "int8", "u1": "uint8", "b1": "bool"}.items()
-    },
+    **{"|i1": "int8", "|u1": "uint8", "|b1": "bool", "<i1": "int8", "<u1": "uint8", "<b1": "bool"},
     **{"<f8": "float64", "<f4": "float32", "<f2": "float16", "<c8": "complex64", "<c16": "complex128"},
     **{"<i8": "int64", "<i4": "int32", "<i2": "int16", "<u8": "uint64", "<u4": "uint32", "<u2": "uint16"},
 }
@@ -164,8 +162,7 @@ class _OrbaxArray(Array):
 
     def blocks(self, most: int = BLOCK_BYTES) -> Iterator[NDArray[Any]]:
         """Yield all of it in C order; the store is closed in the end."""
-        for box in boxes(self.shape, max(1, most // self.dtype.itemsize)):
-            yield np.ascontiguousarray(self.read(box)).reshape(-1)
+        yield from super().blocks(most)
         self.opened = None
 
 

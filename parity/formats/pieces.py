@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from parity.errors import CheckpointError
 from parity.formats.array import BLOCK_BYTES, Array, Box, extents
 
-__all__ = ["FlatArray", "Piece", "PiecedArray", "Segment"]
+__all__ = ["FlatArray", "InPieces", "Piece", "PiecedArray", "Segment"]
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,35 @@ class Piece:
         return tuple((low, low + n) for low, n in zip(self.start, self.shape, strict=True))
 
 
-class PiecedArray(Array):
-    """An array of pieces that cover it once; a read opens those it touches."""
+class InPieces(Array):
+    """An array that lies in pieces; a read opens those it touches."""
+
+    @abstractmethod
+    def near(self, box: Box) -> Iterable[Piece]:
+        """Return pieces, among them all that have an element of a box."""
+
+    def read(self, box: Box) -> NDArray[Any]:
+        """Return a box of it: a view where it lies in one piece, gathered otherwise."""
+        found = np.empty(extents(box), self.dtype)
+        for piece in self.near(box):
+            common = _common(piece.box, box)
+            if common == box:
+                return self._part(piece, box)
+            if common is not None:
+                place = tuple(slice(lo - at, hi - at) for (lo, hi), (at, _) in zip(common, box, strict=True))
+                found[place] = self._part(piece, common)
+        return found
+
+    def _part(self, piece: Piece, box: Box) -> NDArray[Any]:
+        array = piece.load()
+        if array.shape != piece.shape or array.dtype != self.dtype:
+            expected = f"{self.dtype.name}[{','.join(map(str, piece.shape))}]"
+            raise CheckpointError(f"the piece at {_span(piece.box)} is {array}, expected {expected}")
+        return array.read(tuple((lo - at, hi - at) for (lo, hi), at in zip(box, piece.start, strict=True)))
+
+
+class PiecedArray(InPieces):
+    """An array whose pieces are listed and cover it once."""
 
     def __init__(self, shape: Sequence[int], dtype: np.dtype[Any], pieces: Sequence[Piece]) -> None:
         """Take the pieces.
@@ -55,23 +83,9 @@ class PiecedArray(Array):
         if held != self.size:
             raise CheckpointError(f"{self} has pieces of {held:,} elements, expected {self.size:,}: a hole")
 
-    def read(self, box: Box) -> NDArray[Any]:
-        """Return a box of it: a view where it lies in one piece, gathered otherwise."""
-        touched = [(piece, common) for piece in self.pieces if (common := _common(piece.box, box)) is not None]
-        if len(touched) == 1:
-            return self._part(*touched[0])
-        found = np.empty(extents(box), self.dtype)
-        for piece, common in touched:
-            place = tuple(slice(lo - at, hi - at) for (lo, hi), (at, _) in zip(common, box, strict=True))
-            found[place] = self._part(piece, common)
-        return found
-
-    def _part(self, piece: Piece, box: Box) -> NDArray[Any]:
-        array = piece.load()
-        if array.shape != piece.shape or array.dtype != self.dtype:
-            expected = f"{self.dtype.name}[{','.join(map(str, piece.shape))}]"
-            raise CheckpointError(f"the piece at {_span(piece.box)} is {array}, expected {expected}")
-        return array.read(tuple((lo - at, hi - at) for (lo, hi), at in zip(box, piece.start, strict=True)))
+    def near(self, box: Box) -> Sequence[Piece]:
+        """Return all pieces."""
+        return self.pieces
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.errors import CheckpointError
-from parity.formats.array import BLOCK_BYTES, Array, Box, boxes, extents
+from parity.formats.array import BLOCK_BYTES, Array, Box, MappedArray
 from parity.formats.mapping import map_file
+from parity.formats.pieces import InPieces, Piece
 
 __all__ = ["RawChunks", "chunk_name"]
 
@@ -32,38 +34,21 @@ def chunk_name(index: Sequence[int]) -> str:
     return ".".join(map(str, index)) or "0"
 
 
-class RawChunks(Array):
+class RawChunks(InPieces):
     """One array, all of whose chunks are there."""
 
     def __init__(self, folder: Path, shape: Sequence[int], chunk: Sequence[int], dtype: np.dtype[Any]) -> None:
         self.folder, self.shape, self.chunk, self.dtype = folder, tuple(shape), tuple(chunk), dtype
-        self._mapped: dict[tuple[int, ...], NDArray[Any]] = {}
+        self._mapped: dict[tuple[int, ...], Array] = {}
 
-    def read(self, box: Box) -> NDArray[Any]:
-        """Return a box: a view of the file if one chunk holds it, else its parts together."""
-        extent = extents(box)
-        if not math.prod(extent):
-            return np.empty(extent, self.dtype)
+    def near(self, box: Box) -> Iterator[Piece]:
+        """Yield the chunks that a box touches; those at the end reach beyond the array."""
         spans = [range(low // side, -(-high // side)) for (low, high), side in zip(box, self.chunk, strict=True)]
-        parts = list(product(*spans))
-        if len(parts) == 1:
-            return self._part(parts[0], box)[0]
-        out = np.empty(extent, self.dtype)
-        for index in parts:
-            values, place = self._part(index, box)
-            out[place] = values
-        return out
+        for index in product(*spans):
+            start = tuple(at * side for at, side in zip(index, self.chunk, strict=True))
+            yield Piece(start, self.chunk, partial(self._chunk, index))
 
-    def _part(self, index: tuple[int, ...], box: Box) -> tuple[NDArray[Any], tuple[slice, ...]]:
-        """Return what a chunk has of a box, and where in the box that is."""
-        inner, place = [], []
-        for at, side, (low, high) in zip(index, self.chunk, box, strict=True):
-            first, end = max(low, at * side), min(high, (at + 1) * side)
-            inner.append(slice(first - at * side, end - at * side))
-            place.append(slice(first - low, end - low))
-        return self._chunk(index)[tuple(inner)], tuple(place)
-
-    def _chunk(self, index: tuple[int, ...]) -> NDArray[Any]:
+    def _chunk(self, index: tuple[int, ...]) -> Array:
         if index not in self._mapped:
             path = self.folder / chunk_name(index)
             if not path.is_file():
@@ -72,11 +57,10 @@ class RawChunks(Array):
             expected = math.prod(self.chunk) * self.dtype.itemsize
             if found.nbytes != expected:
                 raise CheckpointError(f"{path} has {found.nbytes:,} bytes, expected {expected:,}")
-            self._mapped[index] = found.view(self.dtype).reshape(self.chunk)
+            self._mapped[index] = MappedArray(found, self.dtype, self.chunk)
         return self._mapped[index]
 
     def blocks(self, most: int = BLOCK_BYTES) -> Iterator[NDArray[Any]]:
         """Yield all of it in C order; the files are closed in the end."""
-        for box in boxes(self.shape, max(1, most // self.dtype.itemsize)):
-            yield np.ascontiguousarray(self.read(box)).reshape(-1)
+        yield from super().blocks(most)
         self._mapped.clear()

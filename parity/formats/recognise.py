@@ -14,6 +14,7 @@ from parity.formats.deepspeed import open_deepspeed
 from parity.formats.deepspeed_shards import is_deepspeed
 from parity.formats.flax_msgpack import is_flax, is_flax_directory, open_flax, open_flax_directory
 from parity.formats.hugging_face import is_hugging_face, open_hugging_face
+from parity.formats.mapping import read_head
 from parity.formats.orbax import is_orbax, is_orbax_manager, open_orbax, open_orbax_manager
 from parity.formats.safetensors_file import open_index, open_safetensors
 from parity.formats.torch_file import open_torch_file
@@ -38,23 +39,9 @@ class Format:
     """Names of later formats that a directory of this one may look like too, as it has their files."""
 
 
-def _starts(path: Path, *magic: bytes) -> bool:
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(16).startswith(magic)
-
-
 def _is_safetensors(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        head = file.read(9)
+    head = read_head(path, 9)
     return len(head) == 9 and head[8:] == b"{" and int.from_bytes(head[:8], "little") <= os.stat(path).st_size - 8
-
-
-def _open_own(path: Path) -> Source:
-    return replace(open_torch_file(path / "state.pt"), path=path)
 
 
 FORMATS: tuple[Format, ...] = (
@@ -62,12 +49,12 @@ FORMATS: tuple[Format, ...] = (
         "torch.save",
         "a checkpoint of this project's PyTorch side",
         lambda path: (path / "seal.json").is_file() and (path / "state.pt").is_file(),
-        _open_own,
+        lambda path: replace(open_torch_file(path / "state.pt"), path=path),
     ),
     Format("orbax", "a checkpoint of Orbax", is_orbax, open_orbax),
     Format("flax-msgpack", "a directory of files of Flax", is_flax_directory, open_flax_directory),
     Format("orbax", "a directory of steps of Orbax", is_orbax_manager, open_orbax_manager),
-    Format("torch.save", "a file of torch.save", lambda path: _starts(path, b"PK\x03\x04"), open_torch_file),
+    Format("torch.save", "a file of torch.save", lambda path: read_head(path, 4) == b"PK\x03\x04", open_torch_file),
     Format("safetensors", "a safetensors file", _is_safetensors, open_safetensors),
     Format(
         "safetensors",
@@ -122,16 +109,11 @@ def _guess(path: Path) -> str:
     """Return why a path has no known format, as far as a look tells."""
     if path.is_dir():
         names = sorted(os.listdir(path))
-        return (
-            f"a directory with {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}"
-            if names
-            else "an empty directory"
-        )
-    size = path.stat().st_size if path.is_file() else 0
-    if not size:
+        shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+        return f"a directory with {shown}" if names else "an empty directory"
+    head = read_head(path, 8)
+    if not head:
         return "an empty file" if path.is_file() else "neither a file nor a directory"
-    with path.open("rb") as file:
-        head = file.read(8)
     if head[:1] == b"\x80" and head[1] in (2, 3, 4, 5):
         return "a pickle, which runs code when it is loaded: only those of torch.save since PyTorch 1.6 are read"
     return f"a file that starts with {head!r}"

@@ -49,14 +49,6 @@ class _Mark:
     pass
 
 
-def _ordered(*pairs: Any) -> dict[Any, Any]:
-    return dict(*pairs)
-
-
-def _defaults(factory: Any = None, *pairs: Any) -> dict[Any, Any]:
-    return dict(*pairs)
-
-
 def _counter(counts: Any = None) -> Any:
     """Return the counts, as `MultiStepLR` keeps its milestones; only of a dict of integers, as a pickle has them."""
     if isinstance(counts, dict) and all(type(n) is int for n in counts.values()):
@@ -65,19 +57,19 @@ def _counter(counts: Any = None) -> Any:
 
 
 PLAIN_CALLS: Mapping[str, Call] = {
-    "collections.OrderedDict": _ordered,
+    "collections.OrderedDict": dict,
     "collections.Counter": _counter,
-    "collections.defaultdict": _defaults,
-    "builtins.dict": _ordered,
-    "builtins.list": lambda items=(): list(items),
-    "builtins.tuple": lambda items=(): tuple(items),
+    "collections.defaultdict": lambda factory=None, *pairs: dict(*pairs),
+    "builtins.dict": dict,
+    "builtins.list": list,
+    "builtins.tuple": tuple,
     "builtins.complex": complex,
     "__builtin__.complex": complex,
     "builtins.set": lambda items=(): Opaque("builtins.set", list(items)),
     "__builtin__.set": lambda items=(): Opaque("builtins.set", list(items)),
     "_codecs.encode": lambda text, encoding="latin1": text.encode(encoding) if encoding == "latin1" else text,
-    "pathlib.PosixPath": lambda *parts: posixpath.join(*parts),
-    "pathlib._local.PosixPath": lambda *parts: posixpath.join(*parts),
+    "pathlib.PosixPath": posixpath.join,
+    "pathlib._local.PosixPath": posixpath.join,
 }
 """Calls that every reader answers: containers and values of the standard library."""
 
@@ -177,13 +169,10 @@ class _Machine:
         elif name in ("GLOBAL", "STACK_GLOBAL"):
             self._global(argument)
         else:
-            getattr(self, f"_op_{name.lower()}", self._unknown(name))(argument)
-
-    def _unknown(self, name: str) -> Call:
-        def refuse(argument: Any) -> None:
-            raise CheckpointError(f"{self.where}: the pickle uses {name}, which only code could answer")
-
-        return refuse
+            operation = getattr(self, f"_op_{name.lower()}", None)
+            if operation is None:
+                raise CheckpointError(f"{self.where}: the pickle uses {name}, which only code could answer")
+            operation(argument)
 
     def _global(self, argument: Any) -> None:
         if argument is None:
@@ -205,15 +194,6 @@ class _Machine:
                 f"{self.where}: the pickle refers to objects outside of it, and this format has none"
             )
         self.stack.append(self.persistent(found))
-
-    def _op_pop(self, argument: Any) -> None:
-        self.stack.pop()
-
-    def _op_pop_mark(self, argument: Any) -> None:
-        self.pop_mark()
-
-    def _op_dup(self, argument: Any) -> None:
-        self.stack.append(self.stack[-1])
 
     def call(self, function: Any, args: Any, **named: Any) -> None:
         name = function.name if isinstance(function, Global) else None
@@ -257,12 +237,16 @@ class _Machine:
 
 
 def _set_items(machine: _Machine, items: list[Any]) -> None:
-    target, pairs = machine.stack[-1], list(zip(items[::2], items[1::2], strict=True))
+    target, pairs = machine.stack[-1], _pairs(items)
     if isinstance(target, _Made):
         target.content.append([list(pair) for pair in pairs])
         return
     for key, value in pairs:
         target[key if isinstance(key, str | int) and type(key) is not bool else _key(key)] = value
+
+
+def _pairs(items: list[Any]) -> list[tuple[Any, Any]]:
+    return list(zip(items[::2], items[1::2], strict=True))
 
 
 def _key(key: Any) -> str:
@@ -291,8 +275,11 @@ _EMPTY: Mapping[str, Call] = {
     "EMPTY_TUPLE": tuple,
     "EMPTY_SET": lambda: _Made("builtins.set", []),
 }
-_BUILDERS: Mapping[str, Callable[[_Machine], None]] = {
-    "DICT": lambda m: (lambda items: m.stack.append(dict(zip(items[::2], items[1::2], strict=True))))(m.pop_mark()),
+_BUILDERS: Mapping[str, Callable[[_Machine], object]] = {
+    "POP": lambda m: m.stack.pop(),
+    "POP_MARK": lambda m: m.pop_mark(),
+    "DUP": lambda m: m.stack.append(m.stack[-1]),
+    "DICT": lambda m: m.stack.append(dict(_pairs(m.pop_mark()))),
     "LIST": lambda m: m.stack.append(m.pop_mark()),
     "TUPLE": lambda m: m.stack.append(tuple(m.pop_mark())),
     "TUPLE1": lambda m: m.stack.append(tuple(_last(m, 1))),

@@ -63,7 +63,7 @@ def open_torch_file(path: Path) -> Source:
     Raises:
         CheckpointError: It is none: a truncated archive, TorchScript, or written on a big-endian machine.
     """
-    records = ZipRecords(path, map_file(path))
+    records = open_zip(path)
     if "constants.pkl" in records.names:
         raise CheckpointError(
             f"{path} is a TorchScript archive, which is code; save a state dict of the module instead"
@@ -153,10 +153,6 @@ def _from_type(function: Any, cls: Any, args: Any, state: Any) -> Any:
     return Opaque(getattr(cls, "name", "torch.Tensor"), [args, state])
 
 
-def _numpy_dtype(name: str, *rest: Any) -> _Dtype:
-    return _Dtype(name)
-
-
 class _Dtype:
     """A dtype of NumPy on the stack of the machine; its state gives the byte order."""
 
@@ -198,11 +194,11 @@ CALLS: Mapping[str, Call] = {
     "torch._utils._rebuild_parameter": lambda data, *rest: data,
     "torch._utils._rebuild_parameter_with_state": lambda data, *rest: data,
     "torch._tensor._rebuild_from_type_v2": _from_type,
-    "torch.Size": lambda sizes=(): tuple(sizes),
+    "torch.Size": tuple,
     "torch.device": lambda *parts: ":".join(map(str, parts)),
     "torch.serialization._get_layout": lambda name: name,
     **{f"{module}._reconstruct": lambda *args: _NumpyArray() for module in _MULTIARRAY},
     **{f"{module}.scalar": _numpy_scalar for module in _MULTIARRAY},
-    "numpy.dtype": _numpy_dtype,
+    "numpy.dtype": lambda name, *rest: _Dtype(name),
 }
 """What stands in for the calls of a pickle of PyTorch: tensors, parameters, NumPy's arrays and scalars."""

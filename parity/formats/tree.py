@@ -73,6 +73,15 @@ class Source:
         """Return the objects that only code could rebuild."""
         return {keys: leaf for keys, leaf in leaves(self.tree) if isinstance(leaf, Opaque)}
 
+    def faults(self) -> list[tuple[str, str]]:
+        """Return what `verify` finds; nothing where the format has nothing to check.
+
+        Raises:
+            CheckpointError: The file does not hold what it should.
+            OSError: It cannot be read.
+        """
+        return self.verify() if self.verify else []
+
 
 def leaf_name(keys: tuple[Key, ...]) -> str:
     """Return the name of a leaf: its keys joined by dots.

@@ -69,9 +69,7 @@ class ZipRecords:
         if info is None:
             raise CheckpointError(f"{self.path}: record {name!r} is missing")
         head = bytes(self._data[info.header_offset : info.header_offset + 30])
-        start = (
-            info.header_offset + 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
-        )
+        start = info.header_offset + 30 + sum(int.from_bytes(head[i : i + 2], "little") for i in (26, 28))
         if head[:4] != b"PK\x03\x04" or start + info.file_size > self._data.size:
             raise CheckpointError(
                 f"{self.path}: record {name!r} reaches beyond the end of the file, or has no header"
