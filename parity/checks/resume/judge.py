@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from parity.checks.gap import curve_gap
-from parity.checks.leaves import describe_leaf
+from parity.checks.leaves import MOST_LEAVES, describe_leaf
 from parity.checks.resume.evidence import Evidence, LeafEvent
 from parity.checks.suspects import SUSPECTS
 from parity.contract import (
@@ -58,10 +59,17 @@ class Findings:
         """Whether anything was found."""
         return bool(self.notes) or self.first is not None
 
-    def blame(self, components: Iterable[str], note: str) -> None:
-        """Add suspects, each once, and a sentence."""
-        self.suspects += [c for c in components if c not in self.suspects]
-        self.notes.append(note)
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a record that hold what was found."""
+        return {
+            "steps_compared": self.steps_compared,
+            "max_abs_diff": self.max_abs,
+            "max_rel_diff": self.max_rel,
+            "first_divergence": self.first,
+            "suspects": tuple(self.suspects),
+            "notes": tuple(self.notes),
+            "leaves": tuple(self.leaves[:MOST_LEAVES]),
+        }
 
 
 def judge(
@@ -94,11 +102,10 @@ def judge(
         *_curve_and_states(findings, reference, resumed),
         _against_reference(reference, resumed, ("final",))[1],
     ]
-    first = next((cause for cause in causes if cause), None)
-    for cause in causes:
-        for components, note, leaves in cause:
-            findings.blame(components if cause is first else (), note)
-            findings.leaves += leaves if cause is first else ()
+    first = next((cause for cause in causes if cause), [])
+    findings.suspects = list(dict.fromkeys(component for reason in first for component in reason.components))
+    findings.notes = [reason.note for cause in causes for reason in cause]
+    findings.leaves = [leaf for reason in first for leaf in reason.leaves]
     return findings
 
 
@@ -250,7 +257,7 @@ def _differences(a: LeafEvent, b: LeafEvent, text: str) -> Cause:
     found: list[Difference] = compare_digests(a.leaves, b.leaves)
     if not found:
         return []
-    components = tuple(dict.fromkeys(_by_weight(found)))
+    components = tuple(_by_weight(found))
     worst = found[0]
     more = f" and {len(found) - 1} more leaves" if len(found) > 1 else ""
     return [Reason(components, f"{text}: {worst.leaf} ({worst.detail}){more}", _sizes(found, a, b, text))]
@@ -276,7 +283,5 @@ def _by_size(leaf: LeafChange) -> float:
 
 def _by_weight(found: list[Difference]) -> list[str]:
     """Return components, those with most leaves gone first, `config` last: it follows from the others."""
-    count: dict[str, int] = {}
-    for difference in found:
-        count[difference.component] = count.get(difference.component, 0) + 1
+    count = Counter(difference.component for difference in found)
     return sorted(count, key=lambda c: (c == "config", -count[c], c))

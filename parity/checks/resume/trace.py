@@ -4,13 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from parity.checks.resume.evidence import Evidence
-from parity.checks.traces import trace
+from parity.checks.resume.judge import Findings
+from parity.checks.traces import digest_batches, digest_leaves, trace
 from parity.contract import Validation, splice
 from parity.results import Curves, Series, Validations
 
-__all__ = ["trace_resume"]
+__all__ = ["describe_evidence", "trace_resume"]
+
+
+def describe_evidence(reference: Evidence, resumed: Evidence, findings: Findings) -> dict[str, Any]:
+    """Return the fields of a record that show what was judged: `curves` and `digests`.
+
+    Args:
+        reference: What the uninterrupted run left.
+        resumed: What the killed run left.
+        findings: What the judge found; the curves keep the step of its first divergence.
+    """
+    digests = {"batches": digest_batches(reference.curve)}
+    for name, run in (("final state, uninterrupted", reference), ("final state, resumed", resumed)):
+        final = next((event for event in reversed(run.events) if event.event == "final"), None)
+        if final is not None:
+            digests[name] = digest_leaves(final.leaves)
+    first = findings.first.step if findings.first else None
+    return {"curves": trace_resume(reference, resumed, (first,)), "digests": digests}
 
 
 def trace_resume(reference: Evidence, resumed: Evidence, keep: Iterable[int | None] = ()) -> Curves | None:
