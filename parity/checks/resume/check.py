@@ -74,7 +74,7 @@ def check_roads(
         judged = [(one, one.judge(reference)) for one in driven]
     except (ProcessError, ParityError) as error:
         return record("crashed", notes=(str(error), *listed))
-    notes = [*_notes(judged), *listed]
+    notes = [*(note for _, found in judged for note in found.notes), *listed]
     whole = [(one.resumed, found) for one, found in judged if one.resumed is not None]
     if not whole:
         return record("crashed" if judged else "empty", notes=tuple(notes))
@@ -94,17 +94,6 @@ def check_roads(
     )
     resumed, worst = next((pair for pair in whole if pair[1].broken), whole[0])
     return record(verdict, **together.fields(), **describe_evidence(reference, resumed, worst))
-
-
-def _notes(judged: Sequence[tuple[Driven, Findings]]) -> list[str]:
-    """Return every sentence; a road that shows a difference in the curve alone is named with that."""
-    out: list[str] = []
-    for one, found in judged:
-        first = found.first
-        if not found.notes and first is not None:
-            out.append(f"road {one.road.name}: {first.quantity} of step {first.step} differs")
-        out += found.notes
-    return out
 
 
 def run_processes(

@@ -93,20 +93,25 @@ def judge(
         chosen: Attempts for which a checkpoint was asked for, by its step or as the best: newer ones are given up.
         other_intervals: Whether it validated at other steps: then those of both are compared.
     """
-    findings = Findings()
-    _judge_curves(findings, reference, resumed, other_intervals)
+    first = _first_difference(reference, resumed, other_intervals)
     causes = [
         _restored_against_saved(resumed),
         _starts(resumed, expected_starts, chosen),
         _saving_changes_nothing(resumed),
-        *_curve_and_states(findings, reference, resumed),
+        *_curve_and_states(first, reference, resumed),
         _against_reference(reference, resumed, ("final",))[1],
     ]
-    first = next((cause for cause in causes if cause), [])
-    findings.suspects = list(dict.fromkeys(component for reason in first for component in reason.components))
-    findings.notes = [reason.note for cause in causes for reason in cause]
-    findings.leaves = [leaf for reason in first for leaf in reason.leaves]
-    return findings
+    blamed = next((cause for cause in causes if cause), [])
+    gap = curve_gap(*({step: record.loss for step, record in run.curve.items()} for run in (reference, resumed)))
+    return Findings(
+        steps_compared=gap.steps,
+        max_abs=gap.max_abs,
+        max_rel=gap.max_rel,
+        first=first,
+        suspects=list(dict.fromkeys(component for reason in blamed for component in reason.components)),
+        notes=[reason.note for cause in causes for reason in cause],
+        leaves=[leaf for reason in blamed for leaf in reason.leaves],
+    )
 
 
 def _restored_against_saved(resumed: Evidence) -> Cause:
@@ -189,43 +194,40 @@ def _against_reference(reference: Evidence, resumed: Evidence, kinds: tuple[str,
     return None, []
 
 
-def _curve_and_states(findings: Findings, reference: Evidence, resumed: Evidence) -> list[Cause]:
+def _curve_and_states(first: Divergence | None, reference: Evidence, resumed: Evidence) -> list[Cause]:
     """The curve, and the states along it: what differs at the earlier step first.
 
     The record of step s comes before the state at step s, which that step made; a validation comes after it.
     """
-    curve = _from_curve(findings, reference, resumed)
+    curve = _from_curve(first, reference, resumed)
     step, states = _against_reference(reference, resumed, ("restored", "saving"))
-    first = findings.first
     if first is None or step is None:
         return [curve, states]
     after = first.quantity == "validation"
     return [states, curve] if step < first.step + after else [curve, states]
 
 
-def _judge_curves(findings: Findings, reference: Evidence, resumed: Evidence, other_intervals: bool) -> None:
-    a, b = reference.curve, resumed.curve
-    gap = curve_gap({s: r.loss for s, r in a.items()}, {s: r.loss for s, r in b.items()})
-    findings.steps_compared, findings.max_abs, findings.max_rel = gap.steps, gap.max_abs, gap.max_rel
-    found = [first_divergence(a, b)]
+def _first_difference(reference: Evidence, resumed: Evidence, other_intervals: bool) -> Divergence | None:
+    """Return the first difference of the records and of the validations."""
+    a = reference.curve
+    found = [first_divergence(a, resumed.curve)]
     for attempt in range(len(resumed.resumed_from)):  # also what a later attempt replaced in the spliced curve
         own = splice(r for r in resumed.records if r.attempt == attempt)
         found.append(first_divergence({s: r for s, r in a.items() if s in own}, own))
-    findings.first = min((d for d in found if d is not None), key=lambda d: d.step, default=None)
+    first = min((d for d in found if d is not None), key=lambda d: d.step, default=None)
     left, right = splice(reference.validations), splice(resumed.validations)
     for step in sorted({*left} & {*right} if other_intervals else {*left, *right}):
-        if findings.first is not None and findings.first.step <= step:
-            return
+        if first is not None and first.step <= step:
+            return first
         x, y = left.get(step), right.get(step)
         if x is None or y is None or not (same(x.value, y.value) and same(x.loss, y.loss)):
             values = [None if v is None else v.value for v in (x, y)]
-            findings.first = Divergence(step=step, quantity="validation", expected=values[0], got=values[1])
-            return
+            return Divergence(step=step, quantity="validation", expected=values[0], got=values[1])
+    return first
 
 
-def _from_curve(findings: Findings, reference: Evidence, resumed: Evidence) -> Cause:
+def _from_curve(first: Divergence | None, reference: Evidence, resumed: Evidence) -> Cause:
     """Blame by the first quantity that differs; called when the states that were compared do not explain it."""
-    first = findings.first
     if first is None:
         return []
     text = f"{first.quantity} of step {first.step} is {first.got}, was {first.expected}"
