@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Any
 
 from parity.checks.resume.evidence import Evidence
 from parity.checks.resume.judge import Findings
-from parity.checks.traces import digest_batches, digest_leaves, trace
-from parity.contract import Validation, splice
-from parity.results import Curves, Series, Validations
+from parity.checks.traces import digest_batches, digest_leaves, trace, trace_validations
+from parity.contract import splice
+from parity.results import Curves
 
 __all__ = ["describe_evidence", "trace_resume"]
 
@@ -46,21 +45,12 @@ def trace_resume(reference: Evidence, resumed: Evidence, keep: Iterable[int | No
     last = len(resumed.resumed_from) - 1
     kills = tuple(ends.get(attempt, start or 0) for attempt, start in enumerate(resumed.resumed_from[:last]))
     resumes = tuple(start or 0 for start in resumed.resumed_from[1:])
-    labels = ("uninterrupted", "killed and resumed")
-    found = trace(reference.curve, resumed.curve, labels, keep=(*keep, *kills, *resumes))
-    if found is None:
-        return None
-    return replace(found, kills=kills, resumes=resumes, validations=_validations(reference, resumed))
-
-
-def _validations(reference: Evidence, resumed: Evidence) -> Validations | None:
-    left, right = splice(reference.validations), splice(resumed.validations)
-    steps = tuple(sorted({*left, *right}))
-    if not steps:
-        return None
-
-    def values(of: Mapping[int, Validation]) -> Series:
-        return tuple(of[step].value if step in of else None for step in steps)
-
-    metric = next(iter((left or right).values())).metric
-    return Validations(metric=metric, steps=steps, value=(values(left), values(right)))
+    return trace(
+        reference.curve,
+        resumed.curve,
+        ("uninterrupted", "killed and resumed"),
+        keep=keep,
+        kills=kills,
+        resumes=resumes,
+        validations=trace_validations(splice(reference.validations), splice(resumed.validations)),
+    )
