@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import permutations
+from itertools import permutations, takewhile
 from typing import Any
 
 import numpy as np
@@ -285,7 +285,6 @@ def words_of(path: str) -> list[str]:
 
 
 def _common(a: Sequence[str], b: Sequence[str]) -> int:
-    count = 0
-    while count < min(len(a), len(b)) and a[-1 - count] == b[-1 - count]:
-        count += 1
-    return count
+    """Return how many names two paths have in common at their ends."""
+    pairs = zip(reversed(a), reversed(b), strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))

@@ -165,10 +165,8 @@ def _saving_changes_nothing(resumed: Evidence) -> Cause:
     out: Cause = []
     for event in resumed.events:
         if event.event == "saving":
-            after = next(
-                (e for e in resumed.events if (e.event, e.attempt, e.step) == ("saved", event.attempt, event.step)),
-                None,
-            )
+            saved = ("saved", event.attempt, event.step)
+            after = next((e for e in resumed.events if (e.event, e.attempt, e.step) == saved), None)
             if after is not None:
                 out += _differences(event, after, f"saving step {event.step} changed the live run")
     return out[:1]
@@ -185,9 +183,8 @@ def _against_reference(reference: Evidence, resumed: Evidence, kinds: tuple[str,
         if other is None and ends:
             text = f"ended at step {event.step}, where the uninterrupted run did not"
             return event.step, [Reason(("counters.step",), text)]
-        if other is not None and (
-            found := _differences(other, event, f"state at step {event.step} is not the uninterrupted run's")
-        ):
+        text = f"state at step {event.step} is not the uninterrupted run's"
+        if other is not None and (found := _differences(other, event, text)):
             return event.step, found
     if "final" in kinds and not any(e.event == "final" and e.attempt == last for e in resumed.events):
         return None, [Reason(("counters.step",), "never finished")]
@@ -259,10 +256,9 @@ def _differences(a: LeafEvent, b: LeafEvent, text: str) -> Cause:
     found: list[Difference] = compare_digests(a.leaves, b.leaves)
     if not found:
         return []
-    components = tuple(_by_weight(found))
     worst = found[0]
     more = f" and {len(found) - 1} more leaves" if len(found) > 1 else ""
-    return [Reason(components, f"{text}: {worst.leaf} ({worst.detail}){more}", _sizes(found, a, b, text))]
+    return [Reason(_by_weight(found), f"{text}: {worst.leaf} ({worst.detail}){more}", _sizes(found, a, b, text))]
 
 
 def _sizes(found: list[Difference], a: LeafEvent, b: LeafEvent, where: str) -> tuple[LeafChange, ...]:
@@ -283,7 +279,7 @@ def _by_size(leaf: LeafChange) -> float:
     return -math.inf if math.isnan(leaf.max_abs) else -leaf.max_abs
 
 
-def _by_weight(found: list[Difference]) -> list[str]:
+def _by_weight(found: list[Difference]) -> tuple[str, ...]:
     """Return components, those with most leaves gone first, `config` last: it follows from the others."""
     count = Counter(difference.component for difference in found)
-    return sorted(count, key=lambda c: (c == "config", -count[c], c))
+    return tuple(sorted(count, key=lambda c: (c == "config", -count[c], c)))

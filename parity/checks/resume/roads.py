@@ -81,13 +81,8 @@ def plan_roads(names: Sequence[str], plan: RunPlan, epoch: int | None) -> tuple[
         plan: When the run saves, validates and stops.
         epoch: Steps of one epoch; None where the run has none.
     """
-    planned: list[Road] = []
-    closed: dict[str, str] = {}
-    for name in names:
-        if reason := _closed(name, plan, epoch):
-            closed[name] = reason
-        else:
-            planned.append(Road(name=name, legs=(*_legs(name, plan, epoch or 0),)))
+    closed = {name: reason for name in names if (reason := _closed(name, plan, epoch))}
+    planned = [Road(name=name, legs=_legs(name, plan, epoch or 0)) for name in names if name not in closed]
     return planned, closed
 
 
