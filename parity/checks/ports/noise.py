@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.across import SEEDS
+from parity.checks.across import SEEDS, widest
 from parity.checks.gap import distance
 from parity.checks.live import AtOnce, Compute, Nudge, Trace
 from parity.checks.ports.series import Series, Trained
@@ -36,10 +36,7 @@ class Noise:
     def curve(self, path: str, steps: Sequence[int], window: int) -> NDArray[np.float64]:
         """Return the movement of a curve, float64, shape [steps]: in each window of steps the largest."""
         found = self.curves.get(path, {})
-        width = np.array([found.get(step, 0.0) for step in steps])
-        for start in range(0, len(width), window):
-            width[start : start + window] = width[start : start + window].max(initial=0.0)
-        return width
+        return widest(np.array([found.get(step, 0.0) for step in steps]), window)
 
     def leaf(self, path: str, step: int) -> float:
         """Return the largest movement of a leaf up to the first step at or after the given one that was kept."""
