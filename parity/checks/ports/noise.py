@@ -75,7 +75,7 @@ def measure_noise(
 def _nudged(
     trained: Trained, paths: Sequence[str], steps: Sequence[int], precision: Compute, seeds: int
 ) -> Iterator[Series]:
-    """Run with nudged starts, unless the first run shows that there are none; processes then run several at once."""
+    """Run with nudged starts, none where the first run cannot be; of processes, the first alone and then several."""
 
     def run(seed: int) -> tuple[Series, Trace]:
         return trained.series(f"nudged-{seed}", paths, steps, nudge=Nudge(seed, precision))

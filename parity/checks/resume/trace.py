@@ -1,4 +1,4 @@
-"""Traces of the resume check: both curves, with the marks of every kill and resume, and the validations."""
+"""What a record of the resume check shows: both curves with every kill and resume, validations, digests."""
 
 from __future__ import annotations
 
