@@ -62,15 +62,7 @@ def drill_spec(spec: RunSpec, steps: int) -> RunSpec:
     """
     if steps < 10:
         raise SpecError("--steps", f"{steps} steps leave no room for five saves and two kills; ask for 10 or more")
-    every = steps // 5
-    chunk = min(spec.execution.chunk, max(1, every // 2))
-    return replace(
-        spec,
-        steps=steps,
-        save=replace(spec.save, every=every),
-        validate_every=every,
-        execution=replace(spec.execution, chunk=chunk),
-    )
+    return _saving_every(spec, steps // 5, steps)
 
 
 def epochs_spec(spec: RunSpec) -> tuple[RunSpec, int]:
@@ -79,15 +71,19 @@ def epochs_spec(spec: RunSpec) -> tuple[RunSpec, int]:
     It saves and validates at the end of every epoch, and is killed a chunk after the save of the fifth.
     """
     every = batches_per_epoch(spec)
-    chunk = min(spec.execution.chunk, max(1, every // 2))
-    spec = replace(
+    spec = _saving_every(spec, every, 2 * EPOCHS * every)
+    return spec, min(EPOCHS * every + spec.execution.chunk, spec.steps - 1)
+
+
+def _saving_every(spec: RunSpec, every: int, steps: int) -> RunSpec:
+    """Return the spec with other steps, saved and validated at one interval; a chunk is at most half of that."""
+    return replace(
         spec,
-        steps=2 * EPOCHS * every,
+        steps=steps,
         save=replace(spec.save, every=every),
         validate_every=every,
-        execution=replace(spec.execution, chunk=chunk),
+        execution=replace(spec.execution, chunk=min(spec.execution.chunk, max(1, every // 2))),
     )
-    return spec, min(EPOCHS * every + chunk, spec.steps - 1)
 
 
 def train_command(spec: RunSpec, side_name: str, spec_file: Path) -> Command:

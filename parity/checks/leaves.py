@@ -24,8 +24,5 @@ def describe_leaf(difference: Difference, size: LeafSize | None, where: str) -> 
         leaf=difference.leaf,
         kind=difference.kind,
         detail=difference.detail,
-        elements=None if size is None else size.elements,
-        differing=None if size is None else size.differing,
-        max_abs=None if size is None else size.max_abs,
-        max_rel=None if size is None else size.max_rel,
+        **({} if size is None else size._asdict()),
     )

@@ -70,17 +70,16 @@ def _judge(make: Callable[[Rules], Implementation], name: str, spec: str, precis
     replayed = [(case, replay(case, make)) for case in cases()]
     found = [differences for _, differences in replayed if differences]
     groups = dict.fromkeys(differences[0].case.group for differences in found)
-    return CheckRecord(
-        name="policy",
-        spec=spec,
-        precision=precision,
-        sides=(name,),
-        verdict="broken" if found else "holds",
-        criterion="bitwise",
+    return CheckRecord.of(
+        "policy",
+        spec,
+        precision,
+        (name,),
+        "broken" if found else "holds",
+        began=began,
         steps_compared=sum(len(case.rows) for case in cases()),
         suspects=tuple(f"policy.{group}" for group in groups),
         notes=tuple(str(differences[0]) for differences in found),
-        seconds=time.perf_counter() - began,
         cases=tuple(
             CaseOutcome(
                 group=case.group,

@@ -110,12 +110,10 @@ def list_tasks(request: Request, on_step: OnStep = ignore_step) -> list[Task]:
     """
     tasks = []
     if "policy" in request.checks:
-        spec = preset("mlp-digits")
-        tasks.append(Task(name="policy", spec=spec, sides=(PURE,), run=check_policy))
+        make = partial(Task, name="policy", spec=preset("mlp-digits"))
+        tasks.append(make(sides=(PURE,), run=check_policy))
         for name, side in request.sides.items():
-            tasks.append(
-                Task(name="policy", spec=spec, sides=(name,), run=partial(check_twin_policy, name, side, on_step))
-            )
+            tasks.append(make(sides=(name,), run=partial(check_twin_policy, name, side, on_step)))
     if set(SPEC_CHECKS) & set(request.checks):
         for asked in request.specs:
             if request.epochs:

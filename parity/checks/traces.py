@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import xxhash
 
-from parity.contract import StepRecord, same
-from parity.results import Curves, Pair, Series
+from parity.contract import StepRecord, Validation, same
+from parity.results import Curves, Pair, Series, Validations
 
-__all__ = ["MOST_STEPS", "digest_batches", "digest_leaves", "trace"]
+__all__ = ["MOST_STEPS", "digest_batches", "digest_leaves", "trace", "trace_validations"]
 
 MOST_STEPS = 400
 """Runs up to this length are kept whole."""
@@ -31,7 +31,10 @@ def trace(
     envelope: Mapping[int, float] | None = None,
     allowed: Mapping[int, float] | None = None,
     keep: Iterable[int | None] = (),
+    kills: tuple[int, ...] = (),
+    resumes: tuple[int, ...] = (),
     handovers: tuple[int, ...] = (),
+    validations: Validations | None = None,
 ) -> Curves | None:
     """Return the trace of two curves, or None where there is no step.
 
@@ -41,15 +44,18 @@ def trace(
         labels: What the two are called.
         envelope: Step to half-width of the measured envelope.
         allowed: Step to the largest difference that passes.
-        keep: Steps that stay however long the run is; the first one that differs always does.
-        handovers: Steps at which the other run changed sides.
+        keep: Steps that stay however long the run is; so do the first one that differs, and those below.
+        kills: Steps that the other run had recorded when it was killed.
+        resumes: Steps that it resumed from.
+        handovers: Steps at which it changed sides.
+        validations: The validations of both, as `trace_validations` returns them.
     """
     every = sorted({*reference, *other})
     if not every:
         return None
     gap = {step: _difference(reference.get(step), other.get(step)) for step in every}
     parted = next((step for step in every if gap[step] != 0.0), None)
-    wanted = {step for step in (*keep, *handovers, parted) if step is not None}
+    wanted = {step for step in (*keep, *kills, *resumes, *handovers, parted) if step is not None}
     steps = tuple(_thinned(every, reference, other, gap, wanted))
 
     def pair(value: Callable[[StepRecord], float]) -> Pair:
@@ -67,8 +73,26 @@ def trace(
         envelope=None if envelope is None else tuple(envelope.get(step) for step in steps),
         allowed=None if allowed is None else tuple(allowed.get(step) for step in steps),
         skipped=tuple(step for step in steps if step in reference and reference[step].skipped),
+        kills=kills,
+        resumes=resumes,
         handovers=handovers,
+        validations=validations,
     )
+
+
+def trace_validations(reference: Mapping[int, Validation], other: Mapping[int, Validation]) -> Validations | None:
+    """Return the validations of two runs as a record keeps them, or None where there is none.
+
+    Args:
+        reference: Step to validation of the run that counts as the reference.
+        other: The same of the run compared with it.
+    """
+    steps = tuple(sorted({*reference, *other}))
+    if not steps:
+        return None
+    first, second = (tuple(run[s].value if s in run else None for s in steps) for run in (reference, other))
+    metric = next(iter((reference or other).values())).metric
+    return Validations(metric=metric, steps=steps, value=(first, second))
 
 
 def digest_batches(curve: Steps) -> str:

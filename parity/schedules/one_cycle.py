@@ -157,12 +157,10 @@ class OneCycle(Single):
         """Return the phase of a step, from 0, and the part of it that is over."""
         if epoch > self.total_steps:
             raise self.error("total_steps", f"is {self.total_steps}: there is no rate for step {epoch}")
-        start: Number = 0.0
-        for phase, end in enumerate(self.ends):
-            if epoch <= end or phase == len(self.ends) - 1:
-                return phase, (epoch - start) / (end - start)
-            start = end
-        raise AssertionError("the last phase takes every step")
+        last = len(self.ends) - 1
+        phase = next((number for number, end in enumerate(self.ends) if epoch <= end), last)
+        start = self.ends[phase - 1] if phase else 0.0
+        return phase, (epoch - start) / (self.ends[phase] - start)
 
     def _anneal(self, start: float, end: float, part: float) -> float:
         if self.anneal_strategy == "cos":

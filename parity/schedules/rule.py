@@ -145,16 +145,16 @@ class Rule(ABC, Generic[P]):
             if not is_finite(value):
                 raise self.error(name, f"must be a finite number, got {shown(value)}")
 
-    def require_count(self, *names: str, least: int = 1) -> None:
-        """Refuse constants that are not integers of at least `least` and below 2**63.
+    def require_count(self, *names: str) -> None:
+        """Refuse constants that are not integers of at least 1 and below 2**63.
 
         Raises:
             ScheduleError: One is not; names it.
         """
         for name in names:
             value = getattr(self, name)
-            if type(value) is not int or not least <= value < 2**63:
-                raise self.error(name, f"must be an integer of at least {least}, got {shown(value)}")
+            if type(value) is not int or not 1 <= value < 2**63:
+                raise self.error(name, f"must be an integer of at least 1, got {shown(value)}")
 
     def require_flag(self, name: str) -> None:
         """Refuse a constant that is not true or false.

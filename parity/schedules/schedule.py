@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,6 @@ from parity.schedules.state import (
     decode_groups,
     decode_position,
     decode_rule,
-    encode_position,
     encode_rule,
     members,
 )
@@ -155,7 +155,7 @@ class Schedule:
         return {
             "schema": SCHEMA,
             "rule": plain(encode_rule(self.rule)),
-            "position": plain(encode_position(self._position)),
+            "position": plain(asdict(self._position)),
             "groups": plain(self._groups._asdict()),
         }
 

@@ -14,12 +14,12 @@ from parity.schedules.cyclic import Cyclic
 from parity.schedules.decays import Constant, Exponential, Linear, MultiStep, Polynomial, Step
 from parity.schedules.one_cycle import OneCycle
 from parity.schedules.plateau import Plateau
-from parity.schedules.rule import AnyRule, Place
+from parity.schedules.rule import AnyRule
 from parity.schedules.tables import Lambda, Multiplicative
-from parity.schedules.trees import Beside, Chained, Sequential, TreePosition
+from parity.schedules.trees import Beside, Chained, Sequential
 from parity.schedules.values import Groups, Values, is_finite, shown
 
-__all__ = ["RULES", "decode_groups", "decode_position", "decode_rule", "encode_position", "encode_rule", "members"]
+__all__ = ["RULES", "decode_groups", "decode_position", "decode_rule", "encode_rule", "members"]
 
 RULES: Mapping[str, type[AnyRule]] = {
     rule.kind: rule
@@ -56,14 +56,6 @@ def encode_rule(rule: AnyRule) -> dict[str, Any]:
     if "rules" in values:
         values["rules"] = [encode_rule(child) for child in values["rules"]]
     return {"kind": rule.kind, **values}
-
-
-def encode_position(position: Place) -> dict[str, Any]:
-    """Return a position for JSON."""
-    values = {field.name: getattr(position, field.name) for field in fields(position)}
-    if isinstance(position, TreePosition):
-        values["children"] = [encode_position(child) for child in position.children]
-    return values
 
 
 def members(value: object, names: set[str], where: str) -> dict[str, Any]:

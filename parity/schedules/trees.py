@@ -53,12 +53,21 @@ class _Tree(Rule[TreePosition]):
         for rule in self.rules:
             rule.fit(count)
 
-    def _built(self, groups: Groups) -> tuple[tuple[Any, ...], Groups]:
+    def build(self, groups: Groups) -> tuple[TreePosition, Groups]:
+        """Return the position and values after construction, the first rates included."""
         children = []
         for rule in self.rules:
             child, groups = rule.build(groups)
             children.append(child)
-        return tuple(children), groups
+        return TreePosition(groups.rates, tuple(children)), groups
+
+    def step(self, position: TreePosition, groups: Groups, metric: float | None) -> tuple[TreePosition, Groups]:
+        """Return the next position and values: those of each rule that moves by what is given, a step or a metric."""
+        children = list(position.children)
+        for number, rule in enumerate(self.rules):
+            if rule.metric == (metric is not None):
+                children[number], groups = rule.step(children[number], groups, metric)
+        return TreePosition(groups.rates, tuple(children)), groups
 
     def undo(self, position: TreePosition) -> TreePosition:
         """Return the position with each rule one step back; a sequence keeps its own count, as in PyTorch."""
@@ -115,10 +124,10 @@ class Sequential(_Tree):
 
     def build(self, groups: Groups) -> tuple[TreePosition, Groups]:
         """Return the position and values after construction; only the first rule's first rates count."""
-        children, groups = self._built(groups)
+        built, groups = super().build(groups)
         if groups.initial is not None:
             groups = groups._replace(rates=groups.initial)
-        waiting = tuple(rule.undo(child) for rule, child in zip(self.rules, children, strict=True))
+        waiting = self.undo(built).children
         active = bisect_right(self.milestones, 0)
         child, groups = self.rules[active].begin(waiting[active], groups)
         return self._with(waiting, active, child, 0), groups
@@ -156,19 +165,6 @@ class Chained(_Tree):
 
     kind: ClassVar[str] = "chained"
 
-    def build(self, groups: Groups) -> tuple[TreePosition, Groups]:
-        """Return the position and values after construction, the first rates included."""
-        children, groups = self._built(groups)
-        return TreePosition(groups.rates, children), groups
-
-    def step(self, position: TreePosition, groups: Groups, metric: float | None) -> tuple[TreePosition, Groups]:
-        """Return the next position and values."""
-        children = []
-        for rule, child in zip(self.rules, position.children, strict=True):
-            child, groups = rule.step(child, groups, None)
-            children.append(child)
-        return TreePosition(groups.rates, tuple(children)), groups
-
 
 @dataclass(frozen=True, kw_only=True)
 class Beside(_Tree):
@@ -205,11 +201,6 @@ class Beside(_Tree):
         """Whether one of the rules moves by training steps."""
         return any(rule.steps for rule in self.rules)
 
-    def build(self, groups: Groups) -> tuple[TreePosition, Groups]:
-        """Return the position and values after construction, the first rates included."""
-        children, groups = self._built(groups)
-        return TreePosition(groups.rates, children), groups
-
     def step(self, position: TreePosition, groups: Groups, metric: float | None) -> tuple[TreePosition, Groups]:
         """Return the next position and values of the rules that the call is for.
 
@@ -218,8 +209,4 @@ class Beside(_Tree):
         """
         if metric is None and not self.steps:
             raise self.error("", "needs the metric of this validation: step(metric)")
-        children = list(position.children)
-        for number, rule in enumerate(self.rules):
-            if rule.metric == (metric is not None):
-                children[number], groups = rule.step(children[number], groups, metric)
-        return TreePosition(groups.rates, tuple(children)), groups
+        return super().step(position, groups, metric)

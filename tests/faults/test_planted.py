@@ -42,7 +42,7 @@ def sharing(uninterrupted, monkeypatch):
                 known[key] = home / str(len(known)), contents(home / str(len(known)))
             return shutil.copytree(known[key][0], path)
 
-        monkeypatch.setattr("parity.checks.resume.check.train", train_or_copy)
+        monkeypatch.setattr("parity.checks.resume.drive.train", train_or_copy)
 
     return share
 

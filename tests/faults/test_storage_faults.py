@@ -136,7 +136,7 @@ def test_what_was_changed_behind_its_seal_is_refused_named_and_moved_aside(fault
     """Pieces of other steps, and missing ones: each restart goes on from the checkpoint before, bit for bit."""
     plant, piece = BEHIND_THE_SEAL[fault.id]
     said = []
-    monkeypatch.setattr("parity.checks.resume.check.QUIET", Observers(log=said.append))
+    monkeypatch.setattr("parity.checks.resume.drive.QUIET", Observers(log=said.append))
     reference, resumed, expected = run_here(
         fault.spec, Planted(side), tmp_path, fault.kills, resuming=Planted(side, plant)
     )

@@ -11,6 +11,7 @@ from parity.checks.across.criteria import (
     envelope,
     envelope_multiple,
     ulp,
+    widest,
 )
 from parity.checks.across.curves import EXACT, Curve, losses, run_from
 from parity.checks.across.envelopes import Envelope, measure_envelope
@@ -40,4 +41,5 @@ __all__ = [
     "perturbed",
     "run_from",
     "ulp",
+    "widest",
 ]

@@ -14,7 +14,7 @@ from parity.checks.gap import CurveGap, curve_gap
 from parity.checks.suspects import SUSPECTS
 from parity.checks.traces import digest_batches, trace
 from parity.contract import Divergence, first_divergence
-from parity.results import CheckRecord, Criterion, Verdict
+from parity.results import CheckRecord, Criterion, Validations, Verdict
 from parity.spec import Precision, RunSpec
 
 __all__ = ["Agreement", "agree"]
@@ -46,6 +46,7 @@ class Agreement:
         curves: tuple[Curve, Curve],
         labels: tuple[str, str],
         handovers: tuple[int, ...] = (),
+        validations: Validations | None = None,
     ) -> CheckRecord:
         """Return the record of a check that rests on this agreement.
 
@@ -57,6 +58,7 @@ class Agreement:
             curves: Both curves over all steps, the reference first.
             labels: What the two are called.
             handovers: Steps at which the second run changed sides.
+            validations: The validations of both that are shown.
         """
         return CheckRecord.of(
             name,
@@ -80,6 +82,7 @@ class Agreement:
                 allowed=self.allowed,
                 keep=(self.first.step if self.first else None,),
                 handovers=handovers,
+                validations=validations,
             ),
             digests={"batches": digest_batches(curves[0])},
         )

@@ -19,6 +19,7 @@ __all__ = [
     "envelope",
     "envelope_multiple",
     "ulp",
+    "widest",
 ]
 
 FLOAT64_LIMIT = 1e-12
@@ -75,10 +76,22 @@ def envelope(
     """
     reference = np.asarray(base, np.float64)
     spread = np.max([distance(reference, np.asarray(run, np.float64)) for run in perturbed], axis=0)
-    out = np.empty_like(spread)
-    for start in range(0, len(spread), window):
-        out[start : start + window] = spread[start : start + window].max()
-    return np.maximum(out, FLOOR_ULPS * ulp(reference, "float32"))
+    return np.maximum(widest(spread, window), FLOOR_ULPS * ulp(reference, "float32"))
+
+
+def widest(spread: NDArray[np.float64], window: int) -> NDArray[np.float64]:
+    """Return the largest value in the window of each step, float64, shape [steps].
+
+    Args:
+        spread: A value for each step, shape [steps].
+        window: Steps of a window; the last one may be shorter.
+
+    Example:
+        >>> widest(np.array([1.0, 3.0, 2.0]), 2).tolist()
+        [3.0, 3.0, 2.0]
+    """
+    largest = np.maximum.reduceat(spread, np.arange(0, len(spread), window))
+    return np.repeat(largest, window)[: len(spread)]
 
 
 def envelope_multiple(a: Sequence[float], b: Sequence[float], width: NDArray[np.float64]) -> float:

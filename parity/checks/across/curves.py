@@ -38,18 +38,13 @@ def run_from(
         trainer.import_state(start)
     curve: Curve = {}
     while trainer.step < until:
-        stop = until if validations is None else _next_validation(trainer, until)
+        stop = until if validations is None else trainer.plan.next_stop(trainer.step, until)
         for record in trainer.steps(stop):
             curve[record.step] = record
             on_step(trainer.side, record.step, until)
         if validations is not None and trainer.plan.validates_at(stop):
             validations[stop] = trainer.evaluate()
     return curve
-
-
-def _next_validation(trainer: Trainer, until: int) -> int:
-    every = trainer.plan.validate_every
-    return min(until, trainer.step - trainer.step % every + every) if every else until
 
 
 def losses(curve: Mapping[int, StepRecord]) -> dict[int, float]:

@@ -7,13 +7,13 @@ import time
 from dataclasses import replace
 from functools import partial
 
-from parity import results
 from parity.checks.across.agreement import Agreement, agree
 from parity.checks.across.criteria import FLOAT64_LIMIT
 from parity.checks.across.curves import Curve, Validations, run_from
 from parity.checks.across.pair import TwinPair
 from parity.checks.leaves import MOST_LEAVES, describe_leaf
 from parity.checks.suspects import SUSPECTS
+from parity.checks.traces import trace_validations
 from parity.contract import Difference, TrainingState, compare_states
 from parity.errors import StateError
 from parity.results import CheckRecord
@@ -47,12 +47,12 @@ def check_handover(pair: TwinPair, path: tuple[str, ...]) -> CheckRecord:
     after = {step: record for step, record in reference.items() if step > pair.middle}
     result = agree(after, spliced, spec.precision, floor=lambda: pair.floor, envelope=lambda: pair.envelope)
     result = replace(result, notes=("state survived every handover bit for bit", *result.notes))
+    validated = pair.validations(path[0]), validations
     if result.verdict == "holds" and spec.precision == "float64":
-        result = _with_validations(result, pair.validations(path[0]), validations)
+        result = _with_validations(result, *validated)
     labels = (f"{path[0]}, uninterrupted", f"{' > '.join(path)}")
     curves = (reference, before | spliced)
-    record = result.record(name, spec, path, began, curves, labels, handovers)
-    return _showing(record, pair.validations(path[0]), validations)
+    return result.record(name, spec, path, began, curves, labels, handovers, trace_validations(*validated))
 
 
 def _with_validations(result: Agreement, reference: Validations, spliced: Validations) -> Agreement:
@@ -66,17 +66,6 @@ def _with_validations(result: Agreement, reference: Validations, spliced: Valida
         gap = max(gap, abs(x - y) / max(abs(x), 1e-300))
     note = f"{len(reference)} validations after the handover, largest relative difference of the loss {gap:.1e}"
     return replace(result, notes=(*result.notes, note)) if reference else result
-
-
-def _showing(record: CheckRecord, reference: Validations, spliced: Validations) -> CheckRecord:
-    """Return a record that shows the validations of both runs after the handover, if there are any."""
-    steps = tuple(sorted({*reference, *spliced}))
-    if record.curves is None or not steps:
-        return record
-    first, second = (tuple(run[s].value if s in run else None for s in steps) for run in (reference, spliced))
-    metric = next(iter({**reference, **spliced}.values())).metric
-    shown = results.Validations(metric=metric, steps=steps, value=(first, second))
-    return replace(record, curves=replace(record.curves, validations=shown))
 
 
 Spliced = tuple[Curve, Validations, tuple[int, ...], list[Difference]]

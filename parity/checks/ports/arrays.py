@@ -74,10 +74,14 @@ def judge_array(a: Series, b: Series, pair: Pair, noise: Noise, precision: Compu
     else:
         return None
     at = worst_of(expected, got)
-    where = f"[{', '.join(map(str, at))}]"
-    return Difference(pair.component, pair.a, pair.b, step, f"{where} {scalar_of(expected[at])!r}",
-                      f"{where} {scalar_of(got[at])!r}",
-                      _share(gap, limit), gap / max(scale, 1e-300))  # fmt: skip
+    return _difference(pair, step, at, expected, got, _share(gap, limit), gap / max(scale, 1e-300))
+
+
+def _difference(pair: Pair, step: int, at: tuple[int, ...], expected: NDArray[Any], got: NDArray[Any],
+                amount: float, relative: float) -> Difference:  # fmt: skip
+    """Return a difference of two arrays, shown by the element at an index."""
+    left, right = (f"[{', '.join(map(str, at))}] {scalar_of(values[at])!r}" for values in (expected, got))
+    return Difference(pair.component, pair.a, pair.b, step, left, right, amount, relative)
 
 
 def worst_of(expected: NDArray[np.float64], got: NDArray[np.float64]) -> tuple[int, ...]:
@@ -115,11 +119,9 @@ def exact(a: Series, b: Series, pairs: Sequence[Pair], step_a: int, step_b: int)
             at = worst_of(np.asarray(expected, np.float64), np.asarray(got, np.float64))
             if not unlike[at]:  # all that differ are equal as numbers
                 at = tuple(int(one) for one in np.argwhere(unlike)[0])
-            where = f"[{', '.join(map(str, at))}]"
             gap = spread_of(expected, got)
             relative = gap / max(float(np.abs(np.asarray(expected, np.float64)).max(initial=0.0)), 1e-300)
-            found.append(Difference(pair.component, pair.a, pair.b, step_b, f"{where} {scalar_of(expected[at])!r}",
-                                    f"{where} {scalar_of(got[at])!r}", math.inf, relative))  # fmt: skip
+            found.append(_difference(pair, step_b, at, expected, got, math.inf, relative))
     return sorted(found, key=lambda one: (not one.component.startswith("model"), rank_of(one.component), one.path))
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from parity.checks.live import Compute, Trace
 from parity.checks.ports.judge import Curve
-from parity.checks.ports.pairing import Pair, Rule, pair_leaves, pair_slots
-from parity.checks.ports.series import CURVES, Series, Trained
+from parity.checks.ports.pairing import Pair, Rule, matching, pair_leaves, pair_slots, words_of
+from parity.checks.ports.series import CURVES, NARROW_FIRST, Series, Trained
 
 __all__ = ["Basis", "build_basis", "different_counts", "different_settings"]
 
@@ -73,7 +72,9 @@ def build_basis(a: Trained, b: Trained, at: tuple[Series, int], other: tuple[Ser
         )  # fmt: skip
         others = {p for p in a.state if p not in left}  # what matches nothing at all is refused with the parameters
         mine = [
-            rule for rule in rules if _names(rule, left) or (component == "model.params" and not _names(rule, others))
+            rule
+            for rule in rules
+            if matching(rule, left) or (component == "model.params" and not matching(rule, others))
         ]
         last = tuple(
             {p: np.asarray(series.values[max(series.kept([p]))][p], np.float64) for p in values if series.kept([p])}
@@ -88,23 +89,15 @@ def build_basis(a: Trained, b: Trained, at: tuple[Series, int], other: tuple[Ser
     taken = {pair.a for pair in pairs} | {pair.b for pair in pairs}
     unpaired += [p for one in slots for p in one if p not in taken]
     curves, notes = _curves(a, b)
+    both = (a.precision([pair.a for pair in params]), b.precision([pair.b for pair in params]))
+    narrowest = min(both, key=NARROW_FIRST.index)
     return Basis(
         pairs=tuple(pairs),
         curves=tuple(curves),
         unpaired=tuple(dict.fromkeys(unpaired)),
-        precision=precision or _narrower(a.precision([p.a for p in params]), b.precision([p.b for p in params])),
+        precision=precision or narrowest,
         notes=tuple(notes),
     )
-
-
-def _names(rule: Rule, paths: Iterable[str]) -> bool:
-    pattern = re.compile("(.+?)".join(map(re.escape, rule[0].split("*"))))
-    return any(pattern.fullmatch(path) for path in paths)
-
-
-def _narrower(a: Compute, b: Compute) -> Compute:
-    order: tuple[Compute, ...] = ("bfloat16", "float16", "float32", "float64")
-    return min(a, b, key=order.index)
 
 
 def _curves(a: Trained, b: Trained) -> tuple[list[Curve], list[str]]:
@@ -112,7 +105,7 @@ def _curves(a: Trained, b: Trained) -> tuple[list[Curve], list[str]]:
     for component in CURVES:
         left, right = ([p for p in t.numbers if t.component(p) == component] for t in (a, b))
         if len(left) > 1 or len(right) > 1:
-            common = [(p, o) for p in left for o in right if _end(p) == _end(o)]
+            common = [(p, o) for p in left for o in right if words_of(p)[-1] == words_of(o)[-1]]
             left, right = ([p for p, _ in common[:1]], [o for _, o in common[:1]])
         if left and right:
             found.append(Curve(left[0], right[0], component))
@@ -121,10 +114,6 @@ def _curves(a: Trained, b: Trained) -> tuple[list[Curve], list[str]]:
                 "no loss was seen on both sides: keep it in a variable called loss, or give it to parity.mark"
             )
     return found, notes
-
-
-def _end(path: str) -> str:
-    return re.split(r"[.\[\]'\"]+", path.rstrip("]'\""))[-1]
 
 
 def different_settings(a: Trained, b: Trained) -> list[tuple[str, str, str, str]]:

@@ -106,9 +106,9 @@ def _hand_over(sides: Sides, converts: tuple[Convert, Convert | None], stop: int
                precision: Compute | None, seeds: int | None) -> Found:  # fmt: skip
     a, b = sides.a, sides.b
     nothing = Basis((), (), (), precision or "float32")
-    parts = [_take_over(sides, (a, b), converts[0], "there", None, stop)]
+    parts = [_take_over((a, b), converts[0], "there", None, stop)]
     if converts[1] is not None:
-        parts.append(_take_over(sides, (b, a), converts[1], "back", parts[0], (stop + a.steps) // 2))
+        parts.append(_take_over((b, a), converts[1], "back", parts[0], (stop + a.steps) // 2))
     taken = tuple(part.trace.marks[0].step for part in parts if part.trace.marks)
     for part in parts:
         if (lost := _not_taken(part, stop, a)) is not None:
@@ -170,8 +170,9 @@ def _worse(judged: Judged, found: Judged) -> Judged:
     return found
 
 
-def _take_over(sides: Sides, pair: tuple[Trained, Trained], convert: Convert, when: str, before: _Taken | None,
-               stop: int) -> _Taken:  # fmt: skip
+def _take_over(
+    pair: tuple[Trained, Trained], convert: Convert, when: str, before: _Taken | None, stop: int
+) -> _Taken:
     """Kill one trainer, convert its folder, and let the other continue from it."""
     source, target = pair
     folder = source.root / f"killed-{when}"

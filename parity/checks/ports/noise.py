@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.across import SEEDS, WINDOW
+from parity.checks.across import SEEDS, widest
 from parity.checks.gap import distance
 from parity.checks.live import AtOnce, Compute, Nudge, Trace
 from parity.checks.ports.series import Series, Trained
@@ -30,18 +29,14 @@ class Noise:
     """Path of a number to step to absolute movement."""
     leaves: dict[str, dict[int, float]] = field(default_factory=dict)
     """Path of an array to step to the largest absolute movement of an element."""
-    runs: int = 0
     sides: tuple[str, ...] = ()
     unmoved: tuple[str, ...] = ()
     """Sides whose parameters cannot be written in place."""
 
-    def curve(self, path: str, steps: Sequence[int], window: int = WINDOW) -> NDArray[np.float64]:
+    def curve(self, path: str, steps: Sequence[int], window: int) -> NDArray[np.float64]:
         """Return the movement of a curve, float64, shape [steps]: in each window of steps the largest."""
         found = self.curves.get(path, {})
-        width = np.array([found.get(step, 0.0) for step in steps])
-        for start in range(0, len(width), window):
-            width[start : start + window] = width[start : start + window].max(initial=0.0)
-        return width
+        return widest(np.array([found.get(step, 0.0) for step in steps]), window)
 
     def leaf(self, path: str, step: int) -> float:
         """Return the largest movement of a leaf up to the first step at or after the given one that was kept."""
@@ -53,7 +48,7 @@ class Noise:
 
 def measure_noise(
     sides: Sequence[tuple[Trained, Series, Sequence[str]]], steps: Sequence[int], precision: Compute,
-    seeds: int | None = None,
+    seeds: int | None,
 ) -> Noise:  # fmt: skip
     """Run each side with nudged starts and return how far that moves it.
 
@@ -61,34 +56,36 @@ def measure_noise(
         sides: A trainer, the values of its run, and the paths of its arrays.
         steps: Completed steps at which arrays are kept.
         precision: Type in which the products are computed.
-        seeds: Nudged runs of each side; by default 16, in float64 4.
+        seeds: Nudged runs of each side; None for 16, in float64 4.
     """
     seeds = seeds or (FLOAT64_SEEDS if precision == "float64" else SEEDS)
     noise = Noise()
     for trained, base, paths in sides:
-        runs = _nudged(trained, paths, steps, precision, seeds)
-        moved, trace = next(runs)
-        if not trace.nudged:
+        nudged = False
+        for moved in _nudged(trained, paths, steps, precision, seeds):
+            _take(noise, base, moved, paths, trained.numbers)
+            nudged = True
+        if nudged:
+            noise.sides = (*noise.sides, trained.name)
+        else:
             noise.unmoved = (*noise.unmoved, trained.name)
-            continue
-        for one, _ in itertools.chain([(moved, trace)], runs):
-            _take(noise, base, one, paths, trained.numbers)
-            noise.runs += 1
-        noise.sides = (*noise.sides, trained.name)
     return noise
 
 
 def _nudged(
     trained: Trained, paths: Sequence[str], steps: Sequence[int], precision: Compute, seeds: int
-) -> Iterator[tuple[Series, Trace]]:
-    """Run with nudged starts; where runs are processes, the first alone and then several at once."""
+) -> Iterator[Series]:
+    """Run with nudged starts, none where the first run cannot be; of processes, the first alone and then several."""
 
     def run(seed: int) -> tuple[Series, Trace]:
         return trained.series(f"nudged-{seed}", paths, steps, nudge=Nudge(seed, precision))
 
-    yield run(0)
+    first, trace = run(0)
+    if not trace.nudged:
+        return
+    yield first
     with AtOnce() if trained.runner.parallel == 1 else ThreadPoolExecutor(trained.runner.parallel) as pool:
-        yield from pool.map(run, range(1, seeds))
+        yield from (moved for moved, _ in pool.map(run, range(1, seeds)))
 
 
 def _take(noise: Noise, base: Series, moved: Series, paths: Sequence[str], numbers: Sequence[str]) -> None:

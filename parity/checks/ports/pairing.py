@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import permutations
+from itertools import permutations, takewhile
 from typing import Any
 
 import numpy as np
@@ -35,14 +35,12 @@ class Pair:
     component: str
     axes: tuple[int, ...] | None = None
     """Permutation that takes the axes of `a` to those of `b`; None where they are in the same order."""
-    reshaped: bool = False
-    """Whether `b` has another shape with the same elements in C order, after the permutation."""
 
     @property
     def turned(self) -> Pair:
         """Return the pair from the other side."""
         axes = None if self.axes is None else tuple(int(axis) for axis in np.argsort(self.axes))
-        return Pair(self.b, self.a, self.component, axes, self.reshaped)
+        return Pair(self.b, self.a, self.component, axes)
 
     def carry(self, values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         """Return values of `a` as `b` holds them, in float64 unless they are whole numbers.
@@ -52,7 +50,7 @@ class Pair:
             shape: Of leaf `b`.
         """
         moved = values if self.axes is None else values.transpose(self.axes)
-        return moved.reshape(shape) if self.reshaped or moved.shape != shape else moved
+        return moved.reshape(shape)
 
 
 def pair_leaves(
@@ -78,31 +76,28 @@ def pair_leaves(
         SpecError: A rule that matches nothing, gives a leaf twice, or does not fit the shapes.
     """
     found = _by_rules(a, b, component, rules)
-    taken = {pair.b for pair in found.values()}
-    ways = (_by_value, _by_neighbour, _by_shape, partial(_by_training, later=later))
+    ways = (_by_value, partial(_by_neighbour, found=found), _by_shape, partial(_by_training, later=later))
     while True:
-        one = next((hit for way in ways if (hit := way(a, b, found, taken)) is not None), None)
+        taken = {pair.b for pair in found.values()}
+        free_a = {path: values for path, values in a.items() if path not in found}
+        free_b = {path: values for path, values in b.items() if path not in taken}
+        one = next((hit for way in ways if (hit := way(free_a, free_b)) is not None), None)
         if one is None:
-            break
+            return [found[path] for path in a if path in found], [*free_a, *free_b]
         path, other, axes = one
         found[path] = Pair(path, other, component, axes)
-        taken.add(other)
-    return [found[path] for path in a if path in found], [p for p in a if p not in found] + [
-        p for p in b if p not in taken
-    ]
 
 
 def _by_rules(a: Arrays, b: Arrays, component: str, rules: Iterable[Rule]) -> dict[str, Pair]:
     found: dict[str, Pair] = {}
-    taken: dict[str, str] = {}
+    taken: set[str] = set()
     for rule in rules:
         left, right, how = (*rule, "same")[:3]
-        pattern = re.compile("(.+?)".join(map(re.escape, left.split("*"))))
-        matches = [(path, match) for path in a if (match := pattern.fullmatch(path)) is not None]
+        matches = matching(rule, a)
         if not matches:
             raise SpecError("rules", f"{left!r} matches no array of the trainer; it has {', '.join(list(a)[:6])}")
-        for path, match in matches:
-            texts = iter(match.groups())
+        for path, stars in matches.items():
+            texts = iter(stars)
             other = "".join(part if part != "*" else next(texts, "*") for part in re.split(r"(\*)", right))
             if other not in b:
                 raise SpecError("rules", f"{left!r} takes {path} to {other}, which the port has not; it has "
@@ -110,8 +105,15 @@ def _by_rules(a: Arrays, b: Arrays, component: str, rules: Iterable[Rule]) -> di
             if path in found or other in taken:
                 raise SpecError("rules", f"two rows for {path if path in found else other}; give each leaf one row")
             found[path] = _fitting(path, other, component, how, a[path].shape, b[other].shape)
-            taken[other] = path
+            taken.add(other)
     return found
+
+
+def matching(rule: Rule, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the paths of the trainer that a rule names, with the texts that its stars stand for."""
+    pattern = re.compile("(.+?)".join(map(re.escape, rule[0].split("*"))))
+    matches = ((path, pattern.fullmatch(path)) for path in paths)
+    return {path: match.groups() for path, match in matches if match is not None}
 
 
 def _fitting(path: str, other: str, component: str, how: Any, here: tuple[int, ...], there: tuple[int, ...]) -> Pair:
@@ -127,56 +129,49 @@ def _fitting(path: str, other: str, component: str, how: Any, here: tuple[int, .
     moved = here if axes is None else tuple(here[axis] for axis in axes)
     if moved != there and (how != "reshape" or np.prod(moved) != np.prod(there)):
         raise SpecError("rules", f"{path} {list(here)} does not fit {other} {list(there)} by {how!r}")
-    return Pair(path, other, component, axes, moved != there)
+    return Pair(path, other, component, axes)
 
 
 Found = tuple[str, str, tuple[int, ...] | None]
 
 
-def _by_value(a: Arrays, b: Arrays, found: Mapping[str, Pair], taken: Iterable[str]) -> Found | None:
+def _by_value(a: Arrays, b: Arrays) -> Found | None:
     """Return a leaf of which exactly one counterpart holds the same values, and which is its only one."""
-    free_a, free_b = [p for p in a if p not in found], [p for p in b if p not in taken]
-    for path in free_a:
+    for path in a:
         if _constant(a[path]):
             continue
-        fits = [(other, axes) for other in free_b if (axes := permutation_of(a[path], b[other])) is not NO_FIT]
-        rivals = [p for p in free_a if p != path and fits and permutation_of(a[p], b[fits[0][0]]) is not NO_FIT]
+        fits = [(other, axes) for other in b if (axes := permutation_of(a[path], b[other])) is not None]
+        rivals = [p for p in a if p != path and fits and permutation_of(a[p], b[fits[0][0]]) is not None]
         if len(fits) == 1 and not rivals:
             return path, fits[0][0], fits[0][1] or None
     return None
 
 
-def _by_neighbour(a: Arrays, b: Arrays, found: Mapping[str, Pair], taken: Iterable[str]) -> Found | None:
+def _by_neighbour(a: Arrays, b: Arrays, found: Mapping[str, Pair]) -> Found | None:
     """Return a leaf whose module is that of a paired one: `model.0.bias` beside `model.0.weight`."""
     homes: dict[str, set[str]] = {}
     for pair in found.values():
         homes.setdefault(_home(pair.a), set()).add(_home(pair.b))
-    for path in (p for p in a if p not in found):
-        near = [o for o in b if o not in taken and _home(o) in homes.get(_home(path), ()) and _fits(a[path], b[o])]
+    for path in a:
+        near = [o for o in b if _home(o) in homes.get(_home(path), ()) and _fits(a[path], b[o])]
         same = [o for o in near if _last(o) == _last(path)] or near
         if len(same) == 1:
             return path, same[0], shape_permutation(a[path].shape, b[same[0]].shape) or None
     return None
 
 
-def _by_shape(a: Arrays, b: Arrays, found: Mapping[str, Pair], taken: Iterable[str]) -> Found | None:
+def _by_shape(a: Arrays, b: Arrays) -> Found | None:
     """Return a leaf that is the only one left of its shape, on both sides."""
-    free_a, free_b = [p for p in a if p not in found], [p for p in b if p not in taken]
-    for path in free_a:
-        fits = [other for other in free_b if _fits(a[path], b[other])]
-        if len(fits) == 1 and sum(_fits(a[p], b[fits[0]]) for p in free_a) == 1:
+    for path in a:
+        fits = [other for other in b if _fits(a[path], b[other])]
+        if len(fits) == 1 and sum(_fits(a[p], b[fits[0]]) for p in a) == 1:
             return path, fits[0], shape_permutation(a[path].shape, b[fits[0]].shape) or None
     return None
 
 
-def _by_training(
-    a: Arrays, b: Arrays, found: Mapping[str, Pair], taken: Iterable[str], later: tuple[Arrays, Arrays]
-) -> Found | None:
+def _by_training(a: Arrays, b: Arrays, later: tuple[Arrays, Arrays]) -> Found | None:
     """Return a leaf of one value whose counterpart of the same value training moved to nearly the same place."""
-    free_a, free_b = (
-        [p for p in a if p not in found and p in later[0]],
-        [p for p in b if p not in taken and p in later[1]],
-    )
+    free_a, free_b = ([p for p in free if p in after] for free, after in zip((a, b), later, strict=True))
 
     def near(path: str, others: Sequence[str]) -> str | None:
         """Return which of some leaves is by far the nearest."""
@@ -195,8 +190,6 @@ def _by_training(
 CLEARLY = 0.1
 """How much nearer than the next a counterpart must be, to be taken by what training made of it."""
 
-NO_FIT = None
-
 
 def permutation_of(a: NDArray[Any], b: NDArray[Any]) -> tuple[int, ...] | None:
     """Return the permutation of axes that makes two arrays equal, empty for none needed; None if there is none.
@@ -213,11 +206,11 @@ def permutation_of(a: NDArray[Any], b: NDArray[Any]) -> tuple[int, ...] | None:
     if a.shape == b.shape and np.array_equal(a, b):
         return ()
     if a.ndim != b.ndim or not 2 <= a.ndim <= MOST_AXES or sorted(a.shape) != sorted(b.shape):
-        return NO_FIT
+        return None
     for axes in permutations(range(a.ndim)):
         if tuple(a.shape[axis] for axis in axes) == b.shape and np.array_equal(a.transpose(axes), b):
             return axes
-    return NO_FIT
+    return None
 
 
 def shape_permutation(here: tuple[int, ...], there: tuple[int, ...]) -> tuple[int, ...]:
@@ -263,7 +256,7 @@ def pair_slots(params: Sequence[Pair], a: Mapping[str, str], b: Mapping[str, str
         for pair in (one for one in params if one.a == owner):
             others = slots.get((pair.b, component), [])
             if len(others) == 1:
-                found.append(Pair(path, others[0], component, pair.axes, pair.reshaped))
+                found.append(Pair(path, others[0], component, pair.axes))
     return found
 
 
@@ -279,19 +272,19 @@ def owner_of(path: str, parameters: Sequence[str]) -> str | None:
     for parameter in parameters:
         if f"[{parameter}]" in path:
             return parameter
-    words = _words(path)
-    common = {parameter: _common(words, _words(parameter)) for parameter in parameters}
+    words = words_of(path)
+    common = {parameter: _common(words, words_of(parameter)) for parameter in parameters}
     best = max(common.values(), default=0)
     owners = [parameter for parameter, count in common.items() if count == best]
     return owners[0] if best and len(owners) == 1 else None
 
 
-def _words(path: str) -> list[str]:
+def words_of(path: str) -> list[str]:
+    """Return the names that a path is made of."""
     return [word for word in re.split(r"[.\[\]'\"]+", path) if word]
 
 
 def _common(a: Sequence[str], b: Sequence[str]) -> int:
-    count = 0
-    while count < min(len(a), len(b)) and a[-1 - count] == b[-1 - count]:
-        count += 1
-    return count
+    """Return how many names two paths have in common at their ends."""
+    pairs = zip(reversed(a), reversed(b), strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from parity.checks.live import Compute, Nudge, Request, Runner, Trace, judge_same, varying
 from parity.contract.capture import Leaf, Snapshot
 from parity.errors import TrainerError
 
-__all__ = ["STATE", "Series", "Trained", "kept_steps", "scalar_of"]
+__all__ = ["NARROW_FIRST", "STATE", "Series", "Trained", "kept_steps", "scalar_of"]
 
 STATE = ("model.params", "model.buffers", "optimizer.", "ema")
 """Components whose arrays are compared."""
@@ -24,7 +23,8 @@ STATE = ("model.params", "model.buffers", "optimizer.", "ema")
 CURVES = ("loss", "schedule.lr", "scaler.scale")
 """Components of which single numbers are compared, step by step."""
 
-Arrays = dict[str, NDArray[Any]]
+NARROW_FIRST: tuple[Compute, ...] = ("bfloat16", "float16", "float32", "float64")
+"""Floating types, the narrowest first."""
 
 MOST_BYTES = 1 << 30
 """Memory that the values of one series may take; above, fewer marks are kept."""
@@ -38,11 +38,6 @@ class Series:
     """Completed steps at every mark, and one more for the state at the return if that was seen."""
     values: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Step to path to value: the curves at every step, the arrays where they were kept."""
-
-    def arrays(self, step: int, paths: Sequence[str]) -> Arrays:
-        """Return the arrays that were kept at a step."""
-        at = self.values.get(step, {})
-        return {path: np.asarray(at[path]) for path in paths if path in at}
 
     def curve(self, path: str) -> dict[int, float]:
         """Return step to number."""
@@ -71,10 +66,10 @@ class Trained:
         if len(marks) < 3:
             raise TrainerError(f"{name}: the function made {len(marks)} marks in {steps} steps; yield the completed "
                                "steps, or call parity.mark, once per step")  # fmt: skip
-        last = self.reference.final or marks[-1].snapshot
+        self._last = (self.reference.final or marks[-1].snapshot).leaves
         self.changing = varying(marks)
         self.leaves: Mapping[str, Leaf] = marks[-1].snapshot.leaves
-        self.numbers = [p for p, leaf in last.leaves.items() if leaf.component in CURVES and _is_number(leaf)]
+        self.numbers = [p for p, leaf in self._last.items() if leaf.component in CURVES and _is_number(leaf)]
         self.state = [p for p, leaf in self.leaves.items() if _is_state(leaf) and not marks[-1].snapshot.is_dead(p)]
 
     @property
@@ -89,11 +84,7 @@ class Trained:
 
     def component(self, path: str) -> str:
         """Return what a leaf is."""
-        return (self.leaves.get(path) or self._final[path]).component
-
-    @property
-    def _final(self) -> Mapping[str, Leaf]:
-        return self.reference.final.leaves if self.reference.final is not None else {}
+        return (self.leaves.get(path) or self._last[path]).component
 
     def series(self, name: str, paths: Sequence[str], steps: Sequence[int], *, folder: Path | None = None,
                nudge: Nudge | None = None, kill_step: int | None = None) -> tuple[Series, Trace]:  # fmt: skip
@@ -132,8 +123,7 @@ class Trained:
     def precision(self, paths: Sequence[str]) -> Compute:
         """Return the narrowest floating type among leaves."""
         kinds = {self.leaves[path].kind.partition("[")[0] for path in paths if path in self.leaves}
-        order: tuple[Compute, ...] = ("bfloat16", "float16", "float32", "float64")
-        return next((one for one in order if one in kinds), "float32")
+        return next((one for one in NARROW_FIRST if one in kinds), "float32")
 
     def _run(self, name: str, request: Request, folder: Path | None = None) -> Trace:
         trace = self.runner.run(folder or self.root / name, request)

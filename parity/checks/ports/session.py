@@ -6,7 +6,7 @@ import inspect
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,7 +38,6 @@ class Sides:
     a: Trained
     b: Trained
     notes: list[str]
-    root: Path
 
     @property
     def names(self) -> tuple[str, str]:
@@ -72,24 +71,24 @@ class Sides:
         if noise.unmoved:
             judged.notes.append(f"noise was not measured on {', '.join(noise.unmoved)}: its parameters cannot be "
                                 "written in place")  # fmt: skip
-        has_loss = any(curve.component == "loss" for curve in basis.curves)
-        if judged.verdict == "holds" and basis.precision != "float64" and not noise.sides:
+        if judged.verdict == "holds" and (doubt := self._doubt(basis, noise)):
             judged.verdict = "inconclusive"
-            judged.notes.append("no noise could be measured, so nothing says what may differ: compare in float64")
-        alone = [p for p in basis.unpaired if self._component(p) == "model.params"]
-        if judged.verdict == "holds" and alone and not has_loss:
-            judged.verdict = "inconclusive"
-            judged.notes.append(f"{len(alone)} parameters have no counterpart and no loss was seen: give rules")
-        if judged.verdict == "holds" and not self._trained(basis):
-            judged.verdict = "inconclusive"
-            judged.notes.append("no parameter changed: nothing was trained")
+            judged.notes.append(doubt)
         return judged
+
+    def _doubt(self, basis: Basis, noise: Noise) -> str:
+        """Return why a pass would rest on nothing; empty if it rests on something."""
+        if basis.precision != "float64" and not noise.sides:
+            return "no noise could be measured, so nothing says what may differ: compare in float64"
+        alone = [p for p in basis.unpaired if self._component(p) == "model.params"]
+        if alone and not any(curve.component == "loss" for curve in basis.curves):
+            return f"{len(alone)} parameters have no counterpart and no loss was seen: give rules"
+        if not any(pair.a in self.a.changing for pair in basis.params):
+            return "no parameter changed: nothing was trained"
+        return ""
 
     def _component(self, path: str) -> str:
         return self.a.component(path) if path in self.a.leaves else self.b.component(path)
-
-    def _trained(self, basis: Basis) -> bool:
-        return any(pair.a in self.a.changing for pair in basis.params)
 
     def _other_batch(self) -> Difference | None:
         """Return the first step at which a batch differs that both keep under one name, in one type and shape."""
@@ -135,7 +134,7 @@ def open_sides(stack: ExitStack, train_a: Train, train_b: Train, steps: int, mod
         stack.enter_context(runner)  # type: ignore[arg-type]
         notes += [f"{name}: {note}" for note in told]
         trained.append(Trained(name, runner, home, steps, _options(train, steps, options)))
-    return Sides(trained[0], trained[1], notes, root)
+    return Sides(trained[0], trained[1], notes)
 
 
 def _options(train: Train, steps: int, options: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -154,11 +153,6 @@ def _names(train_a: Train, train_b: Train) -> tuple[str, str]:
     if own[0] == own[1]:
         own = [getattr(one, "__module__", "?").rpartition(".")[2] for one in (train_a, train_b)]
     return (own[0], own[1]) if own[0] != own[1] else (f"{own[0]}-a", f"{own[1]}-b")
-
-
-def _name(train: Train) -> str:
-    named: str = getattr(train, "__qualname__", type(train).__qualname__)
-    return named.replace("<locals>.", "")
 
 
 def suspects_of(differences: Sequence[Difference], sides: Sides, road: str, when: str = "") -> list[Suspect]:
@@ -198,7 +192,7 @@ def crossing(check: Literal["twins", "handover"], sides: Sides, judged: Judged, 
         handovers: Completed steps at which a run was taken over.
     """
     seen = judged.gap.steps > 0
-    found = Crossing(
+    return Crossing(
         check=check,
         name=name or f"{sides.a.name} and {sides.b.name}",
         verdict=judged.verdict,
@@ -216,5 +210,5 @@ def crossing(check: Literal["twins", "handover"], sides: Sides, judged: Judged, 
         handovers=handovers,
         notes=(*sides.notes, *judged.notes),
         frameworks=tuple(dict.fromkeys((*sides.a.reference.frameworks, *sides.b.reference.frameworks))),
+        seconds=time.perf_counter() - began,
     )
-    return replace(found, seconds=time.perf_counter() - began)

@@ -3,30 +3,19 @@
 Takes any trainer: knows a run by its plan, its identity and what it leaves on disk.
 """
 
-from parity.checks.resume.check import (
-    Command,
-    Runs,
-    check_resume,
-    default_kills,
-    describe_evidence,
-    run_here,
-    run_processes,
-)
-from parity.checks.resume.drive import Drive, Driven, check_roads, drive_here, drive_processes
+from parity.checks.resume.check import Runs, check_resume, check_roads, run_here, run_processes
+from parity.checks.resume.drive import Command, drive_here, drive_processes
 from parity.checks.resume.evidence import Evidence, LeafEvent, read_evidence
 from parity.checks.resume.judge import judge
 from parity.checks.resume.process import Start, Started, end_all, start_interpreter
-from parity.checks.resume.roads import Leg, Road, plan_roads
-from parity.checks.resume.trace import trace_resume
+from parity.checks.resume.roads import Leg, default_kills, plan_roads
+from parity.checks.resume.trace import describe_evidence, trace_resume
 
 __all__ = [
     "Command",
-    "Drive",
-    "Driven",
     "Evidence",
     "LeafEvent",
     "Leg",
-    "Road",
     "Runs",
     "Start",
     "Started",

@@ -9,30 +9,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from parity import policy
-from parity.checks.leaves import MOST_LEAVES
 from parity.checks.progress import OnStep, ignore_step, last_step
+from parity.checks.resume.drive import Command, Driven, follow, legs_here, legs_in_processes
 from parity.checks.resume.evidence import Evidence, read_evidence
 from parity.checks.resume.judge import Findings, judge
-from parity.checks.resume.process import ProcessError, Start, TrainingProcess, start_interpreter
-from parity.checks.resume.trace import trace_resume
-from parity.checks.traces import digest_batches, digest_leaves
+from parity.checks.resume.process import ProcessError, Start, start_interpreter
+from parity.checks.resume.roads import Leg, default_kills
+from parity.checks.resume.trace import describe_evidence
 from parity.contract import Precision, RunPlan, Side
 from parity.errors import ParityError
-from parity.results import CheckRecord
-from parity.runs import QUIET, FaultInjection, Options, RunDirectory, train
+from parity.results import CheckRecord, Verdict
 
-__all__ = ["check_resume", "default_kills", "describe_evidence", "run_here", "run_processes"]
-
-TIMEOUT_SECONDS = 600.0
-"""Longest one training process may take."""
-
-SETTLE_SECONDS = 30.0
-"""Longest a save in the background is waited for before a kill."""
+__all__ = ["Drive", "Runs", "check_resume", "check_roads", "run_here", "run_processes"]
 
 WATCH_SECONDS = 0.5
 """Time between two looks at the records of the runs, for the progress."""
@@ -40,34 +32,8 @@ WATCH_SECONDS = 0.5
 Runs = tuple[Evidence, Evidence, list[int | None]]
 """Evidence of the uninterrupted run, of the killed one, and the step where each process of that one had to start."""
 
-Command = Callable[[Path, int | None], Sequence[str]]
-"""Returns the command line of a training process: given the run directory, and the step to pause at, if any."""
-
-
-def default_kills(plan: RunPlan, epoch: int | None = None) -> tuple[int, int]:
-    """Return two steps to kill at, one after the second save, one after the third.
-
-    They follow the ends of epochs: the first is such an end, the second the step after one. Where no epoch ends
-    there, each comes a chunk after its save instead.
-
-    Args:
-        plan: When the run saves and stops.
-        epoch: Steps of one epoch; None where the run has none.
-
-    Example:
-        >>> default_kills(RunPlan(steps=200, save_every=40, chunk=20), 22)
-        (88, 133)
-        >>> default_kills(RunPlan(steps=200, save_every=40, chunk=20))
-        (100, 140)
-    """
-    later = min(plan.chunk, plan.save_every)
-    first, second = (min(n * plan.save_every + later, plan.steps - 1) for n in (2, 3))
-    if epoch:
-        at = (2 * plan.save_every // epoch + 1) * epoch
-        after = (max(3 * plan.save_every - 1, at) // epoch + 1) * epoch + 1
-        if at + 1 < plan.steps:
-            first, second = at, after if after < plan.steps else at + 1
-    return first, second
+Drive = Callable[[], tuple[Evidence, Sequence[Driven]]]
+"""Trains the uninterrupted run and those on the roads: `drive_processes` or `drive_here` with its arguments."""
 
 
 def check_resume(run: Callable[[], Runs], *, name: str, precision: Precision, side: str) -> CheckRecord:
@@ -79,51 +45,55 @@ def check_resume(run: Callable[[], Runs], *, name: str, precision: Precision, si
         precision: What it computes in, for the record.
         side: Name of the side, for the record.
     """
-    began = time.perf_counter()
-
-    def record(findings: Findings, *, crashed: bool = False, **shown: Any) -> CheckRecord:
-        nothing = findings.steps_compared == 0
-        return CheckRecord(
-            name="resume",
-            spec=name,
-            precision=precision,
-            sides=(side,),
-            verdict="crashed" if crashed else "broken" if findings.broken else "empty" if nothing else "holds",
-            criterion="bitwise",
-            steps_compared=findings.steps_compared,
-            max_abs_diff=None if crashed else findings.max_abs,
-            max_rel_diff=None if crashed else findings.max_rel,
-            first_divergence=findings.first,
-            suspects=tuple(findings.suspects),
-            notes=tuple(findings.notes),
-            leaves=tuple(findings.leaves[:MOST_LEAVES]),
-            seconds=time.perf_counter() - began,
-            **shown,
-        )
-
+    record = partial(CheckRecord.of, "resume", name, precision, (side,), began=time.perf_counter())
     try:
         reference, resumed, expected = run()
         findings = judge(reference, resumed, expected)
     except (ProcessError, ParityError) as error:
-        return record(Findings(notes=[str(error)]), crashed=True)
-    return record(findings, **describe_evidence(reference, resumed, findings))
+        return record("crashed", notes=(str(error),))
+    verdict: Verdict = "broken" if findings.broken else "holds" if findings.steps_compared else "empty"
+    return record(verdict, **findings.fields(), **describe_evidence(reference, resumed, findings))
 
 
-def describe_evidence(reference: Evidence, resumed: Evidence, findings: Findings) -> dict[str, Any]:
-    """Return the fields of a record that show what was judged: `curves` and `digests`.
+def check_roads(
+    drive: Drive, closed: Mapping[str, str], *, name: str, precision: Precision, side: str
+) -> CheckRecord:
+    """Judge a run on each of its roads; bitwise.
 
     Args:
-        reference: What the uninterrupted run left.
-        resumed: What the killed run left.
-        findings: What the judge found; the curves keep the step of its first divergence.
+        drive: Trains.
+        closed: Roads that were asked for and that the run cannot be driven along, with the reason; listed.
+        name: Name of the run, for the record.
+        precision: What it computes in, for the record.
+        side: Name of the side, for the record.
     """
-    digests = {"batches": digest_batches(reference.curve)}
-    for name, run in (("final state, uninterrupted", reference), ("final state, resumed", resumed)):
-        final = next((event for event in reversed(run.events) if event.event == "final"), None)
-        if final is not None:
-            digests[name] = digest_leaves(final.leaves)
-    first = findings.first.step if findings.first else None
-    return {"curves": trace_resume(reference, resumed, (first,)), "digests": digests}
+    record = partial(CheckRecord.of, "resume", name, precision, (side,), began=time.perf_counter())
+    listed = [f"road {road} was not taken: {why}" for road, why in closed.items()]
+    try:
+        reference, driven = drive()
+        judged = [(one, one.judge(reference)) for one in driven]
+    except (ProcessError, ParityError) as error:
+        return record("crashed", notes=(str(error), *listed))
+    notes = [*(note for _, found in judged for note in found.notes), *listed]
+    whole = [(one.resumed, found) for one, found in judged if one.resumed is not None]
+    if not whole:
+        return record("crashed" if judged else "empty", notes=tuple(notes))
+    every = [found for _, found in whole]
+    together = Findings(
+        steps_compared=min(found.steps_compared for found in every),
+        max_abs=max(found.max_abs for found in every),
+        max_rel=max(found.max_rel for found in every),
+        first=next((found.first for found in every if found.first is not None), None),
+        suspects=list(dict.fromkeys(one for found in every for one in found.suspects)),
+        notes=notes,
+        leaves=[leaf for found in every for leaf in found.leaves],
+    )
+    crashed, broken = len(whole) < len(judged), any(found.broken for found in every)
+    verdict: Verdict = (
+        "broken" if broken else "crashed" if crashed else "holds" if together.steps_compared else "empty"
+    )
+    resumed, worst = next((pair for pair in whole if pair[1].broken), whole[0])
+    return record(verdict, **together.fields(), **describe_evidence(reference, resumed, worst))
 
 
 def run_processes(
@@ -156,30 +126,10 @@ def run_processes(
     """
     workdir.mkdir(parents=True, exist_ok=True)
     kills = tuple(sorted(set(kills))) or default_kills(plan, epoch)
-
-    def start(run: str, pause_at: int | None = None) -> TrainingProcess:
-        line = command(workdir / run, pause_at)
-        return TrainingProcess(line, workdir / run, workdir / f"{run}.log", environment, begin)
-
-    def uninterrupted() -> None:
-        with start("reference") as process:
-            process.wait(TIMEOUT_SECONDS)
-
-    def interrupted() -> list[int | None]:
-        expected: list[int | None] = [None]
-        for attempt, kill in enumerate(kills):
-            with start("resumed", kill) as process:
-                process.wait_for_step(kill, attempt, TIMEOUT_SECONDS)
-                if durable:  # the save at `kill` itself would come after the records
-                    await_checkpoint(workdir / "resumed", (kill - 1) // plan.save_every * plan.save_every)
-                process.kill()
-            expected.append(newest_checkpoint(workdir / "resumed"))
-        with start("resumed") as process:
-            process.wait(TIMEOUT_SECONDS)
-        return expected
-
+    run_leg = legs_in_processes(command, plan, environment=environment, begin=begin, durable=durable)
     with ThreadPoolExecutor(2) as pool:
-        reference, resumed = pool.submit(uninterrupted), pool.submit(interrupted)
+        reference = pool.submit(run_leg, workdir / "reference", Leg(), 0, "auto")
+        resumed = pool.submit(follow, _killed(kills), workdir / "resumed", run_leg)
         both: list[Future[Any]] = [reference, resumed]
         while wait(both, WATCH_SECONDS).not_done:
             behind = min(("reference", "resumed"), key=lambda run: last_step(workdir / run / "steps.jsonl"))
@@ -189,10 +139,6 @@ def run_processes(
     return read_evidence(workdir / "reference"), read_evidence(workdir / "resumed"), expected
 
 
-class Killed(BaseException):
-    """Stands for SIGKILL within one process: nothing of the trainer is used after it."""
-
-
 def run_here(
     described: Any,
     side: Side,
@@ -200,7 +146,6 @@ def run_here(
     kills: Sequence[int],
     *,
     resuming: Side | None = None,
-    options: Callable[[int], Options] = lambda attempt: Options(),
 ) -> Runs:
     """Run both runs within this process: a kill drops the trainer and builds a new one from disk.
 
@@ -212,36 +157,12 @@ def run_here(
         workdir: Where the run directories go.
         kills: Steps to kill at.
         resuming: What trains the killed run; by default the same side.
-        options: Options of `train` for a process start of the killed run; its fault injection is set here.
     """
-    resuming = resuming or side
-
-    def pause() -> None:
-        raise Killed
-
-    def start(run: str, trainer: Side, pause_at: int | None, given: Options) -> None:
-        faults = FaultInjection(trace=True, pause_at=pause_at, pause=pause)
-        train(trainer, "here", described, workdir / run, replace(given, faults=faults), QUIET)
-
-    start("reference", side, None, Options())
-    expected: list[int | None] = [None]
-    for attempt, kill in enumerate(kills):
-        try:
-            start("resumed", resuming, kill, options(attempt))
-        except Killed:
-            expected.append(newest_checkpoint(workdir / "resumed"))
-    start("resumed", resuming, None, options(len(kills)))
+    legs_here(described, side)(workdir / "reference", Leg(), 0, "auto")
+    expected = follow(_killed(kills), workdir / "resumed", legs_here(described, resuming or side))
     return read_evidence(workdir / "reference"), read_evidence(workdir / "resumed"), expected
 
 
-def await_checkpoint(path: Path, step: int) -> None:
-    """Return when the checkpoint of a step is whole; after a while give up, and let the judge see what there is."""
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while step and (newest_checkpoint(path) or 0) < step and time.monotonic() < deadline:
-        time.sleep(0.02)
-
-
-def newest_checkpoint(path: Path) -> int | None:
-    """Return the step of the newest whole checkpoint, as a scan from outside sees it."""
-    newest = policy.latest(RunDirectory(path).store.scan().whole)
-    return newest.step if newest else None
+def _killed(kills: Sequence[int]) -> list[Leg]:
+    """Return what the processes of a run do that is killed at some steps, and finishes."""
+    return [*(Leg(until=step) for step in kills), Leg()]

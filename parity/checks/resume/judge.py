@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from parity.checks.gap import curve_gap
-from parity.checks.leaves import describe_leaf
+from parity.checks.leaves import MOST_LEAVES, describe_leaf
 from parity.checks.resume.evidence import Evidence, LeafEvent
 from parity.checks.suspects import SUSPECTS
 from parity.contract import (
@@ -58,10 +59,17 @@ class Findings:
         """Whether anything was found."""
         return bool(self.notes) or self.first is not None
 
-    def blame(self, components: Iterable[str], note: str) -> None:
-        """Add suspects, each once, and a sentence."""
-        self.suspects += [c for c in components if c not in self.suspects]
-        self.notes.append(note)
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a record that hold what was found."""
+        return {
+            "steps_compared": self.steps_compared,
+            "max_abs_diff": self.max_abs,
+            "max_rel_diff": self.max_rel,
+            "first_divergence": self.first,
+            "suspects": tuple(self.suspects),
+            "notes": tuple(self.notes),
+            "leaves": tuple(self.leaves[:MOST_LEAVES]),
+        }
 
 
 def judge(
@@ -85,21 +93,25 @@ def judge(
         chosen: Attempts for which a checkpoint was asked for, by its step or as the best: newer ones are given up.
         other_intervals: Whether it validated at other steps: then those of both are compared.
     """
-    findings = Findings()
-    _judge_curves(findings, reference, resumed, other_intervals)
+    first = _first_difference(reference, resumed, other_intervals)
     causes = [
         _restored_against_saved(resumed),
         _starts(resumed, expected_starts, chosen),
         _saving_changes_nothing(resumed),
-        *_curve_and_states(findings, reference, resumed),
+        *_curve_and_states(first, reference, resumed),
         _against_reference(reference, resumed, ("final",))[1],
     ]
-    first = next((cause for cause in causes if cause), None)
-    for cause in causes:
-        for components, note, leaves in cause:
-            findings.blame(components if cause is first else (), note)
-            findings.leaves += leaves if cause is first else ()
-    return findings
+    blamed = next((cause for cause in causes if cause), [])
+    gap = curve_gap(*({step: record.loss for step, record in run.curve.items()} for run in (reference, resumed)))
+    return Findings(
+        steps_compared=gap.steps,
+        max_abs=gap.max_abs,
+        max_rel=gap.max_rel,
+        first=first,
+        suspects=list(dict.fromkeys(component for reason in blamed for component in reason.components)),
+        notes=[reason.note for cause in causes for reason in cause],
+        leaves=[leaf for reason in blamed for leaf in reason.leaves],
+    )
 
 
 def _restored_against_saved(resumed: Evidence) -> Cause:
@@ -153,10 +165,8 @@ def _saving_changes_nothing(resumed: Evidence) -> Cause:
     out: Cause = []
     for event in resumed.events:
         if event.event == "saving":
-            after = next(
-                (e for e in resumed.events if (e.event, e.attempt, e.step) == ("saved", event.attempt, event.step)),
-                None,
-            )
+            saved = ("saved", event.attempt, event.step)
+            after = next((e for e in resumed.events if (e.event, e.attempt, e.step) == saved), None)
             if after is not None:
                 out += _differences(event, after, f"saving step {event.step} changed the live run")
     return out[:1]
@@ -173,52 +183,48 @@ def _against_reference(reference: Evidence, resumed: Evidence, kinds: tuple[str,
         if other is None and ends:
             text = f"ended at step {event.step}, where the uninterrupted run did not"
             return event.step, [Reason(("counters.step",), text)]
-        if other is not None and (
-            found := _differences(other, event, f"state at step {event.step} is not the uninterrupted run's")
-        ):
+        text = f"state at step {event.step} is not the uninterrupted run's"
+        if other is not None and (found := _differences(other, event, text)):
             return event.step, found
     if "final" in kinds and not any(e.event == "final" and e.attempt == last for e in resumed.events):
         return None, [Reason(("counters.step",), "never finished")]
     return None, []
 
 
-def _curve_and_states(findings: Findings, reference: Evidence, resumed: Evidence) -> list[Cause]:
+def _curve_and_states(first: Divergence | None, reference: Evidence, resumed: Evidence) -> list[Cause]:
     """The curve, and the states along it: what differs at the earlier step first.
 
     The record of step s comes before the state at step s, which that step made; a validation comes after it.
     """
-    curve = _from_curve(findings, reference, resumed)
+    curve = _from_curve(first, reference, resumed)
     step, states = _against_reference(reference, resumed, ("restored", "saving"))
-    first = findings.first
     if first is None or step is None:
         return [curve, states]
     after = first.quantity == "validation"
     return [states, curve] if step < first.step + after else [curve, states]
 
 
-def _judge_curves(findings: Findings, reference: Evidence, resumed: Evidence, other_intervals: bool) -> None:
-    a, b = reference.curve, resumed.curve
-    gap = curve_gap({s: r.loss for s, r in a.items()}, {s: r.loss for s, r in b.items()})
-    findings.steps_compared, findings.max_abs, findings.max_rel = gap.steps, gap.max_abs, gap.max_rel
-    found = [first_divergence(a, b)]
+def _first_difference(reference: Evidence, resumed: Evidence, other_intervals: bool) -> Divergence | None:
+    """Return the first difference of the records and of the validations."""
+    a = reference.curve
+    found = [first_divergence(a, resumed.curve)]
     for attempt in range(len(resumed.resumed_from)):  # also what a later attempt replaced in the spliced curve
         own = splice(r for r in resumed.records if r.attempt == attempt)
         found.append(first_divergence({s: r for s, r in a.items() if s in own}, own))
-    findings.first = min((d for d in found if d is not None), key=lambda d: d.step, default=None)
+    first = min((d for d in found if d is not None), key=lambda d: d.step, default=None)
     left, right = splice(reference.validations), splice(resumed.validations)
     for step in sorted({*left} & {*right} if other_intervals else {*left, *right}):
-        if findings.first is not None and findings.first.step <= step:
-            return
+        if first is not None and first.step <= step:
+            return first
         x, y = left.get(step), right.get(step)
         if x is None or y is None or not (same(x.value, y.value) and same(x.loss, y.loss)):
             values = [None if v is None else v.value for v in (x, y)]
-            findings.first = Divergence(step=step, quantity="validation", expected=values[0], got=values[1])
-            return
+            return Divergence(step=step, quantity="validation", expected=values[0], got=values[1])
+    return first
 
 
-def _from_curve(findings: Findings, reference: Evidence, resumed: Evidence) -> Cause:
+def _from_curve(first: Divergence | None, reference: Evidence, resumed: Evidence) -> Cause:
     """Blame by the first quantity that differs; called when the states that were compared do not explain it."""
-    first = findings.first
     if first is None:
         return []
     text = f"{first.quantity} of step {first.step} is {first.got}, was {first.expected}"
@@ -250,10 +256,9 @@ def _differences(a: LeafEvent, b: LeafEvent, text: str) -> Cause:
     found: list[Difference] = compare_digests(a.leaves, b.leaves)
     if not found:
         return []
-    components = tuple(dict.fromkeys(_by_weight(found)))
     worst = found[0]
     more = f" and {len(found) - 1} more leaves" if len(found) > 1 else ""
-    return [Reason(components, f"{text}: {worst.leaf} ({worst.detail}){more}", _sizes(found, a, b, text))]
+    return [Reason(_by_weight(found), f"{text}: {worst.leaf} ({worst.detail}){more}", _sizes(found, a, b, text))]
 
 
 def _sizes(found: list[Difference], a: LeafEvent, b: LeafEvent, where: str) -> tuple[LeafChange, ...]:
@@ -274,9 +279,7 @@ def _by_size(leaf: LeafChange) -> float:
     return -math.inf if math.isnan(leaf.max_abs) else -leaf.max_abs
 
 
-def _by_weight(found: list[Difference]) -> list[str]:
+def _by_weight(found: list[Difference]) -> tuple[str, ...]:
     """Return components, those with most leaves gone first, `config` last: it follows from the others."""
-    count: dict[str, int] = {}
-    for difference in found:
-        count[difference.component] = count.get(difference.component, 0) + 1
-    return sorted(count, key=lambda c: (c == "config", -count[c], c))
+    count = Counter(difference.component for difference in found)
+    return tuple(sorted(count, key=lambda c: (c == "config", -count[c], c)))

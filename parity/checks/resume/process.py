@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 from parity.storage import read_lines
 
@@ -133,7 +133,7 @@ class TrainingProcess:
         Raises:
             ProcessError: The process ended before, or took too long (it is killed then).
         """
-        self._wait_for_row(self._steps, lambda row: bool(row["step"] >= step), attempt, f"step {step}", timeout)
+        self._wait_for_row(self._steps, step, attempt, f"step {step}", timeout)
 
     def wait_for_start(self, attempt: int, timeout: float) -> None:
         """Return when a process start has its state, restored or new, before its first step.
@@ -141,11 +141,9 @@ class TrainingProcess:
         Raises:
             ProcessError: As of `wait_for_step`.
         """
-        self._wait_for_row(self._states, lambda row: True, attempt, "the start", timeout)
+        self._wait_for_row(self._states, 0, attempt, "the start", timeout)
 
-    def _wait_for_row(
-        self, file: Path, wanted: Callable[[dict[str, Any]], bool], attempt: int, what: str, timeout: float
-    ) -> None:
+    def _wait_for_row(self, file: Path, least: int, attempt: int, what: str, timeout: float) -> None:
         deadline = time.monotonic() + timeout
         size = -1
         while time.monotonic() < deadline:
@@ -153,7 +151,7 @@ class TrainingProcess:
             if now != size:
                 size = now
                 last = read_lines(file)[-1:]
-                if any(wanted(row) and row["attempt"] == attempt for row in last):
+                if any(row["step"] >= least and row["attempt"] == attempt for row in last):
                     return
             if (code := self.process.poll()) is not None:
                 raise ProcessError(f"ended with {code} before {what}", self._tail())
@@ -168,22 +166,19 @@ class TrainingProcess:
             ProcessError: It ended otherwise, or took too long (it is killed then).
         """
         self.process.send_signal(signal.SIGTERM)
-        self._wait(timeout, 128 + signal.SIGTERM)
+        self.wait(timeout, 128 + signal.SIGTERM)
 
     def kill(self) -> None:
         """Send SIGKILL to it and all that it started, and reap it."""
         self._send_kill()
         self.process.wait()
 
-    def wait(self, timeout: float) -> None:
-        """Return when it has ended without an error.
+    def wait(self, timeout: float, expected: int = 0) -> None:
+        """Return when it has ended with an exit code: by default without an error.
 
         Raises:
-            ProcessError: It ended with an error, or took too long (it is killed then).
+            ProcessError: It ended with another one, or took too long (it is killed then).
         """
-        self._wait(timeout, 0)
-
-    def _wait(self, timeout: float, expected: int) -> None:
         try:
             code = self.process.wait(timeout)
         except subprocess.TimeoutExpired:

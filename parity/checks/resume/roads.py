@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from parity.checks.resume.check import default_kills
 from parity.contract import RunPlan
 
-__all__ = ["Leg", "Road", "plan_roads"]
+__all__ = ["Leg", "Road", "default_kills", "plan_roads"]
 
 Choice = Literal["auto", "best", "older"]
 """The checkpoint that a process asks for: what there is, the best, or the newest but one."""
@@ -48,6 +47,32 @@ class Road:
         return frozenset(("config.spec", "best") if saves else ("config.spec",) if self.changed else ())
 
 
+def default_kills(plan: RunPlan, epoch: int | None = None) -> tuple[int, int]:
+    """Return two steps to kill at, one after the second save, one after the third.
+
+    They follow the ends of epochs: the first is such an end, the second the step after one. Where no epoch ends
+    there, each comes a chunk after its save instead.
+
+    Args:
+        plan: When the run saves and stops.
+        epoch: Steps of one epoch; None where the run has none.
+
+    Example:
+        >>> default_kills(RunPlan(steps=200, save_every=40, chunk=20), 22)
+        (88, 133)
+        >>> default_kills(RunPlan(steps=200, save_every=40, chunk=20))
+        (100, 140)
+    """
+    later = min(plan.chunk, plan.save_every)
+    first, second = (min(n * plan.save_every + later, plan.steps - 1) for n in (2, 3))
+    if epoch:
+        at = (2 * plan.save_every // epoch + 1) * epoch
+        after = (max(3 * plan.save_every - 1, at) // epoch + 1) * epoch + 1
+        if at + 1 < plan.steps:
+            first, second = at, after if after < plan.steps else at + 1
+    return first, second
+
+
 def plan_roads(names: Sequence[str], plan: RunPlan, epoch: int | None) -> tuple[list[Road], dict[str, str]]:
     """Return the roads that a run can be driven along, and the others with the reason.
 
@@ -56,13 +81,8 @@ def plan_roads(names: Sequence[str], plan: RunPlan, epoch: int | None) -> tuple[
         plan: When the run saves, validates and stops.
         epoch: Steps of one epoch; None where the run has none.
     """
-    planned: list[Road] = []
-    closed: dict[str, str] = {}
-    for name in names:
-        if reason := _closed(name, plan, epoch):
-            closed[name] = reason
-        else:
-            planned.append(Road(name=name, legs=(*_legs(name, plan, epoch or 0),)))
+    closed = {name: reason for name in names if (reason := _closed(name, plan, epoch))}
+    planned = [Road(name=name, legs=_legs(name, plan, epoch or 0)) for name in names if name not in closed]
     return planned, closed
 
 

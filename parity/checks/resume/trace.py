@@ -1,16 +1,34 @@
-"""Traces of the resume check: both curves, with the marks of every kill and resume, and the validations."""
+"""What a record of the resume check shows: both curves with every kill and resume, validations, digests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
+from typing import Any
 
 from parity.checks.resume.evidence import Evidence
-from parity.checks.traces import trace
-from parity.contract import Validation, splice
-from parity.results import Curves, Series, Validations
+from parity.checks.resume.judge import Findings
+from parity.checks.traces import digest_batches, digest_leaves, trace, trace_validations
+from parity.contract import splice
+from parity.results import Curves
 
-__all__ = ["trace_resume"]
+__all__ = ["describe_evidence", "trace_resume"]
+
+
+def describe_evidence(reference: Evidence, resumed: Evidence, findings: Findings) -> dict[str, Any]:
+    """Return the fields of a record that show what was judged: `curves` and `digests`.
+
+    Args:
+        reference: What the uninterrupted run left.
+        resumed: What the killed run left.
+        findings: What the judge found; the curves keep the step of its first divergence.
+    """
+    digests = {"batches": digest_batches(reference.curve)}
+    for name, run in (("final state, uninterrupted", reference), ("final state, resumed", resumed)):
+        final = next((event for event in reversed(run.events) if event.event == "final"), None)
+        if final is not None:
+            digests[name] = digest_leaves(final.leaves)
+    first = findings.first.step if findings.first else None
+    return {"curves": trace_resume(reference, resumed, (first,)), "digests": digests}
 
 
 def trace_resume(reference: Evidence, resumed: Evidence, keep: Iterable[int | None] = ()) -> Curves | None:
@@ -27,21 +45,12 @@ def trace_resume(reference: Evidence, resumed: Evidence, keep: Iterable[int | No
     last = len(resumed.resumed_from) - 1
     kills = tuple(ends.get(attempt, start or 0) for attempt, start in enumerate(resumed.resumed_from[:last]))
     resumes = tuple(start or 0 for start in resumed.resumed_from[1:])
-    labels = ("uninterrupted", "killed and resumed")
-    found = trace(reference.curve, resumed.curve, labels, keep=(*keep, *kills, *resumes))
-    if found is None:
-        return None
-    return replace(found, kills=kills, resumes=resumes, validations=_validations(reference, resumed))
-
-
-def _validations(reference: Evidence, resumed: Evidence) -> Validations | None:
-    left, right = splice(reference.validations), splice(resumed.validations)
-    steps = tuple(sorted({*left, *right}))
-    if not steps:
-        return None
-
-    def values(of: Mapping[int, Validation]) -> Series:
-        return tuple(of[step].value if step in of else None for step in steps)
-
-    metric = next(iter((left or right).values())).metric
-    return Validations(metric=metric, steps=steps, value=(values(left), values(right)))
+    return trace(
+        reference.curve,
+        resumed.curve,
+        ("uninterrupted", "killed and resumed"),
+        keep=keep,
+        kills=kills,
+        resumes=resumes,
+        validations=trace_validations(splice(reference.validations), splice(resumed.validations)),
+    )
