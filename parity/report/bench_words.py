@@ -9,10 +9,10 @@ from rich.text import Text
 
 from parity.report.bench_names import bench_name
 from parity.report.bench_speeds import SpeedRow, speed_cells, speed_heads, speed_rows
-from parity.report.layout import Column, print_rows, print_wrapped
+from parity.report.layout import Cells, Column, print_rows, print_wrapped
 from parity.report.markdown import cell, environment, table
 from parity.report.terminal import open_console
-from parity.report.words import MARKS, clean
+from parity.report.words import MARKS
 from parity.results import BenchmarkFile, Outcome, Ratio, Verdict
 
 __all__ = [
@@ -118,12 +118,12 @@ def print_benchmarks(file: BenchmarkFile, out: IO[str]) -> None:
         columns = [
             Column(name=name, right=number > 0, wraps=number == 0) for number, name in enumerate(speed_heads())
         ]
-        print_rows(console, columns, [[Text(clean(one)) for one in speed_cells(row)] for row in speeds])
+        print_rows(console, columns, [speed_cells(row) for row in speeds])
         console.print()
-    rows = []
+    rows: list[Cells] = []
     for *cells, reached in _rows(file):
         style = {"missed": "bold red", "met": "green", "undecided": "yellow"}.get(reached, "")
-        rows.append([*(Text(clean(cell)) for cell in cells), Text(reached, style=style)])
+        rows.append([*cells, Text(reached, style=style)])
     print_rows(console, COLUMNS, rows)
     outcome = bench_outcome(file)
     console.print()

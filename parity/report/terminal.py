@@ -63,8 +63,8 @@ def print_table(
     """
     console, rows = open_console(file), []
     for record in records:
-        cells = [Text(clean(cell)) for cell in row(record)]
-        cells[VERDICT].stylize(_STYLES[record.verdict])
+        cells: list[Text | str] = list(row(record))
+        cells[VERDICT] = Text(record.verdict, style=_STYLES[record.verdict])
         rows.append(cells)
     print_rows(console, COLUMNS, rows)
     for record in records:
