@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 
-from parity.report.html.charts import Figure, figures
+from parity.report.html.charts import figures
 from parity.report.html.figure_table import FigureTable, tabulate, tabulate_validations
 from parity.report.html.page import BACK, Html, details, table, text
-from parity.report.html.svg import Shapes, draw, swatch, verdict_icon
+from parity.report.html.svg import Chart, Shapes, draw, swatch, verdict_icon
 from parity.report.html.terms import terms_of_findings
 from parity.report.words import CRITERIA, clean, meaning, short, sides
 from parity.results import CaseOutcome, CheckRecord, Curves, LeafChange
@@ -137,7 +137,7 @@ def _figures(number: int, record: CheckRecord, shared: Shared) -> Html:
     curves = record.curves
     if curves is None or not curves.steps:
         return ""
-    drawn = [_figure(figure, shared.shapes, large=n < 2) for n, figure in enumerate(figures(record))]
+    drawn = [_figure(chart, shared.shapes, large=n < 2) for n, chart in enumerate(figures(record))]
     thinned = ""
     if len(curves.steps) < curves.total:
         thinned = (
@@ -222,12 +222,12 @@ def _any_infinite(curves: Curves) -> bool:
     return any(value is not None and not math.isfinite(value) for values in series for value in values)
 
 
-def _figure(figure: Figure, shapes: Shapes, *, large: bool) -> Html:
-    title = figure.chart.title.partition(":")[0]
-    caption = f'<span class="quiet">{text(figure.caption)}</span>' if figure.caption else ""
+def _figure(chart: Chart, shapes: Shapes, *, large: bool) -> Html:
+    title = chart.title.partition(":")[0]
+    caption = f'<span class="quiet">{text(chart.caption)}</span>' if chart.caption else ""
     return (
         f'<figure class="{"large" if large else "small"}"><figcaption><b>{text(title)}</b>{caption}</figcaption>'
-        f"{draw(figure.chart, shapes)}</figure>"
+        f"{draw(chart, shapes)}</figure>"
     )
 
 

@@ -52,6 +52,8 @@ class Chart:
     """What is drawn over steps, or over sizes."""
 
     title: str
+    caption: str = ""
+    """What is to be said beside the title; the page shows it, the drawing does not."""
     steps: tuple[float, ...]
     plots: tuple[Plot, ...]
     scale: Scale
