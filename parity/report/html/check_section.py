@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from parity.report.html.charts import figures
-from parity.report.html.figure_table import FigureTable, tabulate, tabulate_validations
+from parity.report.html.figure_table import FigureTable, tabulate
 from parity.report.html.page import BACK, Html, details, table, text
 from parity.report.html.svg import Chart, Shapes, draw, swatch, verdict_icon
 from parity.report.html.terms import terms_of_findings
@@ -144,8 +144,8 @@ def _figures(number: int, record: CheckRecord, shared: Shared) -> Html:
             f'<p class="quiet">{len(curves.steps)} of {curves.total} steps are shown: the first, the last, the first '
             "that differs, kills and resumes, and of every stretch the extremes.</p>"
         )
-    tables = [found for found in (tabulate(record), tabulate_validations(record)) if found is not None]
-    shown = "".join(_table(f"check-{number}-figures-{n}", one, shared) for n, one in enumerate(tables, 1))
+    tables = enumerate(tabulate(curves), 1)
+    shown = "".join(_table(f"check-{number}-figures-{n}", one, shared) for n, one in tables)
     return (
         f'{_legend(record, curves)}<div class="charts">{"".join(drawn)}</div>{thinned}'
         f"{details('figures of these charts', shown)}"
@@ -157,16 +157,16 @@ def _table(place: str, figures_of: FigureTable, shared: Shared) -> Html:
     said = [
         f"{text(name)}: <code>{escape(clean(value))}</code> at every step" for name, value in figures_of.constants
     ]
-    steps, *columns = zip(*figures_of.rows, strict=True)
     kept = []
-    for head, cells in zip(figures_of.heads[1:], columns, strict=True):
-        known = shared.columns.setdefault((steps, cells), (place, head))
+    for head, cells in figures_of.columns:
+        known = shared.columns.setdefault((figures_of.steps, cells), (place, head))
         if known[0] == place:
             kept.append((head, cells))
         else:
             said.append(f'{text(head)}: the figures of <a href="#{known[0]}">{text(known[1])}</a>')
     listed = f'<ul class="constants"><li>{"</li><li>".join(said)}</li></ul>' if said else ""
-    rows = ([escape(clean(cell)) for cell in row] for row in zip(steps, *(cells for _, cells in kept), strict=True))
+    lines = zip(figures_of.steps, *(cells for _, cells in kept), strict=True)
+    rows = ([escape(clean(cell)) for cell in line] for line in lines)
     shown = table(("step", *(head for head, _ in kept)), rows, kind="figures") if kept else ""
     return f'<section id="{place}">{listed}{shown}</section>'
 
