@@ -8,7 +8,7 @@ from typing import IO, Any
 from rich.text import Text
 
 from parity.report.bench_names import bench_name
-from parity.report.bench_speeds import SpeedRow, speed_cells, speed_heads, speed_rows
+from parity.report.bench_speeds import MODELS, SPEED_HEADS, SpeedRow, speed_rows
 from parity.report.layout import Cells, Column, print_rows, print_wrapped
 from parity.report.markdown import cell, environment, table
 from parity.report.terminal import open_console
@@ -49,6 +49,9 @@ COLUMNS = tuple(
     )
     for name in HEADS
 )
+
+SPEEDS = tuple(Column(name=name, right=number > 0, wraps=number == 0) for number, name in enumerate(SPEED_HEADS))
+"""Columns of the table of steps per second."""
 
 
 def bench_verdict(file: BenchmarkFile) -> Verdict:
@@ -115,10 +118,7 @@ def print_benchmarks(file: BenchmarkFile, out: IO[str]) -> None:
     console = open_console(out)
     speeds = speed_rows([file])
     if speeds:
-        columns = [
-            Column(name=name, right=number > 0, wraps=number == 0) for number, name in enumerate(speed_heads())
-        ]
-        print_rows(console, columns, [speed_cells(row) for row in speeds])
+        print_rows(console, SPEEDS, [row.cells for row in speeds])
         console.print()
     rows: list[Cells] = []
     for *cells, reached in _rows(file):
@@ -162,7 +162,7 @@ def bench_markdown(file: BenchmarkFile, *, speeds: bool = True) -> str:
 
 def speed_markdown(rows: Sequence[SpeedRow]) -> str:
     """Return the table of steps per second."""
-    return table(speed_heads(), [speed_cells(row) for row in rows], right=len(speed_heads()) - 1)
+    return table(SPEED_HEADS, [row.cells for row in rows], right=len(MODELS))
 
 
 def _outcomes(file: BenchmarkFile) -> list[Outcome]:

@@ -12,7 +12,7 @@ from parity.report.html.scales import Scale, linear
 from parity.report.words import clean
 from parity.results import Series
 
-__all__ = ["Chart", "Mark", "Plot", "Shapes", "draw", "swatch", "verdict_icon"]
+__all__ = ["Chart", "Mark", "Plot", "Shapes", "draw", "picture", "swatch", "verdict_icon"]
 
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 14.0, 18.0, 26.0
 """Room around the plot for labels and marks."""
@@ -112,6 +112,23 @@ class Shapes:
         return f'<defs><{element} id="{name}">{inside}</{tag}></defs><use {style}href="#{name}"/>'
 
 
+def picture(inside: str, width: float, height: float, title: str, kind: str = "") -> str:
+    """Return a drawing as an SVG element that has a title, for screen readers and as its tooltip.
+
+    Args:
+        inside: Markup of its shapes.
+        width: In units of the drawing.
+        height: In the same units.
+        title: Its title, escaped.
+        kind: Class of the page's style.
+    """
+    styled = f'class="{kind}" ' if kind else ""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {styled}viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="{title}"><title>{title}</title>{inside}</svg>'
+    )
+
+
 def draw(chart: Chart, shapes: Shapes | None = None) -> str:
     """Return a chart as one SVG element, valid XML, styled by the classes of the page.
 
@@ -126,12 +143,8 @@ def draw(chart: Chart, shapes: Shapes | None = None) -> str:
     bands = [_band(frame, plot, shapes) for plot in chart.plots if plot.band]
     lines = [_line(frame, plot, shapes) for plot in chart.plots if not plot.band]
     marks = [_mark(frame, mark) for mark in chart.marks]
-    title = escape(clean(chart.title))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {chart.width} {chart.height}" role="img" '
-        f'aria-label="{title}"><title>{title}</title>'
-        f"{shapes.group(_axes(frame))}{''.join(bands)}{''.join(lines)}{''.join(marks)}</svg>"
-    )
+    inside = "".join([shapes.group(_axes(frame)), *bands, *lines, *marks])
+    return picture(inside, chart.width, chart.height, escape(clean(chart.title)))
 
 
 def _whole(scale: Scale, steps: Sequence[float]) -> Scale:
