@@ -7,12 +7,16 @@ import math
 import os
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from parity import storage
+from parity.contract import RunPlan
 from parity.errors import RunDirectoryError
 from parity.policy import INT32
-from parity.spec import PRECISIONS
+from parity.runs import RunDirectory
+from parity.spec import PRECISIONS, from_toml
 
 __all__ = [
     "add_fail_on",
@@ -23,8 +27,10 @@ __all__ = [
     "local_path",
     "number",
     "positive",
+    "run_and_plan",
     "seconds",
     "tolerance",
+    "word_or_step",
 ]
 
 
@@ -99,10 +105,7 @@ def seconds(text: str) -> float:
     Raises:
         argparse.ArgumentTypeError: The text is none.
     """
-    value = _number(text)
-    if not (value >= 0 and math.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"must be a time of at least 0 seconds, got {text[:40]}")
-    return value
+    return _not_negative(text, "a time of at least 0 seconds")
 
 
 def tolerance(text: str) -> float:
@@ -111,10 +114,7 @@ def tolerance(text: str) -> float:
     Raises:
         argparse.ArgumentTypeError: The text is none.
     """
-    value = _number(text)
-    if not (value >= 0 and math.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"must be a difference of at least 0, such as 1e-6, got {text[:40]}")
-    return value
+    return _not_negative(text, "a difference of at least 0, such as 1e-6")
 
 
 def deadline(text: str) -> float:
@@ -164,6 +164,42 @@ def number(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a number, got {text[:40]!r}") from None
+
+
+def word_or_step(*words: str) -> Callable[[str], Any]:
+    """Return the type of an option that is one of some words or a step.
+
+    Args:
+        words: The words, which it returns as they are.
+    """
+
+    def parse(text: str) -> str | int:
+        if text in words:
+            return text
+        if text.isascii() and text.isdigit():
+            return count(text)
+        raise argparse.ArgumentTypeError(f"must be {', '.join(words)} or a step, got {text!r}")
+
+    return parse
+
+
+def run_and_plan(path: Path) -> tuple[RunDirectory, RunPlan]:
+    """Return the run in a directory, and its plan.
+
+    Raises:
+        RunDirectoryError: There is no run.
+    """
+    run = RunDirectory(path)
+    if not run.exists:
+        raise RunDirectoryError(run.no_run())
+    return run, from_toml(run.identity_text()).plan
+
+
+def _not_negative(text: str, what: str) -> float:
+    value = _number(text)
+    if not (value >= 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"must be {what}, got {text[:40]}")
+    return value
 
 
 def _integer(text: str, least: int) -> int:
