@@ -1,11 +1,13 @@
-"""Options that several subcommands share, and the types of their values."""
+"""What several subcommands share: options, the types of their values, a run with its plan, output as JSON."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ from parity import storage
 from parity.contract import RunPlan
 from parity.errors import RunDirectoryError
 from parity.policy import INT32
+from parity.report import quoted
 from parity.runs import RunDirectory
 from parity.spec import PRECISIONS, from_toml
 
@@ -27,6 +30,7 @@ __all__ = [
     "local_path",
     "number",
     "positive",
+    "print_found",
     "run_and_plan",
     "seconds",
     "tolerance",
@@ -193,6 +197,21 @@ def run_and_plan(path: Path) -> tuple[RunDirectory, RunPlan]:
     if not run.exists:
         raise RunDirectoryError(run.no_run())
     return run, from_toml(run.identity_text()).plan
+
+
+def print_found(found: Any, show: Callable[..., None], options: argparse.Namespace) -> None:
+    """Print what a command found: as JSON with --json, else as `show` prints it, all of it with --all.
+
+    Args:
+        found: Has a method `as_json`.
+        show: Called with what was found, the stream, and `every`.
+        options: Those of the command.
+    """
+    with quoted(sys.stdout):
+        if options.json:
+            print(json.dumps(found.as_json(), indent=1))
+        else:
+            show(found, sys.stdout, every=options.all)
 
 
 def _not_negative(text: str, what: str) -> float:

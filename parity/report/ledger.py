@@ -27,12 +27,12 @@ _COLUMNS = (
 )
 
 
-def print_ledger(ledger: Ledger, target: str, file: IO[str], *, every: bool = False) -> None:
+def print_ledger(target: str, ledger: Ledger, file: IO[str], *, every: bool = False) -> None:
     """Print what was refused, reset and transformed, then the totals.
 
     Args:
-        ledger: Every leaf of a conversion.
-        target: Its target.
+        target: Of the conversion.
+        ledger: Every leaf of it.
         file: Where it is printed.
         every: Whether the leaves that were copied are shown too, and all lines.
     """
