@@ -42,12 +42,11 @@ COLUMNS = tuple(
 
 def open_console(file: IO[str]) -> Console:
     """Return what prints to a file, as wide as its terminal; with NO_COLOR set, it prints no escape codes."""
-    plain = bool(os.environ.get("NO_COLOR"))
     return Console(
         file=file,
         highlight=False,
         width=None if file.isatty() else WIDTH,
-        color_system=None if plain else "auto",
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
     )
 
 

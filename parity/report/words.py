@@ -158,10 +158,7 @@ def exact(value: float | None) -> str:
         >>> exact(0.1), exact(200.0), exact(None)
         ('0.1', '200', '–')
     """
-    if value is None:
-        return "–"
-    text = repr(value)
-    return text.removesuffix(".0")
+    return "–" if value is None else repr(value).removesuffix(".0")
 
 
 def clean(text: object) -> str:

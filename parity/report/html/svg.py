@@ -230,7 +230,7 @@ def _mark(frame: _Frame, mark: Mark) -> str:
 
 def _symbol(kind: str, x: float, y: float) -> str:
     if kind == "kill":
-        return _cross(x, y)
+        return f"M{x - 3.5:.1f} {y - 3.5:.1f}l7 7m0 -7l-7 7"
     if kind == "resume":
         return f"M{x - 3:.1f} {y - 4:.1f}l7 4l-7 4z"
     if kind == "handover":
@@ -238,10 +238,6 @@ def _symbol(kind: str, x: float, y: float) -> str:
     if kind == "nonfinite":
         return f"M{x - 4:.1f} {y + 3.5:.1f}h8l-4 -7z"
     return f"M{x - 4.5:.1f} {y + 4:.1f}h9l-4.5 -8z"
-
-
-def _cross(x: float, y: float) -> str:
-    return f"M{x - 3.5:.1f} {y - 3.5:.1f}l7 7m0 -7l-7 7"
 
 
 def _bends(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
