@@ -28,7 +28,7 @@ import jax
 import jax_side.dropout
 import jax_side.model
 import jax_side.optimizer
-from benchmarks.peers_policy import fill
+from benchmarks.peers_policy import write_tables
 from parity import sides
 from parity.checks import curve_gap
 from parity.checks.across import SEEDS, TwinPair, envelope_multiple, losses, run_from
@@ -182,10 +182,7 @@ def main() -> None:
         return
     if not options.kept:
         replace_file(KEPT, encode(plain(record)) + "\n")
-    page = options.write.read_text(encoding="utf-8")
-    for name, text in tables(record).items():
-        page = fill(page, name, text)
-    replace_file(options.write, page)
+    write_tables(options.write, tables(record))
 
 
 if __name__ == "__main__":

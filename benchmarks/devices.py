@@ -11,7 +11,7 @@ from benchmarks.paired import Arm, run_all
 from parity import sides
 from parity.spec import load
 
-__all__ = ["arms"]
+__all__ = ["arms", "twin"]
 
 
 def arms(overrides: list[str], devices: int, steps: int) -> list[Arm]:
@@ -20,7 +20,7 @@ def arms(overrides: list[str], devices: int, steps: int) -> list[Arm]:
     The loop is the twin's own, which waits for every step, as every loop over forced devices must.
     """
     own = [*overrides, f"mesh.data={devices}", "validate_every=0", "save.every=1000000", f"execution.chunk={steps}"]
-    made = [_twin(mode, [*own, f"execution.jax={mode}"], steps) for mode in ("scan", "loop")]
+    made = [twin(mode, [*own, f"execution.jax={mode}"], steps) for mode in ("scan", "loop")]
     from benchmarks.bare_jax import BarePmap  # after the first build, which forces the devices into being
 
     spec = load("mlp-digits", overrides=overrides)
@@ -35,11 +35,13 @@ def arms(overrides: list[str], devices: int, steps: int) -> list[Arm]:
     return made
 
 
-def _twin(name: str, overrides: list[str], steps: int) -> Arm:
+def twin(name: str, overrides: list[str], steps: int) -> Arm:
+    """Return the JAX twin of `mlp-digits` as an arm; a run of it returns its losses."""
     trainer = sides.load("jax").build(load("mlp-digits", overrides=overrides))
     start = trainer.export_state()
     return Arm(
         name=name,
         run=lambda: [record.loss for record in trainer.steps(steps)],
         reset=lambda: trainer.import_state(start),
+        steps=steps,
     )

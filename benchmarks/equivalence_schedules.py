@@ -22,7 +22,7 @@ import optax
 import torch
 from torch.optim import lr_scheduler as lr
 
-from benchmarks.peers_policy import fill
+from benchmarks.peers_policy import write_tables
 from benchmarks.schedule_rows import NAMES, ROWS, Row
 from jax_side.schedules import traced
 from parity.schedules import Schedule
@@ -215,10 +215,7 @@ def main() -> None:
     for text in tables(found).values():
         print(text, "\n")
     if options.write:
-        page = options.write.read_text(encoding="utf-8")
-        for name, text in tables(found).items():
-            page = fill(page, name, text)
-        replace_file(options.write, page)
+        write_tables(options.write, tables(found))
 
 
 if __name__ == "__main__":

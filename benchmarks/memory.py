@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.paired import Arm
-from benchmarks.saving import build, orbax_saver, state_bytes, torch_saver
+from benchmarks.saving import build, orbax_saver, state_bytes, steps, torch_saver
 
 __all__ = ["arms"]
 
@@ -26,7 +26,7 @@ def arms(side: str, parameters: int, how: str) -> list[Arm]:
     scratch = tempfile.TemporaryDirectory(prefix="parity-memory-")
     trainer = build(side, parameters, Path(scratch.name) / "run")
     size = state_bytes(trainer)
-    base = _peak(lambda: _steps(trainer))
+    base = _peak(lambda: steps(trainer))
 
     def save() -> dict[str, Any]:
         peak = _peak(lambda: _save(trainer, how, Path(scratch.name)))  # which lasts as long as this function
@@ -38,18 +38,13 @@ def arms(side: str, parameters: int, how: str) -> list[Arm]:
 def _save(trainer: Any, how: str, home: Path) -> None:
     if how == "twin":
         trainer.save(None)
-        _steps(trainer)
+        steps(trainer)
         trainer.wait()
         return
     saver = torch_saver(trainer, home) if how == "torch.save" else orbax_saver(trainer, home)
     saver.save()
     saver.remove()
-    _steps(trainer)
-
-
-def _steps(trainer: Any) -> None:
-    for _ in trainer.steps(trainer.step + 3):
-        pass
+    steps(trainer)
 
 
 def _peak(act: Any) -> int:

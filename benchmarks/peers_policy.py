@@ -13,7 +13,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -191,6 +191,14 @@ def fill(page: str, name: str, text: str) -> str:
     return pattern.sub(lambda found: f"{found[1]}\n{text}\n\n{found[2]}", page)
 
 
+def write_tables(path: Path, tables: Mapping[str, str]) -> None:
+    """Replace the tables of a page, each between the markers of its name."""
+    page = path.read_text(encoding="utf-8")
+    for name, text in tables.items():
+        page = fill(page, name, text)
+    replace_file(path, page)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", type=Path, metavar="PAGE", help="replace what stands between the page's markers")
@@ -208,10 +216,7 @@ def main() -> None:
     if options.write is None:
         print("\n\n".join(tables.values()))
         return
-    page = options.write.read_text(encoding="utf-8")
-    for name, text in tables.items():
-        page = fill(page, name, text)
-    replace_file(options.write, page)
+    write_tables(options.write, tables)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,24 @@ class Saves(Protocol):
         """Wait, and remove what was saved."""
 
 
-class RawSaves:
+class InBackground:
+    """Saves that a thread writes, one at a time, somewhere below `home`."""
+
+    def __init__(self, trainer: SomeTrainer, home: Path) -> None:
+        self.trainer, self.home = trainer, home
+        self._background = Background("normal")
+
+    def wait(self) -> None:
+        """Return when the last save is written."""
+        self._background.wait()
+
+    def remove(self) -> None:
+        """Wait, and remove what was saved."""
+        self.wait()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+
+class RawSaves(InBackground):
     """The bytes of a checkpoint in as many files, with the fsyncs and renames of the twin, and nothing else.
 
     No digest, no format: the bytes are those of the copy, one array after the other, and from the first again where a
@@ -53,11 +70,10 @@ class RawSaves:
             files: Relative path to size in bytes, of every file of a checkpoint of the twin.
             home: Where the raw files go; created by the first save.
         """
-        self.trainer, self.files, self.home = trainer, dict(files), home
-        self.path = home / "checkpoints"
+        super().__init__(trainer, home)
+        self.files, self.path = dict(files), home / "checkpoints"
         self._twice = FSYNCED_AT_ONCE[side]
         self._copy = Copy(trainer)
-        self._background = Background("normal")
 
     def save(self) -> None:
         """Wait for the save before, copy the state, and start to write as many bytes as a checkpoint has."""
@@ -65,15 +81,6 @@ class RawSaves:
         self._copy.run()
         step = self.trainer.step
         self._background.start(lambda: self._write(step), f"raw-{step}", sum(self.files.values()))
-
-    def wait(self) -> None:
-        """Return when the last save is durable."""
-        self._background.wait()
-
-    def remove(self) -> None:
-        """Wait, and remove what was saved."""
-        self.wait()
-        shutil.rmtree(self.home, ignore_errors=True)
 
     def _write(self, step: int) -> None:
         """Write a draft, make it durable, rename it, point to it, and remove the one before: the twin's order."""
@@ -105,12 +112,12 @@ class RawSaves:
                     yield piece
 
 
-class TorchSaves:
+class TorchSaves(InBackground):
     """`torch.save` of copied state dicts in a background thread, to a new file, then renamed; not fsynced."""
 
     def __init__(self, trainer: SomeTrainer, home: Path) -> None:
-        self.trainer, self.path = trainer, home / "torch" / "state.pt"
-        self._background = Background("normal")
+        super().__init__(trainer, home / "torch")
+        self.path = self.home / "state.pt"
 
     def save(self) -> None:
         """Wait for the save before, copy both state dicts, and start to write them."""
@@ -118,15 +125,6 @@ class TorchSaves:
         live = {"model": self.trainer.model.state_dict(), "optimizer": self.trainer.optimizer.state_dict()}
         content = _cloned(live)
         self._background.start(lambda: self._write(content), "torch-save", 0)
-
-    def wait(self) -> None:
-        """Return when the last save has its name."""
-        self._background.wait()
-
-    def remove(self) -> None:
-        """Wait, and remove what was saved."""
-        self.wait()
-        shutil.rmtree(self.path.parent, ignore_errors=True)
 
     def _write(self, content: Any) -> None:
         import torch

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.paired import Arm
-from parity import sides
+from parity import sides, storage
 from parity.spec import load
 
 __all__ = [
@@ -56,8 +56,7 @@ def build(side: str, parameters: int, path: Path) -> SomeTrainer:
     ]
     own += ["save.keep_latest=1", "save.keep_best=0", "save.every=1000000", "validate_every=0"]
     trainer = sides.load(side).build(load("mlp-digits", overrides=own), path)
-    for _ in trainer.steps(2):
-        pass
+    steps(trainer, 2)
     return trainer
 
 
@@ -111,9 +110,7 @@ class Raw:
                 left -= file.write(self.source[self.size - left :].data) or 0
             os.fsync(file.fileno())
         draft.replace(self.path)
-        handle = os.open(self.path.parent, os.O_RDONLY)
-        os.fsync(handle)
-        os.close(handle)
+        storage.fsync_directory(self.path.parent)
 
     def write_arm(self) -> Arm:
         """Return the arm `raw write`."""
@@ -177,9 +174,7 @@ def safetensors_saver(trainer: SomeTrainer, home: Path) -> Saver:
             tensors |= {f"optimizer.{number}.{key}": value for key, value in entry.items()}
         path.mkdir()
         save_file(tensors, path / "state.safetensors")
-        handle = os.open(path / "state.safetensors", os.O_RDONLY)
-        os.fsync(handle)
-        os.close(handle)
+        storage.fsync_files([path / "state.safetensors"])
 
     return Saver(name="safetensors", save=save, load=lambda: load_file(path / "state.safetensors"), path=path)
 

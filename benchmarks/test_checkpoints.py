@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -242,20 +242,15 @@ def rounds(millions: int) -> int:
     return 5 if millions >= JUDGED else 7
 
 
-class trainer_of:
-    """A trainer in a run directory of its own, closed and removed at the end."""
-
-    def __init__(self, side: str, millions: int, home: Path) -> None:
-        self.home = home / "run"
-        self.trainer = build(side, millions * MILLION, self.home)
-
-    def __enter__(self) -> SomeTrainer:
-        return self.trainer
-
-    def __exit__(self, *error: object) -> None:
-        self.trainer.close()
-        self.trainer = None
-        shutil.rmtree(self.home)
+@contextmanager
+def trainer_of(side: str, millions: int, home: Path) -> Iterator[SomeTrainer]:
+    """Yield a trainer in a run directory of its own; close it and remove the directory at the end."""
+    trainer = build(side, millions * MILLION, home / "run")
+    try:
+        yield trainer
+    finally:
+        trainer.close()
+        shutil.rmtree(home / "run")
 
 
 def durable(trainer: SomeTrainer) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.paired import Arm, Versus, run_paired, slower
-from parity import sides
+from parity import sides, storage
 from parity.convert import Options, Rules, convert, parse_rules
 from parity.formats import Writer
 
@@ -57,10 +57,7 @@ def writer(name: str) -> Writer:
 def copy(source: Path, target: Path) -> None:
     """Copy a file or a directory, and make it durable."""
     subprocess.run(["cp", "-r", str(source), str(target)], check=True)
-    for path in [target, *target.rglob("*")] if target.is_dir() else [target]:
-        handle = os.open(path, os.O_RDONLY)
-        os.fsync(handle)
-        os.close(handle)
+    storage.fsync_files([target, *target.rglob("*")])
 
 
 def evict(path: Path) -> None:

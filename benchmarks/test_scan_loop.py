@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.bars import assert_same_losses, speedup_wanted
+from benchmarks.devices import twin
 from benchmarks.paired import Arm, faster, run_all, run_paired, slower
 from benchmarks.worker import Worker
 from parity import sides
@@ -74,7 +75,7 @@ def test_trainer_scan_against_loop(benchmark: Any, name: str) -> None:
     The loop waits for every step, as the twin's does.
     """
     own = [] if name == "mlp-digits" else [*PLAIN, *SMALL]
-    arms = [twin(mode, [*own, f"execution.jax={mode}"]) for mode in ("scan", "loop")]
+    arms = [twin(mode, [*own, f"execution.jax={mode}"], STEPS) for mode in ("scan", "loop")]
     assert_same_losses(run_all(arms), STEPS)
     run_paired(benchmark, arms, [faster("scan", "loop")])
 
@@ -82,7 +83,7 @@ def test_trainer_scan_against_loop(benchmark: Any, name: str) -> None:
 @pytest.mark.slow
 def test_chunk_lengths(benchmark: Any) -> None:
     """The twin on a small model, the same 1,000 steps in chunks of 1 to 1,000: what one call costs."""
-    arms = [twin(f"chunk {n}", [*PLAIN, *SMALL, f"execution.chunk={n}"]) for n in reversed(CHUNKS)]
+    arms = [twin(f"chunk {n}", [*PLAIN, *SMALL, f"execution.chunk={n}"], STEPS) for n in reversed(CHUNKS)]
     assert_same_losses(run_all(arms), STEPS)
     measured = run_paired(benchmark, arms, [slower(f"chunk {n}", "chunk 1000") for n in CHUNKS[:-1]])
     calls = [(STEPS / n, measured.median(f"chunk {n}")) for n in CHUNKS]
@@ -98,14 +99,3 @@ def test_devices(benchmark: Any, devices: int) -> None:
         arms = [worker.arm(name, name, steps) for name in ("scan", "loop", "pmap")]
         measured = run_paired(benchmark, arms, [faster("scan", "loop"), faster("scan", "pmap")])
         measured.note("scan", devices=devices)
-
-
-def twin(name: str, overrides: list[str]) -> Arm:
-    trainer = sides.load("jax").build(load("mlp-digits", overrides=overrides))
-    start = trainer.export_state()
-    return Arm(
-        name=name,
-        run=lambda: [record.loss for record in trainer.steps(STEPS)],
-        reset=lambda: trainer.import_state(start),
-        steps=STEPS,
-    )

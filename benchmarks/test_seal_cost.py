@@ -60,22 +60,17 @@ def test_delay_of_the_loop_by_a_save_with_the_seal_and_without(benchmark: Any, s
     bare = statistics.median(rounds["bare"])
     delays = {name: [t - bare for t in rounds[name]] for name in ("sealed", "unsealed")}
     whole = [a / b for a, b in zip(rounds["sealed"], rounds["unsealed"], strict=True)]
+    of = "seconds of the steps with a sealed save / with an unsealed one"
+    ratio = {"of": of, **summary(whole), "better": "lower", "bar": None}
     benchmark.extra_info |= {
         "parameters": sum(v.size for k, v in trainer.export_state().arrays.items() if k.startswith("model.params")),
         "seconds": rounds,
         "delay": {name: statistics.median(values) for name, values in delays.items()},
         "ratio_of_delays": statistics.median(delays["sealed"]) / statistics.median(delays["unsealed"]),
-        "ratios": {
-            "sealed / unsealed": {
-                "of": "seconds of the steps with a sealed save / with an unsealed one",
-                **summary(whole),
-                "better": "lower",
-                "bar": None,
-            }
-        },
+        "ratios": {"sealed / unsealed": ratio},
     }
     print(f"\n{side}: {benchmark.extra_info['delay']} ratio {benchmark.extra_info['ratio_of_delays']:.3f}", end=" ")
-    print(f"loops {benchmark.extra_info['ratios']['sealed / unsealed']}")
+    print(f"loops {ratio}")
 
 
 @pytest.mark.slow
@@ -105,19 +100,13 @@ def test_verify_against_reading_the_same_bytes(benchmark: Any, side: str, tmp_pa
     pairs.clear()
     benchmark.pedantic(compare, rounds=1)
     ratios = [reading / verifying for verifying, reading in pairs]
+    ratio = {"of": "seconds of reading / seconds of verifying", **summary(ratios), "better": "higher", "bar": None}
     benchmark.extra_info |= {
         "bytes": size,
         "gigabytes_per_second": size / statistics.median(v for v, _ in pairs) / 1e9,
-        "ratios": {
-            "verify over read": {
-                "of": "seconds of reading / seconds of verifying",
-                **summary(ratios),
-                "better": "higher",
-                "bar": None,
-            }
-        },
+        "ratios": {"verify over read": ratio},
     }
-    print(f"\n{side}: {size / 1e9:.2f} GB, {benchmark.extra_info['ratios']['verify over read']}, ", end="")
+    print(f"\n{side}: {size / 1e9:.2f} GB, {ratio}, ", end="")
     print(f"{benchmark.extra_info['gigabytes_per_second']:.1f} GB/s")
 
 

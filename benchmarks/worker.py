@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from benchmarks.paired import Arm
@@ -59,15 +58,13 @@ class Worker:
     def __enter__(self) -> Worker:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Close the pipe, which ends the process."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()
         self.process.stdout.close()
-        if self.process.wait(60) and error is None:
+        if self.process.wait(60) and kind is None:
             raise RuntimeError(f"the worker ended with {self.process.returncode}")
 
 

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from types import TracebackType
 
 from parity.checks import Task, read_durations, write_durations
 from parity.cli.streams import StreamLost
@@ -45,9 +44,7 @@ class CheckProgress:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
         self._thread.join()
         write_durations(self._measured)

@@ -10,7 +10,8 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -28,9 +29,9 @@ from parity.checkpoints import (
 )
 from parity.cli.compare import compare_checkpoints
 from parity.cli.foreign import is_foreign, is_other_tools, print_foreign_path, verify_foreign
-from parity.cli.options import count, local_path, number
+from parity.cli.options import count, local_path, number, run_and_plan, word_or_step
 from parity.errors import CheckpointError, DamagedError, ParityError, RunDirectoryError
-from parity.policy import RANGES, Which
+from parity.policy import RANGES
 from parity.report import open_console
 from parity.results import EXIT_CODES
 from parity.runs import RunDirectory
@@ -93,7 +94,10 @@ def add_metric(parser: argparse.ArgumentParser) -> None:
 def _add_run_and_which(parser: argparse.ArgumentParser, where: str = "a run directory") -> None:
     parser.add_argument("dir", type=local_path, metavar="RUN", help=where)
     parser.add_argument(
-        "which", type=_which, metavar="best|latest|STEP", help="the best checkpoint, the latest, or that of a step"
+        "which",
+        type=word_or_step("best", "latest"),
+        metavar="best|latest|STEP",
+        help="the best checkpoint, the latest, or that of a step",
     )
     parser.add_argument(
         "--or-next",
@@ -222,17 +226,13 @@ def _export(options: argparse.Namespace) -> int:
     source = _chosen(options, verified=True)
     if options.only:
         return _export_params(options, source)
-    draft = dest.with_name(f".{dest.name}.{os.getpid()}")
     try:
-        shutil.copytree(source, draft)
-        seal = require_verified(draft)
-        storage.fsync_tree(draft)
-        storage.move(draft, dest)
+        with _draft_of(dest) as draft:
+            shutil.copytree(source, draft)
+            seal = require_verified(draft)
     except shutil.Error as error:  # a list of all failures, most of them for the same reason
         file, copy, reason = error.args[0][0]
         raise OSError(f"{file} could not be copied to {copy}: {reason.partition(': ')[0]}") from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     print(f"{dest}: step {seal.step} of {options.dir}, verified")
     return 0
 
@@ -246,9 +246,22 @@ def _export_params(options: argparse.Namespace, source: Path) -> int:
         raise CheckpointError(
             f"side {seal.side!r} has no export_params; without --only the whole checkpoint is exported"
         )
+    with _draft_of(dest) as draft:
+        export_params(source, draft)
+    print(f"{dest}: parameters of step {seal.step} of {options.dir}, verified")
+    print(
+        "For inference only: optimizer, schedule, loss scaler, random streams, counters and the position in the data "
+        "are left out, and training cannot resume from it."
+    )
+    return 0
+
+
+@contextmanager
+def _draft_of(dest: Path) -> Iterator[Path]:
+    """Yield a path beside `dest`; what is written there is made durable and moved to `dest`, or else removed."""
     draft = dest.with_name(f".{os.getpid()}.{dest.name}")
     try:
-        export_params(source, draft)
+        yield draft
         if draft.is_dir():
             storage.fsync_tree(draft)
         else:
@@ -259,18 +272,12 @@ def _export_params(options: argparse.Namespace, source: Path) -> int:
             shutil.rmtree(draft, ignore_errors=True)
         else:
             draft.unlink(missing_ok=True)
-    print(f"{dest}: parameters of step {seal.step} of {options.dir}, verified")
-    print(
-        "For inference only: optimizer, schedule, loss scaler, random streams, counters and the position in the data "
-        "are left out, and training cannot resume from it."
-    )
-    return 0
 
 
 def _chosen(options: argparse.Namespace, *, verified: bool = False) -> Path:
     """Return the checkpoint that the options name; if `verified`, after comparing it with its seal byte by byte."""
-    run = _existing(options.dir)
-    scan, plan = run.store.scan(), from_toml(run.identity_text()).plan
+    run, plan = run_and_plan(options.dir)
+    scan = run.store.scan()
     while True:
         step = run.store.choose(scan, options.which, plan, or_next=options.or_next)
         path = run.checkpoints / str(step)
@@ -285,17 +292,9 @@ def _chosen(options: argparse.Namespace, *, verified: bool = False) -> Path:
             scan = scan.without(step, str(error))
 
 
-def _existing(path: Path) -> RunDirectory:
-    run = RunDirectory(path)
-    if not run.exists:
-        raise RunDirectoryError(run.no_run())
-    return run
-
-
 def _metric(options: argparse.Namespace) -> int:
-    run = _existing(options.dir)
-    plan, value = from_toml(run.identity_text()).plan, options.value
-    metric = plan.metric
+    run, plan = run_and_plan(options.dir)
+    metric, value = plan.metric, options.value
     low, high = RANGES[metric]
     if not (math.isnan(value) or (math.isfinite(value) and low <= value <= high)):
         most = f"from {low:g} to {high:g}" if math.isfinite(high) else f"finite and at least {low:g}"
@@ -305,11 +304,3 @@ def _metric(options: argparse.Namespace) -> int:
     run.store.note_metric(options.step, value, plan)
     print(f"step {options.step}: {metric} {value:g}")
     return 0
-
-
-def _which(text: str) -> Which:
-    if text in ("best", "latest"):
-        return text  # type: ignore[return-value]
-    if text.isascii() and text.isdigit():
-        return count(text)
-    raise argparse.ArgumentTypeError(f"must be best, latest or a step, got {text!r}")

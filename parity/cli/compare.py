@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Literal
 
 from parity.checkpoints import FILE, compare, describe, sealed_alike, verify
 from parity.checks import compare_runs
-from parity.cli.options import add_fail_on, local_path, tolerance
+from parity.cli.options import add_fail_on, local_path, print_found, tolerance
 from parity.cli.report import compare_results
 from parity.convert import (
     FAMILIES,
@@ -91,11 +90,7 @@ def _compare_any(options: argparse.Namespace) -> int:
             options.usage_error(f"--rules lead from PyTorch to JAX; A is {first.format}, B is {second.format}")
         first, second = mapped(first, read_rules(options.rules)), without_document(second)
     found = compare_sources(first, second, Tolerance(options.rtol, options.atol))
-    with quoted(sys.stdout):
-        if options.json:
-            print(json.dumps(found.as_json(), indent=1))
-        else:
-            print_comparison(found, sys.stdout, every=options.all)
+    print_found(found, print_comparison, options)
     if not found.compared:
         print("parity: nothing compared: no leaf of one has the name of a leaf of the other", file=sys.stderr)
         return EXIT_CODES["empty"]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from parity import sides
-from parity.cli.options import local_path
+from parity.cli.options import local_path, print_found
 from parity.convert import (
     CLASSES,
     FAMILIES,
     LAYOUTS,
-    Ledger,
     Options,
     Rules,
     convert,
@@ -118,7 +117,7 @@ def _run(options: argparse.Namespace) -> int:
     )
     writer = _writer(options.to)
     ledger = convert(options.source, options.target, writer, asked, like=options.like, now=time.time())
-    _print(ledger, options)
+    print_found(ledger, partial(print_ledger, str(options.target)), options)
     if ledger.refused:
         return EXIT_CODES["broken"]
     if not ledger.crossed:
@@ -126,14 +125,6 @@ def _run(options: argparse.Namespace) -> int:
         print(f"parity: {options.source} {what}: nothing was converted", file=sys.stderr)
         return EXIT_CODES["empty"]
     return EXIT_CODES["holds"]
-
-
-def _print(ledger: Ledger, options: argparse.Namespace) -> None:
-    with quoted(sys.stdout):
-        if options.json:
-            print(json.dumps(ledger.as_json(), indent=1))
-        else:
-            print_ledger(ledger, str(options.target), sys.stdout, every=options.all)
 
 
 def _writer(name: str) -> Writer:

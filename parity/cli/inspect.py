@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from pathlib import Path
 
-from parity.cli.options import local_path
+from parity.cli.options import local_path, print_found
 from parity.convert import inspect_source, open_any
-from parity.report import print_inspection, quoted
+from parity.report import print_inspection
 from parity.results import EXIT_CODES
 from parity.runs import RunDirectory
 from parity.spec import from_toml
@@ -28,11 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     source = open_any(_checkpoint_of(options.path))
     found = inspect_source(source, every=options.all or options.json)
-    with quoted(sys.stdout):
-        if options.json:
-            print(json.dumps(found.as_json(), indent=1))
-        else:
-            print_inspection(found, sys.stdout, every=options.all)
+    print_found(found, print_inspection, options)
     return 0 if any(group.arrays or group.rows for group in found.groups) else EXIT_CODES["empty"]
 
 

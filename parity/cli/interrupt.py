@@ -14,7 +14,6 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 from parity.cli.streams import StreamLost, mute_lost_streams
@@ -64,9 +63,7 @@ class Interruption:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._thread is None:
             return
         self._written.set()
@@ -85,8 +82,7 @@ class Interruption:
         if self._writer.setdefault("results", "main") != "main":
             _wait_for_end()
 
-    def _hold(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
+    def _hold(self, *_: object) -> None:
         if self._writer.setdefault("results", "signal") == "signal":
             _wait_for_end()
 

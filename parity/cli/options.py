@@ -1,18 +1,25 @@
-"""Options that several subcommands share, and the types of their values."""
+"""What several subcommands share: options, the types of their values, a run with its plan, output as JSON."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import re
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from parity import storage
+from parity.contract import RunPlan
 from parity.errors import RunDirectoryError
 from parity.policy import INT32
-from parity.spec import PRECISIONS
+from parity.report import quoted
+from parity.runs import RunDirectory
+from parity.spec import PRECISIONS, from_toml
 
 __all__ = [
     "add_fail_on",
@@ -23,8 +30,11 @@ __all__ = [
     "local_path",
     "number",
     "positive",
+    "print_found",
+    "run_and_plan",
     "seconds",
     "tolerance",
+    "word_or_step",
 ]
 
 
@@ -99,10 +109,7 @@ def seconds(text: str) -> float:
     Raises:
         argparse.ArgumentTypeError: The text is none.
     """
-    value = _number(text)
-    if not (value >= 0 and math.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"must be a time of at least 0 seconds, got {text[:40]}")
-    return value
+    return _not_negative(text, "a time of at least 0 seconds")
 
 
 def tolerance(text: str) -> float:
@@ -111,10 +118,7 @@ def tolerance(text: str) -> float:
     Raises:
         argparse.ArgumentTypeError: The text is none.
     """
-    value = _number(text)
-    if not (value >= 0 and math.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"must be a difference of at least 0, such as 1e-6, got {text[:40]}")
-    return value
+    return _not_negative(text, "a difference of at least 0, such as 1e-6")
 
 
 def deadline(text: str) -> float:
@@ -164,6 +168,57 @@ def number(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a number, got {text[:40]!r}") from None
+
+
+def word_or_step(*words: str) -> Callable[[str], Any]:
+    """Return the type of an option that is one of some words or a step.
+
+    Args:
+        words: The words, which it returns as they are.
+    """
+
+    def parse(text: str) -> str | int:
+        if text in words:
+            return text
+        if text.isascii() and text.isdigit():
+            return count(text)
+        raise argparse.ArgumentTypeError(f"must be {', '.join(words)} or a step, got {text!r}")
+
+    return parse
+
+
+def run_and_plan(path: Path) -> tuple[RunDirectory, RunPlan]:
+    """Return the run in a directory, and its plan.
+
+    Raises:
+        RunDirectoryError: There is no run.
+    """
+    run = RunDirectory(path)
+    if not run.exists:
+        raise RunDirectoryError(run.no_run())
+    return run, from_toml(run.identity_text()).plan
+
+
+def print_found(found: Any, show: Callable[..., None], options: argparse.Namespace) -> None:
+    """Print what a command found: as JSON with --json, else as `show` prints it, all of it with --all.
+
+    Args:
+        found: Has a method `as_json`.
+        show: Called with what was found, the stream, and `every`.
+        options: Those of the command.
+    """
+    with quoted(sys.stdout):
+        if options.json:
+            print(json.dumps(found.as_json(), indent=1))
+        else:
+            show(found, sys.stdout, every=options.all)
+
+
+def _not_negative(text: str, what: str) -> float:
+    value = _number(text)
+    if not (value >= 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"must be {what}, got {text[:40]}")
+    return value
 
 
 def _integer(text: str, least: int) -> int:

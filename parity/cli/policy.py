@@ -8,13 +8,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from parity.cli.options import count, local_path, positive, seconds
+from parity.cli.options import count, local_path, positive, run_and_plan, seconds
 from parity.contract import StepRecord, Validation, read_records, splice
 from parity.errors import RunDirectoryError
 from parity.policy import Rules, Saved, is_new_best, read_curve, simulate
 from parity.report import print_moments
-from parity.runs import RunDirectory
-from parity.spec import from_toml
 
 __all__ = ["add"]
 
@@ -88,10 +86,7 @@ def _read_run(path: Path) -> tuple[list[Saved], Rules]:
     Raises:
         RunDirectoryError: There is no run, or it has no records yet.
     """
-    run = RunDirectory(path)
-    if not run.exists:
-        raise RunDirectoryError(run.no_run())
-    plan = from_toml(run.identity_text()).plan
+    run, plan = run_and_plan(path)
     steps = splice(read_records(run.steps, StepRecord))
     metrics = {step: record.value for step, record in splice(read_records(run.validations, Validation)).items()}
     saves: list[Saved] = []

@@ -13,7 +13,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from types import TracebackType
 from typing import IO, Any, Literal, cast
 
 __all__ = ["Policy", "StreamLost", "Streams", "end_by_pipe", "mute_lost_streams"]
@@ -101,9 +100,7 @@ class Streams:
         for stream in self._own:
             stream.policy = policy
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Flush both streams, so that a failure is found here and not when Python exits.
 
         Raises:

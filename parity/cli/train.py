@@ -7,11 +7,11 @@ import sys
 from dataclasses import replace
 
 from parity import sides
-from parity.cli.options import add_spec_options, count, deadline, directory, positive
+from parity.cli.options import add_spec_options, count, deadline, directory, positive, word_or_step
 from parity.cli.progress import Progress
 from parity.contract import StepRecord, prepare_process, processes_of
 from parity.results import EXIT_CODES
-from parity.runs import DEADLINE_SECONDS, FaultInjection, Observers, Options, Resume, end_with_parent, join, train
+from parity.runs import DEADLINE_SECONDS, FaultInjection, Observers, Options, end_with_parent, join, train
 from parity.spec import PRESETS, identity_of, load
 from parity.trackers import TRACKERS, Trackers
 from parity.trackers import load as load_trackers
@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_spec_options(parser, epochs=True)
     parser.add_argument(
         "--resume",
-        type=_resume,
+        type=word_or_step("auto", "latest", "best", "never"),
         default="auto",
         metavar="auto|latest|best|STEP|never",
         help="the checkpoint to resume from; auto (default): the latest, or a new run; never: start over on purpose",
@@ -123,11 +123,3 @@ def _observers(progress: Progress, tracked: Trackers | None) -> Observers:
         tracked.on_record(record)
 
     return Observers(log=progress.say, on_step=on_step, on_validation=tracked.on_record)
-
-
-def _resume(text: str) -> Resume:
-    if text in ("auto", "latest", "best", "never"):
-        return text
-    if text.isascii() and text.isdigit():
-        return count(text)
-    raise argparse.ArgumentTypeError(f"must be auto, latest, best, never or a step, got {text!r}")

@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import BinaryIO
 
@@ -46,7 +47,7 @@ class TrainForks:
 
     def __enter__(self) -> TrainForks:
         for name, environment in self._environments.items():
-            servers = [ForkServer(_Interpreter(environment), name) for _ in range(TURNS)]
+            servers = [ForkServer(partial(_start_server, environment), name) for _ in range(TURNS)]
             self._servers[name] = [self._stack.enter_context(server) for server in servers]
         return self
 
@@ -74,14 +75,9 @@ class TrainForks:
         return ours.items() <= environment.items() and environment.items() - ours.items() <= os.environ.items()
 
 
-class _Interpreter:
-    """Starts the interpreter of a server."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = environment
-
-    def __call__(self, requests: Connection) -> subprocess.Popen[bytes]:
-        number = requests.fileno()
-        command = [sys.executable, "-m", SERVER, str(number), str(os.getpid())]
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=self._environment, pass_fds=[number],
-                                process_group=0)  # fmt: skip
+def _start_server(environment: Mapping[str, str], requests: Connection) -> subprocess.Popen[bytes]:
+    """Start the interpreter of a server."""
+    number = requests.fileno()
+    command = [sys.executable, "-m", SERVER, str(number), str(os.getpid())]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, pass_fds=[number],
+                            process_group=0)  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from parity import policy
 from parity.errors import CheckpointError
-from parity.policy.cases import Case, Change, Event, Late, Restart, Resume, Save, Validated
+from parity.policy.cases import Case, Change, Event, Expected, Late, Restart, Resume, Save, Validated
 from parity.policy.rules import Rules, Saved, Which
 
 __all__ = ["Implementation", "InMemory", "Mismatch", "replay"]
@@ -106,17 +106,12 @@ def replay(case: Case, make: Callable[[Rules], Implementation]) -> list[Mismatch
     found = []
     try:
         for row, (event, expected) in enumerate(case.rows):
-            refusal = None
+            whats = ["accepted"] if expected.refused else []
             try:
                 _apply(implementation, event, row)
             except CheckpointError as error:
-                refusal = error
-            whats = []
-            if expected.refused and refusal is None:
-                whats.append("accepted")
-            elif refusal is not None and not expected.refused:
-                whats.append(f"refused: {refusal}")
-            whats += _compare(implementation, set(expected.steps), expected.best, expected.latest)
+                whats = [] if expected.refused else [f"refused: {error}"]
+            whats += _compare(implementation, expected)
             found += [Mismatch(case=case, row=row, what=what) for what in whats]
     finally:
         implementation.close()
@@ -139,17 +134,14 @@ def _apply(implementation: Implementation, event: Event, row: int) -> None:
             implementation.resume(event.which)
 
 
-def _compare(implementation: Implementation, steps: set[int], best: int | None, latest: int | None) -> list[str]:
-    there = set(implementation.on_disk())
+def _compare(implementation: Implementation, expected: Expected) -> list[str]:
+    steps, there = set(expected.steps), set(implementation.on_disk())
     whats = [f"lost {step}" for step in sorted(steps - there)] + [f"keeps {step}" for step in sorted(there - steps)]
-    for name, expected, got in (("best", best, implementation.best()), ("latest", latest, implementation.latest())):
-        if got != expected:
-            whats.append(f"{name} is {_name(got)}, not {_name(expected)}")
+    named = {"best": (implementation.best(), expected.best), "latest": (implementation.latest(), expected.latest)}
+    for name, (got, wanted) in named.items():
+        if got != wanted:
+            whats.append(f"{name} is {str(got).lower()}, not {str(wanted).lower()}")
     return whats
-
-
-def _name(step: int | None) -> str:
-    return "none" if step is None else str(step)
 
 
 class InMemory:

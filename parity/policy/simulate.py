@@ -84,13 +84,9 @@ def read_curve(source: str, every: int, seconds: float) -> tuple[list[Saved], Mo
         >>> [(saved.step, saved.metric) for saved in curve], mode
         ([(10, 0.5), (20, 0.7), (30, None)], None)
     """
-    path = Path(source)
     mode: Mode | None = None
-    is_file = os.path.isfile(source)  # a list of metrics may be longer than a name: Path.is_file() raises then
-    if is_file and path.stat().st_size > MAX_BYTES:
-        raise SpecError("CURVE", f"{path} is longer than {MAX_BYTES:,} bytes")
-    if is_file:
-        pairs, mode = _read_file(path, every)
+    if os.path.isfile(source):  # a list of metrics may be longer than a name: Path.is_file() raises then
+        pairs, mode = _read_file(Path(source), every)
     elif "," in source or _is_metric(source):
         pairs = [(every * n, _metric(word, f"metric {n}")) for n, word in enumerate(source.split(","), 1)]
     else:
@@ -105,6 +101,8 @@ def read_curve(source: str, every: int, seconds: float) -> tuple[list[Saved], Mo
 
 def _read_file(path: Path, every: int) -> tuple[list[tuple[int, float | None]], Mode | None]:
     """Return step and metric of each line of a file, and the mode of the metric that its lines name."""
+    if path.stat().st_size > MAX_BYTES:
+        raise SpecError("CURVE", f"{path} is longer than {MAX_BYTES:,} bytes")
     is_csv = path.suffix.lower() == ".csv"
     rows, heads = _csv_rows(path) if is_csv else (_json_rows(path), 0)
     pairs = []

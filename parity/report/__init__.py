@@ -1,10 +1,9 @@
 """Results as terminal tables, Markdown, HTML and CI annotations. Renders; never computes."""
 
-from parity.report.bench_names import arm_name, bench_name, title_of
+from parity.report.bench_names import arm_name, bench_name
 from parity.report.bench_speeds import NOT_MEASURED, WAYS, SpeedRow, speed_rows
 from parity.report.bench_words import (
     bench_markdown,
-    bench_outcome,
     bench_verdict,
     bench_words,
     print_benchmarks,
@@ -13,7 +12,7 @@ from parity.report.bench_words import (
 )
 from parity.report.comparison import print_changes, print_ratios
 from parity.report.differences import print_differences, print_runs
-from parity.report.equivalence import equivalence_page, equivalence_rows, optimizer_report
+from parity.report.equivalence import equivalence_page, optimizer_report
 from parity.report.github import MOST_SUMMARY, annotate, append_summary, quoted
 from parity.report.inspection import print_comparison, print_inspection
 from parity.report.ledger import print_ledger, print_placements
@@ -33,7 +32,6 @@ __all__ = [
     "arm_name",
     "bench_markdown",
     "bench_name",
-    "bench_outcome",
     "bench_verdict",
     "bench_words",
     "cell",
@@ -43,7 +41,6 @@ __all__ = [
     "counts",
     "duration",
     "equivalence_page",
-    "equivalence_rows",
     "exact",
     "flatten",
     "meaning",
@@ -67,5 +64,4 @@ __all__ = [
     "speed_rows",
     "surroundings",
     "table",
-    "title_of",
 ]

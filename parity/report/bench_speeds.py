@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from parity.results import BenchmarkFile, Speed
+from parity.results import BenchmarkFile
 
-__all__ = ["MODELS", "NOT_MEASURED", "WAYS", "SpeedRow", "speed_cells", "speed_heads", "speed_rows", "way_name"]
+__all__ = ["MODELS", "NOT_MEASURED", "SPEED_HEADS", "WAYS", "SpeedRow", "speed_rows", "speed_words"]
 
 MODELS = ("mlp-digits", "cnn-digits", "gpt-text")
 """Models that have a column, whether they are measured or not."""
+
+SPEED_HEADS = ("steps per second (time for 1,000)", *MODELS)
+"""Heads of the table of steps per second; `SpeedRow.cells` are the cells."""
 
 WAYS = (
     *(("jax", mode, devices) for mode in ("scan", "loop") for devices in (1, 2, 4, 8)),
@@ -36,6 +39,17 @@ class SpeedRow:
     before: tuple[float | None, ...]
     """Steps per second of an earlier measurement, one for each model."""
 
+    @property
+    def name(self) -> str:
+        """Return the way to train in words: `JAX scan, 4 devices`."""
+        side = {"jax": "JAX", "torch": "PyTorch"}.get(self.side, self.side)
+        return f"{side} {self.mode}{f', {self.devices} devices' if self.devices > 1 else ''}"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Return the way to train, then each model's speed with its time for 1,000 steps."""
+        return (self.name, *(_cell(now, then) for now, then in zip(self.speeds, self.before, strict=True)))
+
 
 def speed_rows(files: Sequence[BenchmarkFile], before: Sequence[BenchmarkFile] = ()) -> list[SpeedRow]:
     """Return a row for each of `WAYS`, then for others that were measured; empty if nothing was.
@@ -47,60 +61,37 @@ def speed_rows(files: Sequence[BenchmarkFile], before: Sequence[BenchmarkFile] =
     now, then = _speeds(files), _speeds(before)
     if not now:
         return []
-    ways = dict.fromkeys([*WAYS, *(_way(speed) for speed in now)])
     return [
         SpeedRow(
-            side=side,
-            mode=mode,
-            devices=devices,
-            speeds=_on_models(now, (side, mode, devices)),
-            before=_on_models(then, (side, mode, devices)),
+            side=way[0],
+            mode=way[1],
+            devices=way[2],
+            speeds=tuple(map(now.get(way, {}).get, MODELS)),
+            before=tuple(map(then.get(way, {}).get, MODELS)),
         )
-        for side, mode, devices in ways
+        for way in dict.fromkeys([*WAYS, *now])
     ]
-
-
-def way_name(row: SpeedRow) -> str:
-    """Return a way to train in words: `JAX scan, 4 devices`."""
-    side = {"jax": "JAX", "torch": "PyTorch"}.get(row.side, row.side)
-    return f"{side} {row.mode}{f', {row.devices} devices' if row.devices > 1 else ''}"
-
-
-def speed_heads() -> tuple[str, ...]:
-    """Return the heads of the table of steps per second."""
-    return ("steps per second (time for 1,000)", *MODELS)
-
-
-def speed_cells(row: SpeedRow) -> tuple[str, ...]:
-    """Return the cells of a row: the way to train, then each model's speed with its time for 1,000 steps."""
-    return (way_name(row), *(_cell(now, then) for now, then in zip(row.speeds, row.before, strict=True)))
 
 
 def _cell(now: float | None, then: float | None) -> str:
     if now is None:
         return NOT_MEASURED
-    earlier = f", before {_speed(then)}" if then is not None else ""
-    return f"{_speed(now)} ({1000 / now:.3g} s{earlier})"
+    earlier = f", before {speed_words(then)}" if then is not None else ""
+    return f"{speed_words(now)} ({1000 / now:.3g} s{earlier})"
 
 
-def _speed(value: float) -> str:
+def speed_words(value: float) -> str:
+    """Return steps per second as they are written: whole ones from 100 on, three digits below."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _speeds(files: Iterable[BenchmarkFile]) -> dict[Speed, float]:
-    found: dict[Speed, float] = {}
+def _speeds(files: Iterable[BenchmarkFile]) -> dict[Way, dict[str, float]]:
+    """Return the steps per second of each way to train, by model."""
+    found: dict[Way, dict[str, float]] = {}
     for file in files:
         for benchmark in file.benchmarks:
             speed, value = benchmark.speed, benchmark.steps_per_second
             if speed is not None and value is not None and value > 0:
-                found.setdefault(speed, value)
+                way = (speed.side, speed.mode, speed.devices)
+                found.setdefault(way, {}).setdefault(speed.model, value)
     return found
-
-
-def _way(speed: Speed) -> Way:
-    return (speed.side, speed.mode, speed.devices)
-
-
-def _on_models(speeds: dict[Speed, float], way: Way) -> tuple[float | None, ...]:
-    side, mode, devices = way
-    return tuple(speeds.get(Speed(model=model, side=side, mode=mode, devices=devices)) for model in MODELS)

@@ -8,11 +8,11 @@ from typing import IO, Any
 from rich.text import Text
 
 from parity.report.bench_names import bench_name
-from parity.report.bench_speeds import SpeedRow, speed_cells, speed_heads, speed_rows
-from parity.report.layout import Column, print_rows, print_wrapped
+from parity.report.bench_speeds import MODELS, SPEED_HEADS, SpeedRow, speed_rows
+from parity.report.layout import Cells, Column, print_rows, print_wrapped
 from parity.report.markdown import cell, environment, table
 from parity.report.terminal import open_console
-from parity.report.words import MARKS, clean
+from parity.report.words import MARKS
 from parity.results import BenchmarkFile, Outcome, Ratio, Verdict
 
 __all__ = [
@@ -49,6 +49,9 @@ COLUMNS = tuple(
     )
     for name in HEADS
 )
+
+SPEEDS = tuple(Column(name=name, right=number > 0, wraps=number == 0) for number, name in enumerate(SPEED_HEADS))
+"""Columns of the table of steps per second."""
 
 
 def bench_verdict(file: BenchmarkFile) -> Verdict:
@@ -115,15 +118,12 @@ def print_benchmarks(file: BenchmarkFile, out: IO[str]) -> None:
     console = open_console(out)
     speeds = speed_rows([file])
     if speeds:
-        columns = [
-            Column(name=name, right=number > 0, wraps=number == 0) for number, name in enumerate(speed_heads())
-        ]
-        print_rows(console, columns, [[Text(clean(one)) for one in speed_cells(row)] for row in speeds])
+        print_rows(console, SPEEDS, [row.cells for row in speeds])
         console.print()
-    rows = []
+    rows: list[Cells] = []
     for *cells, reached in _rows(file):
         style = {"missed": "bold red", "met": "green", "undecided": "yellow"}.get(reached, "")
-        rows.append([*(Text(clean(cell)) for cell in cells), Text(reached, style=style)])
+        rows.append([*cells, Text(reached, style=style)])
     print_rows(console, COLUMNS, rows)
     outcome = bench_outcome(file)
     console.print()
@@ -162,7 +162,7 @@ def bench_markdown(file: BenchmarkFile, *, speeds: bool = True) -> str:
 
 def speed_markdown(rows: Sequence[SpeedRow]) -> str:
     """Return the table of steps per second."""
-    return table(speed_heads(), [speed_cells(row) for row in rows], right=len(speed_heads()) - 1)
+    return table(SPEED_HEADS, [row.cells for row in rows], right=len(MODELS))
 
 
 def _outcomes(file: BenchmarkFile) -> list[Outcome]:

@@ -7,7 +7,7 @@ from typing import IO
 
 from rich.text import Text
 
-from parity.report.layout import Column, print_rows, print_wrapped
+from parity.report.layout import Cells, Column, print_rows, print_wrapped
 from parity.report.terminal import open_console
 from parity.report.words import clean
 from parity.results import Comparison, Ratio, Verdict, VerdictChange
@@ -48,12 +48,13 @@ def print_changes(changes: Sequence[VerdictChange], verdict: Verdict, file: IO[s
         verdict: That of the comparison.
         file: Where it is printed.
     """
-    console, rows = open_console(file), []
+    console = open_console(file)
+    rows: list[Cells] = []
     changed = [change for change in changes if change.kind != "same"]
     for change in changed:
         cells = (change.name, change.spec, change.precision, ", ".join(change.sides), change.old, change.new)
         kind = Text(change.kind, style=_OF_CHECKS.get(change.kind, ""))
-        rows.append([*(Text(clean(cell or "-")) for cell in cells), kind])
+        rows.append([*(cell or "-" for cell in cells), kind])
     print_rows(console, _CHANGES, rows)
     console.print()
     print_wrapped(console, f"{WORDS[verdict]} ({len(changes) - len(changed)} as they were, {len(changed)} not)")
@@ -72,7 +73,7 @@ def print_ratios(comparison: Comparison, allowed: float, file: IO[str]) -> None:
         worse_by = "" if change.worse_by is None else f"{change.worse_by:+.1%}"
         both = Text(f"{clean(change.benchmark)}\n  {clean(change.ratio)}")
         verdict = Text(change.verdict, style=_OF_RATIOS.get(change.verdict, ""))
-        rows.append((both, Text(_figure(change.old)), Text(_figure(change.new)), Text(worse_by), verdict))
+        rows.append((both, _figure(change.old), _figure(change.new), worse_by, verdict))
     print_rows(console, _RATIOS, rows)
     console.print()
     if not comparison.judged:

@@ -27,7 +27,7 @@ def print_differences(differences: Sequence[Difference], file: IO[str]) -> None:
     console = open_console(file)
     for difference in differences:
         print_wrapped(console, _leaf(difference), indent=2)
-    print_wrapped(console, _count(len(differences)) if differences else "every leaf is equal bit for bit")
+    print_wrapped(console, _count(len(differences)))
 
 
 def print_runs(comparison: RunComparison, file: IO[str]) -> None:
@@ -58,8 +58,7 @@ def print_runs(comparison: RunComparison, file: IO[str]) -> None:
         more = ", ..." if len(comparison.validations) > MOST_LEAVES else ""
         print_wrapped(console, f"validations differ at {len(comparison.validations)} steps: {steps}{more}")
     for step, differences in comparison.checkpoints.items():
-        found = _count(len(differences)) if differences else "every leaf is equal bit for bit"
-        print_wrapped(console, f"checkpoint {step}: {found}")
+        print_wrapped(console, f"checkpoint {step}: {_count(len(differences))}")
         for difference in differences[:MOST_LEAVES]:
             print_wrapped(console, _leaf(difference), indent=2)
         if len(differences) > MOST_LEAVES:
@@ -74,6 +73,8 @@ def _leaf(difference: Difference) -> str:
 
 
 def _count(number: int) -> str:
+    if not number:
+        return "every leaf is equal bit for bit"
     return f"{number} leaf differs" if number == 1 else f"{number} leaves differ"
 
 

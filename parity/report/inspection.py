@@ -73,9 +73,9 @@ def _print_group(console: Console, group: Group, every: bool) -> None:
     rows = [
         (
             Text(f"  {clean(row.name)}"),
-            Text(clean(row.kind)),
-            Text(f"{row.count:,}" if row.count > 1 else ""),
-            Text(f"{row.nbytes:,}" if row.nbytes else ""),
+            row.kind,
+            f"{row.count:,}" if row.count > 1 else "",
+            f"{row.nbytes:,}" if row.nbytes else "",
         )
         for row in shown
     ]
@@ -126,13 +126,12 @@ _COUNTS: tuple[tuple[Outcome, str], ...] = (
 )
 
 
-def _row(leaf: LeafComparison) -> tuple[Text, ...]:
+def _row(leaf: LeafComparison) -> tuple[str, ...]:
     name = leaf.name if leaf.other in ("", leaf.name) else f"{leaf.name} = {leaf.other}"
     types = leaf.types[0] if leaf.types[0] == leaf.types[1] else f"{leaf.types[0]} and {leaf.types[1]}"
     count = f"{leaf.differing:,} of {leaf.elements:,}" if leaf.max_abs is not None else leaf.outcome
     at = "" if leaf.max_abs_at is None else f"[{', '.join(map(str, leaf.max_abs_at))}]"
-    figures = [short(value) if value is not None else "" for value in (leaf.max_abs, leaf.max_rel)]
-    return tuple(Text(clean(text)) for text in (name, count, figures[0], at, figures[1], types))
+    return name, count, short(leaf.max_abs), at, short(leaf.max_rel), types
 
 
 def _print_names(console: Console, outcome: str, leaves: Sequence[LeafComparison], every: bool) -> None:

@@ -15,6 +15,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from parity.report.words import clean
+
 __all__ = ["Column", "print_rows", "print_wrapped"]
 
 GAP = 2
@@ -44,17 +46,21 @@ PARTS = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?|[^\W\d_]+|.")
 Row = Sequence[Text]
 """One cell for each column."""
 
+Cells = Sequence[Text | str]
+"""A row as it is given: plain text may come from a file, and is cleaned here."""
 
-def print_rows(console: Console, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+
+def print_rows(console: Console, columns: Sequence[Column], given: Sequence[Cells]) -> None:
     """Print rows below the heads of their columns, or as blocks, by the width of the console.
 
     Args:
         console: Where they are printed.
         columns: The columns, in order.
-        rows: One cell for each column; a cell may have several lines.
+        given: One cell for each column; a `Text` is shown as it is and may have several lines.
     """
-    if not rows:
+    if not given:
         return
+    rows = [[cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row] for row in given]
     shown = list(range(len(columns)))
     widths = _fit(console.width, columns, rows, shown)
     if widths is None:

@@ -27,12 +27,12 @@ _COLUMNS = (
 )
 
 
-def print_ledger(ledger: Ledger, target: str, file: IO[str], *, every: bool = False) -> None:
+def print_ledger(target: str, ledger: Ledger, file: IO[str], *, every: bool = False) -> None:
     """Print what was refused, reset and transformed, then the totals.
 
     Args:
-        ledger: Every leaf of a conversion.
-        target: Its target.
+        target: Of the conversion.
+        ledger: Every leaf of it.
         file: Where it is printed.
         every: Whether the leaves that were copied are shown too, and all lines.
     """
@@ -43,7 +43,7 @@ def print_ledger(ledger: Ledger, target: str, file: IO[str], *, every: bool = Fa
             continue
         print_wrapped(console, Text(action, style="bold red" if action == "refused" else "bold"))
         shown = entries if every or action == "refused" else entries[:MOST_LINES]
-        print_rows(console, _COLUMNS, [tuple(Text(clean(t)) for t in (e.leaf, e.target, e.how)) for e in shown])
+        print_rows(console, _COLUMNS, [(e.leaf, e.target, e.how) for e in shown])
         if len(shown) < len(entries):
             print_wrapped(console, f"and {len(entries) - len(shown):,} more: --all shows them")
     counts = [f"{len(ledger.of(action)):,} {action}" for action in reversed(_ACTIONS) if ledger.of(action)]
@@ -66,13 +66,10 @@ def print_placements(
     """
     console = open_console(file)
     rows = [
-        tuple(
-            Text(clean(text))
-            for text in (
-                ", ".join(f"{name} {model[name]}" for name in placement.torch),
-                ", ".join(placement.jax),
-                f"{placement.rule.how or 'as it is'} ({placement.rule.rule_class})",
-            )
+        (
+            ", ".join(f"{name} {model[name]}" for name in placement.torch),
+            ", ".join(placement.jax),
+            f"{placement.rule.how or 'as it is'} ({placement.rule.rule_class})",
         )
         for placement in placements
     ]

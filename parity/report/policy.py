@@ -57,7 +57,7 @@ def print_moments(moments: Sequence[Moment], rules: Rules, file: IO[str]) -> Non
         metric = moment.saved.metric
         removed = ", ".join(str(step) for step in moment.removed)
         shown = "-" if metric is None else f"{metric:.6g}"
-        rows.append((Text(str(moment.saved.step)), Text(shown), _there(moment), Text(removed)))
+        rows.append((str(moment.saved.step), shown, _there(moment), removed))
     print_rows(console, COLUMNS, rows)
     most = max(len(moment.there) for moment in moments)
     best = moments[-1].best

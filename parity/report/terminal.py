@@ -42,12 +42,11 @@ COLUMNS = tuple(
 
 def open_console(file: IO[str]) -> Console:
     """Return what prints to a file, as wide as its terminal; with NO_COLOR set, it prints no escape codes."""
-    plain = bool(os.environ.get("NO_COLOR"))
     return Console(
         file=file,
         highlight=False,
         width=None if file.isatty() else WIDTH,
-        color_system=None if plain else "auto",
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
     )
 
 
@@ -63,8 +62,8 @@ def print_table(
     """
     console, rows = open_console(file), []
     for record in records:
-        cells = [Text(clean(cell)) for cell in row(record)]
-        cells[VERDICT].stylize(_STYLES[record.verdict])
+        cells: list[Text | str] = list(row(record))
+        cells[VERDICT] = Text(record.verdict, style=_STYLES[record.verdict])
         rows.append(cells)
     print_rows(console, COLUMNS, rows)
     for record in records:

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from parity.results import CheckRecord, Verdict
+from parity.results import VERDICTS, CheckRecord, Verdict
 
 __all__ = [
     "CRITERIA",
@@ -15,7 +15,6 @@ __all__ = [
     "HEADLINES",
     "HEADS",
     "MARKS",
-    "VERDICTS",
     "clean",
     "counts",
     "duration",
@@ -27,9 +26,6 @@ __all__ = [
     "short",
     "sides",
 ]
-
-VERDICTS: tuple[Verdict, ...] = ("crashed", "broken", "inconclusive", "empty", "holds")
-"""The worst first."""
 
 MARKS: dict[Verdict, str] = {"holds": "✓", "broken": "✗", "crashed": "▲", "inconclusive": "?", "empty": "–"}
 """A verdict is shown by word and shape, never by colour alone."""
@@ -162,10 +158,7 @@ def exact(value: float | None) -> str:
         >>> exact(0.1), exact(200.0), exact(None)
         ('0.1', '200', '–')
     """
-    if value is None:
-        return "–"
-    text = repr(value)
-    return text.removesuffix(".0")
+    return "–" if value is None else repr(value).removesuffix(".0")
 
 
 def clean(text: object) -> str:

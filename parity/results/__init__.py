@@ -8,6 +8,7 @@ from parity.results.documents import document, encode, schema
 from parity.results.read import CheckResult, read_result
 from parity.results.record import (
     EXIT_CODES,
+    VERDICTS,
     CaseOutcome,
     CheckRecord,
     Criterion,
@@ -25,6 +26,7 @@ from parity.results.run_compare import RunComparison
 
 __all__ = [
     "EXIT_CODES",
+    "VERDICTS",
     "Benchmark",
     "BenchmarkFile",
     "CaseOutcome",

@@ -63,11 +63,6 @@ class Comparison:
         return self.shared - sum(change.verdict == "unjudged" for change in self.changes)
 
     @property
-    def undecided(self) -> tuple[RatioChange, ...]:
-        """Return the ratios that moved by more than is allowed within overlapping spreads."""
-        return tuple(change for change in self.changes if change.verdict == "undecided")
-
-    @property
     def worse(self) -> tuple[RatioChange, ...]:
         """Return the ratios that got worse."""
         return tuple(change for change in self.changes if change.verdict == "worse")

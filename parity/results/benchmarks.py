@@ -131,7 +131,6 @@ class Benchmark:
 class BenchmarkFile:
     """One run of the benchmarks."""
 
-    path: Path
     datetime: str
     """When it was measured, as ISO 8601."""
     commit: str | None
@@ -206,7 +205,7 @@ def decode_benchmarks(path: Path, data: Mapping[str, Any]) -> BenchmarkFile:
     """Return the benchmarks in a JSON object that was read from a file.
 
     Args:
-        path: The file, for messages and for the result.
+        path: The file, for messages.
         data: The object.
 
     Raises:
@@ -234,7 +233,6 @@ def decode_benchmarks(path: Path, data: Mapping[str, Any]) -> BenchmarkFile:
     commit = file.commit_info if isinstance(file.commit_info, dict) else {}
     identity = commit.get("id")
     return BenchmarkFile(
-        path=path,
         datetime=file.datetime,
         commit=identity if isinstance(identity, str) else None,
         dirty=commit.get("dirty") is True,

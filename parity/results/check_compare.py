@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from parity.results.record import CheckRecord, Verdict
+from parity.results.record import VERDICTS, CheckRecord, Verdict
 
 __all__ = ["VerdictChange", "compare_records", "compare_verdicts"]
-
-_WORSE: tuple[Verdict, ...] = ("holds", "empty", "inconclusive", "broken", "crashed")
 
 Key = tuple[str, str, str, tuple[str, ...], int]
 """Name, spec, precision, sides, and the number among checks that share them."""
@@ -35,7 +34,7 @@ class VerdictChange:
             return "new" if self.old is None else "gone"
         if self.old == self.new:
             return "same"
-        return "worse" if _WORSE.index(self.new) > _WORSE.index(self.old) else "better"
+        return "worse" if VERDICTS.index(self.new) < VERDICTS.index(self.old) else "better"
 
 
 def compare_records(old: Iterable[CheckRecord], new: Iterable[CheckRecord]) -> tuple[VerdictChange, ...]:
@@ -81,10 +80,9 @@ def compare_verdicts(changes: Iterable[VerdictChange]) -> Verdict:
 
 def _keyed(records: Iterable[CheckRecord]) -> dict[Key, CheckRecord]:
     out: dict[Key, CheckRecord] = {}
-    seen: dict[tuple[str, str, str, tuple[str, ...]], int] = {}
+    seen: Counter[tuple[str, str, str, tuple[str, ...]]] = Counter()
     for record in records:
         short = (record.name, record.spec, record.precision, record.sides)
-        number = seen.get(short, 0)
-        seen[short] = number + 1
-        out[*short, number] = record
+        out[*short, seen[short]] = record
+        seen[short] += 1
     return out

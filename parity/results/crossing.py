@@ -7,7 +7,7 @@ from typing import Literal
 
 from parity.contract import Precision
 from parity.results.record import CheckRecord, Criterion, LeafChange, Verdict
-from parity.results.resumption import Suspect, clipped, describe
+from parity.results.resumption import Suspect, clipped, components_of, describe, suspect_lines
 
 __all__ = ["Crossing"]
 
@@ -48,7 +48,7 @@ class Crossing:
     @property
     def components(self) -> tuple[str, ...]:
         """Return the components of the suspects, each once, the likeliest first."""
-        return tuple(dict.fromkeys(suspect.component for suspect in self.suspects))
+        return components_of(self.suspects)
 
     @property
     def leaves(self) -> int:
@@ -94,18 +94,7 @@ class Crossing:
         at = f", handed over at {', '.join(map(str, self.handovers))}" if self.handovers else ""
         what = f"{self.name}: {between}, {self.steps} steps, {self.pairs} arrays, {self.precision}{at}"
         lines = [f"{_WORDS[self.check, self.verdict]}: {what}"]
-        if self.suspects:
-            first = self.suspects[0]
-            lines += [
-                f"differs: {', '.join(self.components[:4])}",
-                f"  where     {first.path}, {first.when} (step {first.step})",
-                f"  expected  {first.expected}",
-                f"  got       {first.got}",
-                f"  advice    {first.advice}",
-            ]
-            others = [one for one in self.suspects[1:] if one.component != first.component]
-            shown = list({one.component: one for one in reversed(others)}.values())[::-1][:4]
-            lines += ["then:"] * bool(shown) + [f"  {describe(one)}" for one in shown]
+        lines += suspect_lines("differs", self.suspects)
         if self.max_rel is not None and self.compared:
             lines.append(f"loss: largest relative difference {self.max_rel:.2e} over {self.compared} steps")
         if self.verdict == "holds" and self.arrays is not None:

@@ -11,6 +11,7 @@ from parity.contract import Divergence, Precision
 
 __all__ = [
     "EXIT_CODES",
+    "VERDICTS",
     "CaseOutcome",
     "CheckRecord",
     "Criterion",
@@ -25,6 +26,9 @@ __all__ = [
 ]
 
 Verdict = Literal["holds", "broken", "crashed", "inconclusive", "empty"]
+
+VERDICTS: tuple[Verdict, ...] = ("crashed", "broken", "inconclusive", "empty", "holds")
+"""The worst first."""
 
 EXIT_CODES: dict[Verdict, int] = {"holds": 0, "broken": 1, "crashed": 3, "inconclusive": 4, "empty": 5}
 """2 is usage. `empty`: nothing was compared."""
@@ -201,8 +205,4 @@ class CheckRecord:
 
 def overall(records: Iterable[CheckRecord]) -> Verdict:
     """Return the verdict over all checks: the worst one; `empty` if nothing was compared."""
-    verdicts = {record.verdict for record in records}
-    for verdict in ("crashed", "broken", "inconclusive", "empty", "holds"):
-        if verdict in verdicts:
-            return verdict
-    return "empty"
+    return min((record.verdict for record in records), key=VERDICTS.index, default="empty")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parity.results.record import CheckRecord, LeafChange, Verdict
 
-__all__ = ["Resumption", "Suspect", "clipped", "describe"]
+__all__ = ["Resumption", "Suspect", "clipped", "components_of", "describe", "suspect_lines"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class Resumption:
     @property
     def components(self) -> tuple[str, ...]:
         """Return the components of the suspects, each once, the likeliest first."""
-        return tuple(dict.fromkeys(suspect.component for suspect in self.suspects))
+        return components_of(self.suspects)
 
     def record(self) -> CheckRecord:
         """Return the record for reports and result files."""
@@ -120,14 +120,7 @@ class Resumption:
         )
         words = "resumes within the envelope" if self.equal_runs and self.verdict == "holds" else _WORDS[self.verdict]
         lines = [f"{words}: {what}"]
-        if self.suspects:
-            first = self.suspects[0]
-            lines += [f"lost: {', '.join(self.components[:4])}", *_show(first), f"  advice    {first.advice}"]
-            others = [one for one in self.suspects[1:] if one.component != first.component]
-            shown = list({one.component: one for one in reversed(others)}.values())[::-1][:4]
-            if shown:
-                lines.append("then:")
-                lines += [f"  {describe(one)}" for one in shown]
+        lines += suspect_lines("lost", self.suspects, roads=True)
         if self.equal_runs and self.multiple is not None:
             lines.append(
                 f"judged by the envelope of {self.equal_runs} equal runs, which part by rounding: at most "
@@ -158,13 +151,35 @@ def describe(one: Suspect) -> str:
     return f"{one.component}: {one.path}, step {one.step}, {one.when}: expected {one.expected}, got {one.got}"
 
 
-def _show(one: Suspect) -> list[str]:
-    lines = [
-        f"  where     {one.path}, {one.when} (step {one.step}, road {one.road})",
-        f"  expected  {one.expected}",
-        f"  got       {one.got}",
+def components_of(suspects: Sequence[Suspect]) -> tuple[str, ...]:
+    """Return the components of some suspects, each once, in their order."""
+    return tuple(dict.fromkeys(suspect.component for suspect in suspects))
+
+
+def suspect_lines(heading: str, suspects: Sequence[Suspect], *, roads: bool = False) -> list[str]:
+    """Return the first suspect in full, then a line for the first of each other component, at most four.
+
+    Args:
+        heading: What became of the components.
+        suspects: The likeliest first; without any there are no lines.
+        roads: Whether the road of the first one is shown.
+    """
+    if not suspects:
+        return []
+    first = suspects[0]
+    others = [one for one in suspects[1:] if one.component != first.component]
+    shown = list({one.component: one for one in reversed(others)}.values())[::-1][:4]
+    road = f", road {first.road}" if roads else ""
+    return [
+        f"{heading}: {', '.join(components_of(suspects)[:4])}",
+        f"  where     {first.path}, {first.when} (step {first.step}{road})",
+        f"  expected  {first.expected}",
+        f"  got       {first.got}",
+        *([f"  differs   {first.amount}"] if first.amount else []),
+        f"  advice    {first.advice}",
+        *(["then:"] if shown else []),
+        *(f"  {describe(one)}" for one in shown),
     ]
-    return lines + ([f"  differs   {one.amount}"] if one.amount else [])
 
 
 def clipped(text: str, most: int = 300) -> str:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol
 
 from parity.contract import RunIdentity, StepRecord, Validation
@@ -132,9 +131,7 @@ class Trackers:
     def __enter__(self) -> Trackers:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self._handed_on is None and self._trackers:
             self._catch_up()
         self._hand_on()

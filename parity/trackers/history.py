@@ -87,9 +87,8 @@ class History:
         """Return the spliced curve on disk, of the steps after one up to another."""
         if until <= after:
             return []
-        steps = splice(read_records(self.run.steps, StepRecord))
-        validations = splice(read_records(self.run.validations, Validation))
-        return _merge(steps.values(), validations.values(), after, until)
+        steps = read_records(self.run.steps, StepRecord)
+        return _merge(steps, read_records(self.run.validations, Validation), after, until)
 
     def replaced(self, attempt: int, after: int, until: int) -> dict[int, Point]:
         """Return the steps after one up to another as they were when an attempt had ended, given up since or not."""
@@ -100,15 +99,14 @@ class History:
         validations = [
             r for home in homes for r in read_records(home.validations, Validation) if r.attempt <= attempt
         ]
-        points = _merge(splice(steps).values(), splice(validations).values(), after, until)
-        return {point.step: point for point in points}
+        return {point.step: point for point in _merge(steps, validations, after, until)}
 
 
 def _merge(steps: Iterable[StepRecord], validations: Iterable[Validation], after: int, until: int) -> list[Point]:
-    """Return one point for each step in a range, that of its validation included."""
-    measured = {record.step: point_of(record).scalars for record in validations}
+    """Return one point for each step in a range of the spliced records, that of its validation included."""
+    measured = {step: point_of(record).scalars for step, record in splice(validations).items()}
     return [
-        Point(step=record.step, scalars=point_of(record).scalars | measured.get(record.step, {}))
-        for record in steps
-        if after < record.step <= until
+        Point(step=step, scalars=point_of(record).scalars | measured.get(step, {}))
+        for step, record in splice(steps).items()
+        if after < step <= until
     ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from crc32c import crc32c
@@ -102,12 +104,8 @@ def _reached(directory: Path, history: History) -> int:
 
 def _ends(path: Path) -> list[bytes]:
     """Return the first two records of an event file (version, restart) and the last one."""
-    ends: list[bytes] = []
-    for data in _frames(path.read_bytes()):
-        if len(ends) == 3:
-            ends.pop()
-        ends.append(data)
-    return ends
+    records = _frames(path.read_bytes())
+    return [*islice(records, 2), *deque(records, maxlen=1)]
 
 
 def _frames(data: bytes) -> Iterator[bytes]:

@@ -2,7 +2,6 @@
 
 import copy
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
@@ -285,7 +284,7 @@ def a_file(better, quartiles):
     q1, median, q3 = sorted(quartiles)
     ratio = Ratio(name="r", of="a / b", median=median, q1=q1, q3=q3, rounds=7, better=better, bar=None)
     entry = Benchmark(name="b", group=None, seconds={}, ratios=(ratio,), growth=(), info={})
-    return BenchmarkFile(path=Path("x.json"), datetime="", commit=None, machine={}, benchmarks=(entry,))
+    return BenchmarkFile(datetime="", commit=None, machine={}, benchmarks=(entry,))
 
 
 positive = st.lists(st.integers(1, 10**6).map(lambda n: n / 1000), min_size=3, max_size=3)

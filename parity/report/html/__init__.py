@@ -4,7 +4,6 @@ from parity.report.html.bench_charts import box, growth_chart, ratio_scale, spre
 from parity.report.html.bench_page import bench_page
 from parity.report.html.charts import figures
 from parity.report.html.check_page import check_page
-from parity.report.html.figure_table import tabulate, tabulate_validations
 from parity.report.html.page import POLICY
 from parity.report.html.scales import linear, logarithmic, power, symmetric
 from parity.report.html.speed_chart import speed_file, speed_panel
@@ -26,8 +25,6 @@ __all__ = [
     "speed_panel",
     "spread",
     "symmetric",
-    "tabulate",
-    "tabulate_validations",
     "time_scale",
     "verdict_icon",
 ]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from parity.report.html.scales import Scale, linear, logarithmic, spanning
-from parity.report.html.svg import Chart, Plot
+from parity.report.html.svg import Chart, Plot, picture
 from parity.report.words import exact
 from parity.results import Growth, Ratio
 
@@ -23,8 +23,6 @@ SAMPLES = 48
 
 _TIMES = ("min", "ld15iqr", "q1", "median", "q3", "hd15iqr", "max")
 """Of the times of a benchmark, those that a box plot shows."""
-
-_SVG = '<svg xmlns="http://www.w3.org/2000/svg" class="spread"'
 
 
 def ratio_scale(ratios: Sequence[Ratio]) -> Scale:
@@ -44,7 +42,7 @@ def spread_axis(scale: Scale, name: str = "ratio") -> str:
         f'<text class="tick" x="{_across(scale, value):.1f}" y="14" text-anchor="middle">{label}</text>'
         for value, label in scale.ticks
     )
-    return f'{_SVG} viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{name}"><title>{name}</title>{labels}</svg>'
+    return picture(labels, WIDTH, HEIGHT, name, "spread")
 
 
 def spread(ratio: Ratio, scale: Scale) -> str:
@@ -68,10 +66,7 @@ def spread(ratio: Ratio, scale: Scale) -> str:
     kind = ratio.outcome or "met"
     parts.append(f'<line class="interval {kind}" x1="{low:.1f}" y1="{middle}" x2="{high:.1f}" y2="{middle}"/>')
     parts.append(_dot(kind, median, middle))
-    return (
-        f'{_SVG} viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}"><title>{title}</title>'
-        f"{''.join(parts)}</svg>"
-    )
+    return picture("".join(parts), WIDTH, HEIGHT, title, "spread")
 
 
 def _dot(kind: str, x: float, y: float) -> str:
@@ -118,10 +113,7 @@ def box(seconds: Mapping[str, float], scale: Scale) -> str:
     for name, end in (("min", low), ("max", high)):
         if seconds[name] != end:
             parts.append(f'<circle class="outlier" cx="{places[name]:.1f}" cy="{middle}" r="2.5"/>')
-    return (
-        f'{_SVG} viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}"><title>{title}</title>'
-        f"{''.join(parts)}</svg>"
-    )
+    return picture("".join(parts), WIDTH, HEIGHT, title, "spread")
 
 
 def _upright(x: float) -> str:

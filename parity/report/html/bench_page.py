@@ -6,7 +6,7 @@ from html import escape
 from itertools import groupby
 
 from parity.report.bench_names import arm_name, bench_name, title_of
-from parity.report.bench_speeds import MODELS, SpeedRow, speed_cells, speed_heads, speed_rows
+from parity.report.bench_speeds import MODELS, SPEED_HEADS, SpeedRow, speed_rows
 from parity.report.bench_words import (
     bench_outcome,
     bench_verdict,
@@ -75,7 +75,7 @@ def _speeds(rows: list[SpeedRow]) -> Html:
     """Return the steps per second: bars for each model, and the table of their figures."""
     measured = [n for n, _ in enumerate(MODELS) if any(row.speeds[n] is not None for row in rows)]
     panels = "".join(f"<figure>{speed_panel(rows, MODELS[n])}</figure>" for n in measured)
-    cells = table(speed_heads(), [tuple(map(text, speed_cells(row))) for row in rows], kind="speeds stacked")
+    cells = table(SPEED_HEADS, [tuple(map(text, row.cells)) for row in rows], kind="speeds stacked")
     shown = details("figures, with the time for 1,000 steps", cells)
     return f'<section id="speeds"><h2>Steps per second</h2><div class="panels">{panels}</div>{shown}</section>'
 

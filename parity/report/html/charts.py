@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from parity.report.html.scales import spanning, symmetric
 from parity.report.html.svg import Chart, Mark, Plot
 from parity.results import CheckRecord, Curves, Pair
 
-__all__ = ["Figure", "figures"]
+__all__ = ["figures"]
 
 SPAN = 50.0
 """Positive values that span more than this factor are drawn on a logarithmic scale."""
@@ -17,34 +17,22 @@ ROOM = 1020
 """Units across which the small charts share: drawn at their own size on a wide screen, letters included."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A chart and its caption."""
-
-    chart: Chart
-    caption: str
-
-
-def figures(record: CheckRecord) -> list[Figure]:
+def figures(record: CheckRecord) -> list[Chart]:
     """Return the charts of a check, none if it kept no curves."""
     curves = record.curves
     if curves is None or not curves.steps:
         return []
-    large = [_loss(record, curves), _difference(record, curves)]
+    loss = replace(_quantity(curves, "loss", curves.loss), marks=_marks(record, curves))
+    large = [replace(chart, width=520, height=230) for chart in (loss, _difference(record, curves))]
     small = [_quantity(curves, "learning rate", curves.lr), _quantity(curves, "gradient norm", curves.grad_norm)]
     small.append(_loss_scale(curves))
     if (found := curves.validations) is not None and found.steps:
         small.append(_quantity(curves, f"validation {found.metric}", found.value, found.steps))
     width = ROOM // len(small)
-    return large + [replace(figure, chart=replace(figure.chart, width=width, height=155)) for figure in small]
+    return large + [replace(chart, width=width, height=155) for chart in small]
 
 
-def _loss(record: CheckRecord, curves: Curves) -> Figure:
-    figure = _quantity(curves, "loss", curves.loss)
-    return replace(figure, chart=replace(figure.chart, marks=_marks(record, curves), width=520, height=230))
-
-
-def _difference(record: CheckRecord, curves: Curves) -> Figure:
+def _difference(record: CheckRecord, curves: Curves) -> Chart:
     bands = [
         Plot(kind=kind, label=label, values=values)
         for kind, label, values in (
@@ -59,54 +47,42 @@ def _difference(record: CheckRecord, curves: Curves) -> Figure:
         caption = "zero at every step"
     else:
         caption = "symmetric log scale" if bands else "symmetric log scale; only zero passes"
-    return Figure(
-        chart=Chart(
-            title=f"difference of the loss: {curves.labels[1]} less {curves.labels[0]}",
-            steps=curves.steps,
-            plots=(*bands, difference),
-            scale=symmetric(shown),
-            marks=_marks(record, curves),
-            width=520,
-            height=230,
-        ),
+    return Chart(
+        title=f"difference of the loss: {curves.labels[1]} less {curves.labels[0]}",
         caption=caption,
+        steps=curves.steps,
+        plots=(*bands, difference),
+        scale=symmetric(shown),
+        marks=_marks(record, curves),
     )
 
 
-def _quantity(curves: Curves, title: str, pair: Pair, steps: tuple[int, ...] | None = None) -> Figure:
-    """Return both runs over the steps of the curves, or over those given."""
-    steps = curves.steps if steps is None else steps
-    return Figure(
-        chart=Chart(
-            title=title,
-            steps=steps,
-            plots=_overlaid(curves, pair),
-            scale=spanning((*pair[0], *pair[1]), SPAN),
-        ),
-        caption="",
+def _quantity(
+    curves: Curves, title: str, pair: Pair, steps: tuple[int, ...] | None = None, *, stepped: bool = False
+) -> Chart:
+    """Return the reference as a wide line and the other run as a thin one over it: equal curves show both.
+
+    Args:
+        curves: Of both runs.
+        title: What the quantity is called.
+        pair: The quantity in both runs.
+        steps: Steps of its values; None for those of the curves.
+        stepped: Whether a value holds until the next one.
+    """
+    kinds = zip(("reference", "other"), curves.labels, pair, strict=True)
+    return Chart(
+        title=title,
+        steps=curves.steps if steps is None else steps,
+        plots=tuple(Plot(kind=kind, label=label, values=one, stepped=stepped) for kind, label, one in kinds),
+        scale=spanning((*pair[0], *pair[1]), SPAN),
     )
 
 
-def _loss_scale(curves: Curves) -> Figure:
+def _loss_scale(curves: Curves) -> Chart:
     marks = tuple(Mark(kind="skipped", step=step, label=f"step {step} was skipped") for step in curves.skipped)
     values = {value for series in curves.loss_scale for value in series}
-    caption = "no scaler" if values <= {1.0, None} else ""
-    return Figure(
-        chart=Chart(
-            title="loss scale",
-            steps=curves.steps,
-            plots=_overlaid(curves, curves.loss_scale, stepped=True),
-            scale=spanning((*curves.loss_scale[0], *curves.loss_scale[1]), SPAN),
-            marks=marks,
-        ),
-        caption=caption,
-    )
-
-
-def _overlaid(curves: Curves, pair: Pair, *, stepped: bool = False) -> tuple[Plot, ...]:
-    """Return the reference as a wide line and the other run as a thin one over it: equal curves show both."""
-    kinds = zip(("reference", "other"), curves.labels, pair, strict=True)
-    return tuple(Plot(kind=kind, label=label, values=values, stepped=stepped) for kind, label, values in kinds)
+    chart = _quantity(curves, "loss scale", curves.loss_scale, stepped=True)
+    return replace(chart, marks=marks, caption="no scaler" if values <= {1.0, None} else "")
 
 
 def _marks(record: CheckRecord, curves: Curves) -> tuple[Mark, ...]:

@@ -11,8 +11,8 @@ from parity.report.html.check_section import Shared, check_section, check_title
 from parity.report.html.page import BACK, Html, contents, environment, page, table, text
 from parity.report.html.svg import verdict_icon
 from parity.report.html.terms import terms_of_overview
-from parity.report.words import CRITERIA, HEADLINES, HEADS, VERDICTS, clean, counts, duration, row
-from parity.results import CheckRecord, overall
+from parity.report.words import CRITERIA, HEADLINES, HEADS, clean, counts, duration, row
+from parity.results import VERDICTS, CheckRecord, overall
 
 __all__ = ["check_page"]
 

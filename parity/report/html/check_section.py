@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 
-from parity.report.html.charts import Figure, figures
-from parity.report.html.figure_table import FigureTable, tabulate, tabulate_validations
+from parity.report.html.charts import figures
+from parity.report.html.figure_table import FigureTable, tabulate
 from parity.report.html.page import BACK, Html, details, table, text
-from parity.report.html.svg import Shapes, draw, swatch, verdict_icon
+from parity.report.html.svg import Chart, Shapes, draw, swatch, verdict_icon
 from parity.report.html.terms import terms_of_findings
 from parity.report.words import CRITERIA, clean, meaning, short, sides
 from parity.results import CaseOutcome, CheckRecord, Curves, LeafChange
@@ -137,15 +137,15 @@ def _figures(number: int, record: CheckRecord, shared: Shared) -> Html:
     curves = record.curves
     if curves is None or not curves.steps:
         return ""
-    drawn = [_figure(figure, shared.shapes, large=n < 2) for n, figure in enumerate(figures(record))]
+    drawn = [_figure(chart, shared.shapes, large=n < 2) for n, chart in enumerate(figures(record))]
     thinned = ""
     if len(curves.steps) < curves.total:
         thinned = (
             f'<p class="quiet">{len(curves.steps)} of {curves.total} steps are shown: the first, the last, the first '
             "that differs, kills and resumes, and of every stretch the extremes.</p>"
         )
-    tables = [found for found in (tabulate(record), tabulate_validations(record)) if found is not None]
-    shown = "".join(_table(f"check-{number}-figures-{n}", one, shared) for n, one in enumerate(tables, 1))
+    tables = enumerate(tabulate(curves), 1)
+    shown = "".join(_table(f"check-{number}-figures-{n}", one, shared) for n, one in tables)
     return (
         f'{_legend(record, curves)}<div class="charts">{"".join(drawn)}</div>{thinned}'
         f"{details('figures of these charts', shown)}"
@@ -157,16 +157,16 @@ def _table(place: str, figures_of: FigureTable, shared: Shared) -> Html:
     said = [
         f"{text(name)}: <code>{escape(clean(value))}</code> at every step" for name, value in figures_of.constants
     ]
-    steps, *columns = zip(*figures_of.rows, strict=True)
     kept = []
-    for head, cells in zip(figures_of.heads[1:], columns, strict=True):
-        known = shared.columns.setdefault((steps, cells), (place, head))
+    for head, cells in figures_of.columns:
+        known = shared.columns.setdefault((figures_of.steps, cells), (place, head))
         if known[0] == place:
             kept.append((head, cells))
         else:
             said.append(f'{text(head)}: the figures of <a href="#{known[0]}">{text(known[1])}</a>')
     listed = f'<ul class="constants"><li>{"</li><li>".join(said)}</li></ul>' if said else ""
-    rows = ([escape(clean(cell)) for cell in row] for row in zip(steps, *(cells for _, cells in kept), strict=True))
+    lines = zip(figures_of.steps, *(cells for _, cells in kept), strict=True)
+    rows = ([escape(clean(cell)) for cell in line] for line in lines)
     shown = table(("step", *(head for head, _ in kept)), rows, kind="figures") if kept else ""
     return f'<section id="{place}">{listed}{shown}</section>'
 
@@ -222,12 +222,12 @@ def _any_infinite(curves: Curves) -> bool:
     return any(value is not None and not math.isfinite(value) for values in series for value in values)
 
 
-def _figure(figure: Figure, shapes: Shapes, *, large: bool) -> Html:
-    title = figure.chart.title.partition(":")[0]
-    caption = f'<span class="quiet">{text(figure.caption)}</span>' if figure.caption else ""
+def _figure(chart: Chart, shapes: Shapes, *, large: bool) -> Html:
+    title = chart.title.partition(":")[0]
+    caption = f'<span class="quiet">{text(chart.caption)}</span>' if chart.caption else ""
     return (
         f'<figure class="{"large" if large else "small"}"><figcaption><b>{text(title)}</b>{caption}</figcaption>'
-        f"{draw(figure.chart, shapes)}</figure>"
+        f"{draw(chart, shapes)}</figure>"
     )
 
 

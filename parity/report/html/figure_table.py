@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parity.report.words import exact
-from parity.results import CheckRecord, Curves, Pair
+from parity.results import Curves, Pair
 
-__all__ = ["FigureTable", "tabulate", "tabulate_validations"]
+__all__ = ["FigureTable", "tabulate"]
 
 Column = tuple[str, tuple[str, ...]]
 """Head and cells."""
@@ -17,19 +17,17 @@ Column = tuple[str, tuple[str, ...]]
 class FigureTable:
     """The figures of the charts of a check, every digit written."""
 
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    steps: tuple[str, ...]
+    columns: tuple[Column, ...]
     constants: tuple[tuple[str, str], ...] = ()
     """Quantities that have one value at every step, and that value."""
 
 
-def tabulate(record: CheckRecord) -> FigureTable:
-    """Return the figures of the curves of a check; a quantity that both runs share bit for bit has one column.
+def tabulate(curves: Curves) -> list[FigureTable]:
+    """Return the figures of the curves of a check, then those of its validations, if it has any.
 
-    The record must have curves.
+    A quantity that both runs share bit for bit has one column.
     """
-    curves = record.curves
-    assert curves is not None, "a check without curves has no figures"
     columns = [
         *_pair("loss", curves.loss, curves),
         ("difference", _cells(curves.difference)),
@@ -41,26 +39,17 @@ def tabulate(record: CheckRecord) -> FigureTable:
     ]
     if curves.skipped:
         columns.append(("skipped", tuple("skipped" if step in curves.skipped else "" for step in curves.steps)))
-    return _table(curves.steps, columns)
-
-
-def tabulate_validations(record: CheckRecord) -> FigureTable | None:
-    """Return the figures of the validations of a check; None where it has none."""
-    curves = record.curves
-    if curves is None or curves.validations is None or not curves.validations.steps:
-        return None
+    tables = [_table(curves.steps, columns)]
     found = curves.validations
-    return _table(found.steps, _pair(f"validation {found.metric}", found.value, curves))
+    if found is not None and found.steps:
+        tables.append(_table(found.steps, _pair(f"validation {found.metric}", found.value, curves)))
+    return tables
 
 
 def _table(steps: tuple[int, ...], columns: list[Column]) -> FigureTable:
     constant = [(head, cells[0]) for head, cells in columns if len(cells) > 1 and len(set(cells)) == 1]
     varying = [column for column in columns if (column[0], column[1][0]) not in constant]
-    return FigureTable(
-        heads=("step", *(head for head, _ in varying)),
-        rows=tuple(zip(map(str, steps), *(cells for _, cells in varying), strict=True)),
-        constants=tuple(constant),
-    )
+    return FigureTable(steps=tuple(map(str, steps)), columns=tuple(varying), constants=tuple(constant))
 
 
 def _pair(quantity: str, pair: Pair, curves: Curves) -> list[Column]:

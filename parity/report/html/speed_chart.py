@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from parity.report.bench_speeds import MODELS, NOT_MEASURED, SpeedRow, way_name
+from parity.report.bench_speeds import MODELS, NOT_MEASURED, SpeedRow, speed_words
 from parity.report.html.scales import linear
+from parity.report.html.svg import picture
 from parity.report.words import clean
 
 __all__ = ["speed_file", "speed_panel"]
@@ -36,11 +37,7 @@ def speed_panel(rows: Sequence[SpeedRow], model: str) -> str:
         rows: A row for each way of training.
         model: One of `MODELS`.
     """
-    title = f"steps per second, {model}"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="speeds" viewBox="0 0 {WIDTH} {_height(rows)}" role="img" '
-        f'aria-label="{escape(title)}"><title>{escape(title)}</title>{_panel(rows, model)}</svg>'
-    )
+    return picture(_panel(rows, model), WIDTH, _height(rows), escape(f"steps per second, {model}"), "speeds")
 
 
 def speed_file(rows: Sequence[SpeedRow]) -> str:
@@ -69,7 +66,7 @@ def _panel(rows: Sequence[SpeedRow], model: str) -> str:
     out = [f'<text class="title" x="0" y="15">{escape(model)}, steps per second</text>']
     for number, row in enumerate(rows):
         y, value, before = HEAD + ROW * number, row.speeds[column], row.before[column]
-        name = escape(clean(way_name(row)))
+        name = escape(clean(row.name))
         out.append(f'<text x="{NAMES - 8}" y="{y + 15}" text-anchor="end">{name}</text>')
         if value is None:
             out.append(f'<text class="none" x="{NAMES}" y="{y + 15}">{NOT_MEASURED}</text>')
@@ -77,8 +74,7 @@ def _panel(rows: Sequence[SpeedRow], model: str) -> str:
         side = row.side if row.side in ("jax", "torch") else "other"
         length = max(1.0, scale.place(value) * room)
         out.append(f'<rect class="speed {side}" x="{NAMES}" y="{y + 3}" width="{length:.1f}" height="{ROW - 6}"/>')
-        figure = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-        out.append(f'<text x="{NAMES + length + 6:.1f}" y="{y + 15}">{figure}</text>')
+        out.append(f'<text x="{NAMES + length + 6:.1f}" y="{y + 15}">{speed_words(value)}</text>')
         if before is not None:
             place = NAMES + scale.place(before) * room
             out.append(f'<path class="before" d="M{place:.1f} {y + 1}v{ROW - 2}"><title>before</title></path>')

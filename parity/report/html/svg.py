@@ -12,7 +12,7 @@ from parity.report.html.scales import Scale, linear
 from parity.report.words import clean
 from parity.results import Series
 
-__all__ = ["Chart", "Mark", "Plot", "Shapes", "draw", "swatch", "verdict_icon"]
+__all__ = ["Chart", "Mark", "Plot", "Shapes", "draw", "picture", "swatch", "verdict_icon"]
 
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 14.0, 18.0, 26.0
 """Room around the plot for labels and marks."""
@@ -52,6 +52,8 @@ class Chart:
     """What is drawn over steps, or over sizes."""
 
     title: str
+    caption: str = ""
+    """What is to be said beside the title; the page shows it, the drawing does not."""
     steps: tuple[float, ...]
     plots: tuple[Plot, ...]
     scale: Scale
@@ -110,6 +112,23 @@ class Shapes:
         return f'<defs><{element} id="{name}">{inside}</{tag}></defs><use {style}href="#{name}"/>'
 
 
+def picture(inside: str, width: float, height: float, title: str, kind: str = "") -> str:
+    """Return a drawing as an SVG element that has a title, for screen readers and as its tooltip.
+
+    Args:
+        inside: Markup of its shapes.
+        width: In units of the drawing.
+        height: In the same units.
+        title: Its title, escaped.
+        kind: Class of the page's style.
+    """
+    styled = f'class="{kind}" ' if kind else ""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {styled}viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="{title}"><title>{title}</title>{inside}</svg>'
+    )
+
+
 def draw(chart: Chart, shapes: Shapes | None = None) -> str:
     """Return a chart as one SVG element, valid XML, styled by the classes of the page.
 
@@ -124,12 +143,8 @@ def draw(chart: Chart, shapes: Shapes | None = None) -> str:
     bands = [_band(frame, plot, shapes) for plot in chart.plots if plot.band]
     lines = [_line(frame, plot, shapes) for plot in chart.plots if not plot.band]
     marks = [_mark(frame, mark) for mark in chart.marks]
-    title = escape(clean(chart.title))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {chart.width} {chart.height}" role="img" '
-        f'aria-label="{title}"><title>{title}</title>'
-        f"{shapes.group(_axes(frame))}{''.join(bands)}{''.join(lines)}{''.join(marks)}</svg>"
-    )
+    inside = "".join([shapes.group(_axes(frame)), *bands, *lines, *marks])
+    return picture(inside, chart.width, chart.height, escape(clean(chart.title)))
 
 
 def _whole(scale: Scale, steps: Sequence[float]) -> Scale:
@@ -215,7 +230,7 @@ def _mark(frame: _Frame, mark: Mark) -> str:
 
 def _symbol(kind: str, x: float, y: float) -> str:
     if kind == "kill":
-        return _cross(x, y)
+        return f"M{x - 3.5:.1f} {y - 3.5:.1f}l7 7m0 -7l-7 7"
     if kind == "resume":
         return f"M{x - 3:.1f} {y - 4:.1f}l7 4l-7 4z"
     if kind == "handover":
@@ -223,10 +238,6 @@ def _symbol(kind: str, x: float, y: float) -> str:
     if kind == "nonfinite":
         return f"M{x - 4:.1f} {y + 3.5:.1f}h8l-4 -7z"
     return f"M{x - 4.5:.1f} {y + 4:.1f}h9l-4.5 -8z"
-
-
-def _cross(x: float, y: float) -> str:
-    return f"M{x - 3.5:.1f} {y - 3.5:.1f}l7 7m0 -7l-7 7"
 
 
 def _bends(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
