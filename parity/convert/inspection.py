@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from parity.convert.components import STEP_NAMES, Fact, Part, component_of_key, parts_of
-from parity.formats import Array, Opaque, Source, leaf_name, number_of
+from parity.formats import Array, Opaque, Source, count_of, leaf_name
 
 __all__ = ["Group", "Inspection", "Row", "inspect_source"]
 
@@ -192,8 +192,8 @@ def _step(parts: list[Part]) -> tuple[int | None, str]:
     """Return the step that a counter of a customary name holds, and the name."""
     for part in parts:
         for keys, leaf in part.leaves.items():
-            if part.component == "counters" and keys and str(keys[-1]) in STEP_NAMES:
-                value = number_of(leaf)
-                if isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
-                    return int(value), leaf_name(keys)
+            if part.component != "counters" or not keys or str(keys[-1]) not in STEP_NAMES:
+                continue
+            if (count := count_of(leaf)) is not None:
+                return count, leaf_name(keys)
     return None, ""

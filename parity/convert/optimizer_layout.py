@@ -17,7 +17,7 @@ from parity.convert.rule import Placement
 from parity.convert.torch_state import OptimizerPart
 from parity.convert.transforms import Zeros
 from parity.errors import CheckpointError
-from parity.formats import Array, InMemory, Key, Tree, number_of
+from parity.formats import Array, InMemory, Key, Tree, count_of, number_of
 
 __all__ = ["LAYOUTS", "STEPS", "Layout", "OptimizerTree", "lay_out", "put"]
 
@@ -176,12 +176,12 @@ def _steps(part: OptimizerPart) -> dict[str, int]:
         value = entry.get("step")
         if value is None:
             continue
-        plain = number_of(value)
-        if isinstance(plain, bool) or not isinstance(plain, int | float) or plain < 0 or plain != int(plain):
+        count = count_of(value)
+        if count is None:
             raise CheckpointError(
-                f"optimizer: step of {part.names[number]} is {plain!r}, expected a count of at least 0"
+                f"optimizer: step of {part.names[number]} is {number_of(value)!r}, expected a count of at least 0"
             )
-        found[part.names[number]] = int(plain)
+        found[part.names[number]] = count
     return found
 
 

@@ -18,7 +18,7 @@ from parity.convert.rule_rows import parse_rules
 from parity.convert.rules import Rules
 from parity.convert.to_jax import DOCUMENT, SCHEMA, Options, to_jax
 from parity.errors import CheckpointError
-from parity.formats import Array, InMemory, Tree, decode_tree, leaf_name, leaves, number_of
+from parity.formats import Array, InMemory, Tree, count_of, decode_tree, leaf_name, leaves, number_of
 
 __all__ = ["to_torch"]
 
@@ -216,12 +216,12 @@ class _Back:
         return found
 
     def _count(self, name: str, found: Any, dtype: str) -> Array:
-        value = number_of(found)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 0:
+        count = count_of(found)
+        if count is None:
             raise CheckpointError(f"{self.where}: {name} is {found}, expected a count")
-        exact = np.array(int(value)).astype(dtype)
-        if int(exact) != int(value):
-            raise CheckpointError(f"{self.where}: {name} is {int(value)}, and PyTorch's {dtype} cannot hold it")
+        exact = np.array(count).astype(dtype)
+        if int(exact) != count:
+            raise CheckpointError(f"{self.where}: {name} is {count}, and PyTorch's {dtype} cannot hold it")
         self.ledger.add(name, "copied", "step of the optimizer", "", exact.nbytes)
         return InMemory(exact)
 

@@ -22,6 +22,7 @@ __all__ = [
     "MappedArray",
     "boxes",
     "contiguous",
+    "count_of",
     "dtype_named",
     "extents",
     "number_of",
@@ -46,7 +47,7 @@ def dtype_named(name: str) -> np.dtype[Any] | None:
     """
     try:
         found = np.dtype(name)
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):  # some texts reach NumPy's parser of structured types
         return None
     return found if found.name == name and found.kind in "biufcV" and found.itemsize else None
 
@@ -181,6 +182,18 @@ def number_of(leaf: Any) -> Any:
         (3.0, 'text')
     """
     return leaf.load().item() if isinstance(leaf, Array) and leaf.size == 1 else leaf
+
+
+def count_of(leaf: Any) -> int | None:
+    """Return the count that a number or an array of one holds; None for anything but a whole number, 0 or more.
+
+    Example:
+        >>> count_of(InMemory(np.array([3.0]))), count_of(7), count_of(float("nan")), count_of(True), count_of(2.5)
+        (3, 7, None, None, None)
+    """
+    value = number_of(leaf)
+    whole = type(value) is int or (type(value) is float and value.is_integer())
+    return int(value) if whole and value >= 0 else None
 
 
 def contiguous(values: NDArray[Any]) -> NDArray[Any]:

@@ -11,10 +11,9 @@ Source: `accelerate/checkpointing.py` 1.15, `transformers/trainer.py` 5.23.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from parity.errors import CheckpointError
 from parity.formats.dcp import open_dcp
@@ -23,7 +22,8 @@ from parity.formats.deepspeed import open_deepspeed
 from parity.formats.deepspeed_shards import is_deepspeed
 from parity.formats.folder import inside, read_settings
 from parity.formats.mapping import read_head
-from parity.formats.safetensors_file import open_index, open_safetensors
+from parity.formats.safetensors_file import open_safetensors
+from parity.formats.shards import open_shards
 from parity.formats.symbolic import read_pickle
 from parity.formats.torch_file import CALLS, open_torch_file
 from parity.formats.tree import Source, Tree
@@ -167,8 +167,7 @@ def _open(path: Path, file: Path, role: str, opened: list[Source]) -> Tree:
         tree = opened[-1].tree
         return tree[role] if isinstance(tree, dict) and list(tree) == [role] else tree
     if file.name.endswith(".index.json"):
-        read: Callable[[Path], Source] = open_index if ".safetensors" in file.name else _open_torch_index
-        opened.append(read(file))
+        opened.append(open_shards(file, open_safetensors if ".safetensors" in file.name else open_torch_file))
     elif file.suffix == ".json":
         return read_settings(file)
     elif file.suffix == ".safetensors":
@@ -190,25 +189,3 @@ def _plain_pickle(file: Path) -> Tree:
     if type(tree) is int:
         raise CheckpointError(f"{file} is of torch.save before PyTorch 1.6; load and save it with PyTorch")
     return tree
-
-
-def _open_torch_index(path: Path) -> Source:
-    """Open shards of torch.save by their index."""
-    index = read_settings(path)
-    where: Any = index.get("weight_map") if isinstance(index, dict) else None
-    if not isinstance(where, dict) or not all(isinstance(shard, str) for shard in where.values()):
-        raise CheckpointError(f"{path} has no weight_map from names to files")
-    counts = {shard: sum(value == shard for value in where.values()) for shard in sorted(set(where.values()))}
-    shards = {shard: open_torch_file(inside(path.parent, shard, count)) for shard, count in counts.items()}
-    for name, shard in where.items():
-        if not isinstance(shards[shard].tree, dict) or name not in shards[shard].tree:
-            raise CheckpointError(f"{path}: {name} is not in {shard}, where the index says it is")
-    for shard, source in shards.items():
-        if stray := [name for name in source.tree if where.get(name) != shard]:
-            raise CheckpointError(f"{path}: {stray[0]} is in {shard}, and the index says {where.get(stray[0])}")
-    return Source(
-        path=path,
-        format="torch.save",
-        tree={name: shards[shard].tree[name] for name, shard in where.items()},
-        verify=lambda: [(f"{s}: {name}", what) for s, one in shards.items() for name, what in one.faults()],
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from parity.errors import CheckpointError
@@ -16,7 +17,8 @@ from parity.formats.flax_msgpack import is_flax, is_flax_directory, open_flax, o
 from parity.formats.hugging_face import is_hugging_face, open_hugging_face
 from parity.formats.mapping import read_head
 from parity.formats.orbax import is_orbax, is_orbax_manager, open_orbax, open_orbax_manager
-from parity.formats.safetensors_file import open_index, open_safetensors
+from parity.formats.safetensors_file import open_safetensors
+from parity.formats.shards import open_shards
 from parity.formats.torch_file import open_torch_file
 from parity.formats.tree import Source
 
@@ -60,7 +62,7 @@ FORMATS: tuple[Format, ...] = (
         "safetensors",
         "an index of safetensors shards",
         lambda path: path.is_file() and path.name.endswith(".safetensors.index.json"),
-        open_index,
+        partial(open_shards, open_file=open_safetensors),
     ),
     Format("flax-msgpack", "a MessagePack file of Flax", is_flax, open_flax),
     Format("dcp", "a directory of torch.distributed.checkpoint", is_dcp, open_dcp),

@@ -1,13 +1,11 @@
-"""safetensors: one file, or shards with an index, read from their headers.
+"""safetensors: one file, read from its header.
 
-Source: the format's description in the safetensors repository, and `model.safetensors.index.json` as transformers
-writes it.
+Source: the format's description in the safetensors repository.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 
 from parity.errors import CheckpointError
@@ -15,9 +13,9 @@ from parity.formats.array import Array, MappedArray, dtype_named
 from parity.formats.document import TREE_ENTRY, read_description
 from parity.formats.mapping import map_file
 from parity.formats.tree import Source
-from parity.storage import parse_json, read_json
+from parity.storage import parse_json
 
-__all__ = ["DTYPES", "open_index", "open_safetensors", "read_safetensors"]
+__all__ = ["DTYPES", "open_safetensors", "read_safetensors"]
 
 MOST_HEADER = 100 << 20
 """Longest header in bytes, as the format's own reader has it."""
@@ -46,35 +44,6 @@ def open_safetensors(path: Path) -> Source:
 
 
 UNPROVEN = "whether the bytes are those that were saved: the format has no digest of any"
-
-
-def open_index(path: Path) -> Source:
-    """Open shards by their index.
-
-    Raises:
-        CheckpointError: A shard is missing, or an array is in another shard than the index says, or in none.
-    """
-    index = read_json(path)
-    where = index.get("weight_map")
-    if not isinstance(where, dict) or not all(isinstance(shard, str) for shard in where.values()):
-        raise CheckpointError(f"{path} has no weight_map from names to files")
-    shards: dict[str, Mapping[str, Array]] = {}
-    for shard in sorted(set(where.values())):
-        if Path(shard).name != shard or shard in ("", ".", ".."):
-            raise CheckpointError(f"{path} names the shard {shard!r}, which is no file beside it")
-        if not (path.parent / shard).exists():
-            missing = sum(value == shard for value in where.values())
-            raise CheckpointError(f"{path} names the shard {shard}, which is missing: {missing} arrays are in it")
-        shards[shard] = read_safetensors(path.parent / shard)[0]
-    for shard, arrays in shards.items():
-        for name in arrays:
-            if where.get(name) != shard:
-                raise CheckpointError(f"{path}: {name} is in {shard}, and the index says {where.get(name)}")
-    for name, shard in where.items():
-        if name not in shards[shard]:
-            raise CheckpointError(f"{path}: {name} is not in {shard}, where the index says it is")
-    tree = {name: shards[shard][name] for name, shard in where.items()}
-    return Source(path=path, format="safetensors", tree=tree, detail=f"{len(shards)} shards", unproven=UNPROVEN)
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Array], dict[str, str]]:

@@ -381,6 +381,41 @@ def test_the_parameters_alone_are_shipped(tmp_path: Path, capsys: pytest.Capture
         assert arrays(tmp_path / "b.safetensors").keys() == state["model"].keys()
 
 
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text.replace('"dtype"', '"type"', 1), "dtype"),
+        (lambda text: text.replace('"head.weight"', '"other.weight"'), "other.weight"),
+    ],
+)
+def test_a_document_with_a_reference_that_is_damaged_ships_no_parameters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: Any, message: str
+) -> None:
+    """Every parameter is shipped or the document is refused: none is left out silently."""
+    import orbax.checkpoint as ocp
+
+    converted(capsys, saved(tmp_path, trained(plain=True)), tmp_path / "o", "--to", "orbax")
+    tree = ocp.PyTreeCheckpointer().restore((tmp_path / "o").resolve())
+    whole = tree["torch"]["state"]
+    tree["torch"]["state"] = damage(whole)
+    assert tree["torch"]["state"] != whole
+    ocp.PyTreeCheckpointer().save((tmp_path / "damaged").resolve(), tree)
+    words = [tmp_path / "damaged", tmp_path / "m.safetensors", "--to", "safetensors", "--only", "params"]
+    assert message in refused(capsys, *words)
+    assert not (tmp_path / "m.safetensors").exists()
+
+
+@pytest.mark.parametrize("count", [float("nan"), float("inf"), -1.0, 2.5])
+def test_a_step_of_the_optimizer_that_is_no_count_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], count: float
+) -> None:
+    state = trained(plain=True)
+    state["optimizer"]["state"][0]["step"] = torch.tensor(count)
+    assert "expected a count of at least 0" in refused(
+        capsys, saved(tmp_path, state), tmp_path / "o", "--to", "orbax"
+    )
+
+
 def test_objects_are_refused_by_name_or_left_out_on_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -93,6 +93,13 @@ def test_parts_are_told_from_wholes(tmp_path: Path, make: Any, summary: str) -> 
     assert inspected(tmp_path, make(training())).summary == summary
 
 
+@pytest.mark.parametrize("count", [float("nan"), float("inf"), -1, 2.5, True, "7", torch.tensor(float("nan"))])
+def test_a_counter_that_holds_no_count_is_no_step(tmp_path: Path, count: Any) -> None:
+    found = inspected(tmp_path, {**training(), "step": count, "iteration": 5})
+    assert (found.step, found.step_from) == (5, "iteration")
+    assert inspected(tmp_path, {**training(), "step": torch.tensor([3.0])}).step == 3
+
+
 def test_rows_that_differ_in_numbers_are_one_unless_all_are_asked_for(tmp_path: Path) -> None:
     torch.save({f"layers.{n}.weight": torch.ones(2) for n in range(12)}, tmp_path / "x.pt")
     source = open_any(tmp_path / "x.pt")

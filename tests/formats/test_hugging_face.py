@@ -131,7 +131,7 @@ def test_shards_of_torch_save(tmp_path: Path) -> None:
 
 def test_a_shard_or_its_index_that_is_missing(folder: Path) -> None:
     (folder / "model-00002-of-00003.safetensors").unlink()
-    with pytest.raises(CheckpointError, match=r"names the shard model-00002-of-00003\.safetensors, which is missing"):
+    with pytest.raises(CheckpointError, match=r"names the file model-00002-of-00003\.safetensors, which is missing"):
         open_checkpoint(folder)
     (folder / "model.safetensors.index.json").unlink()
     with pytest.raises(CheckpointError, match=r"has model-00001-of-00003\.safetensors and no index"):
@@ -151,6 +151,10 @@ def test_links_stay_in_the_directory_or_in_the_cache_of_the_hub(folder: Path, tm
     shard.unlink()
     shard.symlink_to("../../blobs/0123")
     assert len(open_checkpoint(snapshot).tree["model"]) == 16
+    index = snapshot / "model.safetensors.index.json"
+    index.rename(tmp_path / "hub" / "blobs" / "4567")  # as the hub's cache has it: everything is a link
+    index.symlink_to("../../blobs/4567")
+    assert len(open_checkpoint(snapshot).tree["model"]) == len(open_checkpoint(index).tree) == 16
     (snapshot / "text_encoder").mkdir()
     (snapshot / "text_encoder" / "model.safetensors").symlink_to("../../../blobs/0123")
     assert len(open_checkpoint(snapshot / "text_encoder").tree["model"]) > 0

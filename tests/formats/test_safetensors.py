@@ -67,13 +67,30 @@ def test_an_index_that_does_not_fit_its_shards_is_refused(tmp_path: Path) -> Non
         ({"layers_0_weight": "model-00002-of-00002.safetensors"}, "and the index says"),
         ({"layers_0_weight": None}, "the index says None"),
         ({"layers_9_weight": "model-00002-of-00002.safetensors"}, r"layers\.9\.weight is not in"),
-        ({"layers_0_weight": "gone.safetensors"}, r"gone\.safetensors, which is missing: 1 arrays"),
-        ({"layers_0_weight": "../m.safetensors"}, "no file beside it"),
+        ({"layers_0_weight": "gone.safetensors"}, r"gone\.safetensors, which is missing: 1 array is in it"),
+        ({"layers_0_weight": "../m.safetensors"}, "which is none in it"),
     ):
         path.write_text(whole)
         changed_index(path, **where)
         with pytest.raises(CheckpointError, match=message):
             open_checkpoint(path)
+
+
+def test_a_shard_that_leads_out_of_the_directory_is_refused_by_its_index_too(tmp_path: Path) -> None:
+    path, _ = sharded(tmp_path)
+    shard = tmp_path / "model-00002-of-00002.safetensors"
+    (tmp_path / "elsewhere").mkdir()
+    shard.rename(tmp_path / "elsewhere" / "stolen")
+    shard.symlink_to(tmp_path / "elsewhere" / "stolen")
+    with pytest.raises(CheckpointError, match="is a link out of the directory"):
+        open_checkpoint(path)
+
+
+def test_an_index_of_nothing_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text('{"weight_map": {}}')
+    with pytest.raises(CheckpointError, match="has no weight_map"):
+        open_checkpoint(path)
 
 
 def written(path: Path, header: Any, data: bytes) -> Path:

@@ -35,6 +35,15 @@ def test_every_flipped_bit_of_an_element_is_named_with_its_place(at, bit):
     assert got == place + repr(float(kernel[at]))
 
 
+def test_an_element_that_is_not_finite_on_both_sides_is_never_the_one_that_is_named():
+    for agrees in (math.nan, math.inf):
+        weight = np.array([[0.0, 1.0, 2.0], [3.0, agrees, 5.0]], np.float32)
+        kernel = weight.T.copy()
+        kernel[2, 1] = 6.0
+        assert told(weight, kernel) == [("[2, 1] 5.0", "[2, 1] 6.0")]
+    assert told(np.array([[1.0, 2.0]]), np.array([[math.nan], [9.0]])) == [("[0, 0] 1.0", "[0, 0] nan")]
+
+
 def test_other_numbers_of_another_dtype_are_named():
     kernel = WEIGHT.T.astype(np.float64)
     kernel[2, 1] = 6.0

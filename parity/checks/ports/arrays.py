@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.across import FLOAT64_LIMIT, FLOOR_ULPS, ulp
+from parity.checks.gap import distance
 from parity.checks.live import Compute
 from parity.checks.ports.noise import Noise, spread_of
 from parity.checks.ports.pairing import Pair
@@ -85,10 +86,8 @@ def _difference(pair: Pair, step: int, at: tuple[int, ...], expected: NDArray[An
 
 
 def worst_of(expected: NDArray[np.float64], got: NDArray[np.float64]) -> tuple[int, ...]:
-    """Return the index of the largest difference."""
-    with np.errstate(invalid="ignore"):
-        gap = np.abs(expected - got)
-    flat = int(np.argmax(np.where(np.isnan(gap), np.inf, gap)))
+    """Return the index of the largest difference; elements that are NaN on both sides, or equal infinities, agree."""
+    flat = int(np.argmax(distance(expected, got)))
     return tuple(int(one) for one in np.unravel_index(flat, expected.shape))
 
 

@@ -1,0 +1,57 @@
+"""Shards with an index, as transformers writes them: files that together hold the arrays of one model."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from parity.errors import CheckpointError
+from parity.formats.folder import inside
+from parity.formats.tree import Source
+from parity.storage import parse_json, read_bytes
+
+__all__ = ["open_shards"]
+
+
+def open_shards(path: Path, open_file: Callable[[Path], Source]) -> Source:
+    """Open the shards that an index names; each array must be in the shard that the index says, and no other there.
+
+    The index may be a link, as in the cache of Hugging Face.
+
+    Args:
+        path: The index: JSON whose `weight_map` leads from the name of an array to the name of a file beside it.
+        open_file: Opens one shard.
+
+    Raises:
+        CheckpointError: It is no index, a shard is missing or lies elsewhere, or an array is in another shard than
+            the index says, or in none.
+    """
+    where = parse_json(read_bytes(Path(os.path.realpath(path))), path).get("weight_map")
+    if not isinstance(where, dict) or not where or not all(isinstance(shard, str) for shard in where.values()):
+        raise CheckpointError(f"{path} has no weight_map from names to files")
+    counts = Counter(where.values())
+    shards = {shard: open_file(inside(path.parent, shard, counts[shard])) for shard in sorted(counts)}
+    for shard, source in shards.items():
+        if not isinstance(source.tree, dict):
+            raise CheckpointError(f"{path}: {shard} holds {type(source.tree).__name__}, expected arrays by name")
+        if stray := [name for name in source.tree if where.get(name) != shard]:
+            raise CheckpointError(f"{path}: {stray[0]} is in {shard}, and the index says {where.get(stray[0])}")
+    for name, shard in where.items():
+        if name not in shards[shard].tree:
+            raise CheckpointError(f"{path}: {name} is not in {shard}, where the index says it is")
+    first = next(iter(shards.values()))
+
+    def verify() -> list[tuple[str, str]]:
+        return [(f"{shard}: {name}", what) for shard, one in shards.items() for name, what in one.faults()]
+
+    return Source(
+        path=path,
+        format=first.format,
+        tree={name: shards[shard].tree[name] for name, shard in where.items()},
+        detail=f"{len(shards)} shards",
+        verify=verify if first.verify else None,
+        checked=first.checked,
+        unproven=first.unproven,
+    )
