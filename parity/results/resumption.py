@@ -166,12 +166,13 @@ def suspect_lines(heading: str, suspects: Sequence[Suspect], *, roads: bool = Fa
     """
     if not suspects:
         return []
-    first = suspects[0]
-    others = [one for one in suspects[1:] if one.component != first.component]
-    shown = list({one.component: one for one in reversed(others)}.values())[::-1][:4]
+    firsts: dict[str, Suspect] = {}
+    for one in suspects:
+        firsts.setdefault(one.component, one)
+    first, *shown = list(firsts.values())[:5]
     road = f", road {first.road}" if roads else ""
     return [
-        f"{heading}: {', '.join(components_of(suspects)[:4])}",
+        f"{heading}: {', '.join(list(firsts)[:4])}",
         f"  where     {first.path}, {first.when} (step {first.step}{road})",
         f"  expected  {first.expected}",
         f"  got       {first.got}",
