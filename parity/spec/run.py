@@ -1,6 +1,6 @@
 """RunSpec, the full description of a training run, as frozen dataclasses that are checked when they are created.
 
-Presets are functions that return a RunSpec. `toml.py` reads and writes TOML, applies overrides and lists differences.
+`presets.py` has complete ones by name. `toml.py` reads and writes TOML, applies overrides and lists differences.
 """
 
 from __future__ import annotations
