@@ -87,6 +87,33 @@ class Save(Generic[Copy]):
                 self._leaves.update(leaf_digests(neutral, memory_orders(neutral)))
             return self._leaves
 
+    def seal(
+        self,
+        side: str,
+        spec_hash: str,
+        files: Mapping[str, FileDigest],
+        places: Mapping[str, tuple[ByteRange, ...]],
+    ) -> Seal:
+        """Return the seal of the checkpoint, for `commit`.
+
+        Args:
+            side: Name of the side that saves.
+            spec_hash: Hash of the run.
+            files: Digests of those of the files that were digested while they were written.
+            places: Neutral leaf to where its bytes lie.
+        """
+        return Seal(
+            step=self.step,
+            metric=None if self.metric is None else float(self.metric),
+            saved_at=self.saved_at,
+            side=side,
+            spec_hash=spec_hash,
+            versions=versions(),
+            files=files,
+            leaves=self.leaves(),
+            places=places,
+        )
+
 
 class Checkpoints(ABC, Generic[State, Content, Copy]):
     """The checkpoints of one run: at most one save is under way, in a thread of its own.
@@ -246,17 +273,7 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
             files: Digests of those of its files that were digested while they were written.
             places: Neutral leaf to where its bytes lie.
         """
-        seal = Seal(
-            step=save.step,
-            metric=None if save.metric is None else float(save.metric),
-            saved_at=save.saved_at,
-            side=self.side,
-            spec_hash=self.spec_hash,
-            versions=versions(),
-            files=files,
-            leaves=save.leaves(),
-            places=places,
-        )
+        seal = save.seal(self.side, self.spec_hash, files, places)
         self.store.sync()
         commit(draft, self.store.path / str(save.step), seal)
         self._committed = True
