@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def described(node: Node, form: TreeForm, problem: str) -> Node:
             except TypeError as error:
                 found.append((sealed_name(one.name), str(error)))
         if isinstance(one, Branch):
-            return Branch(one.name, one.form, one.keys, tuple(map(each, one.children)), one.build, one.type_name)
+            return replace(one, children=tuple(map(each, one.children)))
         return one
 
     made = each(node)
