@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ def commit(draft: Path, final: Path, seal: Seal) -> Seal:
     """
     known = dict(seal.files)
     files = {**known, **digest_files(draft, [name for name in list_files(draft) if name not in known])}
-    seal = Seal(**{**vars(seal), "files": dict(sorted(files.items()))})
+    seal = replace(seal, files=dict(sorted(files.items())))
     storage.write_file(draft / FILE, seal_text(seal))
     storage.fsync_tree(draft)
     with storage.named(draft, "rename"):
