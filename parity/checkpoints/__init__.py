@@ -6,7 +6,6 @@ Knows no framework: what is in a checkpoint is files and digests of leaves.
 from parity.checkpoints.beside import commit_file, read_seal_beside, seal_beside, verify_file
 from parity.checkpoints.compare import compare, sealed_alike
 from parity.checkpoints.label import LABEL, label_of
-from parity.checkpoints.pointers import read_pointer, write_pointers
 from parity.checkpoints.ranges import ByteRange, is_intact
 from parity.checkpoints.saving import Checkpoints, Labels, Neutral, Save, fitting
 from parity.checkpoints.seal import (
@@ -58,7 +57,6 @@ __all__ = [
     "is_intact",
     "label_of",
     "read_meta",
-    "read_pointer",
     "read_seal",
     "read_seal_beside",
     "require_own",
@@ -69,5 +67,4 @@ __all__ = [
     "sealed_alike",
     "verify",
     "verify_file",
-    "write_pointers",
 ]

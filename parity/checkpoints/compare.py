@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -45,7 +44,7 @@ def compare(a: Path, b: Path) -> list[Difference]:
     first, second = read_seal(a), read_seal(b)
     left, right = ({leaf: in_schema_2(text) for leaf, text in seal.leaves.items()} for seal in (first, second))
     for leaf in sorted(left.keys() & right.keys()):
-        ours, theirs = (Way(order_of(text), schema_of(text)) for text in (left[leaf], right[leaf]))
+        ours, theirs = ((order_of(text), schema_of(text)) for text in (left[leaf], right[leaf]))
         if ours == theirs:
             continue
         if (place := _own_bytes(second, leaf)) is not None:
@@ -75,21 +74,17 @@ def sealed_alike(a: Path, b: Path) -> bool:
     return bool(seals[0].leaves) and seals[0].leaves == seals[1].leaves and not any(listed)
 
 
-class Way(NamedTuple):
-    """How an array is digested."""
-
-    order: Order
-    schema: DigestSchema
-
-
 def _own_bytes(seal: Seal, leaf: str) -> ByteRange | None:
     """Return the range that holds the bytes of an array as they were in memory, all of them and nothing else."""
     digest = seal.leaves[leaf].rpartition(" ")[2]
     return next((place for place in seal.places.get(leaf, ()) if place.digest in (None, digest)), None)
 
 
-def _digest_again(path: Path, leaf: str, text: str, place: ByteRange, way: Way) -> str:
-    """Read the bytes of an array, compare them with its text, and return the text that another way gives it."""
+def _digest_again(path: Path, leaf: str, text: str, place: ByteRange, way: tuple[Order, DigestSchema]) -> str:
+    """Read the bytes of an array, compare them with its text, and return the text that another way gives it.
+
+    A way is the order of the axes and the schema of the digest.
+    """
     array = read_text(text)
     size = item_size(place, array.shape) if array else None
     if array is None or size is None:

@@ -23,7 +23,7 @@ from parity import policy, storage
 from parity.checkpoints.label import label_of, require_labels
 from parity.checkpoints.ranges import ByteRange
 from parity.checkpoints.seal import Seal, after_save, commit, require_own
-from parity.checkpoints.store import CheckpointStore, Scan
+from parity.checkpoints.store import CheckpointStore
 from parity.checkpoints.verify import Restored, read_meta, require_sealed, require_verified
 from parity.contract import RunPlan, TrainingState, leaf_digests, memory_orders
 from parity.environment import versions
@@ -87,6 +87,33 @@ class Save(Generic[Copy]):
                 self._leaves.update(leaf_digests(neutral, memory_orders(neutral)))
             return self._leaves
 
+    def seal(
+        self,
+        side: str,
+        spec_hash: str,
+        files: Mapping[str, FileDigest],
+        places: Mapping[str, tuple[ByteRange, ...]],
+    ) -> Seal:
+        """Return the seal of the checkpoint, for `commit`.
+
+        Args:
+            side: Name of the side that saves.
+            spec_hash: Hash of the run.
+            files: Digests of those of the files that were digested while they were written.
+            places: Neutral leaf to where its bytes lie.
+        """
+        return Seal(
+            step=self.step,
+            metric=None if self.metric is None else float(self.metric),
+            saved_at=self.saved_at,
+            side=side,
+            spec_hash=spec_hash,
+            versions=versions(),
+            files=files,
+            leaves=self.leaves(),
+            places=places,
+        )
+
 
 class Checkpoints(ABC, Generic[State, Content, Copy]):
     """The checkpoints of one run: at most one save is under way, in a thread of its own.
@@ -102,6 +129,8 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
     """Name of the framework, for seals."""
     meta: ClassVar[str]
     """The JSON file of a checkpoint, below its directory; `scalars` in it is the host's half of the state."""
+    partial: ClassVar[bool] = False
+    """Whether only those leaves of a checkpoint are read that the state asks for."""
 
     def __init__(self, store: CheckpointStore, plan: RunPlan, spec_hash: str, priority: Priority) -> None:
         self.store, self.plan, self.spec_hash = store, plan, spec_hash
@@ -140,10 +169,6 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
         at = time.time() if saved_at is None else saved_at
         self._start(Save(step=step, metric=metric, saved_at=at, snapshot=snapshot, scalars=scalars))
 
-    def scan(self) -> Scan:
-        """Return what is on disk; a framework's own list is not asked."""
-        return self.store.scan()
-
     def restore(self, which: Which, state: State) -> Restored[Content]:
         """Read a checkpoint after its bytes were verified, and verify every leaf that was read; changes no state.
 
@@ -163,7 +188,7 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
             SaveError: The save under way failed.
         """
         self.wait()
-        scan = self.scan()
+        scan = self.store.scan()  # a framework's own list is not asked
         step = self.store.choose(scan, which, self.plan)
         path = self.store.path / str(step)
         seal = None if step in {saved.step for saved in scan.unsealed} else require_verified(path)
@@ -176,7 +201,8 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
         list_files(path)  # refuses links, where there is no seal to do so
         with fitting(step):
             content, (arrays, counts), labels = self._read(path, state, sealed=seal is not None)
-            self._require_sealed(seal, TrainingState(arrays=arrays, scalars={**scalars, **counts}))
+            loaded = TrainingState(arrays=arrays, scalars={**scalars, **counts})
+            require_sealed(seal, loaded, partial=self.partial)
         require_labels(path, self.meta, {self.meta: meta, **labels}, scalars)
         return Restored(step, content, scalars, seal)
 
@@ -246,17 +272,7 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
             files: Digests of those of its files that were digested while they were written.
             places: Neutral leaf to where its bytes lie.
         """
-        seal = Seal(
-            step=save.step,
-            metric=None if save.metric is None else float(save.metric),
-            saved_at=save.saved_at,
-            side=self.side,
-            spec_hash=self.spec_hash,
-            versions=versions(),
-            files=files,
-            leaves=save.leaves(),
-            places=places,
-        )
+        seal = save.seal(self.side, self.spec_hash, files, places)
         self.store.sync()
         commit(draft, self.store.path / str(save.step), seal)
         self._committed = True
@@ -265,16 +281,12 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
 
     def _retain(self) -> None:
         """Point to the latest and the best of what stays, and evict what the policy no longer keeps."""
-        scan = self.scan()
+        scan = self.store.scan()
         keep = policy.kept(scan.whole, self.plan.keep)
         self.store.point(scan, self.plan, keep)
         for saved in scan.whole:
             if saved.step not in keep:
                 self.store.evict(saved.step)
-
-    def _require_sealed(self, seal: Seal | None, loaded: TrainingState) -> None:
-        """Check that what was loaded is, leaf by leaf, what was sealed."""
-        require_sealed(seal, loaded)
 
     def _reason(self, error: Exception, step: int) -> str:
         """Return in one line why a save of a step failed: operation, file and the system's reason."""

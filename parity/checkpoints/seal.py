@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ def commit(draft: Path, final: Path, seal: Seal) -> Seal:
     """
     known = dict(seal.files)
     files = {**known, **digest_files(draft, [name for name in list_files(draft) if name not in known])}
-    seal = Seal(**{**vars(seal), "files": dict(sorted(files.items()))})
+    seal = replace(seal, files=dict(sorted(files.items())))
     storage.write_file(draft / FILE, seal_text(seal))
     storage.fsync_tree(draft)
     with storage.named(draft, "rename"):
@@ -272,21 +272,15 @@ def _inside(name: Any) -> str:
 
 
 def _size(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 62:
-        raise TypeError(f"{value!r} is no size")
-    return value
+    return _require(type(value) is int and 0 <= value < 1 << 62, value, "size")
 
 
 def _time(value: Any) -> float:
-    if type(value) is not float or not math.isfinite(value):
-        raise TypeError(f"{value!r} is no time")
-    return value
+    return _require(type(value) is float and math.isfinite(value), value, "time")
 
 
 def _leaf(value: Any) -> str:
-    if not _LEAF.fullmatch(_text(value)):
-        raise TypeError(f"{value!r} is no type and digest")
-    return str(value)
+    return _require(_LEAF.fullmatch(_text(value)) is not None, value, "type and digest")
 
 
 def _check_extent(places: Mapping[str, tuple[ByteRange, ...]], files: Mapping[str, FileDigest]) -> None:
@@ -304,12 +298,15 @@ def _check_extent(places: Mapping[str, tuple[ByteRange, ...]], files: Mapping[st
 
 
 def _digest(value: Any) -> str:
-    if type(value) is not str or not _HEX.fullmatch(value):
-        raise TypeError(f"{value!r} is no digest")
-    return value
+    return _require(type(value) is str and _HEX.fullmatch(value) is not None, value, "digest")
 
 
 def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise TypeError(f"{value!r} is no text")
+    return _require(type(value) is str, value, "text")
+
+
+def _require(holds: bool, value: Any, what: str) -> Any:
+    """Return a value that is what it should be; raise a TypeError for another one."""
+    if not holds:
+        raise TypeError(f"{value!r} is no {what}")
     return value

@@ -80,10 +80,9 @@ def verify(path: Path, spec_hash: str | None = None) -> Verified:
     """
     try:
         seal = read_seal(path)
-    except UnsealedError as error:
-        return Verified(path=path, faults=(Fault(file=FILE, problem=str(error)),), unsealed=True)
     except CheckpointError as error:
-        return Verified(path=path, faults=(Fault(file=FILE, problem=str(error)),))
+        fault = Fault(file=FILE, problem=str(error))
+        return Verified(path=path, faults=(fault,), unsealed=isinstance(error, UnsealedError))
     faults = []
     if seal.spec_hash != LONE and path.name.isdigit() and path.name != str(seal.step):
         faults.append(Fault(file=FILE, problem=f"is of step {seal.step}: it belongs to another checkpoint"))
@@ -96,12 +95,9 @@ def verify(path: Path, spec_hash: str | None = None) -> Verified:
         found = _digest_each(path, [name for name in seal.files if name not in unsound])
     except CheckpointError as error:
         return Verified(path=path, seal=seal, faults=(*faults, Fault(file=".", problem=str(error))))
-    wrong += [(name, problem) for name, problem in found.items() if isinstance(problem, str)]
-    wrong += [
-        (name, "does not hold the bytes that were sealed")
-        for name, digest in found.items()
-        if isinstance(digest, FileDigest) and digest != seal.files[name]
-    ]
+    for name, digest in found.items():
+        if digest != seal.files[name]:
+            wrong.append((name, digest if isinstance(digest, str) else "does not hold the bytes that were sealed"))
     held: dict[str, list[tuple[str, ByteRange]]] = {name: [] for name, _ in wrong}
     for leaf, places in seal.places.items():
         for place in places:

@@ -212,10 +212,9 @@ def _listen(place: Place) -> socket.socket:
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     try:
-        server = socket.create_server(("", place.port), family=family, dualstack_ipv6=both)
+        return socket.create_server(("", place.port), family=family, dualstack_ipv6=both)
     except OSError as error:
         raise ProcessesError(f"process 0 cannot listen at {place.address}: {error.strerror or error}") from error
-    return server
 
 
 def _keep_alive(connected: socket.socket) -> None:

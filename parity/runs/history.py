@@ -40,7 +40,7 @@ def require_history(run: RunDirectory, resume: Resume) -> int | None:
     """
     if resume == "never":
         _starts(run)
-        if run.store.scan().whole and (missing := _what_is_missing(run, run.store.scan(), "auto")) is None:
+        if run.store.scan().whole and _what_is_missing(run, run.store.scan(), "auto") is None:
             raise RunDirectoryError(f"{run.path} holds a run already; choose another --dir, or --resume auto")
         return None
     scan = run.store.scan()

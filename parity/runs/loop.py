@@ -18,7 +18,8 @@ from parity.runs.directory import RunDirectory
 from parity.runs.endings import describe_end, describe_nothing
 from parity.runs.options import Observers, Options, Outcome
 from parity.runs.resume import skips_before
-from parity.runs.together import Alone, Heard
+from parity.runs.signals import Heard
+from parity.runs.together import Alone
 from parity.storage import append, reason
 
 __all__ = ["Loop", "Start"]

@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from parity.contract import StepRecord, Validation
-from parity.runs.resume import Resume
+from parity.runs.resume import Log, Resume
 from parity.runs.signals import DEADLINE_SECONDS
 
 __all__ = ["QUIET", "FaultInjection", "Observers", "OnError", "Options", "Outcome"]
 
 OnError = Literal["stop", "continue"]
 """What a run does when a checkpoint or records cannot be written."""
-
-Log = Callable[[str], None]
 
 
 def _ignore(value: object) -> None:

@@ -78,7 +78,7 @@ def train(
             stack.enter_context(WriterLock(directory))
             if run.exists:
                 raise RunDirectoryError(f"another process started a run in {directory} meanwhile; start again")
-        stack.push(together.closing(trainer))  # before the lock is released: a save may be under way
+        stack.enter_context(together.closing(trainer))  # before the lock is released: a save may be under way
         run.open(trainer.identity, side_name)
         if locked and resume == "never":
             moved = start_over(run, attempt)
@@ -102,9 +102,8 @@ def _follow(side: Side, described: Any, directory: Path, options: Options, toget
     """Train in a process other than the first of several, which decides what is trained and writes the records."""
     attempt = together.share(0)
     trainer = side.build(described, directory, attempt=attempt)
-    with ExitStack() as stack:
-        stack.push(together.closing(trainer))
+    with together.closing(trainer):
         start = Start(attempt, together.follow(trainer))
-        signals = stack.enter_context(together.signals(0))
         run = RunDirectory(directory)
-        return Loop(trainer, run, start, replace(options, on_error="stop"), QUIET, signals, together).run()
+        with together.signals(0) as signals:
+            return Loop(trainer, run, start, replace(options, on_error="stop"), QUIET, signals, together).run()

@@ -12,7 +12,7 @@ from parity.policy import Which
 from parity.runs.directory import RunDirectory
 from parity.storage import read_lines
 
-__all__ = ["Resume", "compare_topology", "resume_run", "skips_before"]
+__all__ = ["Log", "Resume", "compare_topology", "resume_run", "skips_before"]
 
 Resume = Which | str
 """`auto`, `never`, or what a Trainer restores: `latest`, `best`, a step."""

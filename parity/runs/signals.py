@@ -6,15 +6,25 @@ import os
 import signal
 import sys
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 
-__all__ = ["DEADLINE_SECONDS", "Signals"]
+__all__ = ["DEADLINE_SECONDS", "Heard", "Signals"]
 
 DEADLINE_SECONDS = 60.0
 """Longest a process takes to save after a signal to stop; preemption notices give 60 to 300 s."""
 
 
-class Signals:
+class Heard:
+    """The signals that were heard, as the loop reads them."""
+
+    def __init__(self) -> None:
+        self.stop: int | None = None
+        """The signal that asks to stop, if one came."""
+        self.save = False
+        """Whether a save is asked for; reset by the code that saves."""
+
+
+class Signals(Heard):
     """Handles signals while it is entered; a context manager.
 
     The first SIGTERM, SIGINT or SIGHUP sets `stop`. A second SIGTERM or SIGINT ends the process as if there were no
@@ -25,10 +35,7 @@ class Signals:
     """
 
     def __init__(self, deadline: float = DEADLINE_SECONDS) -> None:
-        self.stop: int | None = None
-        """The signal that asks to stop, if one came."""
-        self.save = False
-        """Whether a save is asked for; reset by the code that saves."""
+        super().__init__()
         self._told = False
         """Whether a SIGTERM or SIGINT came."""
         self._deadline = deadline
@@ -47,9 +54,7 @@ class Signals:
             self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
         for number, handler in self._before.items():

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from parity.checkpoints import require_own, require_verified
 from parity.contract import Place, Processes, RunIdentity, Trainer
@@ -21,20 +21,12 @@ from parity.environment import versions
 from parity.errors import CheckpointError, DamagedError, ProcessesError, UnsealedError
 from parity.runs.channel import connect, gather
 from parity.runs.peers import Peers
-from parity.runs.signals import Signals
+from parity.runs.signals import Heard, Signals
 from parity.runs.waiting import WatchedSignals
 
-__all__ = ["Alone", "Heard", "Together", "join"]
+__all__ = ["Alone", "Together", "join"]
 
 T = TypeVar("T")
-Exit = Callable[[type[BaseException] | None, BaseException | None, TracebackType | None], None]
-
-
-class Heard(Protocol):
-    """The signals that were heard, as the loop reads them."""
-
-    stop: int | None
-    save: bool
 
 
 class Alone:
@@ -72,14 +64,9 @@ class Alone:
         del checkpoints
         return trainer
 
-    def closing(self, trainer: Trainer) -> Exit:
-        """Return a function for `ExitStack.push` that closes a trainer."""
-
-        def close(*error: object) -> None:
-            del error
-            trainer.close()
-
-        return close
+    def closing(self, trainer: Trainer) -> AbstractContextManager[object]:
+        """Return a context at whose end a trainer is closed."""
+        return closing(trainer)
 
 
 class Together(Alone):
@@ -98,7 +85,7 @@ class Together(Alone):
         self._facts, self._identity = {**facts, **versions(), "spec": identity.text}, identity
         self._start, self._processes = start, processes
         self._live = WatchedSignals(deadline)
-        self._agreed = _Agreed()
+        self._agreed = Heard()
 
     def __enter__(self) -> Together:
         """Wait for the others, and have the side connect its framework.
@@ -110,7 +97,7 @@ class Together(Alone):
         try:
             self._peers = self._meet()
         except BaseException:
-            self._live.__exit__(None, None, None)
+            self._live.__exit__()
             raise
         try:
             self._start()
@@ -131,7 +118,7 @@ class Together(Alone):
             self._processes.stop()
             self._peers.part()
         finally:
-            self._live.__exit__(kind, error, trace)
+            self._live.__exit__()
 
     def signals(self, deadline: float) -> AbstractContextManager[Heard]:
         """Return what all processes have heard, as of the last `agree`; the deadline is that of the start."""
@@ -165,20 +152,18 @@ class Together(Alone):
         start: int | None = order["start"]
         return start
 
-    def closing(self, trainer: Trainer) -> Exit:
-        """Return a function for `ExitStack.push` that closes a trainer, unless an error is passing through.
+    @contextmanager
+    def closing(self, trainer: Trainer) -> Iterator[None]:
+        """Return a context at whose end a trainer is closed, unless an error is passing through.
 
         After a failure, closing would wait for a save under way, which waits for the other processes.
         """
-
-        def close(kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-            del kind, trace
-            if error is None:
-                trainer.close()
-            else:
-                self._peers.fail(error)
-
-        return close
+        try:
+            yield
+        except BaseException as error:
+            self._peers.fail(error)
+            raise
+        trainer.close()
 
     def _meet(self) -> Peers:
         hello = {"pid": os.getpid(), "host": socket.gethostname(), "facts": self._facts}
@@ -228,14 +213,6 @@ def join(
     if processes is None or place is None:
         return Alone()
     return Together(place, facts, identity, partial(processes.start, place, described), processes, deadline)
-
-
-class _Agreed:
-    """The signals on which all processes agreed."""
-
-    def __init__(self) -> None:
-        self.stop: int | None = None
-        self.save = False
 
 
 class _Restoring:

@@ -7,7 +7,6 @@ import signal
 import socket
 import threading
 from contextlib import suppress
-from types import TracebackType
 
 from parity.runs.signals import Signals
 
@@ -40,9 +39,7 @@ class WatchedSignals(Signals):
             self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Listen no more."""
         if self._watching:
             self._watching = False
@@ -52,7 +49,7 @@ class WatchedSignals(Signals):
             self._reads.close()
             for timer in self._timers:
                 timer.cancel()
-        super().__exit__(kind, error, trace)
+        super().__exit__()
 
     def _give_up(self, number: int) -> None:
         """End the process at the deadline, which two threads may reach: the handler has started one too."""

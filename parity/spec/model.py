@@ -6,6 +6,7 @@ A spec is checked when it is created: a value that cannot be used raises a `Spec
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -19,11 +20,11 @@ __all__ = [
     "LinearSpec",
     "MlpSpec",
     "ModelSpec",
-    "at_least_zero",
-    "positive",
     "require",
+    "require_at_least_zero",
     "require_layers",
     "require_numbers",
+    "require_positive",
     "shown",
 ]
 
@@ -49,30 +50,34 @@ def require(condition: bool, name: str, problem: str) -> None:
         raise SpecError(name, problem)
 
 
-def positive(value: float, name: str) -> None:
-    """Raise a SpecError unless the value of a field is above 0; NaN is not.
+def require_positive(spec: Any, table: str, *names: str) -> None:
+    """Raise a SpecError unless every number in some fields of a spec is above 0; NaN is not.
 
     Args:
-        value: The value.
-        name: Dotted name of the field, for the message.
+        spec: A dataclass of a spec.
+        table: As of `require_numbers`.
+        names: The fields, numbers or tuples of numbers, in the order in which they are checked.
 
     Raises:
-        SpecError: It is not; names the field.
+        SpecError: One is not; names the field.
     """
-    require(value > 0, name, f"must be above 0, got {value}")
+    for name, number in _numbers(spec, table, names):
+        require(number > 0, name, f"must be above 0, got {number}")
 
 
-def at_least_zero(value: float, name: str) -> None:
-    """Raise a SpecError unless the value of a field is 0 or above; NaN is neither.
+def require_at_least_zero(spec: Any, table: str, *names: str) -> None:
+    """Raise a SpecError unless every number in some fields of a spec is 0 or above; NaN is neither.
 
     Args:
-        value: The value.
-        name: Dotted name of the field, for the message.
+        spec: A dataclass of a spec.
+        table: As of `require_numbers`.
+        names: The fields, in the order in which they are checked.
 
     Raises:
-        SpecError: It is below, or NaN; names the field.
+        SpecError: One is below, or NaN; names the field.
     """
-    require(value >= 0, name, f"must be at least 0, got {value}")
+    for name, number in _numbers(spec, table, names):
+        require(number >= 0, name, f"must be at least 0, got {number}")
 
 
 def require_numbers(spec: Any, table: str = "", **most: int) -> None:
@@ -81,17 +86,23 @@ def require_numbers(spec: Any, table: str = "", **most: int) -> None:
     Args:
         spec: A dataclass of a spec.
         table: Name of the field of RunSpec that holds it, such as `optimizer`; empty for RunSpec itself.
-        most: Field name to the largest integer allowed there, where that is not the one of int32.
+        most: Dotted name of a field to the largest integer allowed there, where that is not the one of int32.
     """
-    for field in fields(spec):
-        name, value = f"{table}.{field.name}".lstrip("."), getattr(spec, field.name)
-        for number in value if isinstance(value, tuple) else (value,):
-            if isinstance(number, float):
-                require(math.isfinite(number), name, f"must be finite, got {number}")
-                require(abs(number) <= FLOAT32, name, f"must be at most {FLOAT32:.8g}, got {number}")
-            elif isinstance(number, int):
-                limit = most.get(field.name, INT32)
-                require(abs(number) <= limit, name, f"must be at most {limit}, got {shown(number)}")
+    for name, number in _numbers(spec, table, [field.name for field in fields(spec)]):
+        if isinstance(number, float):
+            require(math.isfinite(number), name, f"must be finite, got {number}")
+            require(abs(number) <= FLOAT32, name, f"must be at most {FLOAT32:.8g}, got {number}")
+        elif isinstance(number, int):
+            limit = most.get(name, INT32)
+            require(abs(number) <= limit, name, f"must be at most {limit}, got {shown(number)}")
+
+
+def _numbers(spec: Any, table: str, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted name of each field with its value, or with each item of a tuple or list."""
+    for name in names:
+        value = getattr(spec, name)
+        for number in value if isinstance(value, list | tuple) else (value,):
+            yield f"{table}.{name}".lstrip("."), number
 
 
 def shown(number: int) -> str:
@@ -103,15 +114,16 @@ def shown(number: int) -> str:
 
 
 def require_layers(layers: int, name: str) -> None:
-    """Raise a SpecError if a field asks for more than `MOST_LAYERS` layers.
+    """Raise a SpecError unless a field asks for 1 to `MOST_LAYERS` layers.
 
     Args:
         layers: The number of layers.
         name: Dotted name of the field, for the message.
 
     Raises:
-        SpecError: There are more; names the field.
+        SpecError: There are none, or more; names the field.
     """
+    require(layers > 0, name, "needs at least one layer")
     require(layers <= MOST_LAYERS, name, f"must be at most {MOST_LAYERS} layers, got {layers}")
 
 
@@ -134,12 +146,8 @@ class MlpSpec:
 
     def __post_init__(self) -> None:
         require_numbers(self, "model")
-        require(len(self.hidden) > 0, "model.hidden", "needs at least one layer")
         require_layers(len(self.hidden), "model.hidden")
-        positive(self.inputs, "model.inputs")
-        positive(self.classes, "model.classes")
-        for width in self.hidden:
-            positive(width, "model.hidden")
+        require_positive(self, "model", "inputs", "classes", "hidden")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,12 +169,8 @@ class CnnSpec:
 
     def __post_init__(self) -> None:
         require_numbers(self, "model")
-        require(len(self.channels) > 0, "model.channels", "needs at least one layer")
         require_layers(len(self.channels), "model.channels")
-        positive(self.size, "model.size")
-        positive(self.classes, "model.classes")
-        for width in self.channels:
-            positive(width, "model.channels")
+        require_positive(self, "model", "size", "classes", "channels")
         require(
             self.size % 2 ** len(self.channels) == 0,
             "model.channels",
@@ -200,8 +204,7 @@ class GptSpec:
 
     def __post_init__(self) -> None:
         require_numbers(self, "model")
-        for name in ("vocabulary", "context", "layers", "heads", "width", "embedding_std"):
-            positive(getattr(self, name), f"model.{name}")
+        require_positive(self, "model", "vocabulary", "context", "layers", "heads", "width", "embedding_std")
         require_layers(self.layers, "model.layers")
         require(
             self.width % self.heads == 0,
@@ -227,8 +230,7 @@ class LinearSpec:
 
     def __post_init__(self) -> None:
         require_numbers(self, "model")
-        positive(self.inputs, "model.inputs")
-        positive(self.outputs, "model.outputs")
+        require_positive(self, "model", "inputs", "outputs")
 
 
 ModelSpec = MlpSpec | CnnSpec | GptSpec | LinearSpec

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from parity.spec.model import at_least_zero, positive, require, require_numbers
+from parity.spec.model import require, require_at_least_zero, require_numbers, require_positive
 
 __all__ = ["AdamSpec", "OptimizerSpec", "ScalerSpec", "ScheduleSpec", "SgdSpec"]
 
@@ -31,11 +31,10 @@ class AdamSpec:
 
     def __post_init__(self) -> None:
         require_numbers(self, "optimizer")
-        positive(self.lr, "optimizer.lr")
-        positive(self.eps, "optimizer.eps")
+        require_positive(self, "optimizer", "lr", "eps")
         for name in ("beta1", "beta2"):
             require(0 <= getattr(self, name) < 1, f"optimizer.{name}", "must be in [0, 1)")
-        at_least_zero(self.weight_decay, "optimizer.weight_decay")
+        require_at_least_zero(self, "optimizer", "weight_decay")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +55,9 @@ class SgdSpec:
 
     def __post_init__(self) -> None:
         require_numbers(self, "optimizer")
-        positive(self.lr, "optimizer.lr")
+        require_positive(self, "optimizer", "lr")
         require(0 <= self.momentum < 1, "optimizer.momentum", "must be in [0, 1)")
-        at_least_zero(self.weight_decay, "optimizer.weight_decay")
+        require_at_least_zero(self, "optimizer", "weight_decay")
         require(not self.nesterov or self.momentum > 0, "optimizer.nesterov", "needs a momentum above 0")
 
 
@@ -83,7 +82,7 @@ class ScheduleSpec:
 
     def __post_init__(self) -> None:
         require_numbers(self, "schedule")
-        at_least_zero(self.warmup, "schedule.warmup")
+        require_at_least_zero(self, "schedule", "warmup")
         require(0 <= self.final <= 1, "schedule.final", "must be in [0, 1]")
         require(
             self.horizon > self.warmup,
@@ -121,7 +120,6 @@ class ScalerSpec:
         for name in ("growth_factor", "backoff_factor"):
             exact = math.frexp(getattr(self, name))[0] == 0.5
             require(exact, f"scaler.{name}", "must be a power of two: only then do both sides scale without rounding")
-        positive(self.growth_interval, "scaler.growth_interval")
-        positive(self.max_skips, "scaler.max_skips")
+        require_positive(self, "scaler", "growth_interval", "max_skips")
         for step in self.overflow_steps:
             require(step > 0, "scaler.overflow_steps", f"steps count from 1, got {step}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 
 from parity.errors import UnknownNameError
@@ -17,54 +17,41 @@ QUICK_STEPS = ExecutionSpec(chunk=100)
 caches; 100 steps keep that at one percent or less."""
 
 
-def _mlp_digits() -> RunSpec:
-    return RunSpec(name="mlp-digits", model=MlpSpec(), schedule=ScheduleSpec(warmup=20), execution=QUICK_STEPS)
-
-
-def _cnn_digits() -> RunSpec:
-    return RunSpec(
-        name="cnn-digits",
-        model=CnnSpec(),
-        optimizer=SgdSpec(lr=0.02, momentum=0.9, nesterov=True, weight_decay=1e-4, decay="matrices"),
-        schedule=ScheduleSpec(kind="linear", warmup=20, final=0.1),
-        execution=QUICK_STEPS,
+PRESETS: Mapping[str, RunSpec] = {
+    spec.name: spec
+    for spec in (
+        RunSpec(name="mlp-digits", model=MlpSpec(), schedule=ScheduleSpec(warmup=20), execution=QUICK_STEPS),
+        RunSpec(
+            name="cnn-digits",
+            model=CnnSpec(),
+            optimizer=SgdSpec(lr=0.02, momentum=0.9, nesterov=True, weight_decay=1e-4, decay="matrices"),
+            schedule=ScheduleSpec(kind="linear", warmup=20, final=0.1),
+            execution=QUICK_STEPS,
+        ),
+        RunSpec(
+            name="gpt-text",
+            model=GptSpec(),
+            data=DataSpec(source="text", validation=128),
+            optimizer=AdamSpec(lr=1e-3, beta2=0.95, weight_decay=0.1, decay="matrices"),
+            schedule=ScheduleSpec(warmup=20, final=0.1),
+            batch=16,
+            accumulation=2,
+            metric="loss",
+        ),
+        RunSpec(
+            name="linear-regression",
+            model=LinearSpec(),
+            data=DataSpec(source="regression", validation=256),
+            optimizer=SgdSpec(lr=0.1, momentum=0.0),
+            schedule=ScheduleSpec(kind="constant"),
+            clip_norm=0.0,
+            dropout=DropoutSpec(rate=0.0),
+            metric="loss",
+            execution=QUICK_STEPS,
+        ),
     )
-
-
-def _gpt_text() -> RunSpec:
-    return RunSpec(
-        name="gpt-text",
-        model=GptSpec(),
-        data=DataSpec(source="text", validation=128),
-        optimizer=AdamSpec(lr=1e-3, beta2=0.95, weight_decay=0.1, decay="matrices"),
-        schedule=ScheduleSpec(warmup=20, final=0.1),
-        batch=16,
-        accumulation=2,
-        metric="loss",
-    )
-
-
-def _linear_regression() -> RunSpec:
-    return RunSpec(
-        name="linear-regression",
-        model=LinearSpec(),
-        data=DataSpec(source="regression", validation=256),
-        optimizer=SgdSpec(lr=0.1, momentum=0.0),
-        schedule=ScheduleSpec(kind="constant"),
-        clip_norm=0.0,
-        dropout=DropoutSpec(rate=0.0),
-        metric="loss",
-        execution=QUICK_STEPS,
-    )
-
-
-PRESETS: dict[str, Callable[[], RunSpec]] = {
-    "mlp-digits": _mlp_digits,
-    "cnn-digits": _cnn_digits,
-    "gpt-text": _gpt_text,
-    "linear-regression": _linear_regression,
 }
-"""Name to the function that makes the spec, in float32."""
+"""Name to the spec, in float32."""
 
 
 def preset(name: str, precision: Precision = "float32") -> RunSpec:
@@ -87,7 +74,7 @@ def preset(name: str, precision: Precision = "float32") -> RunSpec:
     """
     if name not in PRESETS:
         raise UnknownNameError("preset", name, PRESETS)
-    spec = replace(PRESETS[name](), precision=precision)
+    spec = replace(PRESETS[name], precision=precision)
     if precision == "float16":
         spec = replace(spec, scaler=ScalerSpec(init_scale=1024.0, growth_interval=40))
     return spec

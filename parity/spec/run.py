@@ -1,6 +1,6 @@
 """RunSpec, the full description of a training run, as frozen dataclasses that are checked when they are created.
 
-Presets are functions that return a RunSpec. `toml.py` reads and writes TOML, applies overrides and lists differences.
+`presets.py` has complete ones by name. `toml.py` reads and writes TOML, applies overrides and lists differences.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import Literal
 
 from parity.contract import PRECISIONS, Precision, RunPlan
 from parity.policy import Rules, mode_of
-from parity.spec.model import ModelSpec, at_least_zero, positive, require, require_numbers, shown
+from parity.spec.model import ModelSpec, require, require_at_least_zero, require_numbers, require_positive, shown
 from parity.spec.optimizer import AdamSpec, OptimizerSpec, ScalerSpec, ScheduleSpec
+from parity.storage import Priority
 
 __all__ = [
     "PRECISIONS",
@@ -21,12 +22,9 @@ __all__ = [
     "ExecutionSpec",
     "MeshSpec",
     "Precision",
-    "Priority",
     "RunSpec",
     "SaveSpec",
 ]
-
-Priority = Literal["idle", "normal"]
 
 MOST_THREADS = 1024
 """Largest number of threads of a PyTorch process; OpenMP ends a process that asks for more than the system allows, as
@@ -53,7 +51,7 @@ class DataSpec:
 
     def __post_init__(self) -> None:
         require_numbers(self, "data")
-        positive(self.validation, "data.validation")
+        require_positive(self, "data", "validation")
         read = self.source == "text" or not self.path
         require(read, "data.path", f"is read only with source 'text', not {self.source!r}; remove it")
 
@@ -96,10 +94,8 @@ class SaveSpec:
 
     def __post_init__(self) -> None:
         require_numbers(self, "save")
-        positive(self.every, "save.every")
-        positive(self.keep_latest, "save.keep_latest")
-        for name in ("keep_best", "keep_every", "keep_seconds"):
-            at_least_zero(getattr(self, name), f"save.{name}")
+        require_positive(self, "save", "every", "keep_latest")
+        require_at_least_zero(self, "save", "keep_best", "keep_every", "keep_seconds")
         kept = self.on_best != "always" or self.keep_best > 0
         require(kept, "save.on_best", "'always' has no effect without save.keep_best of 1 or more")
 
@@ -130,9 +126,8 @@ class ExecutionSpec:
 
     def __post_init__(self) -> None:
         require_numbers(self, "execution")
-        positive(self.chunk, "execution.chunk")
-        positive(self.chunk_seconds, "execution.chunk_seconds")
-        at_least_zero(self.threads, "execution.threads")
+        require_positive(self, "execution", "chunk", "chunk_seconds")
+        require_at_least_zero(self, "execution", "threads")
         most = f"must be at most {MOST_THREADS}, got {self.threads}"
         require(self.threads <= MOST_THREADS, "execution.threads", most)
 
@@ -150,7 +145,7 @@ class MeshSpec:
 
     def __post_init__(self) -> None:
         require_numbers(self, "mesh")
-        positive(self.data, "mesh.data")
+        require_positive(self, "mesh", "data")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,16 +198,14 @@ class RunSpec:
         require(len(self.name) <= 200, "name", f"must be at most 200 characters, got {len(self.name)}")
         named = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", self.name)
         require(named is not None, "name", f"must be letters, digits, '.', '_' and '-', got {self.name!r}")
-        for name in ("batch", "accumulation", "steps"):
-            positive(getattr(self, name), name)
+        require_positive(self, "", "batch", "accumulation", "steps")
         require(self.precision in PRECISIONS, "precision", f"must be one of {', '.join(PRECISIONS)}")
         require(
             self.scaled or not self.scaler.overflow_steps,
             "scaler.overflow_steps",
             f"have an effect only with precision 'float16', not {self.precision!r}; remove them",
         )
-        at_least_zero(self.clip_norm, "clip_norm")
-        at_least_zero(self.validate_every, "validate_every")
+        require_at_least_zero(self, "", "clip_norm", "validate_every")
         validated = self.save.on_best != "always" or self.validate_every > 0
         require(validated, "save.on_best", "'always' has no effect while validate_every is 0")
         require(

@@ -56,9 +56,10 @@ def pick(hint: Any, data: Mapping[str, Any], where: str) -> Any:
     return by_kind[data["kind"]]
 
 
-def _build(cls: Any, data: Any, where: str) -> Any:
+def _build(hint: Any, data: Any, where: str) -> Any:
     if not isinstance(data, Mapping):
         raise SpecError(where, f"must be a table, got {_shown(data)}")
+    cls = pick(hint, data, where)
     hints = get_type_hints(cls)
     prefix = f"{where}." if where else ""
     for name in data:
@@ -74,9 +75,7 @@ def _build(cls: Any, data: Any, where: str) -> Any:
 def _convert(hint: Any, value: Any, where: str) -> Any:
     origin = get_origin(hint)
     if is_dataclass(hint) or origin in (Union, types.UnionType):
-        if not isinstance(value, Mapping):
-            raise SpecError(where, f"must be a table, got {_shown(value)}")
-        return _build(pick(hint, value, where), value, where)
+        return _build(hint, value, where)
     if origin is Literal:
         if value not in get_args(hint):
             raise UnknownNameError(where, _word(value), [str(v) for v in get_args(hint)])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+from collections.abc import Iterable
+from dataclasses import asdict, fields, replace
 from typing import Any, get_type_hints
 
 import tomli_w
@@ -44,7 +44,7 @@ def to_toml(spec: RunSpec) -> str:
         >>> to_toml(preset("mlp-digits")).splitlines()[0]
         'name = "mlp-digits"'
     """
-    return tomli_w.dumps(_plain(asdict(spec)))
+    return tomli_w.dumps(asdict(spec))
 
 
 def from_toml(text: str) -> RunSpec:
@@ -150,12 +150,12 @@ def _overridden(spec: RunSpec, overrides: Iterable[str]) -> dict[str, Any]:
         for name in parents:
             known = table if isinstance(table, dict) else {}
             if not isinstance(known.get(name), dict):
-                raise UnknownNameError("field", cut(path.strip()), _names(data))
+                raise UnknownNameError("field", cut(path.strip()), flatten_tables(data))
             table = table[name]
         if leaf == "kind" and "kind" in table and table["kind"] != _value(value):
             _switch_kind(table, parents, _value(value))
         elif leaf not in table:
-            raise UnknownNameError("field", cut(path.strip()), _names(data))
+            raise UnknownNameError("field", cut(path.strip()), flatten_tables(data))
         else:
             table[leaf] = _value(value)
     return data
@@ -195,13 +195,7 @@ def differences(a: RunSpec, b: RunSpec, *, free: Iterable[str] = FREE) -> dict[s
         >>> differences(preset("mlp-digits"), preset("mlp-digits", "float64"))
         {'precision': ('float32', 'float64')}
     """
-    left, right = flatten(a), flatten(b)
-    free = tuple(free)
-    return {
-        name: (left.get(name), right.get(name))
-        for name in sorted({*left, *right})
-        if left.get(name) != right.get(name) and name.split(".")[0] not in free
-    }
+    return replace(identity_of(b), free=tuple(free)).differences(to_toml(a))
 
 
 def spec_hash(spec: RunSpec, data_digest: str) -> str:
@@ -230,24 +224,11 @@ def _read(name: str) -> str:
         raise SpecError("spec", f"cannot read {name}: {reason}") from error
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    return list(value) if isinstance(value, tuple) else value
-
-
 def _value(text: str) -> object:
     try:
         return parse_toml(f"v = {text.strip()}")["v"]
     except (ValueError, TypeError, RecursionError):
         return text.strip()  # a bare word, as in optimizer.kind=sgd
-
-
-def _names(data: Mapping[str, Any], prefix: str = "") -> list[str]:
-    out = []
-    for name, value in data.items():
-        out += _names(value, f"{prefix}{name}.") if isinstance(value, dict) else [f"{prefix}{name}"]
-    return out
 
 
 def _switch_kind(table: dict[str, Any], parents: list[str], kind: object) -> None:

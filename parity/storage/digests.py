@@ -11,7 +11,6 @@ import os
 import stat
 import threading
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from io import UnsupportedOperation
@@ -22,6 +21,7 @@ import xxhash
 
 from parity.errors import CheckpointError
 from parity.storage.atomic import named
+from parity.storage.parallel_read import THREADS, by_threads
 from parity.storage.untrusted import open_regular
 from parity.storage.write_back import WRITE_BYTES
 
@@ -114,19 +114,9 @@ def digest_files(root: Path, names: Iterable[str]) -> dict[str, FileDigest]:
         name, start = task
         if not hasattr(buffers, "piece"):
             buffers.piece = memoryview(bytearray(_PIECE))
-        with named(paths[name], "read"):
-            handle = open_regular(paths[name])
-            try:
-                return _digest(handle, start, min(BLOCK, sizes[name] - start), buffers.piece)
-            finally:
-                os.close(handle)
+        return _digest(paths[name], start, min(BLOCK, sizes[name] - start), buffers.piece)
 
-    threads = min(8, os.cpu_count() or 1, max(1, len(tasks)))
-    if threads == 1 or sum(sizes.values()) < _PIECE:
-        blocks = list(map(block, tasks))
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            blocks = list(pool.map(block, tasks))
+    blocks = by_threads(block, tasks, 1 if sum(sizes.values()) < _PIECE else THREADS)
     joined: dict[str, list[bytes]] = {name: [] for name in sizes}
     for (name, _), digest in zip(tasks, blocks, strict=True):
         joined[name].append(digest)
@@ -144,12 +134,7 @@ def digest_range(path: Path, start: int, size: int) -> str:
     Raises:
         OSError: The file cannot be read, or is a link.
     """
-    with named(path, "read"):
-        handle = open_regular(path)
-        try:
-            return _digest(handle, start, size, memoryview(bytearray(_PIECE))).hex()
-        finally:
-            os.close(handle)
+    return _digest(path, start, size, memoryview(bytearray(_PIECE))).hex()
 
 
 def _regular_size(path: Path) -> int:
@@ -212,15 +197,21 @@ class DigestWriter:
         return FileDigest(self._size, _join([*self._blocks, *tail]))
 
 
-def _digest(handle: int, start: int, size: int, piece: memoryview) -> bytes:
+def _digest(path: Path, start: int, size: int, piece: memoryview) -> bytes:
+    """Return the XXH3-128 of a byte range of a file, of what is there of it, read through a buffer."""
     state = xxhash.xxh3_128()
     end = start + size
-    while start < end:
-        count = os.preadv(handle, [piece[: min(_PIECE, end - start)]], start)
-        if count == 0:
-            break  # shorter than it was: its size differs too
-        state.update(piece[:count])
-        start += count
+    with named(path, "read"):
+        handle = open_regular(path)
+        try:
+            while start < end:
+                count = os.preadv(handle, [piece[: min(_PIECE, end - start)]], start)
+                if count == 0:
+                    break  # shorter than it was: its size differs too
+                state.update(piece[:count])
+                start += count
+        finally:
+            os.close(handle)
     return bytes(state.digest())
 
 

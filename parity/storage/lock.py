@@ -18,7 +18,6 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from parity.errors import LockedError, RunDirectoryError
 
@@ -98,9 +97,7 @@ class WriterLock:
             pass
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Release the lock; its file stays, since removing it would let two processes lock two files of one name."""
         with _guard:
             if self._handle is not None:

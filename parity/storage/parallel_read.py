@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from parity.storage.untrusted import open_regular
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["BLOCK", "ParallelReader", "read_ranges"]
+__all__ = ["BLOCK", "THREADS", "ParallelReader", "by_threads", "read_ranges"]
 
 BLOCK = 16 << 20
 """Bytes that one thread reads in one piece."""
 
 THREADS = 8
 """Largest number of reading threads; more do not read faster."""
+
+Block = TypeVar("Block")
+Result = TypeVar("Result")
 
 
 def read_ranges(ranges: Mapping[Path, Iterable[tuple[int, memoryview]]]) -> None:
@@ -57,13 +60,22 @@ def _read(parts: Iterable[_Part]) -> None:
         for path, handle, start, target in parts
         for i in range(0, len(target), BLOCK)
     ]
-    threads = min(THREADS, os.cpu_count() or 1, len(blocks))
+    by_threads(_fill, blocks)
+
+
+def by_threads(work: Callable[[Block], Result], blocks: Sequence[Block], most: int = THREADS) -> list[Result]:
+    """Return what a function returns for each block, called by as many threads as there are processors.
+
+    Args:
+        work: The function.
+        blocks: The blocks, in the order of the results.
+        most: Most threads; with one, the function is called in the thread of the caller.
+    """
+    threads = min(most, os.cpu_count() or 1, len(blocks))
     if threads <= 1:
-        for block in blocks:
-            _fill(block)
-        return
+        return list(map(work, blocks))
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(_fill, blocks))
+        return list(pool.map(work, blocks))
 
 
 def _fill(block: _Part) -> None:

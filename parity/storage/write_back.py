@@ -63,11 +63,10 @@ class WriteBack:
             OSError: The disk is full, or failed; under this write, or one before.
         """
         view = memoryview(data).cast("B")
-        self._writes.add(handle, lambda copy: _write(copy, view, at))
+        written = self._writes.add(handle, lambda copy: _write(copy, view, at))
         self._bytes += len(view)
         if self._bytes >= EVERY:
             self._bytes = 0
-            written = self._writes.last
             self._syncs.add(handle, lambda copy: _synchronize(copy, written))
 
 
@@ -78,16 +77,14 @@ class _Queue:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._pending: deque[tuple[Future[None], int]] = deque()
 
-    @property
-    def last(self) -> Future[None]:
-        """Return what was added last."""
-        return self._pending[-1][0]
-
-    def add(self, handle: int, work: Any) -> None:
+    def add(self, handle: int, work: Any) -> Future[None]:
+        """Have work done on a file, once fewer than `IN_FLIGHT` wait; return what tells that it is done."""
         while len(self._pending) >= IN_FLIGHT:
             self._settle()
         copy = os.dup(handle)
-        self._pending.append((self._pool.submit(work, copy), copy))
+        future = self._pool.submit(work, copy)
+        self._pending.append((future, copy))
+        return future
 
     def close(self, *, wait: bool) -> None:
         self._pool.shutdown(cancel_futures=not wait)

@@ -3,7 +3,7 @@
 from parity.twins.data import ArrayStream, BatchStream, Chunk, GrainStream, open_stream
 from parity.twins.datasets import Dataset, batches_per_epoch, describe_data, load_dataset
 from parity.twins.initial import initial_buffers, initial_params
-from parity.twins.params import ParamSpec, param_shapes, param_specs
+from parity.twins.params import param_shapes
 from parity.twins.prefetch import Prefetcher
 from parity.twins.schedule import factor, rates
 from parity.twins.sizes import activations, gigabytes, host_needs, physical_memory, require_memory
@@ -18,7 +18,6 @@ __all__ = [
     "Dataset",
     "GrainStream",
     "Layout",
-    "ParamSpec",
     "Prefetcher",
     "Row",
     "StepInputs",
@@ -38,7 +37,6 @@ __all__ = [
     "load_dataset",
     "open_stream",
     "param_shapes",
-    "param_specs",
     "physical_memory",
     "rates",
     "require_memory",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -77,7 +78,32 @@ def open_stream(spec: RunSpec, dataset: Dataset) -> BatchStream:
     return ArrayStream(dataset.inputs, dataset.targets, batch=spec.batch, seed=spec.seed)
 
 
-class ArrayStream:
+class _Stream(BatchStream):
+    """The base of both streams: it counts the batches that were taken since the start of the run."""
+
+    def __init__(self, batch: int, per_epoch: int) -> None:
+        self._batch, self.batches_per_epoch, self._next = batch, per_epoch, 0
+
+    def take(self, n: int) -> Chunk:
+        """Return the next n batches; they may span epochs."""
+        numbers = range(self._next, self._next + n)
+        inputs, targets = self._read(n)
+        self._next += n
+        return Chunk(
+            inputs=inputs,
+            targets=targets,
+            digests=_digests(inputs, targets),
+            epochs=[number // self.batches_per_epoch for number in numbers],
+            samples=[(number + 1) * self._batch for number in numbers],
+            after=self.position(),
+        )
+
+    @abstractmethod
+    def _read(self, n: int) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+        """Return the inputs and the targets of the next n batches."""
+
+
+class ArrayStream(_Stream):
     """Arrays in memory: shuffled per epoch by (seed, epoch), the incomplete last batch dropped.
 
     A chunk is one gather per array, so a batch costs microseconds; seeking is constant in time.
@@ -90,29 +116,16 @@ class ArrayStream:
     """
 
     def __init__(self, inputs: NDArray[np.generic], targets: NDArray[np.generic], *, batch: int, seed: int) -> None:
-        self._inputs, self._targets, self._batch = inputs, targets, batch
-        self.batches_per_epoch = len(inputs) // batch
+        super().__init__(batch, len(inputs) // batch)
+        self._inputs, self._targets = inputs, targets
         self._root = threefry.fold_in(threefry.key(seed), 0xDA7A)
         self._group = max(1, threefry.PIECE // len(inputs))
         """Epochs whose orders are drawn together."""
         self._orders = lru_cache(maxsize=2)(self._draw)
-        self._next = 0  # batches consumed since the start of the run
 
-    def take(self, n: int) -> Chunk:
-        """Return the next n batches; they may span epochs."""
-        numbers = range(self._next, self._next + n)
-        epochs = [number // self.batches_per_epoch for number in numbers]
+    def _read(self, n: int) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
         rows = self._rows(n)
-        inputs, targets = self._inputs[rows], self._targets[rows]
-        self._next += n
-        return Chunk(
-            inputs=inputs,
-            targets=targets,
-            digests=_digests(inputs, targets),
-            epochs=epochs,
-            samples=[(number + 1) * self._batch for number in numbers],
-            after=self.position(),
-        )
+        return self._inputs[rows], self._targets[rows]
 
     def _rows(self, n: int) -> NDArray[np.int64]:
         """Return the samples of the next n batches, shape [n, batch]."""
@@ -167,7 +180,7 @@ class ArrayStream:
         self._next = number
 
 
-class GrainStream:
+class GrainStream(_Stream):
     """Any Grain iterator over (inputs, targets) batches, resumed by its own `get_state` and `set_state`."""
 
     def __init__(self, make: Callable[[], Any], batch: int, size: int) -> None:
@@ -178,26 +191,12 @@ class GrainStream:
             batch: Samples per element.
             size: Samples per epoch, to name the epoch of a batch.
         """
-        self._make, self._batch, self._size = make, batch, size
+        super().__init__(batch, size // batch)
         self._iterator: Any = make()
-        self._count = 0
 
-    def take(self, n: int) -> Chunk:
-        """Return the next n batches."""
+    def _read(self, n: int) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
         batches = [next(self._iterator) for _ in range(n)]
-        inputs = np.stack([b["inputs"] for b in batches])
-        targets = np.stack([b["targets"] for b in batches])
-        numbers = range(self._count, self._count + n)
-        self._count += n
-        per_epoch = self._size // self._batch
-        return Chunk(
-            inputs=inputs,
-            targets=targets,
-            digests=_digests(inputs, targets),
-            epochs=[number // per_epoch for number in numbers],
-            samples=[(number + 1) * self._batch for number in numbers],
-            after=self.position(),
-        )
+        return np.stack([b["inputs"] for b in batches]), np.stack([b["targets"] for b in batches])
 
     def position(self) -> Position:
         """Return the iterator's own state beside the samples consumed."""
@@ -206,7 +205,7 @@ class GrainStream:
             state = {"utf8": state.decode()}
         return {
             "iterator": json.loads(json.dumps(state)),
-            "samples": self._count * self._batch,
+            "samples": self._next * self._batch,
             "batch_size": self._batch,
         }
 
@@ -227,7 +226,7 @@ class GrainStream:
             raise StateError(
                 "data.position", f"is not a position of this Grain stream: {dict(position)!r}"
             ) from error
-        self._count = samples // self._batch
+        self._next = samples // self._batch
 
 
 def _digests(inputs: NDArray[np.generic], targets: NDArray[np.generic]) -> list[str]:

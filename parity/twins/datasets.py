@@ -153,12 +153,11 @@ def _text(path: str) -> bytes:
         text = read_given(local_path(path), most).decode("utf-8")
     except RunDirectoryError as error:
         raise SpecError("data.path", str(error)) from error
-    except OSError as error:
-        why = f", the most whose samples fit into the memory of this machine: {TEXT_BYTES} bytes per byte"
-        reason = f"{error.strerror or error}{why if error.errno == errno.EFBIG else ''}"
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
+        reason = str(getattr(error, "strerror", None) or error)
+        if getattr(error, "errno", None) == errno.EFBIG:
+            reason += f", the most whose samples fit into the memory of this machine: {TEXT_BYTES} bytes per byte"
         raise SpecError("data.path", f"cannot read {path} as UTF-8 text: {reason}") from error
-    except ValueError as error:  # a name with a null byte too
-        raise SpecError("data.path", f"cannot read {path} as UTF-8 text: {error}") from error
     return text.replace("\r\n", "\n").replace("\r", "\n").encode()
 
 

@@ -41,18 +41,14 @@ class Row:
     """From neutral (PyTorch layout) to JAX."""
 
 
-_FORWARD: dict[Transform, Callable[[Array], Array]] = {
-    "same": lambda a: a,
-    "transpose": lambda a: a.T,
-    "oihw_hwio": lambda a: a.transpose(2, 3, 1, 0),
-    "counter": lambda a: a.astype(np.int32),  # JAX without x64 has no int64; `to_jax` checks that it fits
+_WAYS: dict[Transform, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
+    "same": (lambda a: a, lambda a: a),
+    "transpose": (lambda a: a.T, lambda a: a.T),
+    "oihw_hwio": (lambda a: a.transpose(2, 3, 1, 0), lambda a: a.transpose(3, 2, 0, 1)),
+    "counter": (lambda a: a.astype(np.int32), lambda a: a.astype(np.int64)),
 }
-_INVERSE: dict[Transform, Callable[[Array], Array]] = {
-    "same": lambda a: a,
-    "transpose": lambda a: a.T,
-    "oihw_hwio": lambda a: a.transpose(3, 2, 0, 1),
-    "counter": lambda a: a.astype(np.int64),
-}
+"""Transform to what turns a neutral array into JAX's, and back. JAX without x64 has no int64; `to_jax` checks that a
+counter fits."""
 _IN_JAX: dict[Kind, tuple[str, Transform]] = {
     "linear": ("kernel", "transpose"),
     "convolution": ("kernel", "oihw_hwio"),
@@ -105,10 +101,9 @@ class Layout:
     @classmethod
     def of(cls, spec: RunSpec) -> Layout:
         """Return the layout of a run."""
-        groups: dict[str, list[Row]] = {"params": [], "buffers": []}
-        for row in table(spec.model):
-            groups[row.group].append(row)
-        return cls(spec=spec, params=tuple(groups["params"]), buffers=tuple(groups["buffers"]))
+        rows = table(spec.model)
+        params = tuple(row for row in rows if row.group == "params")
+        return cls(spec=spec, params=params, buffers=tuple(row for row in rows if row.group == "buffers"))
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -159,7 +154,7 @@ def to_jax(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str) -> di
         value = leaves[row.name]
         if row.transform == "counter" and not (value.dtype == np.int64 and 0 <= int(value) < 2**31):
             raise StateError(f"{where}.{row.name}", f"{value.dtype} {value} does not fit the int32 JAX keeps it in")
-    return {row.jax: np.asarray(_FORWARD[row.transform](leaves[row.name]), order="C") for row in rows}
+    return {row.jax: np.asarray(_WAYS[row.transform][0](leaves[row.name]), order="C") for row in rows}
 
 
 def from_jax(
@@ -176,12 +171,9 @@ def from_jax(
     Raises:
         StateError: A leaf is missing or unexpected.
     """
-    names = {row.jax: row for row in rows}
-    _match({_dotted(p) for p in names}, {_dotted(p) for p in leaves}, where)
-    out = {names[p].name: _INVERSE[names[p].transform](a) for p, a in leaves.items()}
-    if not views:
-        out = {name: np.asarray(value, order="C") for name, value in out.items()}
-    return {row.name: out[row.name] for row in rows}
+    _match({_dotted(row.jax) for row in rows}, {_dotted(p) for p in leaves}, where)
+    out = {row.name: _WAYS[row.transform][1](leaves[row.jax]) for row in rows}
+    return out if views else {name: np.asarray(value, order="C") for name, value in out.items()}
 
 
 def to_torch(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str) -> dict[str, Array]:

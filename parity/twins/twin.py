@@ -143,18 +143,13 @@ class Twin(ABC, Generic[State, Content]):
         return self._host_scalars()
 
     def _host_scalars(self) -> dict[str, Any]:
-        shared = {"generator": self.spec.dropout.generator, "seed": self.spec.seed}
-        counters = self.counters
         return {
             "schedule.step": self.schedule_step,
             "rng.init": self.spec.seed,
             "rng.data": self.spec.seed,
-            "rng.dropout": shared,
+            "rng.dropout": {"generator": self.spec.dropout.generator, "seed": self.spec.seed},
             "data.position": self.feed.position,
-            "counters.step": counters.step,
-            "counters.updates": counters.updates,
-            "counters.epoch": counters.epoch,
-            "counters.skips_in_row": counters.skips_in_row,
+            **{f"counters.{name}": count for name, count in vars(self.counters).items()},
             "best": plain(self.best),
             "config.spec": to_toml(self.spec),
             "config.hash": self.spec_hash,
@@ -180,8 +175,7 @@ class Twin(ABC, Generic[State, Content]):
             if scalars[name] != own[name]:
                 raise StateError(name, f"expected {own[name]!r}, got {scalars[name]!r}")
         rest = dict(scalars)
-        names = ("step", "updates", "epoch", "skips_in_row")
-        counters = {name: take_count(rest, f"counters.{name}") for name in names}
+        counters = {name: take_count(rest, f"counters.{name}") for name in vars(self.counters)}
         if step is not None and counters["step"] != step:
             raise StateError("counters.step", f"expected {step}, got {counters['step']}")
         schedule, best = take_count(rest, "schedule.step"), _read_best(scalars["best"])

@@ -40,10 +40,10 @@ def _keeping(choose: Choose) -> Any:
         checkpoints, spec = trainer.checkpoints, trainer.spec
 
         def retain() -> None:
-            whole = checkpoints.scan().whole
+            whole = checkpoints.store.scan().whole
             for gone in {s.step for s in whole} - choose(whole, spec):
                 shutil.rmtree(checkpoints.store.path / str(gone))
-            checkpoints.store.point(checkpoints.scan(), spec.plan)
+            checkpoints.store.point(checkpoints.store.scan(), spec.plan)
 
         checkpoints._retain = retain
 

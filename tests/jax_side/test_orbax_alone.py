@@ -144,4 +144,4 @@ def test_a_checkpoint_that_names_a_handler_of_ours_is_restored_and_saved_beside(
     assert bits_of(list(other.steps(STEP + 2))) == bits_of(list(trainer.steps(STEP + 2)))
     other.save(None)
     other.close()
-    assert [saved.step for saved in other.checkpoints.scan().whole] == [STEP, STEP + 2]
+    assert [saved.step for saved in other.checkpoints.store.scan().whole] == [STEP, STEP + 2]

@@ -6,7 +6,7 @@ Knows no framework: what a container, an array and a file of one is, a side says
 from parity.checkpoints.trees.document import DTYPES, is_scalar
 from parity.checkpoints.trees.fit import Request, RestoredTree, Take
 from parity.checkpoints.trees.form import Part, TreeForm, Written, sealed_name
-from parity.checkpoints.trees.manager import CheckpointManager, TreeCheckpoints
+from parity.checkpoints.trees.manager import CheckpointManager
 from parity.checkpoints.trees.nodes import (
     Array,
     Branch,
@@ -38,7 +38,6 @@ __all__ = [
     "RuleLike",
     "Scalar",
     "Take",
-    "TreeCheckpoints",
     "TreeForm",
     "Whole",
     "Written",

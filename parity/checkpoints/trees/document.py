@@ -5,8 +5,7 @@ from __future__ import annotations
 import cmath
 import math
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from parity.checkpoints.trees.nodes import Array, Branch, Form, Leaf, Node, Scalar, is_text, join
 from parity.errors import CheckpointError, explain
@@ -87,28 +86,18 @@ def holds_json(node: Node) -> bool:
 def _node(value: Any, name: str, depth: int) -> Node:
     if type(value) is not dict or depth > MOST_DEPTH:
         raise TypeError(f"{name!r} is no node, or lies too deep")
-    if "list" in value or "tuple" in value:
-        form: Form = "list" if "list" in value else "tuple"
-        items: Sequence[Any] = value[form]
-        build: Callable[[list[Any]], Any] = list if form == "list" else tuple
-        children = tuple(_node(item, join(name, i), depth + 1) for i, item in enumerate(items))
-        return Branch(name, form, tuple(range(len(items))), children, build)
-    if "dict" in value or "fields" in value:
-        pairs = value["dict" if "dict" in value else "fields"]
-        keys = tuple(key for key, _ in pairs)
-        if not all(type(key) in (str, int) for key in keys) or len(set(keys)) != len(keys):
-            raise TypeError(f"{name!r} has keys that are no text, or one twice")
-        made = tuple(_node(item, join(name, key), depth + 1) for key, item in pairs)
-        kind = str(value.get("type", ""))
-        return Branch(
-            name,
-            "dict" if "dict" in value else "fields",
-            keys,
-            made,
-            lambda new: dict(zip(keys, new, strict=True)),
-            kind,
-        )
-    return Leaf(name, _array(value, name) if "array" in value else _scalar(value, name))
+    form = next((form for form in get_args(Form) if form in value), None)
+    if form is None:
+        return Leaf(name, _array(value, name) if "array" in value else _scalar(value, name))
+    pairs = value[form] if form in ("dict", "fields") else list(enumerate(value[form]))
+    keys = tuple(key for key, _ in pairs)
+    if not all(type(key) in (str, int) for key in keys) or len(set(keys)) != len(keys):
+        raise TypeError(f"{name!r} has keys that are no text, or one twice")
+    children = tuple(_node(item, join(name, key), depth + 1) for key, item in pairs)
+    if form in ("list", "tuple"):
+        return Branch(name, form, keys, children, list if form == "list" else tuple)
+    kind = str(value.get("type", ""))
+    return Branch(name, form, keys, children, lambda made: dict(zip(keys, made, strict=True)), kind)
 
 
 def _array(value: dict[str, Any], name: str) -> Array:

@@ -138,7 +138,7 @@ def _spare(names: set[str], items: Node | None, request: Request, made: Fit, pro
     """Sort what the template has no place for: items that were not asked for, and leaves."""
     asked = {str(key) for key in items.keys} if isinstance(items, Branch) else None
     skipped = {name.partition(".")[0] for name in names if asked is not None and name.partition(".")[0] not in asked}
-    rest = sorted(name for name in names if name.partition(".")[0] not in skipped or asked is None)
+    rest = sorted(name for name in names if name.partition(".")[0] not in skipped)
     if request.allow_extra:
         made.extra = sorted(skipped) + rest
     else:
@@ -160,13 +160,16 @@ def _headline(problems: list[tuple[str, str]]) -> str:
 def _match(leaf: Leaf, wanted: Any, rule: Rule | None, cast: bool) -> tuple[Take | None, str]:
     """Return where a leaf comes from and how its type changes; None and a reason, where it does not fit."""
     saved = leaf.value
+    differ = f"is {_shown(saved)} in the checkpoint, and {_shown(wanted)} in the template"
     if isinstance(saved, Array) and isinstance(wanted, Array):
         shape, why = _shape(saved, wanted, rule)
-        if why or saved.key != wanted.key:
-            return None, why or f"is {saved} in the checkpoint, and {wanted} in the template"
-        if shape != wanted.shape:
-            return None, f"is {saved} in the checkpoint, and {wanted} in the template"
-        return _typed(leaf, rule, wanted, str(saved.dtype), wanted.dtype, cast)
+        if why or (saved.key, shape) != (wanted.key, wanted.shape):
+            return None, why or differ
+        if saved.dtype == wanted.dtype:
+            return Take(leaf.name, rule, wanted), ""
+        if not cast or (_kind(saved.dtype) == "complex") > (_kind(wanted.dtype) == "complex"):
+            return None, f"{differ} (cast=True converts numbers)"
+        return Take(leaf.name, rule, wanted), f"{saved.dtype} to {wanted.dtype}"
     if rule is not None and (rule.permute or rule.reshape):
         return None, "is no array: a rule with permute or reshape is not for it"
     if isinstance(saved, Array) or isinstance(wanted, Array):
@@ -176,7 +179,7 @@ def _match(leaf: Leaf, wanted: Any, rule: Rule | None, cast: bool) -> tuple[Take
     names = type(saved).__name__, type(wanted).__name__
     if cast and {*names} <= {"int", "float"}:
         return Take(leaf.name, rule, None), " to ".join(names)
-    return None, f"is {_shown(saved)} in the checkpoint, and {_shown(wanted)} in the template"
+    return None, differ
 
 
 def _shape(saved: Array, wanted: Array, rule: Rule | None) -> tuple[tuple[int, ...], str]:
@@ -207,16 +210,6 @@ def _number(leaf: Leaf, wanted: Any, rule: Rule | None, cast: bool) -> tuple[Tak
     if array is wanted and not cast and not _exact(number, array.dtype):
         return None, f"is {number!r} in the checkpoint, which {array.dtype} does not hold exactly (cast=True rounds)"
     return Take(leaf.name, rule, wanted if array is wanted else None), change
-
-
-def _typed(
-    leaf: Leaf, rule: Rule | None, wanted: Array, before: str, after: str, cast: bool
-) -> tuple[Take | None, str]:
-    if before == after:
-        return Take(leaf.name, rule, wanted), ""
-    if not cast or (_kind(before) == "complex") > (_kind(after) == "complex"):
-        return None, f"is {leaf.value} in the checkpoint, and {wanted} in the template (cast=True converts numbers)"
-    return Take(leaf.name, rule, wanted), f"{before} to {after}"
 
 
 def _kind(dtype: str) -> str:

@@ -8,17 +8,16 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from parity import checkpoints, policy, storage
-from parity.checkpoints import DRAFT, CheckpointStore, Labels, Neutral, Save, Seal, require_sealed
+from parity.checkpoints import DRAFT, CheckpointStore, Labels, Neutral, Save
 from parity.checkpoints.trees.fit import Request, RestoredTree
 from parity.checkpoints.trees.form import TreeForm
 from parity.checkpoints.trees.reading import Pending, read_tree
 from parity.checkpoints.trees.rules import RuleLike
 from parity.checkpoints.trees.snapshot import META, TreeSnapshot
-from parity.contract import RunPlan, TrainingState
+from parity.contract import RunPlan
 from parity.errors import CheckpointError, UnknownNameError, UnsealedError
 from parity.policy import Rules
 from parity.storage import WriterLock, local_path
@@ -45,6 +44,7 @@ class TreeCheckpoints(checkpoints.Checkpoints[Any, Pending, TreeSnapshot]):
     """
 
     meta = META
+    partial = True
 
     def __init__(self, form: TreeForm, store: CheckpointStore, plan: RunPlan) -> None:
         super().__init__(store, plan, TREES, "idle")
@@ -72,9 +72,6 @@ class TreeCheckpoints(checkpoints.Checkpoints[Any, Pending, TreeSnapshot]):
             raise UnsealedError(f"{path} has no seal, and nothing else proves that it is whole")
         pending = read_tree(self._form, path, state)
         return pending, pending.neutral(), {}
-
-    def _require_sealed(self, seal: Seal | None, loaded: TrainingState) -> None:
-        require_sealed(seal, loaded, partial=True)  # only what the template asks for is read
 
     def _reason(self, error: Exception, step: int) -> str:
         return self._form.reason(error, self.store.path / str(step))
@@ -167,15 +164,15 @@ class CheckpointManager(ABC):
 
     def all_steps(self) -> list[int]:
         """Return the steps of the whole checkpoints, in ascending order; without that of a save under way."""
-        return [saved.step for saved in self._checkpoints.scan().whole]
+        return [saved.step for saved in self._store.scan().whole]
 
     def latest_step(self) -> int | None:
         """Return the step of the newest whole checkpoint; None if there is none."""
-        return self._step("latest")
+        return _step_of(policy.latest(self._store.scan().whole))
 
     def best_step(self) -> int | None:
         """Return the step of the best whole checkpoint; None if none has a finite metric."""
-        return self._step("best")
+        return _step_of(policy.best(self._store.scan().whole, self._plan.mode))
 
     def wait(self) -> None:
         """Return when the last save is durable.
@@ -202,9 +199,7 @@ class CheckpointManager(ABC):
         """Return the manager."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the manager."""
         self.close()
 
@@ -220,11 +215,6 @@ class CheckpointManager(ABC):
         assert found.seal is not None
         return found.state.finish(found.step, found.seal.metric)
 
-    def _step(self, which: Literal["latest", "best"]) -> int | None:
-        whole = self._checkpoints.scan().whole
-        found = policy.latest(whole) if which == "latest" else policy.best(whole, self._plan.mode)
-        return None if found is None else found.step
-
     def _open(self) -> None:
         """Become the one that saves, and remove what a save that was killed left."""
         if self._lock is None:
@@ -234,3 +224,7 @@ class CheckpointManager(ABC):
                 self._store.clean()
             except OSError as error:
                 raise CheckpointError(f"{self.directory} cannot be saved to: {storage.reason(error)}") from error
+
+
+def _step_of(saved: policy.Saved | None) -> int | None:
+    return None if saved is None else saved.step

@@ -36,7 +36,7 @@ __all__ = [
 MAX_DEPTH = 100
 """Deepest nesting of containers; a tree that contains itself is deeper."""
 
-Form = Literal["dict", "list", "tuple", "fields"]
+Form = Literal["list", "tuple", "dict", "fields"]
 """Kind of a container; `fields` are those of a named tuple, a dataclass or another class, by name."""
 
 Key = str | int

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from parity import storage
-from parity.checkpoints import DRAFT, LONE, Seal, commit, require_sealed, require_verified
+from parity.checkpoints import DRAFT, LONE, Save, commit, require_sealed, require_verified
 from parity.checkpoints.trees.fit import Request, RestoredTree
 from parity.checkpoints.trees.form import TreeForm
 from parity.checkpoints.trees.manager import TREES
 from parity.checkpoints.trees.reading import read_tree
 from parity.checkpoints.trees.snapshot import TreeSnapshot
-from parity.contract import TrainingState, leaf_digests, memory_orders
-from parity.environment import versions
+from parity.contract import TrainingState
 from parity.errors import CheckpointError, LockedError, SaveError
 from parity.storage import WriterLock, local_path
 
@@ -46,22 +45,9 @@ def save_tree(form: TreeForm, path: str | os.PathLike[str], tree: Any) -> None:
     snapshot = TreeSnapshot(form, tree, items=False)
     try:
         with _draft(target) as draft:
-            arrays, _ = snapshot.neutral()
-            state = TrainingState(arrays=arrays, scalars=snapshot.scalars())
-            texts = leaf_digests(state, memory_orders(state))
-            files, places = snapshot.write(draft, {"scalars": snapshot.scalars()}, texts)
-            seal = Seal(
-                step=0,
-                metric=None,
-                saved_at=time.time(),
-                side=form.side,
-                spec_hash=LONE,
-                versions=versions(),
-                files=files,
-                leaves=texts,
-                places=places,
-            )
-            commit(draft, target, seal)
+            save = Save(step=0, metric=None, saved_at=time.time(), snapshot=snapshot, scalars=snapshot.scalars())
+            files, places = snapshot.write(draft, {"scalars": save.scalars}, save.leaves())
+            commit(draft, target, save.seal(form.side, LONE, files, places))
     except LockedError as error:
         raise CheckpointError(f"{target} is being saved by another: {error.owner}") from error
     except CheckpointError:

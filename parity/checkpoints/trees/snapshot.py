@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,9 @@ class TreeSnapshot:
         if abstract := [(sealed_name(n), "has a type, and no value") for n in live if not form.has_value(live[n])]:
             raise CheckpointError("cannot be saved:", abstract)
         types = {name: leaf.value for name, leaf in leaves(self.node).items()}
-        self._arrays = {name for name, kind in types.items() if isinstance(kind, Array)}
-        copied = form.copy({name: live[name] for name in live if name in self._arrays}, spare.values if spare else {})
-        self.values: dict[str, Any] = {name: copied.get(name, types[name]) for name in live}
+        arrays = {name: live[name] for name, kind in types.items() if isinstance(kind, Array)}
+        self._copied = form.copy(arrays, spare.values if spare else {})
+        self.values: dict[str, Any] = {**types, **self._copied}
 
     @property
     def size(self) -> int:
@@ -57,8 +58,7 @@ class TreeSnapshot:
 
     def neutral(self) -> Neutral:
         """Return the arrays under their names in the seal; no scalars, which stand in the description."""
-        found = ((name, self.values[name]) for name in self.values if name in self._arrays)
-        return {sealed_name(name): self._form.neutral(value) for name, value in found}, {}
+        return {sealed_name(name): self._form.neutral(value) for name, value in self._copied.items()}, {}
 
     def scalars(self) -> dict[str, Any]:
         """Return what describes the tree, in JSON."""
@@ -97,7 +97,7 @@ def described(node: Node, form: TreeForm, problem: str) -> Node:
             except TypeError as error:
                 found.append((sealed_name(one.name), str(error)))
         if isinstance(one, Branch):
-            return Branch(one.name, one.form, one.keys, tuple(map(each, one.children)), one.build, one.type_name)
+            return replace(one, children=tuple(map(each, one.children)))
         return one
 
     made = each(node)
