@@ -52,12 +52,13 @@ def read_orbax(path: Path) -> Any:
         item = None
     if item is None or importlib.util.find_spec("orbax") is None:
         return None
+    import jax
     import orbax.checkpoint as ocp
 
     with _quietly():
         handler = ocp.PyTreeCheckpointHandler()
         described = handler.metadata(item.resolve()).tree
-        as_numpy = _mapped(described, lambda _: ocp.RestoreArgs(restore_type=np.ndarray))
+        as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), described)
         found = handler.restore(item.resolve(), args=ocp.args.PyTreeRestore(restore_args=as_numpy))
     return _plain(found)
 
@@ -65,12 +66,6 @@ def read_orbax(path: Path) -> Any:
 def _inside_item(path: Path) -> bool:
     """Return whether a file lies in a store below a description: in `d`, `ocdbt.process_0/d`, `array_metadatas`."""
     return any((parent / _DESCRIPTION).is_file() for parent in list(path.parents)[:4])
-
-
-def _mapped(tree: Any, change: Any) -> Any:
-    import jax
-
-    return jax.tree.map(change, tree)
 
 
 def _plain(value: Any) -> Any:
