@@ -142,10 +142,6 @@ def _tensor(array: Array, box: Box) -> torch.Tensor:
     return made
 
 
-def _cannot_hold(tree: Tree) -> list[tuple[str, str]]:
-    return list(_misfits(tree))
-
-
 def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
     if not isinstance(tree, dict) or not tree:
         yield "the tree", "DCP holds a dict with at least one leaf"
@@ -162,5 +158,5 @@ def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
             yield name, f"PyTorch has no {leaf.dtype.name}"
 
 
-DCP = Writer(format="dcp", directory=True, cannot_hold=_cannot_hold, write=write_dcp)
+DCP = Writer(format="dcp", directory=True, cannot_hold=lambda tree: list(_misfits(tree)), write=write_dcp)
 """The writer of a directory."""

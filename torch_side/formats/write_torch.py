@@ -92,10 +92,6 @@ def _dtype(name: str) -> torch.dtype:
     return found
 
 
-def _cannot_hold(tree: Tree) -> list[tuple[str, str]]:
-    return list(_misfits(tree))
-
-
 def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
     for keys, leaf in leaves(tree):
         name = leaf_name(keys)
@@ -107,5 +103,7 @@ def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
             yield name, f"torch.load reads no integer of {leaf.bit_length()} bits"
 
 
-TORCH_SAVE = Writer(format="torch.save", directory=False, cannot_hold=_cannot_hold, write=write_torch)
+TORCH_SAVE = Writer(
+    format="torch.save", directory=False, cannot_hold=lambda tree: list(_misfits(tree)), write=write_torch
+)
 """The writer of one file."""
