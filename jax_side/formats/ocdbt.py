@@ -12,10 +12,9 @@ import json
 import math
 import re
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
 import tensorstore as ts
@@ -114,8 +113,9 @@ def _size(text: str) -> int:
 def _walk(store: Path) -> dict[str, list[Range]]:
     base = ts.KvStore.open({"driver": "file", "path": f"{store.resolve()}/"}).result()
     manifest = ts.ocdbt.dump(base).result()
-    for location in _locations([*manifest["version_tree_nodes"], *(v["root"] for v in manifest["versions"])]):
-        _range(store, location)  # older versions are not read; they may not point outside either
+    for part in (*manifest["version_tree_nodes"], *(version["root"] for version in manifest["versions"])):
+        if "location" in part:
+            _range(store, part["location"])  # older versions are not read; they may not point outside either
     found: dict[str, list[Range]] = {}
     chunks: dict[str, list[int]] = {}
     metadata: dict[str, bytes] = {}
@@ -174,12 +174,6 @@ def _check_array(store: Path, name: str, metadata: bytes | None, chunks: list[in
     if set(chunks) - {item * math.prod(chunk)} or item * math.prod(shape) > sum(chunks):
         raise CheckpointError(f"{store}: {name!r} of shape {shape} does not have the bytes for it")
     return len(chunks) == 1 and shape == chunk
-
-
-def _locations(parts: list[dict[str, Any]]) -> Iterator[str]:
-    for part in parts:
-        if "location" in part:
-            yield part["location"]
 
 
 def _range(store: Path, location: str) -> Range:

@@ -98,10 +98,9 @@ class _Planner(dcp.DefaultSavePlanner):
 
     def _pieces(self, item: WriteItem) -> Iterator[WriteItem]:
         array = self._array(item.index.fqn)
-        if array is None or item.tensor_data is None:
-            yield item
-            return
-        parts = list(boxes(array.shape, max(1, BLOCK_BYTES // array.dtype.itemsize)))
+        parts: list[Box] = []
+        if array is not None and item.tensor_data is not None:
+            parts = list(boxes(array.shape, max(1, BLOCK_BYTES // array.dtype.itemsize)))
         if len(parts) < 2:
             yield item
             return
