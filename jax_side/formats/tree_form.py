@@ -11,6 +11,7 @@ import numpy as np
 from flax import nnx
 from numpy.typing import NDArray
 
+from jax_side.formats.described import key_of
 from jax_side.formats.orbax_manager import reason
 from jax_side.formats.tree_items import read_parts, write_parts
 from parity.checkpoints.trees import (
@@ -128,19 +129,11 @@ class JaxForm(TreeForm):
 def _registered(value: Any) -> Opened:
     """Take apart a node that is registered with JAX, by one level."""
     children, structure = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda one: one is not value)
-    keys = tuple(_key(path[0]) for path, _ in children)
+    keys = tuple(key_of(path[0]) for path, _ in children)
     named = all(isinstance(path[0], jax.tree_util.DictKey) for path, _ in children)
     kind = "" if named else type_name(value)
     build = structure.unflatten
     return Opened("dict" if named else "fields", keys, [child for _, child in children], build, kind)
-
-
-def _key(key: Any) -> Any:
-    """Return the key of a child as its container has it."""
-    for attribute in ("key", "name", "idx"):
-        if hasattr(key, attribute):
-            return getattr(key, attribute)
-    return str(key)
 
 
 def _is_key(value: Any) -> bool:

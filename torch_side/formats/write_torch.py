@@ -48,7 +48,7 @@ def write_torch(tree: Tree, path: Path) -> None:
             return leaf
         key = (leaf.shared, leaf.shape, leaf.dtype.name) if leaf.shared is not None else keys
         if key not in tensors:
-            tensors[key] = (torch.empty(leaf.shape, dtype=_dtype(leaf.dtype.name)), leaf)
+            tensors[key] = (torch.empty(leaf.shape, dtype=getattr(torch, leaf.dtype.name)), leaf)
         return tensors[key][0]
 
     with torch.serialization.skip_data():
@@ -84,12 +84,6 @@ def _write_sums(handle: int, records: Any, back: WriteBack, sums: dict[str, int]
             if os.pread(handle, 4, at) != magic:
                 raise CheckpointError(f"{records.path}: no checksum of {name!r} where PyTorch writes it")
             back.write(handle, struct.pack("<I", sums[name]), at + skip)
-
-
-def _dtype(name: str) -> torch.dtype:
-    found = getattr(torch, name)
-    assert isinstance(found, torch.dtype)
-    return found
 
 
 def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
