@@ -102,8 +102,7 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
 
     def _hand_over(self, save: Save[Snapshot]) -> None:
         self._saves = {save.step: save}
-        items = {item: tree for item, tree in _items(save.snapshot.content).items() if jax.tree.leaves(tree)}
-        label = save.label()
+        items, label = _items(save.snapshot.content), save.label()
         saves = {item: ocp.args.PyTreeSave(tree, custom_metadata=label) for item, tree in items.items()}
         meta = ocp.args.JsonSave({**save.meta(), "items": sorted(items)})
         manager = self._opened()
@@ -122,16 +121,15 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
     ) -> tuple[DeviceState, checkpoints.Neutral, checkpoints.Labels]:
         self.close()  # newer steps may now be moved away: the next manager lists anew
         sharding = self._placement.replicated
-        items = {item: tree for item, tree in _items(state).items() if jax.tree.leaves(tree)}
-        abstract = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding), items)
+        abstract = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding), _items(state))
         try:
             found = read_items(path, abstract, sealed=sealed)
         except CheckpointError:
             raise
         except Exception as error:  # Orbax and TensorStore have no common error for a damaged file
             raise CheckpointError(f"checkpoint of step {path.name} cannot be restored: {error}") from error
-        content = state._replace(**{ITEMS[item]: found[item] for item in items})
-        labels: checkpoints.Labels = {f"{item}/{DESCRIPTION}": read_label(path / item) for item in items}
+        content = state._replace(**{ITEMS[item]: found[item] for item in found})
+        labels: checkpoints.Labels = {f"{item}/{DESCRIPTION}": read_label(path / item) for item in found}
         return content, export_arrays(self._layout, content, copy=False), labels
 
     def _reason(self, error: Exception, step: int) -> str:
@@ -153,4 +151,6 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
 
 
 def _items(state: DeviceState) -> dict[str, Any]:
-    return {item: getattr(state, name) for item, name in ITEMS.items()}
+    """Return the items of a state, those that have leaves."""
+    items = {item: getattr(state, name) for item, name in ITEMS.items()}
+    return {item: tree for item, tree in items.items() if jax.tree.leaves(tree)}

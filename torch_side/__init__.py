@@ -55,8 +55,6 @@ def __getattr__(name: str) -> object:
     """Import a public name (PEP 562)."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if _MODULES[name] == f"{__name__}.{name}":
-        return import_module(_MODULES[name])
     return getattr(import_module(_MODULES[name]), name)
 
 

@@ -172,11 +172,10 @@ def import_arrays(layout: Layout, state: LiveState, neutral: TrainingState) -> t
     if spec.scaled:
         scale, tracker = take_scale(scalars, "scaler.scale"), take_count(scalars, "scaler.growth_tracker")
         values["scaler"] |= {"scale": scale, "_growth_tracker": tracker}
-    streams = {name: torch.tensor(native[name]) for name in own}
-    if "torch_cpu" in streams:
-        values["rng"]["torch_cpu"] = streams["torch_cpu"]
-    if "torch_cuda" in streams:
-        values["rng"]["torch_cuda"] = [streams["torch_cuda"]]
+    if "torch_cpu" in own:
+        values["rng"]["torch_cpu"] = torch.tensor(native["torch_cpu"])
+    if "torch_cuda" in own:
+        values["rng"]["torch_cuda"] = [torch.tensor(native["torch_cuda"])]
     return values, scalars
 
 
@@ -228,11 +227,10 @@ def check_file_state(layout: Layout, state: LiveState, saved: Mapping[str, Any])
     for leaf in list(scalars):
         (take_scale if leaf == "scaler.scale" else take_count)(scalars, leaf)
     rng = saved["rng"]
-    name, words, position, has_gauss, gauss = rng["numpy"]
     for leaf, attempt in (
         ("torch_cpu", lambda: torch.Generator().set_state(rng["torch_cpu"].cpu())),
         ("python", lambda: random.Random().setstate(rng["python"])),
-        ("numpy", lambda: np.random.RandomState().set_state(_legacy(name, words, position, has_gauss, gauss))),
+        ("numpy", lambda: np.random.RandomState().set_state(_legacy(*rng["numpy"]))),
     ):
         try:
             attempt()

@@ -42,35 +42,26 @@ def read_orbax(path: Path) -> Any:
     Args:
         path: Its directory, or one of its files: the description stands for the whole, the others for nothing.
     """
-    if path.is_dir():
-        item = path if (path / _DESCRIPTION).is_file() else None
-    elif path.name == _DESCRIPTION:
-        item = path.parent
-    elif path.name in _ROUND or _inside_item(path):
-        return {}
-    else:
-        item = None
-    if item is None or importlib.util.find_spec("orbax") is None:
+    description = path / _DESCRIPTION if path.is_dir() else path
+    if description.name != _DESCRIPTION:
+        return {} if path.name in _ROUND or _inside_item(path) else None
+    if not description.is_file() or importlib.util.find_spec("orbax") is None:
         return None
+    import jax
     import orbax.checkpoint as ocp
 
     with _quietly():
         handler = ocp.PyTreeCheckpointHandler()
-        described = handler.metadata(item.resolve()).tree
-        as_numpy = _mapped(described, lambda _: ocp.RestoreArgs(restore_type=np.ndarray))
-        found = handler.restore(item.resolve(), args=ocp.args.PyTreeRestore(restore_args=as_numpy))
+        item = description.parent.resolve()
+        described = handler.metadata(item).tree
+        as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), described)
+        found = handler.restore(item, args=ocp.args.PyTreeRestore(restore_args=as_numpy))
     return _plain(found)
 
 
 def _inside_item(path: Path) -> bool:
     """Return whether a file lies in a store below a description: in `d`, `ocdbt.process_0/d`, `array_metadatas`."""
     return any((parent / _DESCRIPTION).is_file() for parent in list(path.parents)[:4])
-
-
-def _mapped(tree: Any, change: Any) -> Any:
-    import jax
-
-    return jax.tree.map(change, tree)
 
 
 def _plain(value: Any) -> Any:
@@ -89,8 +80,7 @@ def _quietly() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logger.setLevel(level)

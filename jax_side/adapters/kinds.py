@@ -24,6 +24,7 @@ _NO_STATE = (
     "jax._src.stages.Traced",
     "jaxlib._jax.pytree.PyTreeDef",
     "jaxlib._jax.Client",
+    "flax.nnx.graphlib.GraphDef",
     "orbax.checkpoint._src.checkpointers.abstract_checkpointer.AbstractCheckpointer",
     "orbax.checkpoint.abstract_checkpoint_manager.AbstractCheckpointManager",
     "orbax.checkpoint.checkpoint_manager.CheckpointManager",

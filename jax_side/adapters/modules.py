@@ -25,15 +25,16 @@ _STATE_FIELDS = {
 }
 """Fields of a train state."""
 _SCALER_FIELDS = {"scale": "scaler.scale", "loss_scale": "scaler.scale", "fin_steps": "scaler.growth_tracker"}
-_STATE: Role = "state"
-_VARIABLES: tuple[tuple[str, str, Role], ...] = (
-    ("Param", "model.params", "state"),
-    ("OptState", "optimizer.state", "state"),
-    ("MetricState", "loss", "scalar"),
-    ("Intermediate", "model.intermediates", "array"),
-    ("Perturbation", "gradients", "gradient"),
-)
-"""Classes of variables to what they are; all others are buffers."""
+_VARIABLES: dict[str, tuple[str, Role]] = {
+    "Param": ("model.params", "state"),
+    "OptState": ("optimizer.state", "state"),
+    "MetricState": ("loss", "scalar"),
+    "Intermediate": ("model.intermediates", "array"),
+    "Perturbation": ("gradients", "gradient"),
+}
+"""Classes of variables to what they are, component and role."""
+_BUFFER: tuple[str, Role] = ("model.buffers", "state")
+"""What all other variables are."""
 
 
 def _copy_of(path: str) -> str:
@@ -77,11 +78,7 @@ def _variable(walk: Walk, path: str, variable: Any) -> None:
     if stream:
         tree(walk, path, raw, f"rng.{path}", "stream")
         return
-    component, role = "model.buffers", _STATE
-    for name, one, its_role in _VARIABLES:
-        if name in names:
-            component, role = one, its_role
-            break
+    component, role = next((what for name, what in _VARIABLES.items() if name in names), _BUFFER)
     if component == "optimizer.state":
         component = component_of(path) if component_of(path).startswith("optimizer.") else component
     tree(walk, path, raw, _copy_of(path) or component, role)
@@ -186,10 +183,6 @@ def _frozen(walk: Walk, path: str, value: Any) -> None:
         walk.visit(child(path, key), value[key])
 
 
-def _nothing(walk: Walk, path: str, value: Any) -> None:
-    """Show nothing: structure, or programs."""
-
-
 def register_modules() -> None:
     """Register them, by name: a trainer that has none need not import Flax."""
     register("flax.nnx.pytreelib.Pytree", _module, order=0)
@@ -197,7 +190,6 @@ def register_modules() -> None:
     register("flax.nnx.variablelib.Variable", _variable, order=0)
     register("flax.nnx.training.optimizer.Optimizer", _nnx_optimizer, order=2)
     register("flax.nnx.statelib.State", _nnx_state)
-    register("flax.nnx.graphlib.GraphDef", _nothing)
     register("flax.struct.PyTreeNode", _train_state)
     register("flax.training.train_state.TrainState", _train_state)
     register("flax.training.dynamic_scale.DynamicScale", _scaler)

@@ -19,7 +19,6 @@ _SCHEDULES = frozenset(
     ("ScaleByScheduleState", "WrappedScheduleState", "InjectHyperparamsState", "InjectStatefulHyperparamsState")
 )
 """States whose count is the position of a schedule."""
-_PARAMETERS = frozenset(("LookaheadParams",))
 _RATE = re.compile(r"(^|_)(lr|learning_rate|step_size)$")
 _FIELDS = {
     "acc_grads": "gradients",
@@ -72,7 +71,7 @@ def _component(cls: str, field: str) -> str:
         return "schedule.step"
     if cls == "ReduceLROnPlateauState":
         return {"count": "schedule.step", "scale": "schedule.lr"}.get(field, f"schedule.{field}")
-    if cls in _PARAMETERS:
+    if cls == "LookaheadParams":
         return "model.params"
     return _FIELDS.get(field) or slot_component(field)
 
@@ -130,20 +129,10 @@ def _number(walk: Walk, path: str, value: Any, component: str) -> None:
 _AS_SCHEDULE = ("step_size_fn", "learning_rate", "schedule", "sched_fns")
 
 
-class _Tuples:
-    """The kind of tuples: that of the capture, and in front of it the states of Optax."""
-
-    def __init__(self, builtin: Visit) -> None:
-        self._builtin = builtin
-
-    def __call__(self, walk: Walk, path: str, value: Any) -> None:
-        """Show a tuple."""
-        _named(self._builtin, walk, path, value)
-
-
 def register_optimizers() -> None:
-    """Register them: the states of Optax have no base of their own but the tuple."""
+    """Register them in front of the capture's tuples: the states of Optax have no base of their own but the tuple."""
     found = kind_of(tuple)
     assert found is not None  # the capture knows tuples
-    if not isinstance(found[0], _Tuples):
-        register(tuple, _Tuples(found[0]), order=found[1])
+    builtin, order = found
+    if getattr(builtin, "func", None) is not _named:  # else they are registered already
+        register(tuple, functools.partial(_named, builtin), order=order)

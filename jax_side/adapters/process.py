@@ -69,9 +69,7 @@ def write(target: object, values: NDArray[Any]) -> bool:
         target: Any object.
         values: Of the variable's shape; converted to its dtype, and put where it lies.
     """
-    if not hasattr(type(target), "set_raw_value"):
-        return False
-    held = raw_value(target)
+    held = raw_value(target) if hasattr(type(target), "set_raw_value") else None
     if not isinstance(held, jax.Array):
         return False
     target.set_raw_value(jax.device_put(values.astype(held.dtype), held.sharding))  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from jax_side.formats.description import DESCRIPTION
 from parity.errors import CheckpointError
 from parity.storage import read_json
 
-__all__ = ["check_documents", "check_types", "leaf_name", "read_label"]
+__all__ = ["check_documents", "check_types", "key_of", "leaf_name", "read_label"]
 
 
 def check_documents(item: Path) -> None:
@@ -63,9 +63,14 @@ def check_types(item: Path, expected: Any) -> None:
             )
 
 
+def key_of(entry: Any) -> Any:
+    """Return the key, the name or the position that an entry of a key path of JAX stands for."""
+    return getattr(entry, "key", getattr(entry, "name", getattr(entry, "idx", str(entry))))
+
+
 def leaf_name(path: Iterable[Any]) -> str:
     """Return the name that Orbax gives the leaf at a key path of a tree."""
-    return ".".join(str(getattr(p, "key", getattr(p, "name", getattr(p, "idx", p)))) for p in path)
+    return ".".join(str(key_of(entry)) for entry in path)
 
 
 def _named_types(tree: Any) -> dict[str, str]:

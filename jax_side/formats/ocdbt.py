@@ -12,14 +12,14 @@ import json
 import math
 import re
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
 import tensorstore as ts
 
+from jax_side.formats.zarr import NAMED, ZARR2
 from parity.checkpoints import ByteRange
 from parity.contract import read_text
 from parity.errors import CheckpointError
@@ -33,13 +33,9 @@ MANIFEST = "manifest.ocdbt"
 MAX_METADATA = 64 << 10
 """Longest `.zarray` in bytes; a real one has about 170."""
 
-TYPES = {
-    **{"<f8": 8, "<f4": 4, "<f2": 2, "bfloat16": 2, "<c8": 8, "<c16": 16, "|b1": 1},
-    **{"<i8": 8, "<i4": 4, "<i2": 2, "|i1": 1, "<u8": 8, "<u4": 4, "<u2": 2, "|u1": 1, "int4": 1},
-    **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2", "float8_e5m2fnuz"), 1),
-    **dict.fromkeys(("float8_e8m0fnu", "float8_e3m4"), 1),
-}
-"""Types of arrays to bytes per element: little-endian, as every machine that saves one writes it."""
+_DTYPES = (*ZARR2, *NAMED, "int4", "float8_e8m0fnu", "float8_e3m4")
+TYPES = {ZARR2.get(name, name): np.dtype(name).itemsize for name in _DTYPES}
+"""Types of arrays, by their names in zarr, to bytes per element."""
 
 MAX_NODES = 100_000
 """Nodes walked at most; one holds thousands of arrays."""
@@ -117,8 +113,9 @@ def _size(text: str) -> int:
 def _walk(store: Path) -> dict[str, list[Range]]:
     base = ts.KvStore.open({"driver": "file", "path": f"{store.resolve()}/"}).result()
     manifest = ts.ocdbt.dump(base).result()
-    for location in _locations([*manifest["version_tree_nodes"], *(v["root"] for v in manifest["versions"])]):
-        _range(store, location)  # older versions are not read; they may not point outside either
+    for part in (*manifest["version_tree_nodes"], *(version["root"] for version in manifest["versions"])):
+        if "location" in part:
+            _range(store, part["location"])  # older versions are not read; they may not point outside either
     found: dict[str, list[Range]] = {}
     chunks: dict[str, list[int]] = {}
     metadata: dict[str, bytes] = {}
@@ -177,12 +174,6 @@ def _check_array(store: Path, name: str, metadata: bytes | None, chunks: list[in
     if set(chunks) - {item * math.prod(chunk)} or item * math.prod(shape) > sum(chunks):
         raise CheckpointError(f"{store}: {name!r} of shape {shape} does not have the bytes for it")
     return len(chunks) == 1 and shape == chunk
-
-
-def _locations(parts: list[dict[str, Any]]) -> Iterator[str]:
-    for part in parts:
-        if "location" in part:
-            yield part["location"]
 
 
 def _range(store: Path, location: str) -> Range:

@@ -11,6 +11,7 @@ import numpy as np
 from flax import nnx
 from numpy.typing import NDArray
 
+from jax_side.formats.described import key_of
 from jax_side.formats.orbax_manager import reason
 from jax_side.formats.tree_items import read_parts, write_parts
 from parity.checkpoints.trees import (
@@ -18,11 +19,8 @@ from parity.checkpoints.trees import (
     Array,
     Opened,
     Part,
-    Scalar,
-    Take,
     TreeForm,
     Written,
-    is_scalar,
     open_plain,
     type_name,
 )
@@ -40,7 +38,7 @@ class JaxForm(TreeForm):
     side = "jax"
 
     def open_saved(self, name: str, value: Any) -> Opened | None:
-        """Take a container apart: a module into its state, any other into its children."""
+        """Take a container apart: a module into its state, which builds a new one, any other into its children."""
         del name
         if value is None or type(value) in (dict, list, tuple):
             return open_plain(value)
@@ -53,15 +51,8 @@ class JaxForm(TreeForm):
             return open_plain(value)
         return _registered(value)
 
-    def open_template(self, name: str, value: Any) -> Opened | None:
-        """Take a container apart; a module becomes a new one, and the template's stays as it is."""
-        return self.open_saved(name, value)
-
-    def describe(self, value: Any) -> Array | Scalar:
-        """Return the type of an array, a key, or an abstract one of either, or a scalar."""
-        if is_scalar(value):
-            scalar: Scalar = value
-            return scalar
+    def describe(self, value: Any) -> Array:
+        """Return the type of an array, a key, or an abstract one of either."""
         if isinstance(value, jax.core.Tracer):
             raise TypeError("is traced: nothing is saved or restored inside of jax.jit")
         numpy = type(value) in (np.ndarray, np.memmap) or isinstance(value, np.generic)
@@ -107,18 +98,15 @@ class JaxForm(TreeForm):
         except Exception as error:  # TensorStore has no common error for a damaged file
             raise CheckpointError(f"{path} cannot be restored: {error}") from error
 
-    def place(self, value: Any, take: Take, like: Any) -> Any:
+    def place(self, value: Any, to: Array, permute: tuple[int, ...], like: Any) -> Any:
         """Return a leaf with the type of the template's, on the devices and with the sharding of the template's."""
-        if take.to is None:
-            number = value.item() if isinstance(value, np.ndarray) else value
-            return number if number is None else type(like)(number)
-        dtype = np.dtype(take.to.dtype)
+        dtype = np.dtype(to.dtype)
         array = np.asarray(value) if isinstance(value, np.ndarray) else np.asarray(value, dtype)
-        if take.to.key:
-            return _placed(jax.random.wrap_key_data(array, impl=take.to.key), like)
-        if take.rule is not None and take.rule.permute:
-            array = array.transpose(take.rule.permute)
-        array = np.ascontiguousarray(array).reshape(take.to.shape)
+        if to.key:
+            return _placed(jax.random.wrap_key_data(array, impl=to.key), like)
+        if permute:
+            array = array.transpose(permute)
+        array = np.ascontiguousarray(array).reshape(to.shape)
         with np.errstate(over="ignore", invalid="ignore"):
             array = array if array.dtype == dtype else array.astype(dtype)
         if isinstance(like, np.generic):
@@ -126,7 +114,7 @@ class JaxForm(TreeForm):
         if isinstance(like, np.ndarray):
             return array
         if (held := jax.dtypes.canonicalize_dtype(dtype)) != dtype:
-            raise TypeError(f"is {take.to}, which JAX holds only with jax_enable_x64; here it would become {held}")
+            raise TypeError(f"is {to}, which JAX holds only with jax_enable_x64; here it would become {held}")
         return _placed(array, like)
 
     def raw(self, value: Any, kind: Array) -> Any:
@@ -141,19 +129,11 @@ class JaxForm(TreeForm):
 def _registered(value: Any) -> Opened:
     """Take apart a node that is registered with JAX, by one level."""
     children, structure = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda one: one is not value)
-    keys = tuple(_key(path[0]) for path, _ in children)
+    keys = tuple(key_of(path[0]) for path, _ in children)
     named = all(isinstance(path[0], jax.tree_util.DictKey) for path, _ in children)
     kind = "" if named else type_name(value)
     build = structure.unflatten
     return Opened("dict" if named else "fields", keys, [child for _, child in children], build, kind)
-
-
-def _key(key: Any) -> Any:
-    """Return the key of a child as its container has it."""
-    for attribute in ("key", "name", "idx"):
-        if hasattr(key, attribute):
-            return getattr(key, attribute)
-    return str(key)
 
 
 def _is_key(value: Any) -> bool:

@@ -33,24 +33,20 @@ def write_parts(draft: Path, parts: list[Part], values: Mapping[str, Any], texts
         values: Name of each leaf to what is written.
         texts: Name of each array in the seal to its digest.
     """
-    contents = {part.item: _content(part.node, values) for part in parts}
-    names = {part.item: part for part in parts}
-    kept = {item: tree for item, tree in contents.items() if names[item].is_json or not _is_nothing(tree)}
+    contents = [(part, _content(part.node, values)) for part in parts]
+    kept = [(part, tree) for part, tree in contents if part.is_json or not _is_nothing(tree)]
     if not kept:
         draft.mkdir()
-    elif "" in kept:
+    elif not kept[0][0].item:
         with ocp.Checkpointer(tree_handler()) as checkpointer:
-            checkpointer.save(draft.resolve(), args=ocp.args.PyTreeSave(kept[""]))
+            checkpointer.save(draft.resolve(), args=ocp.args.PyTreeSave(kept[0][1]))
     else:
         registry = ocp.handlers.DefaultCheckpointHandlerRegistry()
         args: dict[str, Any] = {}
-        for item, tree in kept.items():
-            if names[item].is_json:
-                registry.add(item, ocp.args.JsonSave, ocp.JsonCheckpointHandler())
-                args[item] = ocp.args.JsonSave(tree)
-            else:
-                registry.add(item, ocp.args.PyTreeSave, tree_handler())
-                args[item] = ocp.args.PyTreeSave(tree)
+        for part, tree in kept:
+            save = ocp.args.JsonSave if part.is_json else ocp.args.PyTreeSave
+            registry.add(part.item, save, ocp.JsonCheckpointHandler() if part.is_json else tree_handler())
+            args[part.item] = save(tree)
         at_once = ocp.AsyncOptions(create_directories_asynchronously=False)  # else threads wait for those that fail
         options = ocp.CompositeOptions(async_options=at_once)
         handler = ocp.CompositeCheckpointHandler(handler_registry=registry, composite_options=options)

@@ -126,10 +126,6 @@ def _header(length: int, kinds: dict[int, int]) -> bytes:
     return bytes([kinds[width]]) + length.to_bytes(width, "big")
 
 
-def _cannot_hold(tree: Tree) -> list[tuple[str, str]]:
-    return list(_misfits(tree, ()))
-
-
 def _misfits(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[str, str]]:
     children = _children(tree)
     if children is None:
@@ -179,5 +175,7 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-FLAX_MSGPACK = Writer(format="flax-msgpack", directory=False, cannot_hold=_cannot_hold, write=write_msgpack)
+FLAX_MSGPACK = Writer(
+    format="flax-msgpack", directory=False, cannot_hold=lambda tree: list(_misfits(tree, ())), write=write_msgpack
+)
 """The writer of one file."""

@@ -60,16 +60,13 @@ def write_store(store: Path, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Fi
             size = file.write(memoryview(np.ascontiguousarray(array).reshape(-1).view("u1")))
             places[f"{key}/{chunk}".encode()] = at, size
             at += size
-        described = {f"{key}/.zarray".encode(): _described(array) for key, array in arrays.items()}
+        texts = {key: describe_array(array.shape, array.shape, array.dtype.name) for key, array in arrays.items()}
+        described = {f"{key}/.zarray".encode(): text.encode() for key, text in texts.items()}
         node = _leaf_node(name.encode(), places, described)
         file.write(node)
     statistics = {"num_indirect_value_bytes": at, "num_keys": 2 * len(arrays), "num_tree_bytes": len(node)}
     (store / MANIFEST).write_bytes(_manifest(f"btreenode::{name}:{at}:{len(node)}", statistics))
     return {name: file.result()}
-
-
-def _described(array: NDArray[Any]) -> bytes:
-    return describe_array(array.shape, array.shape, array.dtype.name).encode()
 
 
 def _leaf_node(file: bytes, places: Mapping[bytes, tuple[int, int]], inline: Mapping[bytes, bytes]) -> bytes:

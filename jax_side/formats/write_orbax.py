@@ -142,10 +142,6 @@ def _write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value), encoding="utf-8")
 
 
-def _cannot_hold(tree: Tree) -> list[tuple[str, str]]:
-    return list(_misfits(tree))
-
-
 def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
     if not isinstance(tree, dict) or not tree:
         yield "the tree", "Orbax holds a dict with at least one leaf"
@@ -172,5 +168,5 @@ def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
             yield name, "an integer of more than 64 bits"
 
 
-ORBAX = Writer(format="orbax", directory=True, cannot_hold=_cannot_hold, write=write_orbax)
+ORBAX = Writer(format="orbax", directory=True, cannot_hold=lambda tree: list(_misfits(tree)), write=write_orbax)
 """The writer of a single save."""

@@ -9,11 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from jax_side.optim.arithmetic import correction, lerp, like, power, wide
-from jax_side.optim.transform import Optimizer, Step, make, register
+from jax_side.optim.transform import Optimizer, Slots, Step, make, register
 
 __all__ = ["adam", "adamax", "adamw", "nadam", "radam"]
 
-Slots = dict[str, jax.Array]
 Betas = tuple[float, float]
 
 

@@ -8,11 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from jax_side.optim.arithmetic import lerp, like, rounded
-from jax_side.optim.transform import Optimizer, Step, make, register
+from jax_side.optim.transform import Optimizer, Slots, Step, make, register
 
 __all__ = ["adadelta", "adagrad", "rmsprop"]
-
-Slots = dict[str, jax.Array]
 
 
 def rmsprop(

@@ -56,10 +56,9 @@ class Leaves:
             names: Neutral names, as `flatten` returns them.
             leaves: The parameters, in the same order; None is left out.
         """
-        pairs = zip(names, leaves, strict=True)
         return {
-            name: tuple(leaf.shape[axis] for axis in self._axes(name, leaf.ndim))
-            for name, leaf in pairs
+            name: tuple(leaf.shape[axis] for axis in self.axes.get(name, range(leaf.ndim)))
+            for name, leaf in zip(names, leaves, strict=True)
             if leaf is not None
         }
 
@@ -70,10 +69,8 @@ class Leaves:
             value: The parameter, its gradient or a slot of it.
             name: Neutral name of the parameter.
         """
-        axes = self._axes(name, value.ndim)
-        if len(axes) != value.ndim or axes == tuple(range(len(axes))):
-            return value
-        return value.transpose([axes.index(at) for at in range(len(axes))])
+        axes = self._turned(name, value.ndim)
+        return value if axes is None else value.transpose([axes.index(at) for at in range(len(axes))])
 
     def to_torch(self, value: Any, name: str) -> Any:
         """Transpose a value that has the dimensions of a parameter to PyTorch's layout; others stay as they are.
@@ -82,8 +79,10 @@ class Leaves:
             value: The parameter, its gradient or a slot of it.
             name: Neutral name of the parameter.
         """
-        axes = self._axes(name, value.ndim)
-        return value if len(axes) != value.ndim or axes == tuple(range(len(axes))) else value.transpose(axes)
+        axes = self._turned(name, value.ndim)
+        return value if axes is None else value.transpose(axes)
 
-    def _axes(self, name: str, ndim: int) -> tuple[int, ...]:
-        return self.axes.get(name, tuple(range(ndim)))
+    def _turned(self, name: str, ndim: int) -> tuple[int, ...] | None:
+        """Return the order of axes of a value with so many; None where it stays as it is."""
+        axes = self.axes.get(name, ())
+        return axes if len(axes) == ndim and axes != tuple(range(ndim)) else None

@@ -9,11 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from jax_side.optim.arithmetic import lerp, like
-from jax_side.optim.transform import Optimizer, Step, make, register
+from jax_side.optim.transform import Optimizer, Slots, Step, make, register
 
 __all__ = ["adafactor", "muon"]
-
-Slots = dict[str, jax.Array]
 
 
 def adafactor(

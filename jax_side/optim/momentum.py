@@ -8,11 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from jax_side.optim.arithmetic import like, wide
-from jax_side.optim.transform import Optimizer, Step, make, register
+from jax_side.optim.transform import Optimizer, Slots, Step, make, register
 
 __all__ = ["asgd", "lion", "rprop", "sgd"]
-
-Slots = dict[str, jax.Array]
 
 
 def sgd(

@@ -25,6 +25,7 @@ __all__ = [
     "OptimState",
     "Optimizer",
     "Rule",
+    "Slots",
     "Step",
     "by_name",
     "make",
@@ -46,7 +47,10 @@ class Step(NamedTuple):
     """Arguments of its group; `lr`, and what else a schedule moves, as scalars of the wide dtype."""
 
 
-Rule = Callable[[jax.Array, jax.Array, dict[str, jax.Array], Step], tuple[jax.Array, dict[str, jax.Array]]]
+Slots = dict[str, jax.Array]
+"""Neutral slot name to value, of one parameter."""
+
+Rule = Callable[[jax.Array, jax.Array, Slots, Step], tuple[jax.Array, Slots]]
 """Gradient, parameter, slots, step to what is added to the parameter, and its new slots; in PyTorch's layout."""
 
 _RULES: dict[str, Rule] = {}
@@ -276,7 +280,7 @@ def _masks(mask: Any, treedef: Any, names: Sequence[str]) -> list[Any]:
 
 def _leaf(
     tx: Optimizer, name: str, group: Group, step: Step, values: tuple[Any, ...], mask: Any
-) -> tuple[jax.Array, dict[str, jax.Array]]:
+) -> tuple[jax.Array, Slots]:
     """Apply the rule of a group to one parameter, in PyTorch's layout and at least in float32."""
     grad, leaf, own = values
     exact = jnp.promote_types(leaf.dtype, jnp.float32)

@@ -251,9 +251,7 @@ READS: dict[str, tuple[str, Any, str, Wrap]] = {
         "exponential", read, "_groups", lambda f: lambda o, **k: f(o, **k)._replace(
             rates=tuple(group["initial_lr"] for group in o.param_groups))),
     "a sequence at its start": (
-        "sequential", read, "TREES", lambda t: {
-            cls: lambda s, h, one=one: (lambda rule, p: (rule, replace(p, epoch=0)))(*one(s, h))
-            for cls, one in t.items()}),
+        "sequential", read, "_tree", lambda f: lambda *a: (lambda rule, p: (rule, replace(p, epoch=0)))(*f(*a))),
     "the counter of bad metrics": (
         "plateau", read, "_position", lambda f: lambda *a: replace(f(*a), num_bad_epochs=0)),
     "the other table": (

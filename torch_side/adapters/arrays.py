@@ -77,19 +77,14 @@ def _values(value: torch.Tensor) -> Any:
 
 def _memory(value: torch.Tensor) -> Any:
     """Return what two tensors of the same memory and shape share."""
-    if (
-        value.numel() == 0
-        or type(value) not in (torch.Tensor, nn.Parameter, nn.Buffer)
-        or value.layout != torch.strided
-    ):
-        return id(value)
-    if value.device.type == "meta":
+    dense = type(value) in (torch.Tensor, nn.Parameter, nn.Buffer) and value.layout == torch.strided
+    if not dense or value.numel() == 0 or value.device.type == "meta":
         return id(value)
     return ("tensor", str(value.device), value.data_ptr(), tuple(value.shape), value.stride(), value.dtype)
 
 
-def add_tensor(walk: Walk, path: str, value: torch.Tensor, role: Role, component: str, tie: str = "") -> bool:
-    """Add the leaf of a tensor; return whether it is new, and not the memory of one that was seen.
+def add_tensor(walk: Walk, path: str, value: torch.Tensor, role: Role, component: str, tie: str = "") -> None:
+    """Add the leaf of a tensor, or of an alias where it is the memory of one that was seen.
 
     Args:
         walk: Takes the leaf.
@@ -99,10 +94,8 @@ def add_tensor(walk: Walk, path: str, value: torch.Tensor, role: Role, component
         component: What it is in the field's words.
         tie: Component of the leaf that says that two paths are one memory; by default that of the tensor.
     """
-    if not walk.is_new(path, value, tie or component, _memory(value)):
-        return False
-    walk.add(path, tensor_leaf(value, role, component), lambda: _values(value))
-    return True
+    if walk.is_new(path, value, tie or component, _memory(value)):
+        walk.add(path, tensor_leaf(value, role, component), lambda: _values(value))
 
 
 def tensor(walk: Walk, path: str, value: torch.Tensor) -> None:

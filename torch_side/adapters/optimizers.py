@@ -93,9 +93,7 @@ def _scaler(walk: Walk, path: str, scaler: Any) -> None:
     if not walk.is_new(path, scaler, "scaler.identity"):
         return
     walk.leaf(f"{path}.enabled", scaler.is_enabled(), "scaler.enabled")
-    if not scaler.is_enabled():
-        return
-    for name, value in scaler.state_dict().items():
+    for name, value in scaler.state_dict().items():  # empty where it is not enabled
         component = {"_growth_tracker": "scaler.growth_tracker", "scale": "scaler.scale"}
         walk.leaf(f"{path}.{name}", value, component.get(name, "scaler.hyperparameters"))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from parity.contract.capture import Walk, register
+from parity.contract.capture import Visit, Walk, register
 
 __all__ = ["register_trainers"]
 
@@ -92,9 +92,13 @@ def _hugging_face(walk: Walk, path: str, trainer: Any) -> None:
     _attributes(walk, path, trainer, {"callback_handler", "_memory_tracker", "optimizer", "lr_scheduler"})
 
 
-def _wrapped_by_lightning(walk: Walk, path: str, optimizer: Any) -> None:
-    """Show the optimizer itself: the wrapper copies its attributes and does not keep them."""
-    walk.inside(path, optimizer.optimizer)
+def _wrapper_of(name: str) -> Visit:
+    """Return what shows an attribute of a wrapper instead of the wrapper.
+
+    Lightning's around an optimizer copies attributes and does not keep them; Accelerate puts one around a sampler to
+    skip its first batches, and none without a stop.
+    """
+    return lambda walk, path, wrapper: walk.inside(path, getattr(wrapper, name))
 
 
 def _wrapped_by_accelerate(walk: Walk, path: str, wrapper: Any) -> None:
@@ -102,15 +106,6 @@ def _wrapped_by_accelerate(walk: Walk, path: str, wrapper: Any) -> None:
     walk.inside(path, wrapper.optimizer)
     if getattr(wrapper, "scaler", None) is not None:
         walk.visit(f"{path}.scaler", wrapper.scaler)
-
-
-def _wrapped_scheduler(walk: Walk, path: str, wrapper: Any) -> None:
-    walk.inside(path, wrapper.scheduler)
-
-
-def _skipping(walk: Walk, path: str, sampler: Any) -> None:
-    """Show the sampler whose first batches are skipped: without a stop there is nothing around it."""
-    walk.inside(path, sampler.batch_sampler)
 
 
 def _configuration(walk: Walk, path: str, config: Any) -> None:
@@ -135,10 +130,10 @@ def register_trainers() -> None:
         register(f"{root}.loops.progress._BaseProgress", _progress)
         register(f"{root}.utilities.combined_loader.CombinedLoader", _loaders)
         register(f"{root}.utilities.combined_loader._ModeIterator", _iterators)
-        register(f"{root}.core.optimizer.LightningOptimizer", _wrapped_by_lightning, order=1)
+        register(f"{root}.core.optimizer.LightningOptimizer", _wrapper_of("optimizer"), order=1)
     register("transformers.trainer.Trainer", _hugging_face, order=1)
     register("accelerate.optimizer.AcceleratedOptimizer", _wrapped_by_accelerate, order=1)
     for name in ("PretrainedConfig", "PreTrainedConfig"):
         register(f"transformers.configuration_utils.{name}", _configuration)
-    register("accelerate.data_loader.SkipBatchSampler", _skipping)
-    register("accelerate.scheduler.AcceleratedScheduler", _wrapped_scheduler)
+    register("accelerate.data_loader.SkipBatchSampler", _wrapper_of("batch_sampler"))
+    register("accelerate.scheduler.AcceleratedScheduler", _wrapper_of("scheduler"))

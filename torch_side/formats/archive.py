@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,7 +18,7 @@ from parity.checkpoints import ByteRange
 from parity.errors import CheckpointError
 from torch_side.formats.pickled import GLOBALS, require_plain_pickle
 
-__all__ = ["Record", "places", "read_records"]
+__all__ = ["places", "read_records"]
 
 MAX_RECORDS = 1_000_000
 NAMES = re.compile(
@@ -31,16 +30,8 @@ DESCRIPTORS = (0, 16, 24)
 """Bytes that may follow a record: none, its data descriptor, or that of zip64."""
 
 
-@dataclass(frozen=True)
-class Record:
-    """Bytes of one record in the archive."""
-
-    start: int
-    size: int
-
-
-def read_records(path: Path, names: re.Pattern[str] = GLOBALS) -> dict[str, Record]:
-    """Return record name, without the archive's own folder (`data.pkl`, `data/0`), to where it lies.
+def read_records(path: Path, names: re.Pattern[str] = GLOBALS) -> dict[str, range]:
+    """Return record name, without the archive's own folder (`data.pkl`, `data/0`), to the range of its bytes.
 
     Args:
         path: The file.
@@ -50,7 +41,7 @@ def read_records(path: Path, names: re.Pattern[str] = GLOBALS) -> dict[str, Reco
         CheckpointError: It is no archive, or none that `torch.save` writes.
     """
     length = path.stat().st_size
-    records: dict[str, Record] = {}
+    records: dict[str, range] = {}
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb") as file:
             entries = sorted(archive.infolist(), key=lambda info: info.header_offset)
@@ -62,9 +53,9 @@ def read_records(path: Path, names: re.Pattern[str] = GLOBALS) -> dict[str, Reco
                 file.seek(info.header_offset + 26)  # lengths of name and extra field in the local header
                 lengths = file.read(4)
                 start = info.header_offset + 30 + sum(int.from_bytes(lengths[i : i + 2], "little") for i in (0, 2))
-                record = Record(start, info.file_size)
+                record = range(start, start + info.file_size)
                 gap = info.header_offset - end
-                end = record.start + record.size
+                end = record.stop
                 _check(path, info, name, record, length, records)
                 if gap not in (DESCRIPTORS if records else (0,)):
                     raise CheckpointError(f"{path}: {gap} bytes before record {info.filename!r} belong to no record")
@@ -75,7 +66,7 @@ def read_records(path: Path, names: re.Pattern[str] = GLOBALS) -> dict[str, Reco
             if "data.pkl" not in records:
                 raise CheckpointError(f"{path} is no archive of torch.save: it holds no data.pkl")
             file.seek(records["data.pkl"].start)  # not through zipfile: our saves have no CRC-32 that it could check
-            pickled = file.read(records["data.pkl"].size)
+            pickled = file.read(len(records["data.pkl"]))
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError, OverflowError) as error:
         raise CheckpointError(f"{path} is no archive of torch.save: {error}") from error
     require_plain_pickle(path, pickled, len(records), names)
@@ -98,7 +89,7 @@ def places(
     """
     records = read_records(root / file, names)
     found = {leaf: records[f"data/{number}"] for leaf, number in numbers.items()}
-    return {leaf: (ByteRange(file, record.start, record.size),) for leaf, record in found.items()}
+    return {leaf: (ByteRange(file, record.start, len(record)),) for leaf, record in found.items()}
 
 
 def _check_end(path: Path, file: BinaryIO, length: int) -> None:
@@ -112,7 +103,7 @@ def _check_end(path: Path, file: BinaryIO, length: int) -> None:
 
 
 def _check(
-    path: Path, info: zipfile.ZipInfo, name: str, record: Record, length: int, records: dict[str, Record]
+    path: Path, info: zipfile.ZipInfo, name: str, record: range, length: int, records: dict[str, range]
 ) -> None:
     problem = None
     if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size or info.flag_bits & 1:
@@ -121,7 +112,7 @@ def _check(
         problem = "occurs twice"
     elif not NAMES.fullmatch(name):
         problem = "is none of a training state's"
-    elif record.start + record.size > length:
+    elif record.stop > length:
         problem = "reaches beyond the end of the file"
     if problem:
         raise CheckpointError(f"{path}: record {info.filename!r} {problem}; torch.save writes no such record")

@@ -17,12 +17,9 @@ from parity.checkpoints.trees import (
     Opened,
     Part,
     Request,
-    Scalar,
-    Take,
     TreeForm,
     Whole,
     Written,
-    is_scalar,
     open_plain,
     type_name,
 )
@@ -70,11 +67,8 @@ class TorchForm(TreeForm):
             return whole_of(name, value, self._request)
         return None if isinstance(value, Tensor) else open_plain(value)
 
-    def describe(self, value: Any) -> Array | Scalar:
-        """Return the type of a tensor or a NumPy array, or a scalar."""
-        if is_scalar(value):
-            scalar: Scalar = value
-            return scalar
+    def describe(self, value: Any) -> Array:
+        """Return the type of a tensor or a NumPy array."""
         if isinstance(value, torch.Generator):
             value = value.get_state()
         if type(value) is np.ndarray or isinstance(value, np.generic):
@@ -119,16 +113,13 @@ class TorchForm(TreeForm):
         """Read tensors onto the CPU."""
         return read_parts(path, parts, names, self.describe)
 
-    def place(self, value: Any, take: Take, like: Any) -> Any:
+    def place(self, value: Any, to: Array, permute: tuple[int, ...], like: Any) -> Any:
         """Return a leaf with the type of the template's, on its device or on the one that was asked for."""
-        if take.to is None:
-            number = value.item() if isinstance(value, Tensor) else value
-            return number if number is None else type(like)(number)
-        dtype = getattr(torch, take.to.dtype)
+        dtype = getattr(torch, to.dtype)
         tensor = value if isinstance(value, Tensor) else torch.tensor(value, dtype=dtype)
-        if take.rule is not None and take.rule.permute:
-            tensor = tensor.permute(take.rule.permute)
-        tensor = tensor.contiguous().reshape(take.to.shape).to(dtype)
+        if permute:
+            tensor = tensor.permute(permute)
+        tensor = tensor.contiguous().reshape(to.shape).to(dtype)
         if not isinstance(like, Tensor):
             return tensor.numpy()[()] if isinstance(like, np.generic) else tensor.numpy()
         tensor = tensor.to(self._device or (torch.device("cpu") if like.is_meta else like.device))

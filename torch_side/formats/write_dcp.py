@@ -98,10 +98,9 @@ class _Planner(dcp.DefaultSavePlanner):
 
     def _pieces(self, item: WriteItem) -> Iterator[WriteItem]:
         array = self._array(item.index.fqn)
-        if array is None or item.tensor_data is None:
-            yield item
-            return
-        parts = list(boxes(array.shape, max(1, BLOCK_BYTES // array.dtype.itemsize)))
+        parts: list[Box] = []
+        if array is not None and item.tensor_data is not None:
+            parts = list(boxes(array.shape, max(1, BLOCK_BYTES // array.dtype.itemsize)))
         if len(parts) < 2:
             yield item
             return
@@ -142,10 +141,6 @@ def _tensor(array: Array, box: Box) -> torch.Tensor:
     return made
 
 
-def _cannot_hold(tree: Tree) -> list[tuple[str, str]]:
-    return list(_misfits(tree))
-
-
 def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
     if not isinstance(tree, dict) or not tree:
         yield "the tree", "DCP holds a dict with at least one leaf"
@@ -162,5 +157,5 @@ def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
             yield name, f"PyTorch has no {leaf.dtype.name}"
 
 
-DCP = Writer(format="dcp", directory=True, cannot_hold=_cannot_hold, write=write_dcp)
+DCP = Writer(format="dcp", directory=True, cannot_hold=lambda tree: list(_misfits(tree)), write=write_dcp)
 """The writer of a directory."""

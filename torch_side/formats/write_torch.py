@@ -48,7 +48,7 @@ def write_torch(tree: Tree, path: Path) -> None:
             return leaf
         key = (leaf.shared, leaf.shape, leaf.dtype.name) if leaf.shared is not None else keys
         if key not in tensors:
-            tensors[key] = (torch.empty(leaf.shape, dtype=_dtype(leaf.dtype.name)), leaf)
+            tensors[key] = (torch.empty(leaf.shape, dtype=getattr(torch, leaf.dtype.name)), leaf)
         return tensors[key][0]
 
     with torch.serialization.skip_data():
@@ -86,16 +86,6 @@ def _write_sums(handle: int, records: Any, back: WriteBack, sums: dict[str, int]
             back.write(handle, struct.pack("<I", sums[name]), at + skip)
 
 
-def _dtype(name: str) -> torch.dtype:
-    found = getattr(torch, name)
-    assert isinstance(found, torch.dtype)
-    return found
-
-
-def _cannot_hold(tree: Tree) -> list[tuple[str, str]]:
-    return list(_misfits(tree))
-
-
 def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
     for keys, leaf in leaves(tree):
         name = leaf_name(keys)
@@ -107,5 +97,7 @@ def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
             yield name, f"torch.load reads no integer of {leaf.bit_length()} bits"
 
 
-TORCH_SAVE = Writer(format="torch.save", directory=False, cannot_hold=_cannot_hold, write=write_torch)
+TORCH_SAVE = Writer(
+    format="torch.save", directory=False, cannot_hold=lambda tree: list(_misfits(tree)), write=write_torch
+)
 """The writer of one file."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -58,26 +60,24 @@ def to_neutral(optimizer: torch.optim.Optimizer, named: Named) -> TrainingState:
         (['optimizer.momentum.bias', 'optimizer.momentum.weight'], 0.5)
     """
     kind = kind_of(optimizer)
-    names = _names(optimizer, named)
+    members = _members(optimizer, named)
     found = optimizer.state_dict()
     keys = {slot.key: slot.name for slot in kind.slots}
     keys = {"step": "step", **keys} if kind.counts else keys
     slots: dict[str, dict[str, Any]] = {}
-    ids = [at for group in found["param_groups"] for at in group["params"]]
-    for at, name in zip(ids, [name for group in names for name in group], strict=True):
-        entry = {key: value for key, value in found["state"].get(at, {}).items() if value is not None}
-        for key in entry:
-            if key not in keys:
-                raise StateError(f"optimizer: {name}", f"unexpected {key!r}; {kind.name} keeps {', '.join(keys)}")
-        if entry:
-            slots[name] = {keys[key]: _numpy(f"optimizer.{keys[key]}.{name}", entry[key]) for key in entry}
     groups = []
-    for own, group in zip(names, found["param_groups"], strict=True):
+    for own, group in zip(members, found["param_groups"], strict=True):
+        for at, (name, _) in zip(group["params"], own, strict=True):
+            entry = {key: value for key, value in found["state"].get(at, {}).items() if value is not None}
+            for key in entry:
+                if key not in keys:
+                    raise StateError(f"optimizer: {name}", f"unexpected {key!r}; {kind.name} keeps {', '.join(keys)}")
+            if entry:
+                slots[name] = {keys[key]: _numpy(value) for key, value in entry.items()}
         arguments = {key: value for key, value in group.items() if key not in ("params", "param_names")}
-        groups.append(NeutralGroup(params=tuple(own), arguments=arguments))
+        groups.append(NeutralGroup(params=tuple(name for name, _ in own), arguments=arguments))
     state = NeutralOptimizer(kind=kind, groups=tuple(groups), slots=slots).pack()
-    shapes = {name: tuple(p.shape) for name, p in _by_name(optimizer, names).items()}
-    NeutralOptimizer.unpack(state, shapes)  # checks it
+    NeutralOptimizer.unpack(state, _shapes(members))  # checks it
     return state
 
 
@@ -98,9 +98,8 @@ def from_neutral(state: TrainingState, optimizer: torch.optim.Optimizer, named: 
     Numerics: bit for bit.
     """
     kind = kind_of(optimizer)
-    names = _names(optimizer, named)
-    params = _by_name(optimizer, names)
-    found = NeutralOptimizer.unpack(state, {name: tuple(p.shape) for name, p in params.items()})
+    members = _members(optimizer, named)
+    found = NeutralOptimizer.unpack(state, _shapes(members))
     if found.kind.name != kind.name:
         raise StateError("optimizer.name", f"expected {kind.name}, got {found.kind.name}")
     slot_keys = {"step": "step", **{slot.name: slot.key for slot in kind.slots}}
@@ -108,42 +107,32 @@ def from_neutral(state: TrainingState, optimizer: torch.optim.Optimizer, named: 
     now = optimizer.state_dict()["param_groups"]
     entries: dict[int, dict[str, Tensor]] = {}
     groups: list[dict[str, Any]] = []
-    for own, group in zip(names, now, strict=True):
-        match = [one for one in found.groups if set(one.params) == set(own)]
+    for own, group in zip(members, now, strict=True):
+        names = [name for name, _ in own]
+        match = [one for one in found.groups if set(one.params) == set(names)]
         if len(match) != 1:
-            raise StateError("optimizer.groups", f"no group has exactly the parameters {', '.join(own[:8])}")
+            raise StateError("optimizer.groups", f"no group has exactly the parameters {', '.join(names[:8])}")
         kept = {key: group[key] for key in ("params", "param_names") if key in group}
         groups.append({**dict(match[0].arguments), **kept})
-        for at, name in zip(group["params"], own, strict=True):
+        for at, (name, parameter) in zip(group["params"], own, strict=True):
             values = found.slots.get(name, {})
+            expected = str(parameter.dtype).removeprefix("torch.")
             for slot, value in values.items():
-                expected = str(params[name].dtype).removeprefix("torch.")
                 if slot not in scalars and str(value.dtype) != expected:
                     raise StateError(f"optimizer.{slot}.{name}", f"expected {expected}, got {value.dtype}")
             if values:
                 entries[at] = {slot_keys[slot]: _tensor(value) for slot, value in values.items()}
     optimizer.load_state_dict({"state": entries, "param_groups": groups})
-    _restore_scalars(optimizer, names, found, slot_keys, scalars)
+    # Scalars in their own dtype: `load_state_dict` casts all but `step` to that of the parameter.
+    for name, parameter in chain.from_iterable(members):
+        values = found.slots.get(name, {})
+        for slot in scalars & values.keys():
+            entry, key = optimizer.state[parameter], slot_keys[slot]
+            entry[key] = _tensor(values[slot]).to(entry[key].device)
 
 
-def _restore_scalars(
-    optimizer: torch.optim.Optimizer,
-    names: Sequence[Sequence[str]],
-    found: NeutralOptimizer,
-    keys: Mapping[str, str],
-    scalars: set[str],
-) -> None:
-    """Put scalars back in their own dtype: `load_state_dict` casts all but `step` to that of the parameter."""
-    for own, group in zip(names, optimizer.param_groups, strict=True):
-        for name, p in zip(own, group["params"], strict=True):
-            for slot, value in found.slots.get(name, {}).items():
-                if slot in scalars:
-                    device = optimizer.state[p][keys[slot]].device
-                    optimizer.state[p][keys[slot]] = _tensor(value).to(device)
-
-
-def _names(optimizer: torch.optim.Optimizer, named: Named) -> list[list[str]]:
-    """Return the names of the parameters of each group."""
+def _members(optimizer: torch.optim.Optimizer, named: Named) -> list[list[tuple[str, nn.Parameter]]]:
+    """Return the parameters of each group with their names."""
     by_id = {id(p): name for name, p in named}
     out = []
     for at, group in enumerate(optimizer.param_groups):
@@ -153,31 +142,22 @@ def _names(optimizer: torch.optim.Optimizer, named: Named) -> list[list[str]]:
                 raise StateError(f"optimizer.groups.{at}", f"a parameter of shape {shape} has no name")
             if p.is_complex():
                 raise StateError(by_id[id(p)], "is complex; split it in two real parameters")
-        out.append([by_id[id(p)] for p in group["params"]])
+        out.append([(by_id[id(p)], p) for p in group["params"]])
     return out
 
 
-def _by_name(optimizer: torch.optim.Optimizer, names: Sequence[Sequence[str]]) -> dict[str, nn.Parameter]:
-    groups = zip(names, optimizer.param_groups, strict=True)
-    return {name: p for own, group in groups for name, p in zip(own, group["params"], strict=True)}
+def _shapes(members: list[list[tuple[str, nn.Parameter]]]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(p.shape) for name, p in chain.from_iterable(members)}
 
 
-def _numpy(leaf: str, value: Any) -> np.ndarray[Any, Any]:
+def _numpy(value: Any) -> np.ndarray[Any, Any]:
     """Return a tensor as an array of its own; numbers of old files as the count that torch makes of them."""
     if not isinstance(value, Tensor):
         return np.asarray(value, np.float32)
     host = value.detach().cpu().contiguous()
     if host.dtype != torch.bfloat16:
         return np.array(host.numpy(), copy=True)
-    return np.array(host.view(torch.int16).numpy().view(_bfloat16(leaf)), copy=True)
-
-
-def _bfloat16(leaf: str) -> Any:
-    try:
-        import ml_dtypes
-    except ImportError as error:
-        raise StateError(leaf, "NumPy has no bfloat16: pip install ml_dtypes") from error
-    return np.dtype(ml_dtypes.bfloat16)
+    return np.array(host.view(torch.int16).numpy().view(ml_dtypes.bfloat16), copy=True)
 
 
 def _tensor(value: np.ndarray[Any, Any]) -> Tensor:

@@ -19,7 +19,7 @@ from parity import schedules
 from parity.errors import ScheduleError, UnknownNameError
 from parity.schedules import AnyRule, Groups, Schedule
 
-__all__ = ["KNOWN", "from_torch"]
+__all__ = ["KNOWN", "cycle_names", "from_torch"]
 
 PLAIN: dict[type, type[AnyRule]] = {
     lr.ConstantLR: schedules.Constant,
@@ -32,35 +32,12 @@ PLAIN: dict[type, type[AnyRule]] = {
 }
 """Scheduler to the rule whose constants are attributes of the same name."""
 
-OWN: dict[type, tuple[type[AnyRule], set[str]]] = {
-    lr.MultiStepLR: (schedules.MultiStep, {"milestones", "gamma"}),
-    lr.LambdaLR: (schedules.Lambda, {"lr_lambdas"}),
-    lr.MultiplicativeLR: (schedules.Multiplicative, {"lr_lambdas"}),
-    lr.CyclicLR: (
-        schedules.Cyclic,
-        {"max_lrs", "total_size", "step_ratio", "mode", "gamma", "_scale_fn_ref", "_scale_fn_custom", "scale_mode"}
-        | {"cycle_momentum", "use_beta1", "base_momentums", "max_momentums"},
-    ),
-    lr.OneCycleLR: (
-        schedules.OneCycle,
-        {"total_steps", "_schedule_phases", "_anneal_func_type", "cycle_momentum", "use_beta1"},
-    ),
-    lr.ReduceLROnPlateau: (
-        schedules.Plateau,
-        {"factor", "patience", "threshold", "threshold_mode", "cooldown", "eps", "mode", "min_lrs"}
-        | {"default_min_lr", "mode_worse", "best", "num_bad_epochs", "cooldown_counter"},
-    ),
-    lr.SequentialLR: (schedules.Sequential, {"_schedulers", "_milestones"}),
-    lr.ChainedScheduler: (schedules.Chained, {"_schedulers"}),
-}
-"""Scheduler to its rule, and to the attributes that its constants and position are in."""
-
 COMMON = {"optimizer", "base_lrs", "last_epoch", "_step_count", "_last_lr"}
 PASSING = {"_is_initial", "_get_lr_called_within_step", "verbose"}
 """Flags within a call; `verbose` comes with states that older versions saved."""
 
-KNOWN = {**{cls: rule for cls, (rule, _) in OWN.items()}, **PLAIN}
-"""Scheduler to its rule."""
+CYCLE_RATES = ("initial_lr", "max_lr", "min_lr")
+"""Rates of OneCycleLR, which PyTorch keeps in the parameter groups."""
 
 
 def from_torch(scheduler: lr.LRScheduler | Sequence[lr.LRScheduler], *, horizon: int | None = None) -> Schedule:
@@ -121,14 +98,26 @@ def _read(scheduler: Any, horizon: int | None) -> tuple[AnyRule, Any]:
     own = own | {"T_cur", "T_i"} if cls is lr.CosineAnnealingWarmRestarts else own
     if rest := sorted(set(vars(scheduler)) - own - COMMON - PASSING):
         raise ScheduleError(name, f"has attributes that no schedule of PyTorch 2.13 has: {', '.join(rest)}")
-    if cls in TREES:
-        return TREES[cls](scheduler, horizon)
     if cls in PLAIN:
         given = {field.name: _plain(getattr(scheduler, field.name), name) for field in fields(PLAIN[cls])}
         rule: AnyRule = PLAIN[cls](**given)
+    elif (read := OWN[cls][2]) is not None:
+        rule = read(scheduler, horizon)
     else:
-        rule = READERS[cls](scheduler, horizon)
+        return _tree(scheduler, horizon)
     return rule, _position(scheduler, rule)
+
+
+def _tree(scheduler: Any, horizon: int | None) -> tuple[AnyRule, Any]:
+    """Return rule and position of a scheduler that is made of others."""
+    name = type(scheduler).__name__
+    rules, children = zip(*(_read(child, horizon) for child in scheduler._schedulers), strict=True)
+    last = tuple(_float(rate, name) for rate in scheduler._last_lr)
+    if isinstance(scheduler, lr.ChainedScheduler):
+        return schedules.Chained(rules=rules), schedules.TreePosition(last, children)
+    milestones = tuple(_plain(step, name) for step in scheduler._milestones)
+    rule = schedules.Sequential(rules=rules, milestones=milestones)
+    return rule, schedules.TreePosition(last, children, scheduler.last_epoch)
 
 
 def _position(scheduler: Any, rule: AnyRule) -> Any:
@@ -211,21 +200,21 @@ def _cyclic(scheduler: Any, horizon: int | None) -> AnyRule:
 
 def _one_cycle(scheduler: Any, horizon: int | None) -> AnyRule:
     name, groups = "OneCycleLR", scheduler.optimizer.param_groups
-    lacking = {"initial_lr", "max_lr", "min_lr"} - set.intersection(*map(set, groups))
+    lacking = {*CYCLE_RATES} - set.intersection(*map(set, groups))
     if lacking:
         raise ScheduleError(name, f"a parameter group has no {', '.join(sorted(lacking))}")
-    momentum = {}
-    if scheduler.cycle_momentum:
-        momentum = {key: _each([group[key] for group in groups], name) for key in ("base_momentum", "max_momentum")}
-    rates = {key: _each([group[key] for group in groups], name) for key in ("initial_lr", "max_lr", "min_lr")}
     return schedules.OneCycle(
         total_steps=scheduler.total_steps,
         ends=tuple(_plain(phase["end_step"], name) for phase in scheduler._schedule_phases),
         anneal_strategy=scheduler._anneal_func_type,
         cycle_momentum=bool(scheduler.cycle_momentum),
-        **rates,
-        **momentum,
+        **{key: _each([group[key] for group in groups], name) for key in cycle_names(scheduler)},
     )
+
+
+def cycle_names(one: Any) -> tuple[str, ...]:
+    """Return the constants of a one-cycle scheduler or rule that PyTorch keeps in the parameter groups."""
+    return (*CYCLE_RATES, "base_momentum", "max_momentum") if one.cycle_momentum else CYCLE_RATES
 
 
 def _plateau(scheduler: Any, horizon: int | None) -> AnyRule:
@@ -241,34 +230,35 @@ def _plateau(scheduler: Any, horizon: int | None) -> AnyRule:
     )
 
 
-def _sequential(scheduler: Any, horizon: int | None) -> tuple[AnyRule, Any]:
-    name = "SequentialLR"
-    rules, children = zip(*(_read(child, horizon) for child in scheduler._schedulers), strict=True)
-    milestones = tuple(_plain(step, name) for step in scheduler._milestones)
-    last = tuple(_float(rate, name) for rate in scheduler._last_lr)
-    rule = schedules.Sequential(rules=rules, milestones=milestones)
-    return rule, schedules.TreePosition(last, children, scheduler.last_epoch)
-
-
-def _chained(scheduler: Any, horizon: int | None) -> tuple[AnyRule, Any]:
-    rules, children = zip(*(_read(child, horizon) for child in scheduler._schedulers), strict=True)
-    last = tuple(_float(rate, "ChainedScheduler") for rate in scheduler._last_lr)
-    return schedules.Chained(rules=rules), schedules.TreePosition(last, children)
-
-
-TREES: dict[type, Callable[[Any, int | None], tuple[AnyRule, Any]]] = {
-    lr.SequentialLR: _sequential,
-    lr.ChainedScheduler: _chained,
+OWN: dict[type, tuple[type[AnyRule], set[str], Callable[[Any, int | None], AnyRule] | None]] = {
+    lr.MultiStepLR: (schedules.MultiStep, {"milestones", "gamma"}, _multi_step),
+    lr.LambdaLR: (schedules.Lambda, {"lr_lambdas"}, _lambda),
+    lr.MultiplicativeLR: (schedules.Multiplicative, {"lr_lambdas"}, _lambda),
+    lr.CyclicLR: (
+        schedules.Cyclic,
+        {"max_lrs", "total_size", "step_ratio", "mode", "gamma", "_scale_fn_ref", "_scale_fn_custom", "scale_mode"}
+        | {"cycle_momentum", "use_beta1", "base_momentums", "max_momentums"},
+        _cyclic,
+    ),
+    lr.OneCycleLR: (
+        schedules.OneCycle,
+        {"total_steps", "_schedule_phases", "_anneal_func_type", "cycle_momentum", "use_beta1"},
+        _one_cycle,
+    ),
+    lr.ReduceLROnPlateau: (
+        schedules.Plateau,
+        {"factor", "patience", "threshold", "threshold_mode", "cooldown", "eps", "mode", "min_lrs"}
+        | {"default_min_lr", "mode_worse", "best", "num_bad_epochs", "cooldown_counter"},
+        _plateau,
+    ),
+    lr.SequentialLR: (schedules.Sequential, {"_schedulers", "_milestones"}, None),
+    lr.ChainedScheduler: (schedules.Chained, {"_schedulers"}, None),
 }
+"""Scheduler to its rule, to the attributes that its constants and position are in, and to what reads its constants;
+None for one that is made of others."""
 
-READERS: dict[type, Callable[[Any, int | None], AnyRule]] = {
-    lr.MultiStepLR: _multi_step,
-    lr.LambdaLR: _lambda,
-    lr.MultiplicativeLR: _lambda,
-    lr.CyclicLR: _cyclic,
-    lr.OneCycleLR: _one_cycle,
-    lr.ReduceLROnPlateau: _plateau,
-}
+KNOWN = {**{cls: rule for cls, (rule, _, _) in OWN.items()}, **PLAIN}
+"""Scheduler to its rule."""
 
 
 def _plain(value: Any, name: str) -> Any:

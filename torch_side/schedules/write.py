@@ -12,7 +12,7 @@ from torch.optim import lr_scheduler as lr
 from parity import schedules
 from parity.errors import ScheduleError
 from parity.schedules import AnyRule, Groups, Schedule, spread
-from torch_side.schedules.read import KNOWN
+from torch_side.schedules.read import KNOWN, cycle_names
 
 __all__ = ["to_torch"]
 
@@ -117,9 +117,7 @@ def _cyclic(rule: schedules.Cyclic, optimizer: torch.optim.Optimizer) -> Any:
 
 
 def _one_cycle(rule: schedules.OneCycle, optimizer: torch.optim.Optimizer) -> Any:
-    count, names = len(optimizer.param_groups), ["initial_lr", "max_lr", "min_lr"]
-    if rule.cycle_momentum:
-        names += ["base_momentum", "max_momentum"]
+    count = len(optimizer.param_groups)
     scheduler: Any = lr.OneCycleLR(
         optimizer,
         list(spread(rule.max_lr, count)),
@@ -131,7 +129,7 @@ def _one_cycle(rule: schedules.OneCycle, optimizer: torch.optim.Optimizer) -> An
     scheduler.total_steps = rule.total_steps
     for phase, end in zip(scheduler._schedule_phases, rule.ends, strict=True):
         phase["end_step"] = end
-    for name in names:
+    for name in cycle_names(rule):
         for group, value in zip(optimizer.param_groups, spread(getattr(rule, name), count), strict=True):
             group[name] = value
     return scheduler
@@ -159,9 +157,7 @@ def _place(scheduler: Any, rule: AnyRule, position: Any) -> None:
 def _require_unshared(rule: AnyRule, optimizer: torch.optim.Optimizer) -> None:
     """Refuse one-cycle rules whose constants in the groups were replaced by those of another cycle."""
     for one in _one_cycles(rule):
-        names = ["initial_lr", "max_lr", "min_lr"]
-        names += ["base_momentum", "max_momentum"] if one.cycle_momentum else []
-        for name in names:
+        for name in cycle_names(one):
             kept = tuple(group[name] for group in optimizer.param_groups)
             if kept != spread(getattr(one, name), len(kept)):
                 problem = f"PyTorch keeps it in the parameter groups, where another rule wrote {kept}"

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from parity import storage
 from parity.checkpoints import ByteRange
 from parity.checkpoints.trees.document import from_json, holds_json, to_json
-from parity.checkpoints.trees.fit import Take
-from parity.checkpoints.trees.nodes import Array, Branch, Node, Opened, Scalar, Whole, rebuild
+from parity.checkpoints.trees.nodes import Array, Branch, Node, Opened, Whole, rebuild
 from parity.storage import FileDigest
 
 __all__ = ["Part", "TreeForm", "Written", "parts_of", "sealed_name"]
@@ -77,21 +76,23 @@ class TreeForm(ABC):
             value: A container or a leaf.
         """
 
-    @abstractmethod
     def open_template(self, name: str, value: Any) -> Opened | Whole | None:
         """Take a container of a template apart by one level; None for a leaf.
+
+        A form whose templates differ from what is saved overrides this.
 
         Args:
             name: Its name in the tree.
             value: A container, an object that takes a saved subtree as it is, or a leaf.
         """
+        return self.open_saved(name, value)
 
     @abstractmethod
-    def describe(self, value: Any) -> Array | Scalar:
-        """Return the type of a leaf that is an array, or the scalar itself.
+    def describe(self, value: Any) -> Array:
+        """Return the type of a leaf that is no scalar.
 
         Raises:
-            TypeError: It is neither; the message says what it is.
+            TypeError: It is no array either; the message says what it is.
         """
 
     @abstractmethod
@@ -138,12 +139,13 @@ class TreeForm(ABC):
         """
 
     @abstractmethod
-    def place(self, value: Any, take: Take, like: Any) -> Any:
-        """Return a leaf as the template has it: transposed, converted, and where the template's lies.
+    def place(self, value: Any, to: Array, permute: tuple[int, ...], like: Any) -> Any:
+        """Return an array as the template has it: transposed, converted, and where the template's lies.
 
         Args:
             value: What was read: an array, or the scalar that was saved.
-            take: How it is changed.
+            to: The type that it gets.
+            permute: The order of its axes in the template; empty where they stay.
             like: The leaf of the template.
 
         Raises:

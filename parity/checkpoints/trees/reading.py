@@ -70,7 +70,13 @@ class Pending:
         if self.raw:
             return self.form.raw(saved[name], leaf.value) if isinstance(leaf.value, Array) else leaf.value
         take = self.plan.takes.get(name)
-        return leaf.value if take is None else self.form.place(saved[take.saved], take, leaf.value)
+        if take is None:
+            return leaf.value
+        value = saved[take.saved]
+        if take.to is not None:
+            return self.form.place(value, take.to, take.rule.permute if take.rule else (), leaf.value)
+        number = value.item() if hasattr(value, "item") else value  # a scalar may be saved as an array without axes
+        return number if number is None else type(leaf.value)(number)
 
 
 def read_tree(form: TreeForm, path: Path, request: Request) -> Pending:

@@ -9,7 +9,7 @@ from typing import Any
 
 from parity import storage
 from parity.checkpoints import Neutral
-from parity.checkpoints.trees.document import to_json
+from parity.checkpoints.trees.document import is_scalar, to_json
 from parity.checkpoints.trees.form import TreeForm, Written, parts_of, sealed_name
 from parity.checkpoints.trees.nodes import Array, Branch, Leaf, Node, leaves, walk
 from parity.errors import CheckpointError
@@ -82,7 +82,7 @@ def described(node: Node, form: TreeForm, problem: str) -> Node:
 
     Args:
         node: The tree.
-        form: The framework's part, which describes a leaf.
+        form: The framework's part, which describes an array.
         problem: What cannot be done, at the beginning of the message.
 
     Raises:
@@ -93,7 +93,7 @@ def described(node: Node, form: TreeForm, problem: str) -> Node:
     def each(one: Node) -> Node:
         if isinstance(one, Leaf):
             try:
-                return Leaf(one.name, form.describe(one.value))
+                return Leaf(one.name, one.value if is_scalar(one.value) else form.describe(one.value))
             except TypeError as error:
                 found.append((sealed_name(one.name), str(error)))
         if isinstance(one, Branch):
