@@ -42,8 +42,8 @@ def dtype_named(name: str) -> np.dtype[Any] | None:
     """Return the dtype of a name such as `bfloat16`; None if NumPy and ml_dtypes have none.
 
     Example:
-        >>> dtype_named("float32"), dtype_named("bfloat16").itemsize, dtype_named("qint8")
-        (dtype('float32'), 2, None)
+        >>> dtype_named("float32"), dtype_named("bfloat16").itemsize, dtype_named("qint8"), dtype_named("01i4")
+        (dtype('float32'), 2, None, None)
     """
     try:
         found = np.dtype(name)
