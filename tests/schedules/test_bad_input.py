@@ -133,6 +133,17 @@ def with_a_tensor(optimizer: Any) -> Any:
     return lr.StepLR(optimizer, 5)
 
 
+def without(key: str) -> Callable[[Any], Any]:
+    """Return what makes a one-cycle scheduler one of whose groups has lost a constant."""
+
+    def make(optimizer: Any) -> Any:
+        scheduler = lr.OneCycleLR(optimizer, 1.0, 20)
+        del optimizer.param_groups[1][key]
+        return scheduler
+
+    return make
+
+
 def twice(optimizer: Any) -> Any:
     scheduler = lr.StepLR(optimizer, 5)
     return lr.ChainedScheduler([scheduler, scheduler], optimizer)
@@ -167,6 +178,10 @@ SCHEDULERS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
         with_more_groups,
         ScheduleError,
         r"StepLR: was built for 2 parameter groups, and its optimizer has 3; add groups",
+    ),
+    *(
+        (without(key), ScheduleError, f"OneCycleLR: a parameter group has no {key}")
+        for key in ("max_lr", "min_lr", "base_momentum", "max_momentum")
     ),
     (
         with_a_tensor,

@@ -199,8 +199,8 @@ def _cyclic(scheduler: Any, horizon: int | None) -> AnyRule:
 
 
 def _one_cycle(scheduler: Any, horizon: int | None) -> AnyRule:
-    name, groups = "OneCycleLR", scheduler.optimizer.param_groups
-    lacking = {*CYCLE_RATES} - set.intersection(*map(set, groups))
+    name, groups, keys = "OneCycleLR", scheduler.optimizer.param_groups, cycle_names(scheduler)
+    lacking = {*keys} - set.intersection(*map(set, groups))
     if lacking:
         raise ScheduleError(name, f"a parameter group has no {', '.join(sorted(lacking))}")
     return schedules.OneCycle(
@@ -208,7 +208,7 @@ def _one_cycle(scheduler: Any, horizon: int | None) -> AnyRule:
         ends=tuple(_plain(phase["end_step"], name) for phase in scheduler._schedule_phases),
         anneal_strategy=scheduler._anneal_func_type,
         cycle_momentum=bool(scheduler.cycle_momentum),
-        **{key: _each([group[key] for group in groups], name) for key in cycle_names(scheduler)},
+        **{key: _each([group[key] for group in groups], name) for key in keys},
     )
 
 
