@@ -235,4 +235,4 @@ def _switch_kind(table: dict[str, Any], parents: list[str], kind: object) -> Non
     cls = pick(get_type_hints(RunSpec)[parents[-1]], {"kind": kind}, ".".join(parents))
     kept = {f.name: table[f.name] for f in fields(cls) if f.name in table and f.name != "kind"}
     table.clear()
-    table.update(asdict(cls(kind=kind, **kept)))
+    table.update(asdict(cls(kind=kind)) | kept)  # what was kept is checked with the rest, once all is set

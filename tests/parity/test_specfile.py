@@ -104,6 +104,7 @@ ERRORS: list[tuple[list[str], type[Exception], str]] = [
         UnknownNameError,
         r"unknown field 'kind'; did you mean model\.kind or optimizer\.kind",
     ),
+    (["optimizer.lr=x", "optimizer.kind=sgd"], SpecError, r"optimizer\.lr: must be of type float, got 'x'"),
     (["optimizer.kind=[1]"], UnknownNameError, "unknown optimizer.kind "),
     (["precision=float8"], UnknownNameError, "unknown precision 'float8'; known: bfloat16, float16, float32"),
     (["metric=1"], UnknownNameError, "unknown metric '1'; known: accuracy, loss"),
