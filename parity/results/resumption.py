@@ -57,6 +57,8 @@ class Resumption:
     """The likeliest first; empty unless the verdict is `broken`."""
     bookkeeping: tuple[Suspect, ...] = ()
     """Values that differ and reach neither training nor a save nor a decision."""
+    observations: tuple[Suspect, ...] = ()
+    """What statements of a single run changed that seem to save or evaluate: worth a look, no verdict."""
     unseen: Mapping[str, str] = field(default_factory=dict)
     """Path to the type of what the check could not look into."""
     roads: tuple[str, ...] = ()
@@ -127,6 +129,8 @@ class Resumption:
                 f"{self.multiple:.2g} times it, {self.limit:g} passes; all else bit for bit"
             )
         lines += [f"note: {note}" for note in self.notes[:4]]
+        if self.observations and self.verdict != "broken":
+            lines.append(clipped(f"observed, in one run: {describe_effect(self.observations[0])}"))
         if self.bookkeeping:
             names = ", ".join(dict.fromkeys(one.path for one in self.bookkeeping))
             lines.append(clipped(f"bookkeeping that differs: {names}"))
@@ -149,6 +153,11 @@ _WORDS: Mapping[Verdict, str] = {
 def describe(one: Suspect) -> str:
     """Return one line about a suspect."""
     return f"{one.component}: {one.path}, step {one.step}, {one.when}: expected {one.expected}, got {one.got}"
+
+
+def describe_effect(one: Suspect) -> str:
+    """Return one line about what a statement changed."""
+    return f"{one.path} ({one.component}) changed {one.when}, step {one.step}: {one.expected} to {one.got}"
 
 
 def components_of(suspects: Sequence[Suspect]) -> tuple[str, ...]:

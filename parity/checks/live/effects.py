@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,7 +22,6 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from parity.checks.live.aside import set_aside_all
 from parity.checks.live.request import Request
 from parity.checks.live.rounding import ULP
 from parity.checks.live.trace import Effect, Trace
@@ -163,7 +162,6 @@ class StatementWatch:
         self._statements: dict[CodeType, list[Statement]] = {}
         self._times: dict[tuple[CodeType, int], int] = {}
         self._open: tuple[FrameType, Statement, Snapshot] | None = None
-        self._put_back: Callable[[], None] | None = None
 
     def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
         """Trace function of the marked frames: called before each line of theirs."""
@@ -187,10 +185,9 @@ class StatementWatch:
         for statement in self._statements[code]:
             if frame.f_lineno == statement.first and self.recorder.trace.marks:
                 times = self._times.get((code, statement.first), 0)
-                if times < MOST or self.recorder.request.put_back:
+                if times < MOST:
                     self._times[(code, statement.first)] = times + 1
                     self._open = (frame, statement, self._now(frame))
-                    self._put_back = set_aside_all() if self.recorder.request.put_back else None
                 return
 
     def _leave(self, frame: FrameType, *, returning: bool = False) -> None:
@@ -210,9 +207,6 @@ class StatementWatch:
         assert self._open is not None
         frame, statement, before = self._open
         self._open = None
-        if self._put_back is not None:
-            self._put_back()
-            return
         paths = {*before.leaves, *after.leaves}
         changed = {
             path: (before.leaves.get(path), after.leaves.get(path))

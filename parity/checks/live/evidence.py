@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -22,6 +23,7 @@ __all__ = [
     "differing",
     "ground_of",
     "parted_paths",
+    "stepwise",
     "text_of",
 ]
 
@@ -79,7 +81,8 @@ class Ground:
     """Source files of the trainer."""
     streams: frozenset[str] = frozenset()
     """Generators that training draws from."""
-
+    stepwise: frozenset[str] = frozenset()
+    """Arrays that change in more than half of the steps and are read again: trained, or made anew for each step."""
     ended: Mapping[str, int] = field(default_factory=dict)
     """Positions of schedules that have ended, to the step after which they did not move any more."""
     late: frozenset[str] = frozenset()
@@ -133,8 +136,26 @@ def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[
         late=frozenset({root_of(p) for mark in marks for p in mark.snapshot.leaves})
         - frozenset({root_of(p) for p in marks[0].snapshot.leaves}),
         ended=_ended(marks, changing),
+        stepwise=stepwise(marks),
         streams=frozenset(p for p in changing if marks[0].snapshot.leaves.get(p, NONE).role == "stream"),
     )
+
+
+def stepwise(marks: Sequence[Mark]) -> frozenset[str]:
+    """Return the arrays that change in more than half of the steps and are read again.
+
+    What only evaluations or saves change is not among them, unless these come with nearly every step.
+
+    Args:
+        marks: Marks of one run.
+    """
+    times: dict[str, int] = {}
+    for before, after in itertools.pairwise(marks):
+        old, new = before.snapshot, after.snapshot
+        for path, leaf in new.leaves.items():
+            if leaf.role == "array" and path in old.leaves and not leaf.same(old.leaves[path]):
+                times[path] = times.get(path, 0) + (not new.is_dead(path))
+    return frozenset(path for path, count in times.items() if 2 * count > len(marks) - 1)
 
 
 def _ended(marks: Sequence[Mark], changing: frozenset[str]) -> dict[str, int]:

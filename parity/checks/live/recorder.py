@@ -13,9 +13,10 @@ from parity import sides
 from parity.checks.live.effects import StatementWatch
 from parity.checks.live.folder import copy_folder, hidden, is_log, list_folder
 from parity.checks.live.nudge import nudge_parameters
+from parity.checks.live.regions import RegionWatch
 from parity.checks.live.request import Request
 from parity.checks.live.trace import Mark, Trace, TraceWriter
-from parity.contract.capture import Scope, Snapshot, capture, outer_scopes
+from parity.contract.capture import Region, Scope, Snapshot, capture, outer_scopes
 from parity.errors import ParityError
 
 __all__ = ["Killed", "MarkError", "Recorder", "trace_no_calls"]
@@ -44,7 +45,7 @@ class Recorder:
                  on_kill: Callable[[], None] | None) -> None:  # fmt: skip
         self.request, self.folder, self.code, self.writer, self.on_kill = request, folder, code, writer, on_kill
         self.trace = Trace(folder=folder)
-        self.watch = StatementWatch(self) if request.watch or request.put_back else None
+        self.watch = StatementWatch(self) if request.watch else None
         self.frame: FrameType | None = None
         """The frame that holds the marks, as far as it is known."""
         self.left: Path | None = None
@@ -53,6 +54,7 @@ class Recorder:
         self._hidden = hidden(folder)
         self._process = os.getpid()
         self._last_state: tuple[FrameType, Mapping[str, Any]] | None = None
+        self._regions = RegionWatch(self)
 
     def mark_frame(self, step: int, frame: FrameType, state: Mapping[str, Any]) -> None:
         """Take a mark made by a call: raises `Killed` at the kill."""
@@ -74,6 +76,15 @@ class Recorder:
             self.left = self.folder.with_name(f"{self.folder.name}-at-the-kill")
             copy_folder(self.folder, self.left)
             raise Killed
+
+    @property
+    def told_state(self) -> Mapping[str, Any] | None:
+        """Return what the last mark said the state is; None where it said nothing."""
+        return self._last_state[1] or None if self._last_state else None
+
+    def enter_region(self, what: Region, frame: FrameType) -> Callable[[], None]:
+        """Take the beginning of a declared region; what is returned takes its end."""
+        return self._regions.enter(what, frame) if os.getpid() == self._process else lambda: None
 
     def killed(self) -> None:
         """Write what is known; in a process of its own, end it."""

@@ -25,7 +25,7 @@ from parity.checks.live.judge import judge_same
 from parity.checks.live.kept_files import judge_kept
 from parity.checks.live.request import Request
 from parity.checks.live.roads import Road, plan_roads
-from parity.checks.live.side_effects import judge_effects
+from parity.checks.live.side_effects import judge_declared, observe_effects
 from parity.checks.live.trace import Trace
 from parity.errors import TrainerError
 from parity.policy import Rules
@@ -54,6 +54,7 @@ class Session:
         self.driver = Driver(runner, root, steps, stop_at, options)
         self.suspects: list[Suspect] = []
         self.bookkeeping: list[Suspect] = []
+        self.observations: list[Suspect] = []
         self.driven: list[str] = []
         self.compared = 0
         self.unsure = False
@@ -79,11 +80,17 @@ class Session:
             self.driver.ground = ground_of(marks, again.marks, changing, self._sources())
         elif why := measure_envelope(self.driver, parted, changing, self._sources(), self._uninterrupted, pool):
             return self._inconclusive(parted, trained, why)
-        self._add(self._effects(again), "uninterrupted")
-        if self.keep is not None and not self.suspects:
+        declared = self._declared(again)
+        seen = {(e.path, e.when) for e in declared}
+        observed = [e for e in observe_effects(again, self.driver.ground) if (e.path, e.when) not in seen]
+        self.observations = [suspect(e, "uninterrupted", advise(e, observed)) for e in observed[:MOST]]
+        if self.keep is not None:
             self._add(judge_kept(self.driver.reference, self.keep, self.metric), "uninterrupted")
-        if not self.suspects:
-            self._drive(pool)
+        self._drive(pool)
+        # what a region changed is the cause of what a road shows, and is told first
+        roads, self.suspects = self.suspects, []
+        self._add(declared, "uninterrupted")
+        self.suspects += roads
         return self._verdict(trained)
 
     def _drive(self, pool: Executor) -> None:
@@ -111,17 +118,17 @@ class Session:
         """Whether all roads begin with the kill at the stop."""
         return set(self.names) <= {"kill", "again", "third", "intervals", "best", "extend"}
 
-    def _effects(self, again: Trace) -> list[Evidence]:
-        """Return what saves and evaluations changed; of shared generators only where training comes to differ by it.
+    def _declared(self, again: Trace) -> list[Evidence]:
+        """Return what declared regions changed; of shared generators only where training comes to differ by it.
 
         Every data loader draws a seed when it begins, which mostly nobody reads: so the run is made once more, the
-        generators put back after each such statement, and what it trains is compared.
+        generators put back after each such region, and what it trains is compared.
         """
-        found = judge_effects(again, self.driver.ground)
+        found = judge_declared(again, self.driver.ground)
         shared = [e for e in found if e.path in SHARED]
         if not shared:
             return found
-        asked = replace(self.driver.whole, put_back=True, writes=again.writes)
+        asked = replace(self.driver.whole, put_back=True)
         quiet = self.driver.runner.run(self.driver.root / "put-back", self.driver.kept(asked))
         if not self._trains_alike(quiet):
             return found
@@ -247,6 +254,7 @@ class Session:
             stop_at=self.driver.stop_at,
             suspects=tuple(self.suspects[:MOST]),
             bookkeeping=tuple(each_once(self.bookkeeping))[:MOST],
+            observations=tuple(each_once(self.observations))[:MOST],
             unseen=dict(last.unseen),
             roads=tuple(self.driven),
             closed=self.driver.closed,

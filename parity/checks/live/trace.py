@@ -43,6 +43,8 @@ class Effect:
     """Path to the leaf before and after."""
     rounded: frozenset[str] = frozenset()
     """Paths of parameters that changed by no more than rounding: swapped for others and put back by arithmetic."""
+    declared: bool = False
+    """Whether the loop says what the statement is for (`parity.evaluation`): then what it changed is a loss."""
 
 
 @dataclass(slots=True)

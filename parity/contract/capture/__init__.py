@@ -7,7 +7,7 @@ from parity.contract.capture.frames import Scope, ambient, capture, outer_scopes
 from parity.contract.capture.kinds import TRAINED
 from parity.contract.capture.leaf import HARD, Leaf, Role, Snapshot, root_of
 from parity.contract.capture.liveness import live_names
-from parity.contract.capture.marks import activate, mark
+from parity.contract.capture.marks import Region, activate, evaluation, mark, saving
 from parity.contract.capture.names import component_from_name, slot_component
 from parity.contract.capture.walk import Visit, Walk, array_leaf, attributes_of, digest_of, kind_of, register
 
@@ -15,6 +15,7 @@ __all__ = [
     "HARD",
     "TRAINED",
     "Leaf",
+    "Region",
     "Role",
     "Scope",
     "Snapshot",
@@ -27,12 +28,14 @@ __all__ = [
     "capture",
     "component_from_name",
     "digest_of",
+    "evaluation",
     "kind_of",
     "live_names",
     "mark",
     "outer_scopes",
     "register",
     "root_of",
+    "saving",
     "scopes_of",
     "slot_component",
 ]
