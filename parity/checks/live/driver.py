@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from parity import sides
 from parity.checks.live.beginning import Kill
 from parity.checks.live.envelope import Envelope
-from parity.checks.live.evidence import NONE, Evidence, Ground, Outcome, both_runs, differing, text_of
+from parity.checks.live.evidence import NONE, Evidence, Ground, Outcome, both_runs, differing, stepwise, text_of
 from parity.checks.live.folder import Reader, contents, copy_folder, list_folder
 from parity.checks.live.judge import judge_resumed
 from parity.checks.live.left_files import judge_files
@@ -190,11 +190,12 @@ class Driver:
             return out
         when = f"with {', '.join(f'{k}={v}' for k, v in road.options.items())}, never stopped"
         ignored = self.ground.noise | self.ground.rounded
+        often = self.ground.stepwise & stepwise(trace.marks)
         for both in both_runs(self.reference.marks, trace.marks):
             out.compared += 1
             a, b = both.left.leaves, both.right.leaves
             differ = [p for p, leaf in a.items() if p not in ignored and not both.left.is_dead(p)
-                      and _is_training(p, leaf, self.ground) and not leaf.same(b.get(p))]  # fmt: skip
+                      and _is_training(p, leaf, self.ground, often) and not leaf.same(b.get(p))]  # fmt: skip
             if differ and self._decided_by_evaluation(both.left, both.right):
                 out.notes.append(f"{when}: the schedule follows the evaluations, so training may differ")
                 break
@@ -226,16 +227,20 @@ class Driver:
         return self._judge_run(road, trace, 0, folder, [short])
 
 
-def _is_training(path: str, leaf: Leaf, ground: Ground) -> bool:
+def _is_training(path: str, leaf: Leaf, ground: Ground, often: Collection[str]) -> bool:
+    """Return whether a leaf is trained by what it is, or changes with the steps and not with the evaluations.
+
+    Args:
+        path: Its path.
+        leaf: The leaf.
+        ground: What equal runs say.
+        often: Arrays that change in more than half of the steps of both runs, of which one evaluates less often.
+    """
     if leaf.role == "stream":
         return path in ground.streams
     if leaf.role == "state":
-        return leaf.component.startswith(
-            ("model.params", "model.buffers", "optimizer", "scaler", "model.mode", "ema")
-        )
-    return (
-        leaf.role == "array" and path in ground.changing and leaf.component.startswith(("model", "optimizer", "ema"))
-    )
+        return not leaf.component.startswith(("schedule", "model.mode"))
+    return path in often
 
 
 def _judge_by(envelope: Envelope, out: Outcome, trace: Trace, when: str = "") -> None:

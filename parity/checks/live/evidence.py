@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from parity.checks.live.trace import Mark
-from parity.contract.capture import Leaf, Snapshot, component_from_name, root_of
+from parity.contract.capture import Leaf, Snapshot, root_of
 
 __all__ = [
     "LATER",
@@ -129,9 +129,7 @@ def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[
     return Ground(
         noise=frozenset(parted_paths(marks, again)),
         changing=changing,
-        histories=tuple(
-            p for p in grow if component_from_name(p) in ("loss", "counters.step", p) or _all_scalar(p, marks)
-        ),
+        histories=tuple(p for p in grow if _all_scalar(p, marks)),
         files=tuple(files),
         late=frozenset({root_of(p) for mark in marks for p in mark.snapshot.leaves})
         - frozenset({root_of(p) for p in marks[0].snapshot.leaves}),

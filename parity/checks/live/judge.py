@@ -50,8 +50,7 @@ _SHARED = ("random", "numpy.random")
 
 
 def _trained(leaf: Leaf, path: str, changing: Collection[str]) -> bool:
-    trained = leaf.role == "state" or (leaf.role == "array" and path in changing)
-    return trained and leaf.component.startswith(("model", "optimizer", "ema", "schedule", "scaler"))
+    return leaf.role == "state" or (leaf.role == "array" and path in changing)
 
 
 def judge_resumed(reference: Trace, resumed: Trace, ground: Ground, kill: Kill) -> Outcome:
@@ -99,14 +98,13 @@ def _judge_states(
     seen = _Seen(states, ground)
     if seen.broken:
         lost, causes, later = seen.lost(), seen.causes(), seen.later()
-        out.broken += lost + seen.settings() + (causes if lost else _with_data(causes, later, ground)) + later
+        out.broken += _in_order(lost, seen.settings() + (causes if lost else _with_data(causes, later, ground))) + later
         here = 0 if lost or not later else seen.first_later
         out.first = (at + here, here)
     else:
         out.differs = seen.lost() + seen.causes()
         for item in seen.at_the_end():
-            decided = item.component == "best" or _decides(item.path, ground)
-            (out.broken if decided and item.path not in ground.streams else out.bookkeeping).append(item)
+            (out.broken if _decides(item.path, ground) and item.path not in ground.streams else out.bookkeeping).append(item)
         derived = [*(mark.read for mark in resumed.marks[: out.compared]), resumed.reading]
         replaced, unsure = seen.healed(derived)
         for item in replaced:
@@ -139,14 +137,17 @@ class _Seen:
             [p for p in differ if is_hard(p, both, ground) and p not in over]
             for differ, both in zip(self.found, states, strict=True)
         ]
-        firm = [[p for p in hard if not self._is_stream(p)] for hard in self.hard]
+        firm = [
+            [p for p in hard if not self._is_stream(p) and not _is_mode(both.leaf(p))]
+            for hard, both in zip(self.hard, states, strict=True)
+        ]
         shown = [any(shows(p, both, ground) for p in differ) for differ, both in zip(self.found, states, strict=True)]
         later = [index for index in range(1, len(states)) if firm[index] or shown[index]]
         self.first_later = later[0] if later else len(states)
         """The first mark after the resume at which something differs that takes part in training."""
         self._lasting = [p for p in self.hard[0] if len(self.hard) == 1 or p in self.hard[1] or self._is_rounded(p)]
-        self.broken = any(firm[1:]) or any(not self._is_stream(p) for p in self._lasting)
-        """A generator or a gradient alone is no loss: nothing that is trained came to depend on it."""
+        self.broken = any(firm[1:]) or any(p in firm[0] for p in self._lasting)
+        """A generator, a mode or a gradient alone is no loss: nothing that is trained came to depend on it."""
 
     def _is_of_this_step(self, path: str, index: int) -> bool:
         """Return whether a value that nobody reads was made by the step before, in both runs: others tell nothing."""
@@ -244,6 +245,22 @@ class _Seen:
             rates = [p for p in ordered if both.leaf(p).component in _RATES]
             ordered = [p for p in ordered if p not in rates] + rates
         return [both.evidence(p, after_resume(index)) for p in ordered]
+
+
+def _in_order(lost: list[Evidence], causes: list[Evidence]) -> list[Evidence]:
+    """Return what differs at the resume, arrays of unknown purpose behind numbers that tell a position.
+
+    A batch that waits in a queue follows from the position of the data, whatever holds it.
+    """
+    unknown = [e for e in lost if e.component == e.path]
+    data = [e for e in causes if e.component in _DATA] if unknown else []
+    known = [e for e in lost if e not in unknown]
+    return known + data + unknown + [e for e in causes if e not in data]
+
+
+def _is_mode(leaf: Leaf) -> bool:
+    """Return whether a leaf is a training mode: a loop may set it where a step begins, after the mark."""
+    return leaf.component == "model.mode"
 
 
 _DATA = ("data.batch", "data.position")
