@@ -93,7 +93,7 @@ def distills_under_a_condition(folder, steps=12, fault=""):
                 soft = teacher(x)
             loss = loss + 0.3 * (net(x) - soft).pow(2).mean()
         if step % 4 == 3 and fault == "evaluation":
-            with torch.no_grad():
+            with parity.evaluation(), torch.no_grad():
                 net(x)  # in training mode: it moves the statistics
         optimizer.zero_grad()
         loss.backward()

@@ -98,13 +98,17 @@ def _judge_states(
     seen = _Seen(states, ground)
     if seen.broken:
         lost, causes, later = seen.lost(), seen.causes(), seen.later()
-        out.broken += _in_order(lost, seen.settings() + (causes if lost else _with_data(causes, later, ground))) + later
+        out.broken += (
+            _in_order(lost, seen.settings() + (causes if lost else _with_data(causes, later, ground))) + later
+        )
         here = 0 if lost or not later else seen.first_later
         out.first = (at + here, here)
     else:
         out.differs = seen.lost() + seen.causes()
         for item in seen.at_the_end():
-            (out.broken if _decides(item.path, ground) and item.path not in ground.streams else out.bookkeeping).append(item)
+            (
+                out.broken if _decides(item.path, ground) and item.path not in ground.streams else out.bookkeeping
+            ).append(item)
         derived = [*(mark.read for mark in resumed.marks[: out.compared]), resumed.reading]
         replaced, unsure = seen.healed(derived)
         for item in replaced:

@@ -13,9 +13,10 @@ from types import CodeType, FrameType
 from typing import Any, Protocol
 
 from parity.checks.live.aside import set_aside_all
+from parity.checks.live.evidence import differing
 from parity.checks.live.request import Request
 from parity.checks.live.trace import Effect, Trace
-from parity.contract.capture import Region, Scope, Snapshot, outer_scopes
+from parity.contract.capture import Region, Scope, Snapshot, outer_scopes, root_of
 
 __all__ = ["RegionWatch"]
 
@@ -61,13 +62,13 @@ class RegionWatch:
 
         def leave() -> None:
             after = self._now(frame)
-            both = before.leaves.keys() & after.leaves.keys()  # what the region makes for itself is none of the state
+            known = {root_of(path) for path in before.leaves}  # the others are made by the region for itself
             changed = {
-                path: (before.leaves[path], after.leaves[path])
-                for path in sorted(both)
-                if not before.leaves[path].same(after.leaves[path])
+                path: (before.leaves.get(path), after.leaves.get(path))
+                for path in sorted(differing(before.leaves, after.leaves))
+                if root_of(path) in known
             }
-            run.trace.effects.append(Effect(what, step, where, dict(changed), declared=True))
+            run.trace.effects.append(Effect(what, step, where, changed, declared=True))
 
         return leave
 

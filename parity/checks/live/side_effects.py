@@ -34,14 +34,15 @@ def judge_declared(trace: Trace, ground: Ground) -> list[Evidence]:
 def _of_region(effect: Effect, trace: Trace, ground: Ground) -> Iterator[Evidence]:
     before, _ = _marks_around(effect.step, trace)
     for path, (old, new) in effect.changed.items():
-        if old is None or path in ground.noise or before is None or before.snapshot.is_dead(path):
+        leaf = old or new
+        if leaf is None or path in ground.noise or before is None or before.snapshot.is_dead(path):
             continue
-        if effect.what == "evaluation" and old.component.startswith("schedule"):
+        if effect.what == "evaluation" and leaf.component.startswith("schedule"):
             continue  # a plateau's schedule follows the evaluations by design
-        trains = path in ground.streams if old.role == "stream" else old.role in HARD or path in ground.stepwise
+        trains = path in ground.streams if leaf.role == "stream" else leaf.role in HARD or path in ground.stepwise
         if trains:
             when = f"across the {effect.what}, {effect.where}"
-            yield Evidence(old.component, path, effect.step, text_of(old), text_of(new), when)
+            yield Evidence(leaf.component, path, effect.step, text_of(old), text_of(new), when)
 
 
 def observe_effects(trace: Trace, ground: Ground) -> list[Evidence]:
