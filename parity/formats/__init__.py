@@ -19,6 +19,7 @@ from parity.formats.array import (
 from parity.formats.document import TREE_ENTRY, decode_tree, encode_tree
 from parity.formats.raw_chunks import chunk_name
 from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise
+from parity.formats.symbolic import read_pickle
 from parity.formats.torch_file import open_zip
 from parity.formats.tree import Key, Leaf, Opaque, Source, Tree, leaf_name, leaves, map_leaves
 from parity.formats.write_hugging_face import HUGGING_FACE, copy_companions
@@ -57,5 +58,6 @@ __all__ = [
     "number_of",
     "open_checkpoint",
     "open_zip",
+    "read_pickle",
     "recognise",
 ]

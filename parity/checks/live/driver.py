@@ -10,11 +10,12 @@ from typing import Any, Protocol
 
 from parity import sides
 from parity.checks.live.beginning import Kill
+from parity.checks.live.decoded import Reader, contents
 from parity.checks.live.envelope import Envelope
 from parity.checks.live.evidence import NONE, Evidence, Ground, Outcome, both_runs, differing, stepwise, text_of
-from parity.checks.live.folder import Reader, contents, copy_folder, list_folder
+from parity.checks.live.folder import copy_folder, list_folder
 from parity.checks.live.judge import judge_resumed
-from parity.checks.live.left_files import judge_files
+from parity.checks.live.left_files import judge_files, judge_returned
 from parity.checks.live.request import Request
 from parity.checks.live.roads import Road
 from parity.checks.live.rounding import is_floating
@@ -140,9 +141,9 @@ class Driver:
         if self.envelope is not None and not outcome.broken and trace.marks:
             _judge_by(self.envelope, outcome, trace)
         if not outcome.broken and trace.end == "finished" and road.name != "best":
-            files = self._judge_files(folder, trace, left)
-            outcome.broken += files.broken
-            outcome.bookkeeping += files.bookkeeping
+            for found in (self._judge_files(folder, trace, left), self._judge_returned(trace)):
+                outcome.broken += found.broken
+                outcome.bookkeeping += found.bookkeeping
         return outcome
 
     def _failed(self, trace: Trace, killed: int, left: Collection[str]) -> Evidence:
@@ -164,13 +165,23 @@ class Driver:
             if self._left is None:
                 self._left = contents(self.root / "reference", readers)
         expected, got = self._left, contents(folder, readers)
-        step = self.reference.marks[-1].step
+        steps = (trace.marks[0].step if trace.marks else 0, self.reference.marks[-1].step)
         again = expected if self.envelope is None else self._noisy(expected, readers)
-        found = judge_files(expected, again, got, self.ground, step, comparable=not own)
+        found = judge_files(expected, again, got, steps, comparable=not own)
         if found.broken and self.envelope is None:
             self.full({})
             again = contents(self.root / "once-more", readers)
-            found = judge_files(expected, again, got, self.ground, step, comparable=not own)
+            found = judge_files(expected, again, got, steps, comparable=not own)
+        return found
+
+    def _judge_returned(self, trace: Trace) -> Outcome:
+        expected, end = self.reference.returned, self.reference.marks[-1].step
+        found = judge_returned(expected, expected, trace.returned, end)
+        if found.broken and self.envelope is None:
+            found = judge_returned(expected, self.full({}).returned, trace.returned, end)
+        elif found.broken:
+            again = {path: NONE if is_floating(leaf) else leaf for path, leaf in expected.items()}
+            found = judge_returned(expected, again, trace.returned, end)
         return found
 
     def _noisy(self, expected: Mapping[str, Leaf], readers: Sequence[Reader]) -> dict[str, Leaf]:

@@ -1,8 +1,8 @@
 """Losses that healed: a number that was lost, and that a later step would have replaced anyway.
 
-A best metric, a count of evaluations without a better one: two such runs end equal, though a kill at another step would
-show the loss. It is told from a value that the loop derives again before it uses it: there the uninterrupted run keeps
-its value while the resumed one comes to it.
+A best metric, a count of evaluations without a better one: two such runs end equal, though a kill at another step
+would show the loss. It is told from a value that the loop derives again before it uses it: there the uninterrupted
+run keeps its value while the resumed one comes to it.
 """
 
 from __future__ import annotations

@@ -13,10 +13,11 @@ from typing import Any
 
 from parity.checks.live.aside import fresh_process, seeds_on_import, set_aside_all
 from parity.checks.live.effects import writes
+from parity.checks.live.folder import hidden
 from parity.checks.live.recorder import Killed, MarkError, Recorder, trace_no_calls
 from parity.checks.live.request import Request
 from parity.checks.live.trace import Trace, TraceWriter
-from parity.contract.capture import activate, scopes_of
+from parity.contract.capture import Walk, activate, scopes_of
 
 __all__ = ["InlineRunner", "Train", "run_function"]
 
@@ -78,9 +79,13 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
     try:
         result = train(folder, **request.options)
         if isinstance(result, GeneratorType):
-            _drive(recorder, result, suspended if suspended is not None else [])
+            result = _drive(recorder, result, suspended if suspended is not None else [])
         elif recorder.trace.end != "killed":
             recorder.trace.end = "finished"
+        if recorder.trace.end == "finished" and result is not None:
+            walk = Walk(hidden(folder))
+            walk.root("returned", result)
+            recorder.trace.returned = walk.finish().leaves
     except Killed:
         recorder.trace.end = "killed"
         if recorder.left is not None:
@@ -100,8 +105,8 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
 
 def _drive(
     recorder: Recorder, generator: GeneratorType[Any, Any, Any], suspended: list[GeneratorType[Any, Any, Any]]
-) -> None:
-    """Step through a generator; its frames are looked at while it is suspended."""
+) -> Any:
+    """Step through a generator and return what it returns; its frames are looked at while it is suspended."""
     tracing = sys.gettrace()
     while True:
         scopes = scopes_of(generator)
@@ -114,9 +119,9 @@ def _drive(
             sys.settrace(trace_no_calls)
         try:
             step = next(generator)
-        except StopIteration:
+        except StopIteration as end:
             recorder.trace.end = "finished"
-            return
+            return end.value
         finally:
             sys.setprofile(None)
             if recorder.watch is not None:
@@ -124,7 +129,7 @@ def _drive(
         if recorder.take(step, scopes_of(generator)):
             suspended.append(generator)
             recorder.killed()
-            return
+            return None
 
 
 def _unwrap(train: Any) -> Any:

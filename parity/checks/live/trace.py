@@ -71,6 +71,8 @@ class Trace:
     """Whether files of the folder were read or listed since the last mark."""
     removed: list[tuple[int, str]] = field(default_factory=list)
     """Mark after which a file or directory of the folder was removed, and its name."""
+    returned: dict[str, Leaf] = field(default_factory=dict)
+    """What the function returned, as leaves."""
     told: bool = False
     """Whether the marks said what the state is: what is new at the return was never said."""
     nudged: list[str] = field(default_factory=list)
