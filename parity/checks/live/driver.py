@@ -132,7 +132,9 @@ class Driver:
         left = list_folder(self.copies[road.kills[0]] if road.kills else folder)
         with self._lock:
             self.reads |= {name for name in trace.reads if name in self.reference.names}
-        kill = Kill(mark=0 if lenient else killed, left=left, reads=self.reads)
+        known = {mark.step: mark for one in before for mark in one.marks}
+        marks = [known.get(mark.step, mark) for mark in self.reference.marks]
+        kill = Kill(mark=0 if lenient else killed, marks=marks, left=left, reads=self.reads)
         outcome = judge_resumed(self._truth(before), trace, self.ground, kill)
         if trace.end in ("failed", "lost"):
             outcome.broken.append(self._failed(trace, killed, left))

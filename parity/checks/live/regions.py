@@ -30,7 +30,10 @@ class Watched(Protocol):
     request: Request
     trace: Trace
     code: CodeType | None
-    told_state: Mapping[str, Any] | None
+
+    @property
+    def told_state(self) -> Mapping[str, Any] | None:
+        """Return what the last mark said the state is; None where it said nothing."""
 
     def snapshot(
         self, scopes: Sequence[Scope], state: Mapping[str, Any] | None, *, keep: Sequence[str] = ()

@@ -81,8 +81,8 @@ class Session:
         elif why := measure_envelope(self.driver, parted, changing, self._sources(), self._uninterrupted, pool):
             return self._inconclusive(parted, trained, why)
         declared = self._declared(again)
-        seen = {(e.path, e.when) for e in declared}
-        observed = [e for e in observe_effects(again, self.driver.ground) if (e.path, e.when) not in seen]
+        told = {(e.path, e.when) for e in declared}
+        observed = [e for e in observe_effects(again, self.driver.ground) if (e.path, e.when) not in told]
         self.observations = [suspect(e, "uninterrupted", advise(e, observed)) for e in observed[:MOST]]
         if self.keep is not None:
             self._add(judge_kept(self.driver.reference, self.keep, self.metric), "uninterrupted")
