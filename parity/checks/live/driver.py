@@ -100,13 +100,15 @@ class Driver:
         for kill in road.kills[1:]:
             step = self.reference.marks[kill].step
             until = replace(asked, kill_step=step) if kill else replace(asked, kill=0)
+            left = list_folder(folder)
             trace = self.runner.run(folder, until)
             if trace.end != "killed":  # it failed, or came to its end without reaching the kill
-                return self._judge_run(road, trace, killed, folder, before)
+                return self._judge_run(road, trace, killed, folder, before, left)
             killed = kill or killed
             before.append(replace(trace, marks=trace.marks[1:]))
+        left = list_folder(folder)
         trace = self.runner.run(folder, self.kept(asked))
-        return self._judge_run(road, trace, killed, folder, before)
+        return self._judge_run(road, trace, killed, folder, before, left)
 
     def asked(self, road: Road) -> Request:
         """Return the whole run with the options of a road."""
@@ -127,11 +129,11 @@ class Driver:
         known = {mark.step: mark for trace in before for mark in trace.marks}
         return replace(self.reference, marks=[known.get(mark.step, mark) for mark in self.reference.marks])
 
-    def _judge_run(self, road: Road, trace: Trace, killed: int, folder: Path, before: Sequence[Trace]) -> Outcome:
+    def _judge_run(self, road: Road, trace: Trace, killed: int, folder: Path, before: Sequence[Trace],
+                   left: Collection[str]) -> Outcome:  # fmt: skip
         lenient = road.name in ("best", "older", "before-save", "extend")
-        left = list_folder(self.copies[road.kills[0]] if road.kills else folder)
         with self._lock:
-            self.reads |= {name for name in trace.reads if name in self.reference.names}
+            self.reads |= {name for name in trace.restored or trace.reads if name in self.reference.names}
         known = {mark.step: mark for one in before for mark in one.marks}
         marks = [known.get(mark.step, mark) for mark in self.reference.marks]
         kill = Kill(mark=0 if lenient else killed, marks=marks, left=left, reads=self.reads)
@@ -236,8 +238,30 @@ class Driver:
         if short.end != "finished":
             self.closed[road.name] = f"the function failed with steps={self.stop_at}"
             return Outcome()
+        if not _equal_so_far(self.reference, short, self.ground):
+            self.closed[road.name] = "what the function trains depends on steps, such as the horizon of its schedule"
+            return Outcome()
+        left = list_folder(folder)
         trace = self.runner.run(folder, self.kept(self.whole))
-        return self._judge_run(road, trace, 0, folder, [short])
+        return self._judge_run(road, trace, 0, folder, [short], left)
+
+
+def _equal_so_far(reference: Trace, short: Trace, ground: Ground) -> bool:
+    """Return whether a shorter run holds the same state as a longer one, up to its last mark but one.
+
+    Where it does not, to extend it is no resume of the same training: a horizon that follows `steps` is another one.
+    """
+    ignored = ground.noise | ground.rounded
+    for both in both_runs(reference.marks, short.marks[:-1] or short.marks):
+        for path, leaf in both.left.leaves.items():
+            other = both.right.leaves.get(path)
+            counts = leaf.role in ("state", "array") and path in ground.changing and path not in ignored
+            if counts and other is not None and not both.is_dead(path) and not leaf.same(other):
+                return False
+            rate = leaf.role == "state" and leaf.component.startswith(("schedule", "optimizer.hyper"))
+            if rate and path not in ignored and other is not None and not leaf.same(other):
+                return False
+    return True
 
 
 def _is_training(path: str, leaf: Leaf, ground: Ground, often: Collection[str]) -> bool:

@@ -100,6 +100,8 @@ class Recorder:
             self.watch.flush(scopes, state)
         number = self._number(step)
         index = len(self.trace.marks)
+        if index == 0:
+            self.trace.restored = set(self.trace.reads)
         if index == 0 and self.request.nudge is not None:
             self.trace.nudged = nudge_parameters(scopes, state, self.request.nudge)
         keep = self.request.keep.get(index) or self.request.keep_steps.get(number, ())

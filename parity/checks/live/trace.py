@@ -67,6 +67,8 @@ class Trace:
     """Files that were in the folder at any mark."""
     reads: set[str] = field(default_factory=set)
     """Files of the folder that were opened for reading."""
+    restored: set[str] = field(default_factory=set)
+    """Those that were opened before the first mark: what a run resumed from."""
     reading: bool = False
     """Whether files of the folder were read or listed since the last mark."""
     removed: list[tuple[int, str]] = field(default_factory=list)
