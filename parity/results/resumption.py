@@ -65,6 +65,8 @@ class Resumption:
     """Ways of stopping and resuming that were tried."""
     closed: Mapping[str, str] = field(default_factory=dict)
     """Roads that the function cannot be driven along, with the reason."""
+    ignored: Mapping[str, str] = field(default_factory=dict)
+    """Paths or components that were not judged, as the caller asked, to the reason."""
     notes: tuple[str, ...] = ()
     compared: int = 0
     """Marks at which two states were compared."""
@@ -121,7 +123,7 @@ class Resumption:
             f"{self.name}: {self.steps} steps, killed at {self.stop_at}, {self.mode}, roads {', '.join(self.roads)}"
         )
         words = "resumes within the envelope" if self.equal_runs and self.verdict == "holds" else _WORDS[self.verdict]
-        lines = [f"{words}: {what}"]
+        lines = [f"{words}: {what}{self._beside()}"]
         lines += suspect_lines("lost", self.suspects, roads=True)
         if self.equal_runs and self.multiple is not None:
             lines.append(
@@ -134,11 +136,21 @@ class Resumption:
         if self.bookkeeping:
             names = ", ".join(dict.fromkeys(one.path for one in self.bookkeeping))
             lines.append(clipped(f"bookkeeping that differs: {names}"))
+        lines += [clipped(f"not judged: {path} ({reason})") for path, reason in list(self.ignored.items())[:4]]
         if self.unseen:
             lines.append(clipped(f"not seen: {', '.join(self.unseen)}"))
         if self.closed:
             lines.append(clipped(f"not driven: {'; '.join(f'{road} ({why})' for road, why in self.closed.items())}"))
         return "\n".join("\n".join(lines).splitlines()[:most])
+
+    def _beside(self) -> str:
+        """Return what a reader of the first line alone has to know of what was not proven equal."""
+        if self.verdict != "holds":
+            return ""
+        count = len({one.path for one in self.bookkeeping})
+        parts = [f"{count} {'values differ' if count > 1 else 'value differs'} (bookkeeping)"] if count else []
+        parts += [f"{len(self.unseen)} not seen"] if self.unseen else []
+        return f"; {', '.join(parts)}" if parts else ""
 
 
 _WORDS: Mapping[Verdict, str] = {

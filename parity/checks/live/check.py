@@ -14,6 +14,7 @@ from typing import Any, Literal
 from parity.checks.live.driver import Runner
 from parity.checks.live.home import AtHome
 from parity.checks.live.inline import InlineRunner, Train
+from parity.checks.live.meant import Meant
 from parity.checks.live.process import ProcessRunner, why_not_importable
 from parity.checks.live.roads import ROADS
 from parity.checks.live.session import Session
@@ -39,6 +40,7 @@ def resumes(
     workdir: Path | None = None,
     keep: Rules | None = None,
     metric: str = "",
+    ignore: Mapping[str, str] | None = None,
 ) -> Resumption:
     """Check that a training function resumes exactly, and return the verdict.
 
@@ -59,6 +61,8 @@ def resumes(
         keep: The rules by which the trainer keeps its checkpoints (`parity.policy.Rules`); the checkpoints that are
             there at each mark are judged by them. By default only what resumes and what is left is judged.
         metric: Variable of the loop that holds the metric by which `keep` chooses the best.
+        ignore: Paths or components of differences that are meant, to the reason, which the verdict shows:
+            `{"timer": "wall clock", "state.pt: host": "the machine's name"}`; `*` stands for any text.
 
     Returns:
         The verdict: `holds`, `broken` with its suspects, or `inconclusive` with the reason.
@@ -96,13 +100,14 @@ def resumes(
         )
     names = road_names(roads, ROADS)
     options = dict(options or {})
+    meant = Meant(ignore)
     stop_at = _require_stop(steps, stop_at)
     with ExitStack() as stack:
         root = open_workdir(stack, workdir)
         runner, notes = runner_of(train, mode, root)
         stack.enter_context(runner)  # type: ignore[arg-type]
         home = AtHome(runner, root)
-        found = Session(train, home, root, steps, stop_at, options, names, notes, keep, metric).run()
+        found = Session(train, home, root, steps, stop_at, options, names, notes, keep, metric, meant).run()
     return replace(found, name=name or _name(train), seconds=time.perf_counter() - began)
 
 

@@ -16,6 +16,7 @@ from parity.checks.live.evidence import NONE, Evidence, Ground, Outcome, both_ru
 from parity.checks.live.folder import copy_folder, list_folder
 from parity.checks.live.judge import judge_resumed
 from parity.checks.live.left_files import judge_files, judge_returned
+from parity.checks.live.meant import Meant
 from parity.checks.live.request import Request
 from parity.checks.live.roads import Road
 from parity.checks.live.rounding import is_floating
@@ -54,10 +55,13 @@ class Driver:
         steps: Steps of the whole run.
         stop_at: Completed steps at the kill.
         options: Keyword arguments of the function.
+        meant: What is not judged.
     """
 
-    def __init__(self, runner: Runner, root: Path, steps: int, stop_at: int, options: dict[str, Any]) -> None:
-        self.runner, self.root, self.stop_at = runner, root, stop_at
+    def __init__(
+        self, runner: Runner, root: Path, steps: int, stop_at: int, options: dict[str, Any], meant: Meant
+    ) -> None:
+        self.runner, self.root, self.stop_at, self.meant = runner, root, stop_at, meant
         self.whole = Request(steps=steps, options=options)
         """The whole run, of which nothing else is asked."""
         self.reference: Trace
@@ -138,6 +142,7 @@ class Driver:
         marks = [known.get(mark.step, mark) for mark in self.reference.marks]
         kill = Kill(mark=0 if lenient else killed, marks=marks, left=left, reads=self.reads)
         outcome = judge_resumed(self._truth(before), trace, self.ground, kill)
+        self._leave_out_what_is_meant(outcome)
         if trace.end in ("failed", "lost"):
             outcome.broken.append(self._failed(trace, killed, left))
             outcome.notes.append(f"the function failed when it was resumed (road {road.name}):\n{trace.error}")
@@ -148,7 +153,18 @@ class Driver:
             for found in (self._judge_files(folder, trace, left), self._judge_returned(trace)):
                 outcome.broken += found.broken
                 outcome.bookkeeping += found.bookkeeping
+            self._leave_out_what_is_meant(outcome)
+            if outcome.broken:  # what differs from the resume on, and at the end, is what a file shows
+                lasting = {e.path for e in outcome.bookkeeping}
+                causes = [e for e in outcome.differs if e.path in lasting]
+                outcome.broken = causes + outcome.broken
+                outcome.bookkeeping = [e for e in outcome.bookkeeping if e.path not in {c.path for c in causes}]
         return outcome
+
+    def _leave_out_what_is_meant(self, outcome: Outcome) -> None:
+        for name in ("broken", "differs", "bookkeeping"):
+            found = [e for e in getattr(outcome, name) if not self.meant.takes(e.path, e.component)]
+            setattr(outcome, name, found)
 
     def _failed(self, trace: Trace, killed: int, left: Collection[str]) -> Evidence:
         """Return what a resumed run that failed shows: a file that it wanted may have been removed."""

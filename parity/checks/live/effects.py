@@ -10,8 +10,6 @@ import ast
 import inspect
 import linecache
 import os
-import re
-import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,13 +22,12 @@ import numpy as np
 
 from parity.checks.live.request import Request
 from parity.checks.live.rounding import ULP
+from parity.checks.live.source import EVALUATES, SAVES, called_name
 from parity.checks.live.trace import Effect, Trace
 from parity.contract.capture import Leaf, Scope, Snapshot, live_names, root_of
 
-__all__ = ["SAVES", "Statement", "StatementWatch", "called_name", "statements_of", "writes"]
+__all__ = ["Statement", "StatementWatch", "statements_of"]
 
-SAVES = re.compile(r"(^|_)(save\w*|checkpoint\w*|ckpt|dump\w*|export\w*|snapshot)($|_)", re.IGNORECASE)
-EVALUATES = re.compile(r"(^|_)(eval\w*|valid\w*|val|test|estimate\w*)($|_)", re.IGNORECASE)
 MOST_PARAMS = 64
 """Parameters whose values are kept across a statement."""
 
@@ -123,12 +120,6 @@ def _trains(node: ast.AST, losses: set[str]) -> bool:
         return True
     names = {called_name(n) for n in ast.walk(node) if isinstance(n, ast.Call)}
     return bool(names & _TRAINS) or any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(node))
-
-
-def called_name(call: ast.Call) -> str:
-    """Return the last name of what is called; empty where it has none, as in `table[0]()`."""
-    name: str = getattr(call.func, "attr", getattr(call.func, "id", ""))
-    return name
 
 
 def _names(node: ast.AST) -> set[str]:
@@ -238,50 +229,3 @@ def _is_rounding(before: Any, after: Any, snapshot: Snapshot, path: str) -> bool
     unit = ULP.get(snapshot.leaves[path].kind.partition("[")[0], 0.0)
     largest = float(np.abs(before.astype(np.float64)).max(initial=0.0))
     return float(np.abs(before.astype(np.float64) - after.astype(np.float64)).max(initial=0.0)) <= 8 * unit * largest
-
-
-class WriteWatch:
-    """Notes which files below the folder are opened: to write, with the line of the marked frame, or to read."""
-
-    def __init__(self) -> None:
-        self.recorder: Watched | None = None
-        self._installed = False
-
-    def start(self, recorder: Watched) -> None:
-        """Watch for one run; the hook stays, as no audit hook can be taken away, and does nothing meanwhile."""
-        self.recorder = recorder
-        if not self._installed:
-            self._installed = True
-            sys.addaudithook(self._hook)
-
-    def stop(self) -> None:
-        """Watch no more."""
-        self.recorder = None
-
-    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        recorder = self.recorder
-        if recorder is None or event not in _EVENTS:
-            return
-        path = os.fspath(arguments[0]) if isinstance(arguments[0], str | os.PathLike) else None
-        if not isinstance(path, str) or not path.startswith(str(recorder.folder)):
-            return
-        trace, name = recorder.trace, os.path.relpath(path, recorder.folder)
-        mode = arguments[1] if event == "open" else None
-        if event in ("os.listdir", "os.scandir"):
-            trace.reading = True
-        elif event != "open":
-            trace.removed.append((max(0, len(trace.marks) - 1), name))
-        elif isinstance(mode, str) and not set(mode) & set("wax+"):
-            trace.reads.add(name)
-            trace.reading = True
-        elif isinstance(mode, str) and recorder.frame is not None:
-            where = (recorder.frame.f_code.co_filename, recorder.frame.f_lineno)
-            if where not in trace.writes:
-                trace.writes.append(where)
-
-
-_EVENTS = frozenset({"open", "os.remove", "shutil.rmtree", "os.listdir", "os.scandir"})
-"""Audit events that concern files of the folder."""
-
-writes = WriteWatch()
-"""The one of this process."""

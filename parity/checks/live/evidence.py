@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from parity.checks.live.trace import Mark
+from parity.checks.live.usage import Use
 from parity.contract.capture import Leaf, Snapshot, root_of
 
 __all__ = [
@@ -77,8 +78,8 @@ class Ground:
     """Paths whose value changes while the run goes."""
     histories: tuple[str, ...]
     """Paths of containers that only grow: metrics of the past, no state."""
-    files: tuple[str, ...] = ()
-    """Source files of the trainer."""
+    use: Use = field(default_factory=Use)
+    """What of the trainer's source ran."""
     streams: frozenset[str] = frozenset()
     """Generators that training draws from."""
     stepwise: frozenset[str] = frozenset()
@@ -108,14 +109,14 @@ LATER = (
 """At a later mark: what others follow from comes first."""
 
 
-def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[str], files: Sequence[str]) -> Ground:
+def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[str], use: Use) -> Ground:
     """Return what two equal runs say about every leaf.
 
     Args:
         marks: Marks of the first run, at least one.
         again: Marks of the second.
         changing: Paths whose value changes in the first.
-        files: Source files of the trainer.
+        use: What of the trainer's source ran.
 
     Returns:
         What is known of the leaves; no path counts as rounded yet.
@@ -130,7 +131,7 @@ def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[
         noise=frozenset(parted_paths(marks, again)),
         changing=changing,
         histories=tuple(p for p in grow if _all_scalar(p, marks)),
-        files=tuple(files),
+        use=use,
         late=frozenset({root_of(p) for mark in marks for p in mark.snapshot.leaves})
         - frozenset({root_of(p) for p in marks[0].snapshot.leaves}),
         ended=_ended(marks, changing),

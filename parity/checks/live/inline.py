@@ -12,11 +12,11 @@ from types import GeneratorType
 from typing import Any
 
 from parity.checks.live.aside import fresh_process, seeds_on_import, set_aside_all
-from parity.checks.live.effects import writes
 from parity.checks.live.folder import hidden
-from parity.checks.live.recorder import Killed, MarkError, Recorder, trace_no_calls
+from parity.checks.live.recorder import Killed, MarkError, Recorder
 from parity.checks.live.request import Request
 from parity.checks.live.trace import Trace, TraceWriter
+from parity.checks.live.writing import writes
 from parity.contract.capture import Walk, activate, scopes_of
 
 __all__ = ["InlineRunner", "Train", "run_function"]
@@ -116,7 +116,7 @@ def _drive(
             sys.setprofile(recorder.watch_return({scope.code for scope in scopes[-1:]}))
         elif recorder.watch is not None and recorder.frame is not None and marks:
             recorder.frame.f_trace = recorder.watch.trace
-            sys.settrace(trace_no_calls)
+            sys.settrace(recorder.trace_calls)
         try:
             step = next(generator)
         except StopIteration as end:

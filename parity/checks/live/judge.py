@@ -14,7 +14,7 @@ from parity.checks.live.counting import compare, is_hard, is_setting, may_cause,
 from parity.checks.live.evidence import LATER, RANK, Evidence, Ground, Outcome, TwoStates, after_resume, both_runs
 from parity.checks.live.healed import healed
 from parity.checks.live.trace import Mark, Trace
-from parity.checks.live.usage import decides, is_saved
+from parity.checks.live.usage import indexes, is_saved
 from parity.contract.capture import TRAINED, Leaf
 
 __all__ = ["judge_resumed", "judge_same"]
@@ -106,9 +106,8 @@ def _judge_states(
     else:
         out.differs = seen.lost() + seen.causes()
         for item in seen.at_the_end():
-            (
-                out.broken if _decides(item.path, ground) and item.path not in ground.streams else out.bookkeeping
-            ).append(item)
+            decided = _decides(item.path, ground) and item.path not in ground.streams
+            (out.broken if decided else out.bookkeeping).append(item)
         derived = [*(mark.read for mark in resumed.marks[: out.compared]), resumed.reading]
         replaced, unsure = seen.healed(derived)
         for item in replaced:
@@ -119,7 +118,7 @@ def _judge_states(
 
 
 def _decides(path: str, ground: Ground) -> bool:
-    return decides((_identifiers(path) or [path])[-1], ground.files)
+    return ground.use.decides((_identifiers(path) or [path])[-1])
 
 
 class _Seen:
@@ -152,6 +151,27 @@ class _Seen:
         self._lasting = [p for p in self.hard[0] if len(self.hard) == 1 or p in self.hard[1] or self._is_rounded(p)]
         self.broken = any(firm[1:]) or any(p in firm[0] for p in self._lasting)
         """A generator, a mode or a gradient alone is no loss: nothing that is trained came to depend on it."""
+        parts = {states[0].leaf(p).role for p in firm[0] if p in self._lasting}
+        parts |= {both.leaf(p).role for hard, both in zip(firm[1:], states[1:], strict=True) for p in hard}
+        if parts == {"array"} and not self._spreads():
+            self.broken = False  # an average that feeds nothing but itself; files and what is returned may show it
+
+    def _spreads(self) -> bool:
+        """Return whether arrays that differ at the resume made anything else differ: then something reads them."""
+        lost = set(self.found[0])
+        if not lost:
+            return True
+        before: set[str] = set()
+        for both, differ in zip(self.states[1:], self.found[1:], strict=True):
+            same = {both.left.leaves[p].digest for p in lost & both.left.leaves.keys()}
+            for path in differ:
+                leaf = both.leaf(path)
+                if path in lost or leaf.role in ("structure", "alias", "position") or self.ground.is_history(path):
+                    continue
+                if leaf.digest not in same | before:  # a copy of what was lost is no other value
+                    return True
+            before = same
+        return False
 
     def _is_of_this_step(self, path: str, index: int) -> bool:
         """Return whether a value that nobody reads was made by the step before, in both runs: others tell nothing."""
@@ -174,7 +194,19 @@ class _Seen:
         return self._evidence(0, self._lasting, RANK) + self._evidence(0, fleeting, RANK)
 
     def causes(self) -> list[Evidence]:
-        """Return what else differs at the resume and can be what the later differences follow from."""
+        """Return what else differs at the resume and can be what the later differences follow from.
+
+        What indexes the data is its position, whatever it is called.
+        """
+        return [self._position(e) for e in self._causes()]
+
+    def _position(self, e: Evidence) -> Evidence:
+        words = _identifiers(e.path)
+        if e.component == e.path and words and indexes(words[-1], self.ground.use.files):
+            return e._replace(component="data.position")
+        return e
+
+    def _causes(self) -> list[Evidence]:
         both = self.states[0]
         soft = [p for p in self.found[0] if p not in self.hard[0] and may_cause(p, both, self.ground)]
         if not self._gradients_lost():  # usually cleared before they are used again
@@ -285,7 +317,7 @@ def _with_data(causes: list[Evidence], later: list[Evidence], ground: Ground) ->
         ]  # what the batch is made with
         return telling + position + [e for e in others if e not in telling]
     if later and not any(e.component.startswith(_TELLING) for e in causes):
-        saved = [e for e in causes if any(is_saved(word, ground.files) for word in _identifiers(e.path))]
+        saved = [e for e in causes if any(is_saved(word, ground.use.files) for word in _identifiers(e.path))]
         return saved + later[:1] + [e for e in causes if e not in saved]
     return causes
 

@@ -15,11 +15,12 @@ from parity.checks.live.folder import copy_folder, hidden, is_log, list_folder
 from parity.checks.live.nudge import nudge_parameters
 from parity.checks.live.regions import RegionWatch
 from parity.checks.live.request import Request
+from parity.checks.live.source import is_users
 from parity.checks.live.trace import Mark, Trace, TraceWriter
 from parity.contract.capture import Region, Scope, Snapshot, capture, outer_scopes
 from parity.errors import ParityError
 
-__all__ = ["Killed", "MarkError", "Recorder", "trace_no_calls"]
+__all__ = ["Killed", "MarkError", "Recorder"]
 
 
 class MarkError(ParityError, ValueError):
@@ -55,6 +56,7 @@ class Recorder:
         self._process = os.getpid()
         self._last_state: tuple[FrameType, Mapping[str, Any]] | None = None
         self._regions = RegionWatch(self)
+        self._called: set[CodeType] = set()
 
     def mark_frame(self, step: int, frame: FrameType, state: Mapping[str, Any]) -> None:
         """Take a mark made by a call: raises `Killed` at the kill."""
@@ -70,7 +72,7 @@ class Recorder:
             while around is not None:
                 around.f_trace = self.watch.trace
                 around = None if around.f_code is self.code else around.f_back
-            sys.settrace(trace_no_calls)
+            sys.settrace(self.trace_calls)
         if self.take(step, outer_scopes(frame, self.code), state):
             self.killed()
             self.left = self.folder.with_name(f"{self.folder.name}-at-the-kill")
@@ -143,6 +145,14 @@ class Recorder:
         self.trace.final = self.snapshot(scopes, state, keep=keep, finite=True)
         self.trace.final.dead |= dead
 
+    def trace_calls(self, frame: FrameType, event: str, argument: Any) -> None:
+        """Trace function of the thread: notes which functions of the trainer are called, and traces none of them."""
+        code = frame.f_code
+        if code not in self._called:
+            self._called.add(code)
+            if is_users(code.co_filename):
+                self.trace.executed.add((code.co_filename, code.co_firstlineno))
+
     def watch_return(self, codes: set[CodeType]) -> Callable[[FrameType, str, Any], None]:
         """Return a profile function that captures marked frames as they return."""
 
@@ -177,7 +187,3 @@ class Recorder:
         self.trace.names.update(self._files)
         saved = sorted(name for name in changed if name in self._files and not is_log(name))
         return tuple(saved), tuple(sorted(name for name in before if name not in self._files))
-
-
-def trace_no_calls(frame: FrameType, event: str, argument: Any) -> None:
-    """Trace function of a thread in which only some frames are traced: those that are called are not."""

@@ -23,10 +23,12 @@ from parity.checks.live.home import set_apart
 from parity.checks.live.inline import Train
 from parity.checks.live.judge import judge_same
 from parity.checks.live.kept_files import judge_kept
+from parity.checks.live.meant import Meant
 from parity.checks.live.request import Request
 from parity.checks.live.roads import Road, plan_roads
 from parity.checks.live.side_effects import judge_declared, observe_effects
 from parity.checks.live.trace import Trace
+from parity.checks.live.usage import Use
 from parity.errors import TrainerError
 from parity.policy import Rules
 from parity.results import Resumption, Suspect, Verdict
@@ -44,14 +46,15 @@ class Session:
     """One check: the two equal runs, the roads, the verdict."""
 
     def __init__(self, train: Train, runner: Runner, root: Path, steps: int, stop_at: int, options: dict[str, Any],
-                 names: Sequence[str], notes: list[str], keep: Rules | None, metric: str) -> None:  # fmt: skip
+                 names: Sequence[str], notes: list[str], keep: Rules | None, metric: str,
+                 meant: Meant) -> None:  # fmt: skip
         self.names, self.notes, self.keep, self.metric = names, notes, keep, metric
         try:
             self.parameters: Mapping[str, inspect.Parameter] = inspect.signature(train).parameters
         except (TypeError, ValueError):
             self.parameters = {}
         options = {**({"steps": steps} if "steps" in self.parameters else {}), **options}
-        self.driver = Driver(runner, root, steps, stop_at, options)
+        self.driver = Driver(runner, root, steps, stop_at, options, meant)
         self.suspects: list[Suspect] = []
         self.bookkeeping: list[Suspect] = []
         self.observations: list[Suspect] = []
@@ -77,9 +80,10 @@ class Session:
         parted = judge_same(marks, again.marks, changing)
         trained = self._trained(changing)
         if parted is None:
-            self.driver.ground = ground_of(marks, again.marks, changing, self._sources())
-        elif why := measure_envelope(self.driver, parted, changing, self._sources(), self._uninterrupted, pool):
+            self.driver.ground = ground_of(marks, again.marks, changing, self._use(again))
+        elif why := measure_envelope(self.driver, parted, changing, self._use(again), self._uninterrupted, pool):
             return self._inconclusive(parted, trained, why)
+        self._leave_out_what_is_meant()
         declared = self._declared(again)
         told = {(e.path, e.when) for e in declared}
         observed = [e for e in observe_effects(again, self.driver.ground) if (e.path, e.when) not in told]
@@ -92,6 +96,12 @@ class Session:
         self._add(declared, "uninterrupted")
         self.suspects += roads
         return self._verdict(trained)
+
+    def _leave_out_what_is_meant(self) -> None:
+        marks, meant = self.driver.reference.marks, self.driver.meant
+        seen = {(path, leaf.component) for mark in marks for path, leaf in mark.snapshot.leaves.items()}
+        ground = self.driver.ground
+        self.driver.ground = replace(ground, noise=ground.noise | meant.paths(seen))
 
     def _drive(self, pool: Executor) -> None:
         """Drive every road; the first tells what the function reads, so what its checkpoints are."""
@@ -207,6 +217,8 @@ class Session:
         if not set(self.driven) - {"intervals"} and not self.suspects:
             self.notes.append("no road was driven on which the run is resumed")
             self.unsure = True
+        if self.driver.meant.unused and not self.suspects:
+            self.notes.append(f"ignore: no value is called {', '.join(self.driver.meant.unused)}")
         unsure = self.unsure or not trained or not self.compared
         verdict: Verdict = "broken" if self.suspects else "inconclusive" if unsure else "holds"
         if verdict == "holds" and (found := not_finite(self.driver.reference, self.driver.ground.changing)):
@@ -258,6 +270,7 @@ class Session:
             unseen=dict(last.unseen),
             roads=tuple(self.driven),
             closed=self.driver.closed,
+            ignored=self.driver.meant.patterns,
             notes=tuple(self.notes),
             compared=self.compared,
             leaves=len(last.leaves),
@@ -289,8 +302,12 @@ class Session:
         changed = [leaves[path] for path in changing if path in leaves]
         return sum(leaf.role in ("state", "array") and "float" in leaf.kind for leaf in changed)
 
-    def _sources(self) -> list[str]:
-        return sorted({self.driver.reference.code[0], *(file for file, _ in self.driver.reference.writes)} - {""})
+    def _use(self, again: Trace) -> Use:
+        """Return what of the trainer's source ran: of both equal runs, of which one is watched."""
+        writes = frozenset((*self.driver.reference.writes, *again.writes))
+        files = {self.driver.reference.code[0], *(file for file, _ in (*writes, *again.executed))} - {""}
+        executed = again.executed | {self.driver.reference.code}
+        return Use(files=tuple(sorted(files)), executed=frozenset(executed), writes=writes)
 
     def _add(self, found: Sequence[Evidence], road: str) -> None:
         self.suspects += [suspect(e, road, advise(e, found)) for e in found[:MOST]]

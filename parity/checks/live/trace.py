@@ -80,7 +80,9 @@ class Trace:
     nudged: list[str] = field(default_factory=list)
     """Parameters that were moved at the first mark."""
     writes: list[tuple[str, int]] = field(default_factory=list)
-    """Files and lines of the marked code during which files of the folder were opened for writing."""
+    """Files and lines of the trainer's code during which files of the folder were opened for writing."""
+    executed: set[tuple[str, int]] = field(default_factory=set)
+    """File and first line of each function of the trainer that was called after the first mark, in a watched run."""
 
     def saves(self, reads: Collection[str] = ()) -> list[int]:
         """Return the marks, counted from 0, before which a checkpoint was saved.
