@@ -50,7 +50,7 @@ def judge_start(reference: Trace, step: int, at: int, kill: Kill, *, shifted: bo
         expected = f"step {at_once[0]} or later"
         got = f"step {step}; {at_once[1]} was removed as soon as it was saved"
         return [Evidence("checkpoint.retention", "mark", step, expected, got, "at the resume")]
-    saver = Trace(marks=list(kill.marks)) if kill.marks else reference
+    saver = Trace(marks=list(kill.marks), appended=reference.appended) if kill.marks else reference
     saves = [mark for mark in saver.saves(kill.reads) if mark <= kill.mark]
     gone = [mark for mark in saves if kill.is_gone(saver.marks[mark].saved)]
     older = [mark for mark in saves if mark < kill.mark]  # the one of the kill itself may be unfinished
@@ -76,9 +76,14 @@ def _saved_step(saver: Trace, save: int, kill: Kill) -> int:
     A save that takes several steps begins with files of other names: under a temporary one, in a temporary directory.
     """
     like = {blot(name) for name in kill.reads}
-    while save > 1 and like and any(blot(name) not in like for name in saver.marks[save - 1].saved):
+    while save > 1 and like and _begun(saver, save - 1, like):
         save -= 1
     return saver.steps[save] - 1
+
+
+def _begun(saver: Trace, mark: int, like: Collection[str]) -> bool:
+    """Return whether files of other names than a checkpoint's were written before a mark, logs not counted."""
+    return any(blot(name) not in like for name in saver.marks[mark].saved if name not in saver.appended)
 
 
 def judge_silence(reference: Trace, kill: Kill) -> Evidence:

@@ -11,7 +11,7 @@ from typing import Any
 
 from parity import sides
 from parity.checks.live.effects import StatementWatch
-from parity.checks.live.folder import copy_folder, hidden, is_log, list_folder
+from parity.checks.live.folder import copy_folder, hidden, list_folder
 from parity.checks.live.nudge import nudge_parameters
 from parity.checks.live.regions import RegionWatch
 from parity.checks.live.request import Request
@@ -57,6 +57,7 @@ class Recorder:
         self._last_state: tuple[FrameType, Mapping[str, Any]] | None = None
         self._regions = RegionWatch(self)
         self._called: set[CodeType] = set()
+        self._grown: dict[str, int] = {}
 
     def mark_frame(self, step: int, frame: FrameType, state: Mapping[str, Any]) -> None:
         """Take a mark made by a call: raises `Killed` at the kill."""
@@ -181,9 +182,15 @@ class Recorder:
         return number
 
     def _changed(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the files that are no logs and changed since the last call, and those that are gone."""
+        """Return the files that changed since the last call, and those that are gone; notes which ones only grow."""
         before, self._files = self._files, list_folder(self.folder)
         changed = {name for name in {*before, *self._files} if before.get(name) != self._files.get(name)}
         self.trace.names.update(self._files)
-        saved = sorted(name for name in changed if name in self._files and not is_log(name))
+        for name in changed & before.keys() & self._files.keys():
+            (size, _, inode), (now, _, same) = before[name], self._files[name]
+            self._grown[name] = (
+                self._grown.get(name, 0) + 1 if now > size and inode == same else -len(self.trace.marks)
+            )
+            (self.trace.appended.add if self._grown[name] > 1 else self.trace.appended.discard)(name)
+        saved = sorted(name for name in changed if name in self._files)
         return tuple(saved), tuple(sorted(name for name in before if name not in self._files))

@@ -23,7 +23,7 @@ class Mark:
     step: int
     snapshot: Snapshot
     saved: tuple[str, ...] = ()
-    """Checkpoint files that changed since the mark before, by their names in the folder."""
+    """Files that changed since the mark before, by their names in the folder."""
     gone: tuple[str, ...] = ()
     """Files that were there at the mark before and are not any more."""
     read: bool = False
@@ -71,6 +71,8 @@ class Trace:
     """Those that were opened before the first mark: what a run resumed from."""
     reading: bool = False
     """Whether files of the folder were read or listed since the last mark."""
+    appended: set[str] = field(default_factory=set)
+    """Files that did nothing but grow in place, more than once: logs, by how they are written."""
     removed: list[tuple[int, str]] = field(default_factory=list)
     """Mark after which a file or directory of the folder was removed, and its name."""
     returned: dict[str, Leaf] = field(default_factory=dict)
@@ -89,13 +91,13 @@ class Trace:
 
         Args:
             reads: Files that a resumed run read: then only files named like those are checkpoints. Digits in names
-                do not count.
+                do not count. Logs do not count either.
         """
         like = {blot(name) for name in reads}
         return [
             at
             for at, mark in enumerate(self.marks)
-            if at > 0 and any(not like or blot(name) in like for name in mark.saved)
+            if at > 0 and any(not like or blot(name) in like for name in mark.saved if name not in self.appended)
         ]
 
     @property
