@@ -84,6 +84,8 @@ class Ground:
     """Generators that training draws from."""
     stepwise: frozenset[str] = frozenset()
     """Arrays that change in more than half of the steps and are read again: trained, or made anew for each step."""
+    idle: frozenset[str] = frozenset()
+    """Generators that move in less than half of the steps: as one from which loaders draw seeds."""
     ended: Mapping[str, int] = field(default_factory=dict)
     """Positions of schedules that have ended, to the step after which they did not move any more."""
     late: frozenset[str] = frozenset()
@@ -126,6 +128,7 @@ def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[
         for path, leaf in mark.snapshot.leaves.items():
             if leaf.role == "structure" and path.endswith(".len"):
                 lengths.setdefault(path.removesuffix(".len"), []).append(int(leaf.digest))
+    streams = frozenset(p for p in changing if marks[0].snapshot.leaves.get(p, NONE).role == "stream")
     grow = [p for p, n in lengths.items() if len(n) > 2 and n == sorted(n) and n[-1] > n[0] + 1]
     return Ground(
         noise=frozenset(parted_paths(marks, again)),
@@ -136,7 +139,8 @@ def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[
         - frozenset({root_of(p) for p in marks[0].snapshot.leaves}),
         ended=_ended(marks, changing),
         stepwise=stepwise(marks),
-        streams=frozenset(p for p in changing if marks[0].snapshot.leaves.get(p, NONE).role == "stream"),
+        streams=streams,
+        idle=frozenset(p for p in streams if 2 * _moves(p, marks) < len(marks)),
     )
 
 
@@ -155,6 +159,12 @@ def stepwise(marks: Sequence[Mark]) -> frozenset[str]:
             if leaf.role == "array" and path in old.leaves and not leaf.same(old.leaves[path]):
                 times[path] = times.get(path, 0) + (not new.is_dead(path))
     return frozenset(path for path, count in times.items() if 2 * count > len(marks) - 1)
+
+
+def _moves(path: str, marks: Sequence[Mark]) -> int:
+    """Return how often a value changes from one mark to the next."""
+    series = [mark.snapshot.leaves.get(path, NONE) for mark in marks]
+    return sum(not after.same(before) for before, after in itertools.pairwise(series))
 
 
 def _ended(marks: Sequence[Mark], changing: frozenset[str]) -> dict[str, int]:

@@ -13,8 +13,9 @@ from parity.checks.live.beginning import Kill, judge_silence, judge_start
 from parity.checks.live.counting import compare, is_hard, is_setting, may_cause, may_follow, read_by_both, shows
 from parity.checks.live.evidence import LATER, RANK, Evidence, Ground, Outcome, TwoStates, after_resume, both_runs
 from parity.checks.live.healed import healed
+from parity.checks.live.ordering import DATA, identifiers, in_order, with_data
 from parity.checks.live.trace import Mark, Trace
-from parity.checks.live.usage import indexes, is_saved
+from parity.checks.live.usage import indexes
 from parity.contract.capture import TRAINED, Leaf
 
 __all__ = ["judge_resumed", "judge_same"]
@@ -99,7 +100,7 @@ def _judge_states(
     if seen.broken:
         lost, causes, later = seen.lost(), seen.causes(), seen.later()
         out.broken += (
-            _in_order(lost, seen.settings() + (causes if lost else _with_data(causes, later, ground))) + later
+            in_order(lost, seen.settings() + (causes if lost else with_data(causes, later, ground)), ground) + later
         )
         here = 0 if lost or not later else seen.first_later
         out.first = (at + here, here)
@@ -118,7 +119,7 @@ def _judge_states(
 
 
 def _decides(path: str, ground: Ground) -> bool:
-    return ground.use.decides((_identifiers(path) or [path])[-1])
+    return ground.use.decides((identifiers(path) or [path])[-1])
 
 
 class _Seen:
@@ -201,7 +202,7 @@ class _Seen:
         return [self._position(e) for e in self._causes()]
 
     def _position(self, e: Evidence) -> Evidence:
-        words = _identifiers(e.path)
+        words = identifiers(e.path)
         if e.component == e.path and words and indexes(words[-1], self.ground.use.files):
             return e._replace(component="data.position")
         return e
@@ -209,7 +210,10 @@ class _Seen:
     def _causes(self) -> list[Evidence]:
         both = self.states[0]
         soft = [p for p in self.found[0] if p not in self.hard[0] and may_cause(p, both, self.ground)]
-        if not self._gradients_lost():  # usually cleared before they are used again
+        others = [
+            p for p in soft if both.leaf(p).role in ("scalar", "array") and len(self.found) > 1 and p in self.found[1]
+        ]
+        if others or not self._gradients_lost():  # usually cleared before they are used again
             soft = [p for p in soft if both.leaf(p).role != "gradient"]
         if self._same_batch():  # iterators that have skipped differ inside from those that were never stopped
             soft = [p for p in soft if both.leaf(p).role != "position"]
@@ -232,7 +236,7 @@ class _Seen:
         """Return the paths of the batch: by name, or the array that the loop assigns first."""
         left = self.states[index].left
         arrays = [p for p, leaf in left.leaves.items() if leaf.role == "array" and p in self.ground.changing]
-        return [p for p in arrays if left.leaves[p].component in _DATA] or [p for p in arrays if left.is_dead(p)][:1]
+        return [p for p in arrays if left.leaves[p].component in DATA] or [p for p in arrays if left.is_dead(p)][:1]
 
     def _gradients_lost(self) -> bool:
         """Return whether gradients differ later although batch and loss are equal: a sum was cut off."""
@@ -240,7 +244,7 @@ class _Seen:
             return False
         both = self.states[self.first_later]
         components = {both.leaf(p).component for p in self.found[self.first_later]}
-        return "gradients" in components and not components & {"loss", *_DATA}
+        return "gradients" in components and not components & {"loss", *DATA}
 
     def later(self) -> list[Evidence]:
         """Return what differs at the first later mark that shows something."""
@@ -253,9 +257,9 @@ class _Seen:
         batch = set(self._batches(self.first_later))
         found = self._evidence(self.first_later, follow, LATER)
         found = [
-            e._replace(component="data.batch") if e.path in batch and e.component not in _DATA else e for e in found
+            e._replace(component="data.batch") if e.path in batch and e.component not in DATA else e for e in found
         ]
-        return sorted(found, key=lambda e: e.component not in _DATA)
+        return sorted(found, key=lambda e: e.component not in DATA)
 
     def at_the_end(self) -> list[Evidence]:
         """Return what differs at the end although nothing in training does."""
@@ -283,43 +287,9 @@ class _Seen:
         return [both.evidence(p, after_resume(index)) for p in ordered]
 
 
-def _in_order(lost: list[Evidence], causes: list[Evidence]) -> list[Evidence]:
-    """Return what differs at the resume, arrays of unknown purpose behind numbers that tell a position.
-
-    A batch that waits in a queue follows from the position of the data, whatever holds it.
-    """
-    unknown = [e for e in lost if e.component == e.path]
-    data = [e for e in causes if e.component in _DATA] if unknown else []
-    known = [e for e in lost if e not in unknown]
-    return known + data + unknown + [e for e in causes if e not in data]
-
-
 def _is_mode(leaf: Leaf) -> bool:
     """Return whether a leaf is a training mode: a loop may set it where a step begins, after the mark."""
     return leaf.component == "model.mode"
-
-
-_DATA = ("data.batch", "data.position")
-
-_TELLING = ("data", "rng", "gradients", "ema", "model", "optim", "best")
-"""Components of a soft difference at the resume that name a cause by themselves."""
-
-
-def _with_data(causes: list[Evidence], later: list[Evidence], ground: Ground) -> list[Evidence]:
-    """Return the causes where nothing hard was lost: by what the first later difference is of."""
-    if later and later[0].component in _DATA:
-        position = [e for e in causes if e.component == "data.position"] or [
-            later[0]._replace(component="data.position")
-        ]
-        others = [e for e in causes if e.component != "data.position"]
-        telling = [
-            e for e in others if e.component.startswith(("rng", "ema", "model.b", "model.p", "optim", "best"))
-        ]  # what the batch is made with
-        return telling + position + [e for e in others if e not in telling]
-    if later and not any(e.component.startswith(_TELLING) for e in causes):
-        saved = [e for e in causes if any(is_saved(word, ground.use.files) for word in _identifiers(e.path))]
-        return saved + later[:1] + [e for e in causes if e not in saved]
-    return causes
 
 
 _RATES = ("schedule.lr", "optimizer.hyperparameters")
@@ -329,7 +299,3 @@ def _optimizer_absent(paths: Sequence[str], both: TwoStates) -> bool:
     """Return whether slots of the optimizer are not there at all: it was not loaded."""
     absent = [p for p in paths if p in both.left.leaves and p not in both.right.leaves]
     return any(both.leaf(p).component.startswith("optimizer.") and ".state" in p for p in absent)
-
-
-def _identifiers(path: str) -> list[str]:
-    return [w for w in path.replace("]", "").replace("'", "").replace("[", ".").split(".") if w and not w.isdigit()]

@@ -39,6 +39,14 @@ class Use:
             for line, names in _deciding(file, frozenset(at for of, at in self.writes if of == file))
         )
 
+    def reads(self, name: str) -> bool:
+        """Return whether a variable, attribute or key of this name is taken for more than a message."""
+        return any(
+            name in names and (not self.executed or line == 0 or (file, line) in self.executed)
+            for file in self.files
+            for line, names in _reading(file)
+        )
+
 
 def is_saved(name: str, files: Iterable[str]) -> bool:
     """Return whether a call that seems to save takes a variable or attribute of this name: orders suspects.
@@ -81,6 +89,26 @@ def _deciding(file: str, writes: frozenset[int]) -> tuple[tuple[int, frozenset[s
             inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
             waiting.append((child, _first_line(child) if inner else line))
     return tuple((line, frozenset(names)) for line, names in found.items() if names)
+
+
+@functools.lru_cache(maxsize=64)
+def _reading(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
+    """Return for each function, by its first line, the names that it reads outside of `print`; 0 for the module."""
+    found: dict[int, set[str]] = {}
+    waiting: list[tuple[ast.AST, int]] = [(_tree(file), 0)]
+    while waiting:
+        node, line = waiting.pop()
+        if isinstance(node, ast.Call) and called_name(node) == "print":
+            continue
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
+                found.setdefault(line, set()).add(name)
+            case ast.Subscript(slice=ast.Constant(value=str(name)), ctx=ast.Load()):
+                found.setdefault(line, set()).add(name)
+        for child in ast.iter_child_nodes(node):
+            inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            waiting.append((child, _first_line(child) if inner else line))
+    return tuple((line, frozenset(names)) for line, names in found.items())
 
 
 def _first_line(node: ast.AST) -> int:
