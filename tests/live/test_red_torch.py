@@ -101,7 +101,7 @@ def test_of_two_faults_at_once_one_is_named_first(first: str, second: str) -> No
 
 @pytest.mark.parametrize("fault", ["draw", "rounding save"])
 def test_what_a_single_run_shows_is_an_observation_until_its_region_is_declared(fault: str) -> None:
-    """The resume is exact: both runs draw, and both round. Nothing but its author can say that a statement may not."""
+    """The resume is exact: both runs draw, and both round. Only their author can say that a statement may not."""
     options = {"fault": f"{fault}+undeclared"}
     found = parity.resumes(train, steps=24, stop_at=17, mode="inline", options=options)
     assert found.verdict == "holds", found.text()

@@ -170,7 +170,7 @@ def _unpickled(data: bytes) -> Any:
 def _members(data: bytes) -> Iterator[tuple[str, Any]]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for item in archive.infolist():
-            yield item.filename, _or_bytes(archive.read(item))
+            yield item.filename.removesuffix(".npy"), _or_bytes(archive.read(item))
 
 
 def _or_bytes(data: bytes) -> Any:
