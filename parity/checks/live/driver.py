@@ -17,6 +17,7 @@ from parity.checks.live.folder import copy_folder, list_folder
 from parity.checks.live.judge import judge_resumed
 from parity.checks.live.left_files import judge_files, judge_returned
 from parity.checks.live.meant import Meant
+from parity.checks.live.printed import judge_printed
 from parity.checks.live.request import Request
 from parity.checks.live.roads import Road
 from parity.checks.live.rounding import is_floating
@@ -153,6 +154,8 @@ class Driver:
             for found in (self._judge_files(folder, trace, left), self._judge_returned(trace)):
                 outcome.broken += found.broken
                 outcome.bookkeeping += found.bookkeeping
+            end = self.reference.marks[-1].step
+            outcome.bookkeeping += judge_printed(self.reference.printed, self.again.printed, trace.printed, end)
             self._leave_out_what_is_meant(outcome)
             if outcome.broken:  # what differs from the resume on, and at the end, is what a file shows
                 lasting = {e.path for e in outcome.bookkeeping}

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["SET_APART", "Listing", "copy_folder", "hidden", "is_log", "list_folder"]
+from parity.storage import digest_range
+
+__all__ = ["SET_APART", "Growth", "Listing", "copy_folder", "hidden", "is_log", "list_folder"]
 
 Listing = dict[str, tuple[int, int, int]]
 """Relative path to size, time of the last change in nanoseconds, inode."""
@@ -69,3 +72,37 @@ def copy_folder(folder: Path, to: Path) -> None:
                     shutil.copy2(source, below / name)
             except FileNotFoundError:
                 continue
+
+
+class Growth:
+    """Tells logs from checkpoints by how they are written: a log keeps what it held, and text is added to its end."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[int, str]] = {}
+        self._grown: dict[str, int] = {}
+
+    def appended(self, folder: Path, changed: Iterable[str]) -> set[str]:
+        """Return the files that did nothing but grow at their end, each time that they changed.
+
+        Args:
+            folder: The folder of the run.
+            changed: Names of files in it that changed since the last call.
+        """
+        for name in changed:
+            path, (size, held) = folder / name, self._held.get(name, (0, ""))
+            try:
+                now = path.stat().st_size if path.is_file() else MOST_LOG + 1
+                if now > MOST_LOG:  # of a large file its content is not read for this
+                    self._grown[name] = -(1 << 30)
+                    continue
+                keeps = size < now and digest_range(path, 0, size) == held
+                self._held[name] = now, digest_range(path, 0, now)
+            except OSError:  # it is gone meanwhile
+                continue
+            if held:
+                self._grown[name] = self._grown.get(name, 0) + 1 if keeps else -(1 << 30)
+        return {name for name, times in self._grown.items() if times > 0}
+
+
+MOST_LOG = 4 << 20
+"""Largest file that is taken for a log by its content."""

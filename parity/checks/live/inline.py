@@ -13,6 +13,7 @@ from typing import Any
 
 from parity.checks.live.aside import fresh_process, seeds_on_import, set_aside_all
 from parity.checks.live.folder import hidden
+from parity.checks.live.printed import keep_printed
 from parity.checks.live.recorder import Killed, MarkError, Recorder
 from parity.checks.live.request import Request
 from parity.checks.live.trace import Trace, TraceWriter
@@ -77,10 +78,11 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
     listening, tracing = activate(recorder), sys.gettrace()
     writes.start(recorder)
     try:
-        result = train(folder, **request.options)
-        if isinstance(result, GeneratorType):
-            result = _drive(recorder, result, suspended if suspended is not None else [])
-        elif recorder.trace.end != "killed":
+        with keep_printed(recorder.trace.printed, hidden(folder)) as recorder.keep_printed:
+            result = train(folder, **request.options)
+            if isinstance(result, GeneratorType):
+                result = _drive(recorder, result, suspended if suspended is not None else [])
+        if recorder.trace.end == "lost":
             recorder.trace.end = "finished"
         if recorder.trace.end == "finished" and result is not None:
             walk = Walk(hidden(folder))

@@ -11,7 +11,7 @@ from typing import Any
 
 from parity import sides
 from parity.checks.live.effects import StatementWatch
-from parity.checks.live.folder import copy_folder, hidden, list_folder
+from parity.checks.live.folder import Growth, copy_folder, hidden, list_folder
 from parity.checks.live.nudge import nudge_parameters
 from parity.checks.live.regions import RegionWatch
 from parity.checks.live.request import Request
@@ -51,13 +51,15 @@ class Recorder:
         """The frame that holds the marks, as far as it is known."""
         self.left: Path | None = None
         """Copy of the folder at a kill by exception: what a `finally` saves after it, a killed process does not."""
+        self.keep_printed: Callable[[], None] = lambda: None
+        """Writes what was printed so far into the trace."""
         self._files = list_folder(folder)
         self._hidden = hidden(folder)
         self._process = os.getpid()
         self._last_state: tuple[FrameType, Mapping[str, Any]] | None = None
         self._regions = RegionWatch(self)
         self._called: set[CodeType] = set()
-        self._grown: dict[str, int] = {}
+        self._growth = Growth()
 
     def mark_frame(self, step: int, frame: FrameType, state: Mapping[str, Any]) -> None:
         """Take a mark made by a call: raises `Killed` at the kill."""
@@ -92,6 +94,7 @@ class Recorder:
     def killed(self) -> None:
         """Write what is known; in a process of its own, end it."""
         if self.writer is not None:
+            self.keep_printed()
             self.writer.end(self.trace)
         if self.on_kill is not None:
             self.on_kill()
@@ -186,11 +189,6 @@ class Recorder:
         before, self._files = self._files, list_folder(self.folder)
         changed = {name for name in {*before, *self._files} if before.get(name) != self._files.get(name)}
         self.trace.names.update(self._files)
-        for name in changed & before.keys() & self._files.keys():
-            (size, _, inode), (now, _, same) = before[name], self._files[name]
-            self._grown[name] = (
-                self._grown.get(name, 0) + 1 if now > size and inode == same else -len(self.trace.marks)
-            )
-            (self.trace.appended.add if self._grown[name] > 1 else self.trace.appended.discard)(name)
+        self.trace.appended = self._growth.appended(self.folder, changed & self._files.keys())
         saved = sorted(name for name in changed if name in self._files)
         return tuple(saved), tuple(sorted(name for name in before if name not in self._files))

@@ -229,7 +229,7 @@ class Session:
     def _first_run(self, asked: Request) -> Trace:
         trace = self._uninterrupted("reference", asked)
         self.stop = next(at for at, mark in enumerate(trace.marks) if mark.step >= self.driver.stop_at)
-        if not any(mark.saved for mark in trace.marks[: self.stop + 1]):
+        if not any(set(mark.saved) - trace.appended for mark in trace.marks[: self.stop + 1]):
             raise TrainerError(
                 f"nothing was saved in the folder before step {self.driver.stop_at}; save into the folder that the "
                 "function is given, or give a later stop_at"

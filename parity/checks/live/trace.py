@@ -72,11 +72,13 @@ class Trace:
     reading: bool = False
     """Whether files of the folder were read or listed since the last mark."""
     appended: set[str] = field(default_factory=set)
-    """Files that did nothing but grow in place, more than once: logs, by how they are written."""
+    """Files that did nothing but grow at their end: logs, by how they are written."""
     removed: list[tuple[int, str]] = field(default_factory=list)
     """Mark after which a file or directory of the folder was removed, and its name."""
     returned: dict[str, Leaf] = field(default_factory=dict)
     """What the function returned, as leaves."""
+    printed: dict[str, Leaf] = field(default_factory=dict)
+    """What the run printed, line by line, as leaves."""
     told: bool = False
     """Whether the marks said what the state is: what is new at the return was never said."""
     nudged: list[str] = field(default_factory=list)
