@@ -6,11 +6,12 @@ import enum
 import functools
 import gc
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from parity.contract.capture.arrays import PLAIN
 from parity.contract.capture.modules import class_path, is_of_user
+from parity.contract.capture.probes import without_addresses
 from parity.contract.capture.registry import CONTAINERS, LIBRARY_ROOTS, class_visits, is_a, register, root_package
 from parity.contract.capture.walk import Walk
 
@@ -34,12 +35,12 @@ def _function(walk: Walk, path: str, function: types.FunctionType) -> None:
         return
     for at, value in enumerate(function.__defaults__ or ()):
         if not is_a(value, *PLAIN):  # a number there is a constant of the program
-            walk.visit(f"{path}.__defaults__[{at}]", value)
+            walk.place(f"{path}.__defaults__[{at}]", value)
     for name, value in (function.__kwdefaults__ or {}).items():
         if not is_a(value, *PLAIN):
-            walk.visit(f"{path}.__kwdefaults__.{name}", value)
+            walk.place(f"{path}.__kwdefaults__.{name}", value)
     for name, value in list(vars(function).items()):
-        walk.visit(f"{path}.{name}", value)
+        walk.place(f"{path}.{name}", value)
 
 
 def _method(walk: Walk, path: str, method: types.MethodType) -> None:
@@ -53,22 +54,30 @@ def _cached(walk: Walk, path: str, function: Any) -> None:
     if root_package(function) in LIBRARY_ROOTS or not walk.is_new(path, function, "code"):
         return
     inner, own = getattr(function, "__wrapped__", None), vars(function)
-    kept: list[Any] = []
-    for part in gc.get_referents(function):
-        if isinstance(part, dict) and part is not own:
-            entries = [(key, result) for key, result in list(part.items()) if type(result).__name__ != _ENTRY]
-            kept += [item for entry in entries for item in entry]
-        elif part is not inner and part is not own and not isinstance(part, type) and type(part) is not object:
-            kept.append(part)
     if is_of_user(root_module(function)):
-        walk.leaf(f"{path}.cache.len", len(kept), "code", "structure")
-        for at, item in enumerate(kept):
-            walk.visit(f"{path}.cache[{at}]", item)
+        for at, (key, result) in enumerate(_kept(function, own)):
+            plain = is_a(key, *PLAIN, tuple, list)  # the arguments, by which two runs have the same entry
+            walk.place(f"{path}.cache[{without_addresses(repr(key)) if plain else at}]", result)
         for name, value in list(own.items()):
             if name not in _OF_WRAPS:
-                walk.visit(f"{path}.{name}", value)
+                walk.place(f"{path}.{name}", value)
     if inner is not None:
         walk.visit(f"{path}.__wrapped__", inner)
+
+
+def _kept(function: Any, own: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+    """Return arguments and results that a cache holds: in its dict, or as links of a list where it is bounded."""
+    found: list[tuple[Any, Any]] = []
+    link: list[Any] = []
+    for part in gc.get_referents(function):
+        if isinstance(part, type) and part.__name__ == _ENTRY:
+            found += [(link[-2], link[-1])] if len(link) > 1 else []
+            link = []
+        elif isinstance(part, dict) and part is not own and not found:
+            return [(key, result) for key, result in list(part.items()) if type(result).__name__ != _ENTRY]
+        else:
+            link.append(part)
+    return found
 
 
 _ENTRY = "_lru_list_elem"

@@ -212,8 +212,8 @@ def _environment(walk: Walk, path: str, value: Any) -> None:
 _OF_LOGGERS = ("name", "level", "parent", "propagate", "handlers", "filters", "disabled", "_cache", "manager", "root")
 _OF_HANDLERS = ("_name", "level", "formatter", "lock", "_closed", "stream", "terminator", "baseFilename", "mode",
                 "encoding", "errors", "delay", "_builtin_open")  # fmt: skip
-_OF_THREADS = ("_name", "_daemonic", "_ident", "_native_id", "_tstate_lock", "_started", "_is_stopped", "_initialized",
-               "_stderr", "_invoke_excepthook", "_handle", "_os_thread_handle", "_context")  # fmt: skip
+_OF_THREADS = ("_name", "_daemonic", "_ident", "_native_id", "_tstate_lock", "_started", "_is_stopped",
+               "_initialized", "_stderr", "_invoke_excepthook", "_handle", "_os_thread_handle", "_context")  # fmt: skip
 
 
 def _register() -> None:

@@ -41,7 +41,7 @@ SHOWING_ROOTS = (
 
 
 class_visits: list[Callable[[Walk, type], None]] = []
-"""Called once for each class of which a walk meets an object: what a class holds itself is shown by another module."""
+"""Called once for each class of which a walk meets an object: they show what the class holds itself."""
 
 
 def register(kind: type | str, visit: Visit, *, order: int = LAST, attributes: bool = False) -> None:
