@@ -61,6 +61,8 @@ class Resumption:
     """What statements of a single run changed that seem to save or evaluate: worth a look, no verdict."""
     unseen: Mapping[str, str] = field(default_factory=dict)
     """Path to the type of what the check could not look into."""
+    moving: tuple[str, ...] = ()
+    """Paths in `unseen` of what changes while the run goes, or could not even be probed."""
     roads: tuple[str, ...] = ()
     """Ways of stopping and resuming that were tried."""
     closed: Mapping[str, str] = field(default_factory=dict)
@@ -138,7 +140,10 @@ class Resumption:
             lines.append(clipped(f"bookkeeping that differs: {names}"))
         lines += [clipped(f"not judged: {path} ({reason})") for path, reason in list(self.ignored.items())[:4]]
         if self.unseen:
-            lines.append(clipped(f"not seen: {', '.join(self.unseen)}"))
+            shown = sorted(self.unseen, key=lambda path: path not in self.moving)
+            lines.append(
+                clipped(f"not seen: {', '.join(f'{p} (changes)' if p in self.moving else p for p in shown)}")
+            )
         if self.closed:
             lines.append(clipped(f"not driven: {'; '.join(f'{road} ({why})' for road, why in self.closed.items())}"))
         return "\n".join("\n".join(lines).splitlines()[:most])
@@ -149,7 +154,10 @@ class Resumption:
             return ""
         count = len({one.path for one in self.bookkeeping})
         parts = [f"{count} {'values differ' if count > 1 else 'value differs'} (bookkeeping)"] if count else []
-        parts += [f"{len(self.unseen)} not seen"] if self.unseen else []
+        if self.unseen:
+            parts.append(
+                f"{len(self.unseen)} not seen" + (f", {len(self.moving)} of it changing" if self.moving else "")
+            )
         return f"; {', '.join(parts)}" if parts else ""
 
 

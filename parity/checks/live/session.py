@@ -268,6 +268,7 @@ class Session:
             bookkeeping=tuple(each_once(self.bookkeeping))[:MOST],
             observations=tuple(each_once(self.observations))[:MOST],
             unseen=dict(last.unseen),
+            moving=self._moving(),
             roads=tuple(self.driven),
             closed=self.driver.closed,
             ignored=self.driver.meant.patterns,
@@ -296,6 +297,16 @@ class Session:
                 "give steps and stop_at that it reaches"
             )
         return trace
+
+    def _moving(self) -> tuple[str, ...]:
+        """Return what cannot be looked into and changes while the run goes, or could not even be probed."""
+        marks = self.driver.reference.marks
+        found = []
+        for path in marks[-1].snapshot.unseen:
+            probes = {mark.snapshot.probes.get(path, "") for mark in marks if path in mark.snapshot.unseen}
+            if len(probes) > 1 or probes == {""}:
+                found.append(path)
+        return tuple(found)
 
     def _trained(self, changing: Iterable[str]) -> int:
         leaves = self.driver.reference.marks[-1].snapshot.leaves
