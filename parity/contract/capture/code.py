@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import ctypes
 import enum
 import functools
 import gc
@@ -33,12 +35,11 @@ def _function(walk: Walk, path: str, function: types.FunctionType) -> None:
         walk.visit(f"{path}.{name}", content)
     if not is_of_user(function.__module__):
         return
-    for at, value in enumerate(function.__defaults__ or ()):
+    code, defaults = function.__code__, function.__defaults__ or ()
+    named = zip(code.co_varnames[: code.co_argcount][-len(defaults) :], defaults, strict=False) if defaults else ()
+    for name, value in (*named, *(function.__kwdefaults__ or {}).items()):
         if not is_a(value, *PLAIN):  # a number there is a constant of the program
-            walk.place(f"{path}.__defaults__[{at}]", value)
-    for name, value in (function.__kwdefaults__ or {}).items():
-        if not is_a(value, *PLAIN):
-            walk.place(f"{path}.__kwdefaults__.{name}", value)
+            walk.place(f"{path}.{name}", value)
     for name, value in list(vars(function).items()):
         walk.place(f"{path}.{name}", value)
 
@@ -56,6 +57,8 @@ def _cached(walk: Walk, path: str, function: Any) -> None:
     inner, own = getattr(function, "__wrapped__", None), vars(function)
     if is_of_user(root_module(function)):
         for at, (key, result) in enumerate(_kept(function, own)):
+            if is_a(result, *PLAIN, types.FunctionType) or _is_constant(result):
+                continue  # found again from its arguments, as long as nobody can change it
             plain = is_a(key, *PLAIN, tuple, list)  # the arguments, by which two runs have the same entry
             walk.place(f"{path}.cache[{without_addresses(repr(key)) if plain else at}]", result)
         for name, value in list(own.items()):
@@ -63,6 +66,11 @@ def _cached(walk: Walk, path: str, function: Any) -> None:
                 walk.place(f"{path}.{name}", value)
     if inner is not None:
         walk.visit(f"{path}.__wrapped__", inner)
+
+
+def _is_constant(result: Any) -> bool:
+    """Return whether a result is a tuple that a library defines, such as a transformation of Optax."""
+    return is_a(result, tuple) and type(result) is not tuple and not is_of_user(root_module(type(result)))
 
 
 def _kept(function: Any, own: Mapping[str, Any]) -> list[tuple[Any, Any]]:
@@ -128,9 +136,13 @@ def _is_special(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
 
 
+class _OneField(ctypes.Structure):
+    _fields_ = (("field", ctypes.c_int),)
+
+
 _NO_CONTENT = (
     types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
-    types.ClassMethodDescriptorType, types.BuiltinFunctionType,
+    types.ClassMethodDescriptorType, collections._tuplegetter, type(_OneField.field), types.BuiltinFunctionType,
 )  # fmt: skip
 
 

@@ -157,7 +157,7 @@ _OF_MEMBERS = ("_name_", "__objclass__", "_sort_order_", "name", "value")
 
 def _install() -> None:
     """Register the kinds of this module."""
-    constants = (complex, decimal.Decimal, fractions.Fraction, slice, range, type(...))
+    constants = (complex, decimal.Decimal, decimal.Context, fractions.Fraction, slice, range, type(...))
     others = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta, np.dtype)
     nothing = (
         threading.Event, type(threading.Lock()), type(threading.RLock()), threading.Condition,

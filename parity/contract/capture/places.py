@@ -9,7 +9,6 @@ import io
 import logging
 import mmap
 import os
-import sqlite3
 import stat
 import threading
 import types
@@ -26,7 +25,7 @@ from parity.contract.capture.names import component_from_name
 from parity.contract.capture.registry import Visit, register
 from parity.contract.capture.walk import Walk
 
-__all__: list[str] = []
+__all__ = ["holds_of_user"]
 
 _WHOLE = 1 << 28
 """Bytes of one anonymous file or mapping above which its content is not read at each mark."""
@@ -108,10 +107,10 @@ def _file(walk: Walk, path: str, value: Any) -> None:
     walk.data(path, content, f"{type(value).__name__}[{about.st_size}]", component_from_name(path), "array")
 
 
-def _database(walk: Walk, path: str, value: sqlite3.Connection) -> None:
+def _database(walk: Walk, path: str, value: Any) -> None:
     """Show a database of SQLite that is in memory; one in a file is seen there."""
     if walk.is_new(path, value, component_from_name(path)):
-        content = sqlite3.Connection.serialize(value)
+        content = value.serialize()
         walk.data(path, content, "sqlite3.Connection", component_from_name(path), "array")
 
 
@@ -148,7 +147,13 @@ def _context_variable(walk: Walk, path: str, value: ContextVar[Any]) -> None:
     missing = object()
     content = value.get(missing)
     if content is not missing:
-        walk.visit(f"{path}.get()", content)
+        walk.visit(f"{path}[{value.name!r}]", content)
+
+
+def _future(walk: Walk, path: str, value: Any) -> None:
+    """Show the result of a future, where it has one; to ask for an exception would mark it as read."""
+    if walk.is_new(path, value, component_from_name(path)) and value.done() and not value.cancelled():
+        walk.visit(f"{path}._result", getattr(value, "_result", None))
 
 
 def _context(walk: Walk, path: str, value: Context) -> None:
@@ -190,6 +195,12 @@ def _logger(walk: Walk, path: str, value: logging.Logger) -> None:
             walk.visit(f"{path}.{name}", item)
 
 
+def holds_of_user(logger: logging.Logger) -> bool:
+    """Return whether a logger has a filter, a handler or an attribute of the user."""
+    inside = any(is_of_user(type(item).__module__) for item in (*logger.handlers, *logger.filters))
+    return inside or not vars(logger).keys() <= set(_OF_LOGGERS)
+
+
 def _exception(walk: Walk, path: str, value: BaseException) -> None:
     if not walk.is_new(path, value, component_from_name(path)):
         return
@@ -213,7 +224,7 @@ _OF_LOGGERS = ("name", "level", "parent", "propagate", "handlers", "filters", "d
 _OF_HANDLERS = ("_name", "level", "formatter", "lock", "_closed", "stream", "terminator", "baseFilename", "mode",
                 "encoding", "errors", "delay", "_builtin_open")  # fmt: skip
 _OF_THREADS = ("_name", "_daemonic", "_ident", "_native_id", "_tstate_lock", "_started", "_is_stopped",
-               "_initialized", "_stderr", "_invoke_excepthook", "_handle", "_os_thread_handle", "_context")  # fmt: skip
+               "_initialized", "_stderr", "_invoke_excepthook", "_handle", "_context")  # fmt: skip
 
 
 def _register() -> None:
@@ -224,13 +235,14 @@ def _register() -> None:
         ((io.BytesIO,), _bytes_io, True),
         ((io.StringIO,), _string_io, True),
         ((_io._IOBase,), _file, True),
-        ((sqlite3.Connection,), _database, True),
+        (("sqlite3.Connection",), _database, True),
         ((weakref.ref,), _reference, True),
         ((weakref.ProxyType, weakref.CallableProxyType), _proxy, False),
         ((weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet), _weak_collection, False),
         ((weakref.finalize,), _finalizer, False),
         ((ContextVar,), _context_variable, False),
         ((Context,), _context, False),
+        (("_asyncio.Future", "_asyncio.Task"), _future, False),
         ((threading.local,), _of_thread, False),
         ((threading.Thread,), _without(_OF_THREADS), False),
         ((logging.Handler,), _without(_OF_HANDLERS), False),

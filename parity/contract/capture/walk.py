@@ -8,6 +8,7 @@ or does not answer, is listed as not seen, with a probe that tells whether it ch
 
 from __future__ import annotations
 
+import gc
 import heapq
 import itertools
 from collections.abc import Callable, Iterable, Mapping
@@ -266,6 +267,9 @@ class Walk:
             return
         if hidden:
             self.not_seen(path, value)
+            for at, part in enumerate(gc.get_referents(value)):  # what a queue of C holds
+                if is_a(part, list, tuple, dict, np.ndarray) and not _is_namespace(part):
+                    self.visit(f"{path}.of[{at}]", part)
 
     def _asked(self, path: str, value: Any) -> bool:
         """Ask an object that shows no attributes for its state; return whether it answered."""
@@ -291,6 +295,10 @@ _NO_STATE = (str, type(None))
 
 def _is_left_out(cls: type) -> bool:
     return root_package(cls) in SHOWING_ROOTS or cls.__module__.startswith(_CHECK)
+
+
+def _is_namespace(part: Any) -> bool:
+    return is_a(part, dict) and ("__builtins__" in part or "__module__" in part)
 
 
 def _is_floats(leaf: Leaf) -> bool:
