@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 import ctypes
 import enum
 import functools
 import gc
 import types
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from parity.contract.capture.arrays import PLAIN
 from parity.contract.capture.modules import class_path, is_of_user
@@ -102,7 +101,7 @@ def root_module(thing: Any) -> str | None:
 
 def show_class_of(walk: Walk, cls: type) -> None:
     """Add the user's classes among the bases of a class, and the class of each, after all that variables lead to."""
-    for base in (*cls.__mro__, *type(cls).__mro__):
+    for base in [*cls.__mro__, *type.mro(type(cls))]:
         if id(base) not in (known := walk.noted.setdefault("classes", {})) and is_of_user(root_module(base)):
             known[id(base)] = base
             walk.place(class_path(base), _Content(base))
@@ -136,13 +135,17 @@ def _is_special(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
 
 
+class _Named(NamedTuple):
+    field: int
+
+
 class _OneField(ctypes.Structure):
     _fields_ = (("field", ctypes.c_int),)
 
 
 _NO_CONTENT = (
     types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
-    types.ClassMethodDescriptorType, collections._tuplegetter, type(_OneField.field), types.BuiltinFunctionType,
+    types.ClassMethodDescriptorType, type(_Named.field), type(_OneField.field), types.BuiltinFunctionType,
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from parity.contract.capture.arrays import role_of_array
+from parity.contract.capture.leaf import Role
 from parity.contract.capture.modules import is_of_user
 from parity.contract.capture.names import component_from_name
 from parity.contract.capture.registry import Visit, register
@@ -27,6 +28,7 @@ from parity.contract.capture.walk import Walk
 
 __all__ = ["holds_of_user"]
 
+_CFuncPtr: Any = type(ctypes.pythonapi.Py_IncRef).__base__
 _WHOLE = 1 << 28
 """Bytes of one anonymous file or mapping above which its content is not read at each mark."""
 
@@ -57,14 +59,14 @@ def _ctypes(walk: Walk, path: str, value: Any) -> None:
     if not walk.is_new(path, value, component):
         return
     kept = getattr(value, "_objects", None)
-    if isinstance(value, ctypes._Pointer | ctypes._CFuncPtr):
+    if isinstance(value, ctypes._Pointer | _CFuncPtr):
         walk.visit(f"{path}._objects", kept) if kept else walk.not_seen(path, value)
     elif isinstance(value, ctypes.Array) and value._type_ in _NUMBERS:
         numbers = np.frombuffer(value, dtype=np.dtype(value._type_)) if len(value) else np.zeros(0)
         walk.array(path, numbers, component, "array")
     else:
         with memoryview(value) as view:
-            role = "scalar" if isinstance(value, ctypes._SimpleCData) else "array"
+            role: Role = "scalar" if isinstance(value, ctypes._SimpleCData) else "array"
             walk.data(path, view.tobytes(), f"{type(value).__name__}[{view.nbytes}]", component, role)
 
 
@@ -230,7 +232,7 @@ _OF_THREADS = ("_name", "_daemonic", "_ident", "_native_id", "_tstate_lock", "_s
 def _register() -> None:
     rows: tuple[tuple[tuple[Any, ...], Visit, bool], ...] = (
         ((bytearray, memoryview, array.array, mmap.mmap), _memory, True),
-        ((ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._Pointer, ctypes._CFuncPtr),
+        ((ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._Pointer, _CFuncPtr),
          _ctypes, False),
         ((io.BytesIO,), _bytes_io, True),
         ((io.StringIO,), _string_io, True),

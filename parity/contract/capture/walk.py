@@ -175,12 +175,11 @@ class Walk:
             self.snapshot.not_finite[path] = what if finite.any() else f"only {what}"
 
     def inside_iterator(self, path: str, *, floats: bool = True) -> None:
-        """Note that what lies below a path is the inside of an iterator: its numbers and arrays are its position.
+        """Note that a path is an iterator's: numbers and arrays below are its position.
 
         Args:
             path: Path of the iterator.
-            floats: Whether that holds for arrays of floats too, as for batches that a library has ready. In an
-                iterator of the user's they are what they are anywhere else: an average may be kept there.
+            floats: Whether arrays of floats are too, as batches that a library has ready.
         """
         self._iterators = (*self._iterators, f"{path}.")
         if floats:
