@@ -65,7 +65,7 @@ def is_of_user(module: str | None) -> bool:
             return False
         file = getattr(held, "__file__", None)
         if isinstance(file, str):
-            of_a_side = root.endswith("_side") and Path(file).is_relative_to(_SUITE)
+            of_a_side = root.rpartition("_")[2] == "side" and Path(file).is_relative_to(_SUITE)
             return not (of_a_side or _is_library_file(file))
         if spec is not None and getattr(spec, "origin", None) is None and root == module:
             return False  # a folder of packages without a file of its own holds nothing
