@@ -341,9 +341,7 @@ def test_a_thread_that_nobody_holds_is_seen_and_its_variables_are_listed_as_not_
     assert snapshot.unseen == {"threads[0].work()": "variables of a running thread"}
 
 
-@pytest.mark.parametrize(
-    "name", ["sys", "builtins", "json", "numpy.random", "pytest", "parity", "numpy._core", ""]
-)
+@pytest.mark.parametrize("name", ["sys", "builtins", "json", "numpy.random", "pytest", "parity", "numpy._core", ""])
 def test_python_installed_packages_and_the_suite_are_not_the_users(name: str) -> None:
     assert not is_of_user(name)
 

@@ -5,6 +5,8 @@ The names of variables order suspects here and word the advice; whether somethin
 
 from __future__ import annotations
 
+import re
+
 from parity.checks.live.evidence import Evidence, Ground
 from parity.checks.live.usage import is_saved
 
@@ -63,4 +65,5 @@ def _is_read(e: Evidence, ground: Ground) -> bool:
 
 
 def identifiers(path: str) -> list[str]:
-    return [w for w in path.replace("]", "").replace("'", "").replace("[", ".").split(".") if w and not w.isdigit()]
+    """Return the names that a path is made of, the last one that of the value itself."""
+    return [word for word in re.split(r"[^0-9A-Za-z_]+", path) if word and not word.isdigit()]

@@ -4,7 +4,6 @@ Knows the kinds of the standard library and of NumPy; those of a framework are r
 """
 
 from parity.contract.capture import code as _code  # noqa: F401 - registers its kinds
-from parity.contract.capture import places as _places  # noqa: F401 - registers its kinds
 from parity.contract.capture.arrays import array_leaf, digest_of, role_of_array
 from parity.contract.capture.attributes import attributes_of
 from parity.contract.capture.frames import Scope, ambient, capture, outer_scopes, scopes_of

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import enum
 import functools
 import gc
 import types
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from parity.contract.capture.arrays import PLAIN
 from parity.contract.capture.modules import class_path, is_of_user
@@ -33,12 +34,11 @@ def _function(walk: Walk, path: str, function: types.FunctionType) -> None:
         walk.visit(f"{path}.{name}", content)
     if not is_of_user(function.__module__):
         return
-    for at, value in enumerate(function.__defaults__ or ()):
+    code, defaults = function.__code__, function.__defaults__ or ()
+    named = zip(code.co_varnames[: code.co_argcount][-len(defaults) :], defaults, strict=False) if defaults else ()
+    for name, value in (*named, *(function.__kwdefaults__ or {}).items()):
         if not is_a(value, *PLAIN):  # a number there is a constant of the program
-            walk.place(f"{path}.__defaults__[{at}]", value)
-    for name, value in (function.__kwdefaults__ or {}).items():
-        if not is_a(value, *PLAIN):
-            walk.place(f"{path}.__kwdefaults__.{name}", value)
+            walk.place(f"{path}.{name}", value)
     for name, value in list(vars(function).items()):
         walk.place(f"{path}.{name}", value)
 
@@ -56,6 +56,8 @@ def _cached(walk: Walk, path: str, function: Any) -> None:
     inner, own = getattr(function, "__wrapped__", None), vars(function)
     if is_of_user(root_module(function)):
         for at, (key, result) in enumerate(_kept(function, own)):
+            if is_a(result, *PLAIN, types.FunctionType) or _is_constant(result):
+                continue  # found again from its arguments, as long as nobody can change it
             plain = is_a(key, *PLAIN, tuple, list)  # the arguments, by which two runs have the same entry
             walk.place(f"{path}.cache[{without_addresses(repr(key)) if plain else at}]", result)
         for name, value in list(own.items()):
@@ -63,6 +65,11 @@ def _cached(walk: Walk, path: str, function: Any) -> None:
                 walk.place(f"{path}.{name}", value)
     if inner is not None:
         walk.visit(f"{path}.__wrapped__", inner)
+
+
+def _is_constant(result: Any) -> bool:
+    """Return whether a result is a tuple that a library defines, such as a transformation of Optax."""
+    return is_a(result, tuple) and type(result) is not tuple and not is_of_user(root_module(type(result)))
 
 
 def _kept(function: Any, own: Mapping[str, Any]) -> list[tuple[Any, Any]]:
@@ -94,7 +101,7 @@ def root_module(thing: Any) -> str | None:
 
 def show_class_of(walk: Walk, cls: type) -> None:
     """Add the user's classes among the bases of a class, and the class of each, after all that variables lead to."""
-    for base in (*cls.__mro__, *type(cls).__mro__):
+    for base in [*cls.__mro__, *type.mro(type(cls))]:
         if id(base) not in (known := walk.noted.setdefault("classes", {})) and is_of_user(root_module(base)):
             known[id(base)] = base
             walk.place(class_path(base), _Content(base))
@@ -128,9 +135,17 @@ def _is_special(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
 
 
+class _Named(NamedTuple):
+    field: int
+
+
+class _OneField(ctypes.Structure):
+    _fields_ = (("field", ctypes.c_int),)
+
+
 _NO_CONTENT = (
     types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
-    types.ClassMethodDescriptorType, types.BuiltinFunctionType,
+    types.ClassMethodDescriptorType, type(_Named.field), type(_OneField.field), types.BuiltinFunctionType,
 )  # fmt: skip
 
 

@@ -180,7 +180,7 @@ def _globals_of(code: CodeType, shared: Mapping[str, Any]) -> dict[str, Any]:
             value = shared.get(name)
             if name in found or name not in shared or is_a(value, ModuleType):
                 continue
-            if is_a(value, FunctionType):
+            if isinstance(value, FunctionType):
                 if (value.__module__ or "").partition(".")[0] not in LIBRARY_ROOTS and value.__globals__ is shared:
                     waiting.append(value.__code__)
             elif is_a(value, type):

@@ -123,7 +123,7 @@ _ITERATORS: tuple[Any, ...] = (
     itertools.permutations, itertools.combinations, itertools.combinations_with_replacement, itertools.starmap,
     itertools.accumulate, itertools.takewhile, itertools.dropwhile, itertools.filterfalse, itertools.compress,
     itertools.pairwise, itertools.groupby, type(itertools.tee(())[0]),
-    itertools._tee_dataobject, itertools._grouper, *_RANGES,
+    *(getattr(itertools, name) for name in ("_tee_dataobject", "_grouper")), *_RANGES,
 )  # fmt: skip
 
 

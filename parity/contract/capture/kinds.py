@@ -72,7 +72,8 @@ def _sequence(walk: Walk, path: str, value: Any) -> None:
 
 def _items(value: Any) -> list[Any]:
     """Return the items of a sequence by its own class's way: a user's subclass may count what is read of it."""
-    for cls in (list, tuple, collections.deque):
+    classes: tuple[Any, ...] = (list, tuple, collections.deque)
+    for cls in classes:
         if isinstance(value, cls):
             return list(cls.__iter__(value))
     return list(value.data)
@@ -121,7 +122,7 @@ def _pairs(walk: Walk, path: str, pairs: Iterable[tuple[Any, Any]]) -> None:
             walk.visit(f"{name}.key", key)
 
 
-def _is_name(key: object) -> bool:
+def _is_name(key: Any) -> bool:
     """Return whether a key or an element says all that it is in its printed form."""
     if is_a(key, tuple, frozenset):
         return all(_is_name(item) for item in key)
@@ -157,7 +158,7 @@ _OF_MEMBERS = ("_name_", "__objclass__", "_sort_order_", "name", "value")
 
 def _install() -> None:
     """Register the kinds of this module."""
-    constants = (complex, decimal.Decimal, fractions.Fraction, slice, range, type(...))
+    constants = (complex, decimal.Decimal, decimal.Context, fractions.Fraction, slice, range, type(...))
     others = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta, np.dtype)
     nothing = (
         threading.Event, type(threading.Lock()), type(threading.RLock()), threading.Condition,

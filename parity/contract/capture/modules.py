@@ -18,8 +18,8 @@ from parity.contract.capture.walk import Walk
 
 __all__ = ["class_path", "is_of_user", "show_modules"]
 
-_OWN = frozenset(("parity", "jax_side", "torch_side"))
-"""The suite itself, by name: in its own checkout its files lie where a user's would."""
+_SUITE = Path(__file__).parents[3]
+"""Folder of the suite: in its own checkout its files lie where a user's would."""
 _PACKAGES = frozenset(("site-packages", "dist-packages"))
 _NO_STATE = frozenset(("In", "Out", "get_ipython", "exit", "quit", "open"))
 """Names that an interactive shell puts among the user's variables."""
@@ -56,7 +56,7 @@ def is_of_user(module: str | None) -> bool:
     if not module:
         return False
     root = module.partition(".")[0]
-    if root in _OWN or root in sys.builtin_module_names:
+    if root == "parity" or root in sys.builtin_module_names:
         return False
     for name in dict.fromkeys((root, module)):
         held = sys.modules.get(name)
@@ -65,7 +65,8 @@ def is_of_user(module: str | None) -> bool:
             return False
         file = getattr(held, "__file__", None)
         if isinstance(file, str):
-            return not _is_library_file(file)
+            of_a_side = root.rpartition("_")[2] == "side" and Path(file).is_relative_to(_SUITE)
+            return not (of_a_side or _is_library_file(file))
         if spec is not None and getattr(spec, "origin", None) is None and root == module:
             return False  # a folder of packages without a file of its own holds nothing
     return True

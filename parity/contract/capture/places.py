@@ -9,7 +9,6 @@ import io
 import logging
 import mmap
 import os
-import sqlite3
 import stat
 import threading
 import types
@@ -21,13 +20,15 @@ from typing import Any
 import numpy as np
 
 from parity.contract.capture.arrays import role_of_array
+from parity.contract.capture.leaf import Role
 from parity.contract.capture.modules import is_of_user
 from parity.contract.capture.names import component_from_name
 from parity.contract.capture.registry import Visit, register
 from parity.contract.capture.walk import Walk
 
-__all__: list[str] = []
+__all__ = ["holds_of_user"]
 
+_CFuncPtr: Any = type(ctypes.pythonapi.Py_IncRef).__base__
 _WHOLE = 1 << 28
 """Bytes of one anonymous file or mapping above which its content is not read at each mark."""
 
@@ -58,14 +59,14 @@ def _ctypes(walk: Walk, path: str, value: Any) -> None:
     if not walk.is_new(path, value, component):
         return
     kept = getattr(value, "_objects", None)
-    if isinstance(value, ctypes._Pointer | ctypes._CFuncPtr):
+    if isinstance(value, ctypes._Pointer | _CFuncPtr):
         walk.visit(f"{path}._objects", kept) if kept else walk.not_seen(path, value)
     elif isinstance(value, ctypes.Array) and value._type_ in _NUMBERS:
         numbers = np.frombuffer(value, dtype=np.dtype(value._type_)) if len(value) else np.zeros(0)
         walk.array(path, numbers, component, "array")
     else:
         with memoryview(value) as view:
-            role = "scalar" if isinstance(value, ctypes._SimpleCData) else "array"
+            role: Role = "scalar" if isinstance(value, ctypes._SimpleCData) else "array"
             walk.data(path, view.tobytes(), f"{type(value).__name__}[{view.nbytes}]", component, role)
 
 
@@ -108,10 +109,10 @@ def _file(walk: Walk, path: str, value: Any) -> None:
     walk.data(path, content, f"{type(value).__name__}[{about.st_size}]", component_from_name(path), "array")
 
 
-def _database(walk: Walk, path: str, value: sqlite3.Connection) -> None:
+def _database(walk: Walk, path: str, value: Any) -> None:
     """Show a database of SQLite that is in memory; one in a file is seen there."""
     if walk.is_new(path, value, component_from_name(path)):
-        content = sqlite3.Connection.serialize(value)
+        content = value.serialize()
         walk.data(path, content, "sqlite3.Connection", component_from_name(path), "array")
 
 
@@ -148,7 +149,13 @@ def _context_variable(walk: Walk, path: str, value: ContextVar[Any]) -> None:
     missing = object()
     content = value.get(missing)
     if content is not missing:
-        walk.visit(f"{path}.get()", content)
+        walk.visit(f"{path}[{value.name!r}]", content)
+
+
+def _future(walk: Walk, path: str, value: Any) -> None:
+    """Show the result of a future, where it has one; to ask for an exception would mark it as read."""
+    if walk.is_new(path, value, component_from_name(path)) and value.done() and not value.cancelled():
+        walk.visit(f"{path}._result", getattr(value, "_result", None))
 
 
 def _context(walk: Walk, path: str, value: Context) -> None:
@@ -190,6 +197,12 @@ def _logger(walk: Walk, path: str, value: logging.Logger) -> None:
             walk.visit(f"{path}.{name}", item)
 
 
+def holds_of_user(logger: logging.Logger) -> bool:
+    """Return whether a logger has a filter, a handler or an attribute of the user."""
+    inside = any(is_of_user(type(item).__module__) for item in (*logger.handlers, *logger.filters))
+    return inside or not vars(logger).keys() <= set(_OF_LOGGERS)
+
+
 def _exception(walk: Walk, path: str, value: BaseException) -> None:
     if not walk.is_new(path, value, component_from_name(path)):
         return
@@ -213,25 +226,25 @@ _OF_LOGGERS = ("name", "level", "parent", "propagate", "handlers", "filters", "d
 _OF_HANDLERS = ("_name", "level", "formatter", "lock", "_closed", "stream", "terminator", "baseFilename", "mode",
                 "encoding", "errors", "delay", "_builtin_open")  # fmt: skip
 _OF_THREADS = ("_name", "_daemonic", "_ident", "_native_id", "_tstate_lock", "_started", "_is_stopped",
-               "_initialized", "_stderr", "_invoke_excepthook", "_handle", "_os_thread_handle",
-               "_context")  # fmt: skip
+               "_initialized", "_stderr", "_invoke_excepthook", "_handle", "_context")  # fmt: skip
 
 
 def _register() -> None:
     rows: tuple[tuple[tuple[Any, ...], Visit, bool], ...] = (
         ((bytearray, memoryview, array.array, mmap.mmap), _memory, True),
-        ((ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._Pointer, ctypes._CFuncPtr),
+        ((ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._Pointer, _CFuncPtr),
          _ctypes, False),
         ((io.BytesIO,), _bytes_io, True),
         ((io.StringIO,), _string_io, True),
         ((_io._IOBase,), _file, True),
-        ((sqlite3.Connection,), _database, True),
+        (("sqlite3.Connection",), _database, True),
         ((weakref.ref,), _reference, True),
         ((weakref.ProxyType, weakref.CallableProxyType), _proxy, False),
         ((weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet), _weak_collection, False),
         ((weakref.finalize,), _finalizer, False),
         ((ContextVar,), _context_variable, False),
         ((Context,), _context, False),
+        (("_asyncio.Future", "_asyncio.Task"), _future, False),
         ((threading.local,), _of_thread, False),
         ((threading.Thread,), _without(_OF_THREADS), False),
         ((logging.Handler,), _without(_OF_HANDLERS), False),

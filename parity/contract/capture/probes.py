@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 import sys
 from typing import Any
@@ -13,7 +12,7 @@ __all__ = ["probe", "without_addresses"]
 
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+")
 MOST = 1 << 24
-"""Bytes of a picture above which an object is not pickled again at each mark."""
+"""Bytes of a reduced form above which an object of that class is not asked for it again."""
 _heavy: set[type] = set()
 
 
@@ -23,7 +22,7 @@ def without_addresses(text: str) -> str:
 
 
 def probe(value: Any) -> str:
-    """Return the digest of what an object shows of itself: its buffer, else its pickle, else its size and length.
+    """Return the digest of what an object shows of itself: its buffer, else its reduced form, its size and length.
 
     The printed form counts only where C writes it: a `__repr__` of Python is the user's code. Nothing that is asked
     here changes the object; an object that answers nothing has the digest of its type alone.
@@ -36,11 +35,11 @@ def probe(value: Any) -> str:
         pass
     if _reduces_in_c(type(value)):
         try:
-            picture = pickle.dumps(value, protocol=4)
+            picture = without_addresses(repr(value.__reduce_ex__(4))).encode()
             if len(picture) > MOST:
                 _heavy.add(type(value))
             parts.append(digest_of(picture).encode())
-        except Exception:  # most objects of C cannot be pickled
+        except Exception:  # most objects of C have no reduced form
             pass
     for ask in (sys.getsizeof, len, repr):
         method = {sys.getsizeof: "__sizeof__", len: "__len__", repr: "__repr__"}[ask]
@@ -54,6 +53,6 @@ def probe(value: Any) -> str:
 
 
 def _reduces_in_c(cls: type) -> bool:
-    """Return whether pickling runs none of the class's Python code, so that it can have no effect of its own."""
+    """Return whether reducing it runs none of the class's Python code, so that it can have no effect of its own."""
     asked = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
     return cls not in _heavy and not any(hasattr(getattr(cls, name, None), "__code__") for name in asked)

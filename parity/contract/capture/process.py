@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -10,6 +11,7 @@ import weakref
 from typing import Any
 
 from parity.contract.capture.modules import is_of_user
+from parity.contract.capture.places import holds_of_user
 from parity.contract.capture.walk import Walk
 
 __all__ = ["show_process"]
@@ -24,6 +26,9 @@ def show_process(walk: Walk) -> None:
         if _environment.get(name) != value and not name.startswith(_NOISY):
             walk.leaf(f"os.environ[{name!r}]", value, f"os.environ[{name!r}]", "scalar")
     _threads(walk)
+    for name, logger in (("", logging.root), *list(logging.root.manager.loggerDict.items())):
+        if isinstance(logger, logging.Logger) and holds_of_user(logger):
+            walk.place(f"logging.getLogger({name!r})", logger)
     for at, one in enumerate(list(getattr(weakref.finalize, "_registry", ()))):
         alive = one.peek()
         if alive is not None and is_of_user(getattr(alive[1], "__module__", None)):

@@ -8,6 +8,7 @@ or does not answer, is listed as not seen, with a probe that tells whether it ch
 
 from __future__ import annotations
 
+import gc
 import heapq
 import itertools
 from collections.abc import Callable, Iterable, Mapping
@@ -174,12 +175,11 @@ class Walk:
             self.snapshot.not_finite[path] = what if finite.any() else f"only {what}"
 
     def inside_iterator(self, path: str, *, floats: bool = True) -> None:
-        """Note that what lies below a path is the inside of an iterator: its numbers and arrays are its position.
+        """Note that a path is an iterator's: numbers and arrays below are its position.
 
         Args:
             path: Path of the iterator.
-            floats: Whether that holds for arrays of floats too, as for batches that a library has ready. In an
-                iterator of the user's they are what they are anywhere else: an average may be kept there.
+            floats: Whether arrays of floats are too, as batches that a library has ready.
         """
         self._iterators = (*self._iterators, f"{path}.")
         if floats:
@@ -266,6 +266,9 @@ class Walk:
             return
         if hidden:
             self.not_seen(path, value)
+            for at, part in enumerate(gc.get_referents(value)):  # what a queue of C holds
+                if is_a(part, list, tuple, dict, np.ndarray) and not _is_namespace(part):
+                    self.visit(f"{path}.of[{at}]", part)
 
     def _asked(self, path: str, value: Any) -> bool:
         """Ask an object that shows no attributes for its state; return whether it answered."""
@@ -291,6 +294,10 @@ _NO_STATE = (str, type(None))
 
 def _is_left_out(cls: type) -> bool:
     return root_package(cls) in SHOWING_ROOTS or cls.__module__.startswith(_CHECK)
+
+
+def _is_namespace(part: Any) -> bool:
+    return is_a(part, dict) and ("__builtins__" in part or "__module__" in part)
 
 
 def _is_floats(leaf: Leaf) -> bool:
