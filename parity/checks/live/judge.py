@@ -6,7 +6,7 @@ before any step was taken, was lost; what differs first at a later mark shows wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from parity.checks.live.align import align
 from parity.checks.live.beginning import Kill, judge_silence, judge_start
@@ -16,7 +16,7 @@ from parity.checks.live.healed import healed
 from parity.checks.live.ordering import DATA, identifiers, in_order, with_data
 from parity.checks.live.trace import Mark, Trace
 from parity.checks.live.usage import indexes
-from parity.contract.capture import TRAINED, Leaf
+from parity.contract.capture import TRAINED, Leaf, root_of
 
 __all__ = ["judge_resumed", "judge_same"]
 
@@ -264,10 +264,15 @@ class _Seen:
     def at_the_end(self) -> list[Evidence]:
         """Return what differs at the end although nothing in training does."""
         last, both = len(self.found) - 1, self.states[-1]
-        paths = [p for p in self.found[last] if p in self.ground.changing]
+        begun = self.states[0].left.leaves  # a key that holds the value is another path with each value
+        paths = [p for p in self.found[last] if p in self.ground.changing or self._is_new(p, begun)]
         paths = [p for p in paths if both.leaf(p).role not in ("position", "alias")]
         found = self._evidence(last, paths, RANK)
         return [item for item in found if item.expected != "absent"]
+
+    def _is_new(self, path: str, begun: Mapping[str, Leaf]) -> bool:
+        """Return whether a path below a variable that was there at the resume has come to be there since."""
+        return path not in begun and root_of(path) not in self.ground.late
 
     def healed(self, derived: Sequence[bool]) -> tuple[list[Evidence], list[Evidence]]:
         """Return what was lost and replaced before the end; and what may have been derived from the folder.
