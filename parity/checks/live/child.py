@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from operator import attrgetter
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from parity import sides
+from parity.checks.forks import descendants
 from parity.checks.live.inline import run_function
 from parity.checks.live.recorder import MarkError
 from parity.checks.live.request import Request
@@ -105,4 +107,8 @@ def _as_it_is() -> None:
 
 
 def _kill() -> None:
+    """Die by SIGKILL, after what a session of its own would keep from dying with this group."""
+    for pid in descendants(os.getpid()):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

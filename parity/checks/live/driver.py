@@ -40,8 +40,11 @@ class Runner(Protocol):
 
         Raises:
             MarkError: A mark is no whole number or goes backwards.
-            TrainerError: A process takes too long.
+            TrainerError: A process cannot be started any more.
         """
+
+    def stop(self) -> None:
+        """End the runs that take place, and refuse others: for a check that does not come to its end."""
 
 
 class Driver:
@@ -127,6 +130,8 @@ class Driver:
         return replace(self.reference, marks=[known.get(mark.step, mark) for mark in self.reference.marks])
 
     def _judge_run(self, road: Road, trace: Trace, killed: int, folder: Path, before: Sequence[Trace]) -> Outcome:
+        if trace.end == "late":
+            return Outcome(unsure=True, notes=[f"nothing is judged on the road {road.name}: {trace.error}"])
         lenient = road.name in ("best", "older", "before-save", "extend")
         left = list_folder(self.copies[road.kills[0]] if road.kills else folder)
         with self._lock:

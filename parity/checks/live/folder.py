@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,10 @@ def contents(folder: Path, readers: Iterable[Reader]) -> dict[str, Leaf]:
     for name in sorted(list_folder(folder)):
         path = folder / name
         if is_log(name) or any(parent in path.parents for parent in read):
+            continue
+        if not path.is_file():  # to open a pipe is to wait for who writes; a socket cannot be opened
+            kind = stat.filemode(path.lstat().st_mode)[0]
+            walk.add(f"{name}:", Leaf("scalar", "checkpoint", f"special[{kind}]", kind), lambda: None)
             continue
         found = _first((*readers, _read_plain), path)
         if found is None:

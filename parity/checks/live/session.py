@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
@@ -27,11 +28,14 @@ from parity.checks.live.request import Request
 from parity.checks.live.roads import Road, plan_roads
 from parity.checks.live.side_effects import judge_effects
 from parity.checks.live.trace import Trace
+from parity.contract import Precision
 from parity.errors import TrainerError
 from parity.policy import Rules
 from parity.results import Resumption, Suspect, Verdict
 
 __all__ = ["Session"]
+
+NARROW_FIRST: tuple[Precision, ...] = ("float16", "bfloat16", "float32", "float64")
 
 SHARED = ("random", "numpy.random", "torch.default_generator")
 """Paths of the generators that all code shares and that a check can put back."""
@@ -63,7 +67,12 @@ class Session:
         """Run everything and return the record."""
         parallel = self.driver.runner.parallel
         with AtOnce() if parallel == 1 else ThreadPoolExecutor(parallel) as pool:
-            return self._run(pool)
+            try:
+                return self._run(pool)
+            except BaseException:  # an interrupt, or a run that cannot be judged: nobody waits for the others
+                pool.shutdown(wait=False, cancel_futures=True)
+                self.driver.runner.stop()
+                raise
 
     def _run(self, pool: Executor) -> Resumption:
         first = pool.submit(self._first_run, replace(self.driver.whole, reference=True))
@@ -255,6 +264,7 @@ class Session:
             leaves=len(last.leaves),
             changed=trained,
             frameworks=self.driver.reference.frameworks,
+            precision=self._precision(),
             equal_runs=envelope.runs if envelope else 0,
             multiple=self.multiple if envelope else None,
             limit=LIMIT if envelope else None,
@@ -262,7 +272,7 @@ class Session:
 
     def _uninterrupted(self, name: str, request: Request) -> Trace:
         trace = self.driver.runner.run(self.driver.root / name, request)
-        if trace.end in ("failed", "lost"):
+        if trace.end in ("failed", "lost", "late"):
             raise TrainerError(f"the function failed without being stopped:\n{trace.error}")
         if len(trace.marks) < 2:
             raise TrainerError(
@@ -280,6 +290,16 @@ class Session:
         leaves = self.driver.reference.marks[-1].snapshot.leaves
         changed = [leaves[path] for path in changing if path in leaves]
         return sum(leaf.role in ("state", "array") and "float" in leaf.kind for leaf in changed)
+
+    def _precision(self) -> Precision:
+        """Return the narrowest floating type of the parameters, or of what else was trained; Python's is float64."""
+        leaves = self.driver.reference.marks[-1].snapshot.leaves
+        changed = [leaves[path] for path in varying(self.driver.reference.marks) if path in leaves]
+        trained = [leaf for leaf in changed if leaf.role in ("state", "array")]
+        params = [leaf for leaf in trained if leaf.component == "model.params"]
+        names = {re.split(r"\W", leaf.kind)[0] for leaf in params or trained or changed}
+        found = {"float64" if name == "float" else name for name in names}
+        return next((one for one in NARROW_FIRST if one in found), "float32")
 
     def _sources(self) -> list[str]:
         return sorted({self.driver.reference.code[0], *(file for file, _ in self.driver.reference.writes)} - {""})
