@@ -22,7 +22,6 @@ from parity.checks.live.recorder import MarkError
 from parity.checks.live.request import Request
 from parity.checks.live.trace import TraceWriter
 from parity.environment import has_accelerator
-from parity.runs import end_with_parent
 
 __all__ = ["ByFile", "log_of", "run_child"]
 
@@ -61,6 +60,8 @@ def run_child(rows: Connection, train: Any, folder: Path, request: Request, home
             started, which a process of `multiprocessing` would start as itself was.
         parent: Process ID of the parent; this process ends with it.
     """
+    from parity.runs import end_with_parent  # a process that only asks for one needs no runs
+
     os.setpgid(0, 0)  # a kill takes workers along
     end_with_parent(parent)
     multiprocessing.set_start_method(method, force=True)
