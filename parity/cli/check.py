@@ -26,6 +26,7 @@ from parity.checks import (
     standard_matrix,
     unfinished,
 )
+from parity.checks.forks import Janitor
 from parity.checks.resume import end_all
 from parity.cli.check_progress import CheckProgress
 from parity.cli.interrupt import Interruption
@@ -120,6 +121,7 @@ def _run(options: argparse.Namespace) -> int:
             "data": {spec.name: describe_data(spec) for spec in specs},
         }
         with scratch_directory("parity-") as scratch, ExitStack() as stack:
+            stack.enter_context(Janitor(folder=str(scratch)))
             for name, side in chosen.items():
                 stack.enter_context(shared_programs(side, scratch / f"programs-{name}"))
             checks = options.checks or _default_checks(options, len(chosen))

@@ -192,3 +192,19 @@ def test_the_janitor_ends_with_a_check_that_cleans_up() -> None:
     before = set(janitor.descendants(os.getpid()))
     parity.resumes(plain, steps=12, stop_at=7, mode="inline", options={})
     assert set(janitor.descendants(os.getpid())) <= before
+
+
+@linux
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda one: one.name)
+def test_one_signal_ends_the_command_with_nothing_left(number: signal.Signals, tmp_path: Path) -> None:
+    command = ["check", "resume", "--spec", "linear-regression", "--sides", "torch", "--steps", "100000"]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "parity", *command], env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    wait_for(lambda: list(tmp_path.rglob("steps.jsonl")), 1)
+    below = janitor.descendants(run.pid)
+    run.send_signal(number)
+    assert run.wait(WAITING_SECONDS) == (-number if number == signal.SIGKILL else 128 + number)
+    wait_for(lambda: [pid for pid in below if not alive(pid)], len(below))
+    wait_for(lambda: [0] if not list(tmp_path.iterdir()) else [], 1)
