@@ -195,16 +195,24 @@ def test_the_janitor_ends_with_a_check_that_cleans_up() -> None:
 
 
 @linux
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.soak),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.soak),
+        signal.SIGKILL,
+    ],
+    ids=lambda one: one.name,
+)
 def test_one_signal_ends_the_command_with_nothing_left(number: signal.Signals, tmp_path: Path) -> None:
     command = ["check", "resume", "--spec", "linear-regression", "--sides", "torch", "--steps", "100000"]
     run = subprocess.Popen(
         [sys.executable, "-m", "parity", *command], env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    wait_for(lambda: list(tmp_path.rglob("steps.jsonl")), 1)
+    wait_for(lambda: janitor.descendants(run.pid) if list(tmp_path.glob("parity-*/runs")) else [], 2)
     below = janitor.descendants(run.pid)
     run.send_signal(number)
     assert run.wait(WAITING_SECONDS) == (-number if number == signal.SIGKILL else 128 + number)
     wait_for(lambda: [pid for pid in below if not alive(pid)], len(below))
-    wait_for(lambda: [0] if not list(tmp_path.iterdir()) else [], 1)
+    wait_for(lambda: [0] if not list(tmp_path.glob("parity-*")) else [], 1)
