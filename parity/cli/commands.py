@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -245,9 +246,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _help(options: argparse.Namespace) -> int:
-    """Print the help: a command line without a command asks for nothing else."""
-    options.parser.print_help()
-    return 0
+    """Print the help on standard error: nothing was asked for, which is no success of what a script meant to run."""
+    options.parser.print_help(sys.stderr)
+    return 2
 
 
 def _version() -> str:

@@ -161,10 +161,11 @@ def test_no_error_is_broken_within_a_word_at_60_columns(words, monkeypatch, caps
 
 
 def test_a_command_line_without_a_command_prints_the_help(capsys):
-    assert main([]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("usage: parity")
-    assert all(name in out for name in COMMANDS)
+    assert main([]) == 2, "a script whose variable is empty must not read it as success"
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("usage: parity")
+    assert all(name in err for name in COMMANDS)
 
 
 def code_of(words):
