@@ -31,6 +31,12 @@ from parity.storage import read_given
 __all__ = ["add", "add_rules"]
 
 FORMATS = ("torch.save", "safetensors", "hugging-face", "dcp", "orbax", "flax-msgpack")
+ALLOWED = tuple(kind for kind in CLASSES if kind != "equivariant")
+"""Classes of rules that a training state takes only where they are asked for."""
+
+SHORT = {"torch": "torch.save"}
+"""What else a format is called."""
+
 MOST_NAMES = 16 << 20
 """Largest file of names, in bytes."""
 
@@ -39,7 +45,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity convert`."""
     parser.add_argument("source", type=local_path, metavar="SRC", help="a checkpoint of any known format")
     parser.add_argument("target", type=local_path, metavar="DST", help="a path that does not exist")
-    parser.add_argument("--to", required=True, choices=FORMATS, help="format of DST")
+    parser.add_argument(
+        "--to",
+        required=True,
+        type=_format,
+        choices=FORMATS,
+        metavar="FORMAT",
+        help=f"format of DST: {', '.join(FORMATS)}; torch is torch.save",
+    )
     parser.add_argument(
         "--rules",
         type=local_path,
@@ -74,8 +87,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--allow",
         action="append",
         default=[],
-        choices=[kind for kind in CLASSES if kind != "equivariant"],
-        help="allow rules of this class for a training state too; repeatable",
+        choices=ALLOWED,
+        metavar="CLASS",
+        help=f"allow rules of this class for a training state too: {', '.join(ALLOWED)}; repeatable",
     )
     parser.add_argument(
         "--reset",
@@ -103,6 +117,10 @@ def add_rules(parser: argparse.ArgumentParser) -> None:
         "--complete", action="store_true", help="every parameter must have a rule; else it keeps its name"
     )
     one.set_defaults(run=_check_rules)
+
+
+def _format(text: str) -> str:
+    return SHORT.get(text, text)
 
 
 def _run(options: argparse.Namespace) -> int:

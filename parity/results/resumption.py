@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from parity.contract import Precision
 from parity.results.record import CheckRecord, LeafChange, Verdict
 
 __all__ = ["Resumption", "Suspect", "clipped", "components_of", "describe", "suspect_lines"]
@@ -77,6 +78,8 @@ class Resumption:
     changed: int = 0
     """Floating leaves that training changed."""
     frameworks: tuple[str, ...] = ()
+    precision: Precision = "float32"
+    """Narrowest type of the parameters that were trained, as far as the check saw any."""
     seconds: float = 0.0
     equal_runs: int = 0
     """Equal runs whose envelope judged the numbers that rounding moves; 0 where every bit was compared."""
@@ -95,7 +98,7 @@ class Resumption:
         return CheckRecord(
             name="resume",
             spec=self.name,
-            precision="float32",
+            precision=self.precision,
             sides=self.frameworks or ("python",),
             verdict=self.verdict,
             criterion="envelope" if self.equal_runs else "bitwise",

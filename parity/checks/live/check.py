@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -11,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from parity.checks.forks import Janitor
 from parity.checks.live.driver import Runner
 from parity.checks.live.home import AtHome
 from parity.checks.live.inline import InlineRunner, Train
@@ -19,6 +19,7 @@ from parity.checks.live.process import ProcessRunner, why_not_importable
 from parity.checks.live.roads import ROADS
 from parity.checks.live.session import Session
 from parity.checks.roads import road_names
+from parity.checks.scratch import scratch_directory
 from parity.errors import SpecError
 from parity.policy import Rules
 from parity.results import Resumption
@@ -122,8 +123,9 @@ def open_workdir(stack: ExitStack, workdir: Path | None) -> Path:
         SpecError: It holds something already: runs would continue from what an earlier check left.
     """
     if workdir is None:
-        made = tempfile.TemporaryDirectory(prefix="parity-", ignore_cleanup_errors=True)
-        return Path(stack.enter_context(made))
+        made = stack.enter_context(scratch_directory("parity-"))
+        stack.enter_context(Janitor(folder=str(made)))
+        return made
     workdir.mkdir(parents=True, exist_ok=True)
     if held := next(workdir.iterdir(), None):
         raise SpecError("workdir", f"{workdir} holds {held.name}; give a new or an empty directory")

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import stat
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -60,8 +61,9 @@ def contents(folder: Path, readers: Iterable[Reader]) -> dict[str, Leaf]:
         path = folder / name
         if any(parent in path.parents for parent in read):
             continue
-        if not path.is_file():
-            walk.add(f"{name}:", Leaf("scalar", "file", "no regular file", os.fspath(path.name)), lambda: None)
+        if not path.is_file():  # to open a pipe is to wait for who writes; a socket cannot be opened
+            kind = stat.filemode(path.lstat().st_mode)[0]
+            walk.add(f"{name}:", Leaf("scalar", "file", f"special[{kind}]", kind), lambda: None)
             continue
         found = _first((*readers, _read_plain), path)
         if isinstance(found, _Text):

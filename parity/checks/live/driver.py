@@ -43,8 +43,11 @@ class Runner(Protocol):
 
         Raises:
             MarkError: A mark is no whole number or goes backwards.
-            TrainerError: A process takes too long.
+            TrainerError: A process cannot be started any more.
         """
+
+    def stop(self) -> None:
+        """End the runs that take place, and refuse others: for a check that does not come to its end."""
 
 
 class Driver:
@@ -136,6 +139,8 @@ class Driver:
 
     def _judge_run(self, road: Road, trace: Trace, killed: int, folder: Path, before: Sequence[Trace],
                    left: Collection[str]) -> Outcome:  # fmt: skip
+        if trace.end == "late":
+            return Outcome(unsure=True, notes=[f"nothing is judged on the road {road.name}: {trace.error}"])
         lenient = road.name in ("best", "older", "before-save", "extend")
         with self._lock:
             self.reads |= {name for name in trace.restored or trace.reads if name in self.reference.names}

@@ -52,6 +52,9 @@ class InlineRunner:
                 self._suspended.pop().close()
         self._state.close()
 
+    def stop(self) -> None:
+        """Do nothing: its runs take place in the thread that would call this."""
+
     def run(self, folder: Path, request: Request) -> Trace:
         """Run it once."""
         return run_function(self._train, folder, request, suspended=self._suspended, before=self._before)
@@ -95,14 +98,24 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
             recorder.left.rename(folder)
     except MarkError:
         raise
-    except Exception:  # the trainer's own error: it is reported with its traceback
-        recorder.trace.end, recorder.trace.error = "failed", traceback.format_exc(limit=-6)
+    except (Exception, SystemExit, GeneratorExit) as error:  # the trainer's own: reported with its traceback
+        if _exits_at_its_end(error, recorder):
+            recorder.trace.end = "finished"
+        else:
+            recorder.trace.end, recorder.trace.error = "failed", traceback.format_exc(limit=-6)
     finally:
         activate(listening)
         writes.stop()
         sys.setprofile(None)
         sys.settrace(tracing)
     return recorder.trace
+
+
+def _exits_at_its_end(error: BaseException, recorder: Recorder) -> bool:
+    """Return whether a function calls `sys.exit()` in place of a return: after all its steps, and with success."""
+    marks = recorder.trace.marks
+    done = bool(marks) and marks[-1].step >= recorder.request.steps - 1
+    return done and isinstance(error, SystemExit) and error.code in (None, 0)
 
 
 def _drive(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
@@ -29,11 +30,14 @@ from parity.checks.live.roads import Road, plan_roads
 from parity.checks.live.side_effects import judge_declared, observe_effects
 from parity.checks.live.trace import Trace
 from parity.checks.live.usage import Use
+from parity.contract import Precision
 from parity.errors import TrainerError
 from parity.policy import Rules
 from parity.results import Resumption, Suspect, Verdict
 
 __all__ = ["Session"]
+
+NARROW_FIRST: tuple[Precision, ...] = ("float16", "bfloat16", "float32", "float64")
 
 SHARED = ("random", "numpy.random", "torch.default_generator")
 """Paths of the generators that all code shares and that a check can put back."""
@@ -67,7 +71,12 @@ class Session:
         """Run everything and return the record."""
         parallel = self.driver.runner.parallel
         with AtOnce() if parallel == 1 else ThreadPoolExecutor(parallel) as pool:
-            return self._run(pool)
+            try:
+                return self._run(pool)
+            except BaseException:  # an interrupt, or a run that cannot be judged: nobody waits for the others
+                pool.shutdown(wait=False, cancel_futures=True)
+                self.driver.runner.stop()
+                raise
 
     def _run(self, pool: Executor) -> Resumption:
         first = pool.submit(self._first_run, replace(self.driver.whole, reference=True))
@@ -277,6 +286,7 @@ class Session:
             leaves=len(last.leaves),
             changed=trained,
             frameworks=self.driver.reference.frameworks,
+            precision=self._precision(),
             equal_runs=envelope.runs if envelope else 0,
             multiple=self.multiple if envelope else None,
             limit=LIMIT if envelope else None,
@@ -284,7 +294,7 @@ class Session:
 
     def _uninterrupted(self, name: str, request: Request) -> Trace:
         trace = self.driver.runner.run(self.driver.root / name, request)
-        if trace.end in ("failed", "lost"):
+        if trace.end in ("failed", "lost", "late"):
             raise TrainerError(f"the function failed without being stopped:\n{trace.error}")
         if len(trace.marks) < 2:
             raise TrainerError(
@@ -319,6 +329,16 @@ class Session:
         files = {self.driver.reference.code[0], *(file for file, _ in (*writes, *again.executed))} - {""}
         executed = again.executed | {self.driver.reference.code}
         return Use(files=tuple(sorted(files)), executed=frozenset(executed), writes=writes)
+
+    def _precision(self) -> Precision:
+        """Return the narrowest floating type of the parameters, or of what else was trained; Python's is float64."""
+        leaves = self.driver.reference.marks[-1].snapshot.leaves
+        changed = [leaves[path] for path in varying(self.driver.reference.marks) if path in leaves]
+        trained = [leaf for leaf in changed if leaf.role in ("state", "array")]
+        params = [leaf for leaf in trained if leaf.component == "model.params"]
+        names = {re.split(r"\W", leaf.kind)[0] for leaf in params or trained or changed}
+        found = {"float64" if name == "float" else name for name in names}
+        return next((one for one in NARROW_FIRST if one in found), "float32")
 
     def _add(self, found: Sequence[Evidence], road: str) -> None:
         self.suspects += [suspect(e, road, advise(e, found)) for e in found[:MOST]]

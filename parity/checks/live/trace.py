@@ -12,8 +12,8 @@ from parity.contract.capture import Leaf, Snapshot
 
 __all__ = ["Effect", "End", "Mark", "Trace", "TraceReader", "TraceWriter", "blot"]
 
-End = Literal["finished", "killed", "failed", "lost"]
-"""How a run ended; `lost`: its process died without a word."""
+End = Literal["finished", "killed", "failed", "lost", "late"]
+"""How a run ended; `lost`: its process died without a word; `late`: it was ended, since it took too long."""
 
 
 @dataclass(slots=True)
