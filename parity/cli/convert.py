@@ -21,8 +21,9 @@ from parity.convert import (
     open_any,
     read_rules,
     read_torch_state,
+    registered,
 )
-from parity.errors import CheckpointError
+from parity.errors import CheckpointError, SpecError
 from parity.formats import HUGGING_FACE, SAFETENSORS, Writer
 from parity.report import print_ledger, print_placements, quoted
 from parity.results import EXIT_CODES
@@ -63,6 +64,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=local_path,
         metavar="FILE",
         help="names of the optimizer's parameters in its order, one a line",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="MODULE:NAME",
+        help="your own module, such as mine:Model, or a function that makes it, alone or with its optimizer: it is "
+        "built for the names of the optimizer's parameters",
     )
     parser.add_argument(
         "--optimizer",
@@ -106,11 +113,16 @@ def add_rules(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.names and options.model:
+        raise SpecError("--model", "gives the names that --names FILE gives too: leave one")
+    model = registered("--model", sides.named_object("--model", options.model)) if options.model else None
+    given = _read_names(options.names) if options.names else None
     asked = Options(
         rules=read_rules(options.rules) if options.rules else Rules(),
         only_params=options.only == "params",
         layout=options.optimizer,
-        names=_read_names(options.names) if options.names else None,
+        names=given if model is None else model.names,
+        registered=None if model is None else model.order,
         allow=tuple(options.allow),
         reset=tuple(options.reset),
         keys=None if options.keys is None else tuple(options.keys.split(",")),

@@ -12,6 +12,7 @@ from parity.convert.ledger import Action, Entry, Ledger
 from parity.convert.opening import is_checkpoint, open_any
 from parity.convert.optimizer_layout import LAYOUTS
 from parity.convert.proof import Proof, prove
+from parity.convert.registered import Registered, registered
 from parity.convert.rule import CLASSES, Placement, Rule
 from parity.convert.rule_rows import parse_rules, read_rules
 from parity.convert.rules import Rules
@@ -36,6 +37,7 @@ __all__ = [
     "Part",
     "Placement",
     "Proof",
+    "Registered",
     "Row",
     "Rule",
     "Rules",
@@ -55,6 +57,7 @@ __all__ = [
     "prove",
     "read_rules",
     "read_torch_state",
+    "registered",
     "to_jax",
     "to_torch",
     "without_document",

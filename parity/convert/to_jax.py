@@ -10,11 +10,13 @@ from typing import Any
 from parity.convert.components import STEP_NAMES, component_of_key, top_values
 from parity.convert.ledger import Ledger
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves
+from parity.convert.naming import Naming
 from parity.convert.objects import without_objects
 from parity.convert.optimizer_layout import Layout, OptimizerTree, lay_out, put
 from parity.convert.rule import CLASSES, Placement, Rule, RuleClass
 from parity.convert.rules import Rules
-from parity.convert.torch_state import OptimizerPart, TorchState, is_buffer, read_torch_state
+from parity.convert.torch_names import is_buffer
+from parity.convert.torch_state import OptimizerPart, TorchState, read_torch_state
 from parity.errors import CheckpointError
 from parity.formats import Array, Key, Tree, encode_tree, leaf_name, leaves, number_of
 
@@ -38,6 +40,8 @@ class Options:
     """Layout of the optimizer; by default Optax's where it holds the state."""
     names: Sequence[str] | None = None
     """Names of the optimizer's parameters in its order."""
+    registered: Sequence[tuple[str, bool]] | None = None
+    """Names of the model's parameters in the order of its modules, and whether each is trained."""
     allow: Collection[RuleClass] = ()
     """Classes of rules that are allowed for a training state too."""
     reset: Collection[str] = ()
@@ -46,13 +50,14 @@ class Options:
     """Top-level keys of the source that are converted; all by default."""
 
 
-def to_jax(tree: Tree, options: Options, ledger: Ledger) -> dict[str, Any]:
+def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = False) -> dict[str, Any]:
     """Return a training state of PyTorch as a tree of JAX; arrays stay lazy.
 
     Args:
         tree: PyTorch's.
         options: What was asked for.
         ledger: Takes a line for each leaf.
+        ordered: Whether the names of the model are in the order in which they were put there (`keeps_order`).
 
     Raises:
         CheckpointError: No model, names that do not fit the optimizer, rules that do not fit the names, a learning
@@ -73,7 +78,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger) -> dict[str, Any]:
         model.fc.weight transformed params.fc.kernel
         step copied torch.state
     """
-    forward = _Forward(tree, options, ledger)
+    forward = _Forward(tree, options, ledger, ordered)
     state, placements, made = forward.state, forward.placements, forward.tree
     forward.place(state.model_at, state.model, _homes(state, placements))
     if options.only_params:
@@ -107,9 +112,10 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger) -> dict[str, Any]:
 class _Forward:
     """One conversion: arrays are put where their rules say, and each leaves a reference for the document."""
 
-    def __init__(self, source: Tree, options: Options, ledger: Ledger) -> None:
+    def __init__(self, source: Tree, options: Options, ledger: Ledger, ordered: bool) -> None:
         self.source, self.options, self.ledger = source, options, ledger
-        self.state = read_torch_state(source, options.names, alone=options.only_params)
+        known = Naming(given=options.names, order=options.registered, ordered=ordered)
+        self.state = read_torch_state(source, known, alone=options.only_params)
         self.placements = {name: p for p in options.rules.place(list(self.state.model)) for name in p.torch}
         self.tree: dict[str, Any] = {"params": {}}
         self.references: dict[tuple[Key, ...], dict[str, Any]] = {}
@@ -166,6 +172,7 @@ class _Forward:
         content = {
             "schema": SCHEMA,
             "names": list(self.state.model),
+            "named_by": "" if self.state.optimizer is None else self.state.optimizer.named_by,
             "rules": [_row(rule) for rule in self.options.rules.rules],
             "step": step,
             "counts": {} if optimizer is None else _counts(optimizer),

@@ -12,13 +12,14 @@ import numpy as np
 from parity.convert.components import STEP_NAMES, component_of_key
 from parity.convert.ledger import Ledger
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, Moved, carry_scaler, carry_schedule, moving_leaves
+from parity.convert.naming import keeps_order
 from parity.convert.optimizer_layout import STEPS
 from parity.convert.rule import Placement
 from parity.convert.rule_rows import parse_rules
 from parity.convert.rules import Rules
 from parity.convert.to_jax import DOCUMENT, SCHEMA, Options, to_jax
 from parity.errors import CheckpointError
-from parity.formats import Array, InMemory, Tree, count_of, decode_tree, leaf_name, leaves, number_of
+from parity.formats import Array, InMemory, Source, Tree, count_of, decode_tree, leaf_name, leaves, number_of
 
 __all__ = ["to_torch"]
 
@@ -28,7 +29,7 @@ MOVES = ("schedule", "loss scaler", "random streams", "data position", "counters
 """Components that training changes; of most of them plain JAX state says nothing."""
 
 
-def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Tree | None = None, where: str = "") -> Tree:
+def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None = None, where: str = "") -> Tree:
     """Return a JAX state as the tree of a PyTorch checkpoint; arrays stay lazy.
 
     Args:
@@ -49,7 +50,7 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Tree | None = N
     given = _document(tree, where)
     if like is not None:
         quiet = replace(options, layout=_layout_of(tree), only_params=False)
-        made = to_jax(like, quiet, Ledger())
+        made = to_jax(like.tree, quiet, Ledger(), ordered=keeps_order(like))
         content = json.loads(made[DOCUMENT]["state"])
         own = made[DOCUMENT].get("arrays", {})
         given = {**content, "step": None, "like": content["step"]}
