@@ -1,4 +1,4 @@
-"""Names of parameters from a module that the user's own code builds, or from its optimizer; no framework is imported."""
+"""Names of parameters from a module that the user's own code builds, or from its optimizer."""
 
 from __future__ import annotations
 

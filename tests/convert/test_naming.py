@@ -15,7 +15,7 @@ from parity.convert.naming import Naming
 from parity.errors import CheckpointError, SpecError
 from parity.formats import Array, InMemory
 
-CASES = 400
+CASES = 150
 
 
 def lazy(tree: Any, stored: dict[int, int] | None = None) -> Any:
@@ -30,7 +30,7 @@ def lazy(tree: Any, stored: dict[int, int] | None = None) -> Any:
 
 
 class Block(torch.nn.Module):
-    """Some children of few shapes, under names in any order; buffers of both kinds, a tied weight, a shared module."""
+    """Some children of few shapes under names in any order; buffers of both kinds, a tied weight, a shared module."""
 
     def __init__(self, draw: random.Random, depth: int) -> None:
         super().__init__()
@@ -68,9 +68,9 @@ def drawn(seed: int) -> tuple[torch.nn.Module, torch.optim.Optimizer, dict[int, 
         groups = [given]
     else:
         groups = [[one for one in given if (one[1].ndim > 1) == flag] for flag in (True, False)]
-        for group in groups:
-            draw.shuffle(group)
         groups = [group for group in groups if group]
+        for group in groups if len(groups) > 1 else ():
+            draw.shuffle(group)
     kind = draw.choice([torch.optim.AdamW, torch.optim.SGD, torch.optim.Adafactor, torch.optim.RMSprop])
     extra = {"momentum": 0.9} if kind is torch.optim.SGD else {}
     optimizer = kind([{"params": [p for _, p in group]} for group in groups], lr=0.1, **extra)
@@ -92,8 +92,11 @@ def reordered(model: dict[str, Any], how: str, draw: random.Random) -> dict[str,
 
 @pytest.mark.parametrize("how", ["as it was", "sorted", "shuffled"])
 def test_no_grouping_and_no_order_puts_a_moment_elsewhere(how: str) -> None:
-    """Random models of few shapes: each number has its own parameter's name wherever it has a value, or is refused."""
-    decided = 0
+    """Random models of few shapes: each number has its own parameter's name wherever it has a value, or is refused.
+
+    One group is made in the order of `model.parameters()`, all of them or the trained ones, as the page says.
+    """
+    decided, hints = 0, []
     for seed in range(CASES):
         model, optimizer, names = drawn(seed)
         state = reordered(dict(model.state_dict()), how, random.Random(seed))
@@ -104,7 +107,7 @@ def test_no_grouping_and_no_order_puts_a_moment_elsewhere(how: str) -> None:
         try:
             part = read_torch_state(tree, Naming(ordered=kept)).optimizer
         except CheckpointError as error:
-            assert "--names FILE" in str(error)
+            hints.append("--names FILE" in str(error))
             continue
         assert part is not None
         decided += 1
@@ -112,7 +115,9 @@ def test_no_grouping_and_no_order_puts_a_moment_elsewhere(how: str) -> None:
             if any(isinstance(value, Array) and value.size > 1 for value in entry.values()):
                 alike = {names[number]} | _tied(model, names[number])
                 assert part.names[number] in alike, (seed, part.named_by)
-    assert decided > CASES // 20
+    assert all(hints)
+    assert decided > (CASES // 20 if how == "as it was" else 0)
+    assert len(hints) > CASES // 20
 
 
 def _tied(model: torch.nn.Module, name: str) -> set[str]:
