@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import numpy as np
+
 from parity.convert.components import STEP_NAMES, component_of_key, top_values
 from parity.convert.ledger import Ledger
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves
@@ -18,7 +20,7 @@ from parity.convert.rules import Rules
 from parity.convert.torch_names import is_buffer
 from parity.convert.torch_state import OptimizerPart, TorchState, read_torch_state
 from parity.errors import CheckpointError
-from parity.formats import Array, Key, Tree, encode_tree, leaf_name, leaves, number_of
+from parity.formats import Array, InMemory, Key, Tree, encode_tree, leaf_name, leaves, map_leaves, number_of
 
 __all__ = ["DOCUMENT", "SCHEMA", "Options", "to_jax"]
 
@@ -168,7 +170,11 @@ class _Forward:
             self.ledger.add(leaf_name(keys), "copied", f"{DOCUMENT}.arrays.{name}", "", array.nbytes)
             return {"array": name, "shape": list(array.shape), "dtype": array.dtype.name}
 
-        kept: Tree = without_objects(self.source, (), self.options.reset, self.ledger)
+        def counts(keys: tuple[Key, ...], leaf: Any) -> Any:
+            """Return Python's own counts of updates as arrays, which have references."""
+            return InMemory(np.array(leaf)) if type(leaf) is int and keys in self.references else leaf
+
+        kept: Tree = map_leaves(without_objects(self.source, (), self.options.reset, self.ledger), counts)
         content = {
             "schema": SCHEMA,
             "names": list(self.state.model),
@@ -176,6 +182,7 @@ class _Forward:
             "rules": [_row(rule) for rule in self.options.rules.rules],
             "step": step,
             "counts": {} if optimizer is None else _counts(optimizer),
+            "counted": self.state.optimizer is None or self.state.optimizer.kind.counts,
             "position_at": "" if optimizer is None else optimizer.position_at,
             "absent": {} if optimizer is None else {p: [optimizer.places[p], v] for p, v in optimizer.absent.items()},
             "tree": encode_tree(kept, refer),

@@ -13,7 +13,7 @@ from parity.convert.components import STEP_NAMES, component_of_key
 from parity.convert.ledger import Ledger
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, Moved, carry_scaler, carry_schedule, moving_leaves
 from parity.convert.naming import keeps_order
-from parity.convert.optimizer_layout import STEPS
+from parity.convert.optimizer_layout import COUNT, STEPS
 from parity.convert.rule import Placement
 from parity.convert.rule_rows import parse_rules
 from parity.convert.rules import Rules
@@ -142,6 +142,7 @@ class _Back:
             self._require_unmoved(moving)
             self.used.add("step")
         self._pass_absent()
+        self._pass_counts()
         for name, leaf in self.leaves.items():
             if name not in self.used and name != f"{DOCUMENT}.state" and not _is_empty(leaf):
                 self.ledger.add(name, "refused", how="PyTorch's state has no place for it")
@@ -152,6 +153,14 @@ class _Back:
         for at, standing in dict(self.content.get("absent") or {}).values():
             if not self._counts()[at]:
                 self.used |= set(standing)
+
+    def _pass_counts(self) -> None:
+        """Pass the counts of a class that has none in PyTorch, such as SGD: momentum starts where there is none.
+
+        They are of our layout, which counts the updates of each parameter whatever its class.
+        """
+        if self.content.get("position_at") == COUNT and not self.content.get("counted", True):
+            self._counts()
 
     def _counts(self) -> Any:
         """Return the counts of all parameters."""
@@ -172,7 +181,7 @@ class _Back:
         decode_tree(self.content["tree"], take, self.where)
         return model
 
-    def _resolve(self, reference: dict[str, Any]) -> Array:
+    def _resolve(self, reference: dict[str, Any]) -> Array | int:
         """Return the array of a reference, and write its line."""
         if "array" in reference:
             name = f"{DOCUMENT}.arrays.{reference['array']}"
@@ -216,10 +225,13 @@ class _Back:
             raise CheckpointError(f"{self.where}: {name} is {found}, and PyTorch's state has {expected} there")
         return found
 
-    def _count(self, name: str, found: Any, dtype: str) -> Array:
+    def _count(self, name: str, found: Any, dtype: str) -> Array | int:
         count = count_of(found)
         if count is None:
             raise CheckpointError(f"{self.where}: {name} is {found}, expected a count")
+        if dtype == "int":  # Python's own
+            self.ledger.add(name, "copied", "step of the optimizer")
+            return count
         exact = np.array(count).astype(dtype)
         if int(exact) != count:
             raise CheckpointError(f"{self.where}: {name} is {count}, and PyTorch's {dtype} cannot hold it")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from parity.contract import OPTIMIZERS, OptimizerKind, slot_shape
+from parity.contract import OPTIMIZERS, OptimizerKind, Slot, optimizer_kind, slot_shape
 from parity.convert.components import component_of_key, top_values
 from parity.convert.naming import ADVICE, Naming, name_numbers
 from parity.convert.torch_names import is_buffer, plain_name
@@ -17,6 +17,18 @@ __all__ = ["OptimizerPart", "TorchState", "read_torch_state"]
 
 _FLAGS = {"foreach", "fused", "capturable", "differentiable", "params", "param_names", "initial_lr"}
 """Keys of a group that do not tell classes apart."""
+
+
+_STORED = (
+    *OPTIMIZERS.values(),
+    OptimizerKind(
+        name="SparseAdam",
+        arguments={"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "maximize": False},
+        slots=(Slot(name="first_moment", key="exp_avg"), Slot(name="second_moment", key="exp_avg_sq")),
+        flags=(),
+    ),
+)
+"""Classes whose state converts; SparseAdam's is kept for the way back, as nothing in JAX takes its steps."""
 
 
 @dataclass(frozen=True)
@@ -157,11 +169,14 @@ def _kind(where: str, groups: Sequence[Mapping[str, Any]], state: Mapping[Key, A
 
     Raises:
         CheckpointError: None fits.
+        SpecError: It is LBFGS.
     """
     keys = {str(key) for entry in state.values() for key, value in entry.items() if value is not None}
     own = {str(key) for key in (groups[0] if groups else {})} - _FLAGS
     fits = []
-    for kind in OPTIMIZERS.values():
+    if {"history_size", "line_search_fn"} <= own:
+        optimizer_kind("LBFGS")  # raises, and says why it has no counterpart
+    for kind in _STORED:
         slots = {slot.key for slot in kind.slots} | ({"step"} if kind.counts else set())
         needed = set(kind.arguments) - {"decoupled_weight_decay", "maximize"}
         if kind.in_torch and keys <= slots and needed <= own and own - set(kind.arguments) <= _ADDED:
