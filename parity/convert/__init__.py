@@ -19,6 +19,7 @@ from parity.convert.rules import Rules
 from parity.convert.to_jax import Options, to_jax
 from parity.convert.to_torch import to_torch
 from parity.convert.torch_state import TorchState, read_torch_state
+from parity.convert.transforms import Zeros
 
 __all__ = [
     "CLASSES",
@@ -43,6 +44,7 @@ __all__ = [
     "Rules",
     "Tolerance",
     "TorchState",
+    "Zeros",
     "choose",
     "compare_sources",
     "component_of_key",

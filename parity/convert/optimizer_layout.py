@@ -19,7 +19,7 @@ from parity.convert.transforms import Zeros
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Key, Tree, count_of, number_of
 
-__all__ = ["COUNT", "LAYOUTS", "STEPS", "Layout", "OptimizerTree", "lay_out", "put"]
+__all__ = ["COUNT", "LAYOUTS", "STEPS", "Layout", "OptimizerTree", "lay_out", "no_counterpart", "put"]
 
 Layout = Literal["optax", "parity"]
 LAYOUTS: tuple[Layout, ...] = ("optax", "parity")
@@ -125,7 +125,10 @@ def lay_out(
                 keys = (*part.at, "state", number, "step")
                 out.references[keys] = {"count": "opt_state.0.count", "dtype": dtype}
     last = {} if position is None else {"count": _int32(position)}
-    out.tree = [head, {}, last] if part.kind.name == "AdamW" else [head, last]
+    # groups with and without decay are one `adamw` with a mask, whose decay keeps the state of the mask
+    decays = {bool(group.get("weight_decay")) for group in part.groups if group.get("params")}
+    middle: dict[str, Any] = {"inner_state": {}} if len(decays) > 1 else {}
+    out.tree = [head, middle, last] if part.kind.name == "AdamW" else [head, last]
     if position is not None:
         out.position, out.position_at = position, f"opt_state.{len(out.tree) - 1}.count"
     return out
@@ -140,11 +143,8 @@ def _prefix(layout: Layout, key: str) -> str:
 def _no_optax(part: OptimizerPart) -> str:
     """Return why plain Optax cannot hold a state; empty if it can."""
     kind, groups = part.kind, part.groups
-    if kind.name not in ("Adam", "AdamW", "SGD"):
-        return f"Optax keeps the state of {kind.name} in another form, or computes other steps"
-    for argument in ("amsgrad", "maximize", "dampening"):
-        if any(group.get(argument) for group in groups):
-            return f"{argument} is on, which Optax does not have or computes in another way"
+    if why := no_counterpart(part):
+        return why
     if kind.name != "AdamW" and any(group.get("weight_decay") for group in groups):
         return "weight decay is added to the gradient, which is a part of a chain that only its author knows"
     for argument in ("lr", "betas", "eps", "momentum"):
@@ -161,6 +161,20 @@ def _no_optax(part: OptimizerPart) -> str:
         least = min(steps, key=lambda name: steps[name])
         most = max(steps, key=lambda name: steps[name])
         return f"{least} had {steps[least]} updates and {most} {steps[most]}, and Optax counts them once for all"
+    return ""
+
+
+def no_counterpart(part: OptimizerPart) -> str:
+    """Return why no transformation of Optax takes the steps of an optimizer; empty if one does.
+
+    Args:
+        part: The optimizer.
+    """
+    if part.kind.name not in ("Adam", "AdamW", "SGD"):
+        return f"Optax keeps the state of {part.kind.name} in another form, or computes other steps"
+    for argument in ("amsgrad", "maximize", "dampening"):
+        if any(group.get(argument) for group in part.groups):
+            return f"{argument} is on, which Optax does not have or computes in another way"
     return ""
 
 

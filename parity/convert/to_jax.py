@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -14,6 +14,7 @@ from parity.convert.ledger import Ledger
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves
 from parity.convert.naming import Naming
 from parity.convert.objects import without_objects
+from parity.convert.optax_tree import fill_optax
 from parity.convert.optimizer_layout import Layout, OptimizerTree, lay_out, put
 from parity.convert.rule import CLASSES, Placement, Rule, RuleClass
 from parity.convert.rules import Rules
@@ -40,6 +41,8 @@ class Options:
     only_params: bool = False
     layout: Layout | None = None
     """Layout of the optimizer; by default Optax's where it holds the state."""
+    template: Callable[[Tree], Tree] | None = None
+    """What the state of the optimizer in JAX is for some parameters; it decides the layout."""
     names: Sequence[str] | None = None
     """Names of the optimizer's parameters in its order."""
     registered: Sequence[tuple[str, bool]] | None = None
@@ -96,9 +99,18 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
         order = [leaf_name(keys) for keys in sorted(keys for keys, _ in leaves(made["params"]))]
         position = _schedule_position(tree)
         optimizer = lay_out(
-            state.optimizer, state.model, placements, order=order, layout=options.layout, position=position
+            state.optimizer,
+            state.model,
+            placements,
+            order=order,
+            layout="parity" if options.template else options.layout,
+            position=position,
         )
         made["opt_state"] = optimizer.tree
+        if options.template is not None:
+            given = {path: name for name, placement in placements.items() for path in placement.jax}
+            template = options.template(made["params"])
+            made["opt_state"] = fill_optax(template, optimizer, state.optimizer, given, order)
         for leaf, why in optimizer.refused:
             ledger.add(leaf, "refused", how=why)
         forward.references |= optimizer.references
@@ -160,7 +172,7 @@ class _Forward:
             if known is not None:
                 at = self.state.model_at
                 if keys[: len(at) or 1] != at and keys[:1] not in self.state.others:
-                    where = known.get("from") or known.get("count", "")
+                    where = "opt_state" if self.options.template else known.get("from") or known.get("count", "")
                     self.ledger.add(leaf_name(keys), "copied", where, self._moment(known), array.nbytes)
                 return known
             name = "_".join(map(str, keys)).replace(".", "_").replace("/", "_")
@@ -184,6 +196,8 @@ class _Forward:
             "counts": {} if optimizer is None else _counts(optimizer),
             "counted": self.state.optimizer is None or self.state.optimizer.kind.counts,
             "position_at": "" if optimizer is None else optimizer.position_at,
+            "layout": "" if optimizer is None else optimizer.layout,
+            "optimizer": self._groups(),
             "absent": {} if optimizer is None else {p: [optimizer.places[p], v] for p, v in optimizer.absent.items()},
             "tree": encode_tree(kept, refer),
         }
@@ -193,6 +207,15 @@ class _Forward:
                 where = f"{DOCUMENT}.state, {beside}" if beside in moving else f"{DOCUMENT}.state"
                 self.ledger.add(leaf_name(keys), "copied", where, "")
         return {"state": json.dumps(content), **({"arrays": arrays} if arrays else {})}
+
+    def _groups(self) -> dict[str, Any] | None:
+        """Return where the optimizer is, and the names of the parameters in each of its groups."""
+        part = self.state.optimizer
+        if part is None:
+            return None
+        names = {str(key): name for key, name in part.names.items()}
+        groups = [[names[str(number)] for number in group.get("params", ())] for group in part.groups]
+        return {"at": list(part.at), "groups": groups}
 
     def _moment(self, reference: Mapping[str, Any]) -> str:
         placement = self.placements.get(str(reference.get("name")))

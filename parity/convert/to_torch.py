@@ -13,7 +13,9 @@ from parity.convert.components import STEP_NAMES, component_of_key
 from parity.convert.ledger import Ledger
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, Moved, carry_scaler, carry_schedule, moving_leaves
 from parity.convert.naming import keeps_order
-from parity.convert.optimizer_layout import COUNT, STEPS
+from parity.convert.optax_back import in_recorded_layout, with_hyperparameters
+from parity.convert.optax_tree import OptaxState
+from parity.convert.optimizer_layout import COUNT, STEPS, Layout
 from parity.convert.rule import Placement
 from parity.convert.rule_rows import parse_rules
 from parity.convert.rules import Rules
@@ -49,7 +51,8 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
         raise CheckpointError(f"{where} has no dict params, as a training state of JAX has; it has {names}")
     given = _document(tree, where)
     if like is not None:
-        quiet = replace(options, layout=_layout_of(tree), only_params=False)
+        layout: Layout | None = None if tree.get("opt_state") is None else "parity"
+        quiet = replace(options, layout=layout, template=None, only_params=False)
         made = to_jax(like.tree, quiet, Ledger(), ordered=keeps_order(like))
         content = json.loads(made[DOCUMENT]["state"])
         own = made[DOCUMENT].get("arrays", {})
@@ -58,8 +61,15 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
         return _params_alone(tree, options, ledger, where)
     else:
         own = tree[DOCUMENT].get("arrays", {})
-    back = _Back(tree, given, own, options, ledger, where)
-    return back.params() if options.only_params else back.tree()
+    optax = None if options.only_params else in_recorded_layout(tree, given, where)
+    if optax is not None:
+        tree = {**tree, "opt_state": optax.tree}
+    lines = Ledger()
+    back = _Back(tree, given, own, options, lines, where, optax)
+    made = back.params() if options.only_params else back.tree()
+    names = optax.origin if optax is not None else {}
+    ledger.entries += [replace(entry, leaf=names.get(entry.leaf, entry.leaf)) for entry in lines.entries]
+    return made
 
 
 def _document(tree: Mapping[str, Any], where: str) -> dict[str, Any] | None:
@@ -73,13 +83,6 @@ def _document(tree: Mapping[str, Any], where: str) -> dict[str, Any] | None:
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise CheckpointError(f"{where}: {DOCUMENT}.state is not of the schema {SCHEMA}")
     return content
-
-
-def _layout_of(tree: Mapping[str, Any]) -> Any:
-    state = tree.get("opt_state")
-    if state is None:
-        return None
-    return "parity" if isinstance(state, dict) and {"step", "slots"} <= set(state) else "optax"
 
 
 def _params_alone(tree: Mapping[str, Any], options: Options, ledger: Ledger, where: str) -> Tree:
@@ -118,8 +121,10 @@ class _Back:
         options: Options,
         ledger: Ledger,
         where: str,
+        optax: OptaxState | None,
     ) -> None:
         self.content, self.own, self.options, self.ledger, self.where = content, own, options, ledger, where
+        self.optax = optax
         self.leaves = {leaf_name(keys): leaf for keys, leaf in leaves(tree)}
         rules = options.rules
         if not rules.rules:
@@ -143,6 +148,10 @@ class _Back:
             self.used.add("step")
         self._pass_absent()
         self._pass_counts()
+        if self.optax is not None:
+            self.used |= self.optax.fresh
+            paths = {path: name for name, placement in self.placements.items() for path in placement.jax}
+            tree = with_hyperparameters(tree, self.optax, self.content.get("optimizer"), paths, self.ledger)
         for name, leaf in self.leaves.items():
             if name not in self.used and name != f"{DOCUMENT}.state" and not _is_empty(leaf):
                 self.ledger.add(name, "refused", how="PyTorch's state has no place for it")
@@ -244,7 +253,8 @@ class _Back:
         for name, recorded in dict(self.content.get("counts") or {}).items():
             self.used.add(name)
             now = number_of(self.leaves.get(name))
-            if type(now) is int and name == self.content.get("position_at"):
+            scheduled = self.optax is None or self.optax.scheduled
+            if type(now) is int and name == self.content.get("position_at") and scheduled:
                 self.counted = recorded, now
             if type(now) is int and now != recorded:
                 moved[name] = now
