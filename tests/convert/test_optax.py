@@ -222,7 +222,7 @@ tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(optax.cosine_decay_
 def test_plain_orbax_restores_the_users_own_chain_by_its_template(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
-    """Two groups by decay: the recipe of most trainers; without flags Optax's own `adamw` with a mask has the tree."""
+    """Two groups by decay, as most trainers have them; without flags it is the tree of `adamw` with a mask."""
     import importlib
 
     import orbax.checkpoint as ocp
@@ -234,7 +234,7 @@ def test_plain_orbax_restores_the_users_own_chain_by_its_template(
     torch.save(source, "a.pt")
     Path("names.txt").write_text("\n".join(names))
     assert main(["convert", "a.pt", "o", "--to", "orbax", "--names", "names.txt", *flags]) == 0
-    tx = importlib.import_module("mine_of_optax").tx if flags else optax.adamw(SLOPE, mask=decayed)
+    tx = importlib.import_module("mine_of_optax").tx if flags else optax.adamw(RATE, mask=decayed)
     saved = ocp.PyTreeCheckpointer().restore(tmp_path / "o")
     like = {"params": saved["params"], "opt_state": tx.init(saved["params"])}
     args = ocp.args.PyTreeRestore(
