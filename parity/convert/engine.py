@@ -15,7 +15,7 @@ from parity.checkpoints import FILE, LONE, Seal, commit, commit_file, describe, 
 from parity.convert.digesting import Digests
 from parity.convert.ledger import Action, Entry, Ledger
 from parity.convert.naming import keeps_order
-from parity.convert.objects import without_objects
+from parity.convert.objects import require_resets, without_objects
 from parity.convert.opening import open_any
 from parity.convert.rules import Rules
 from parity.convert.to_jax import DOCUMENT, Options, to_jax
@@ -85,6 +85,7 @@ def convert(
     ledger = Ledger()
     opened = _with_keys(open_any(source), options.keys, ledger)
     tree = map_tree(opened, writer.format, options, ledger, None if like is None else open_any(like))
+    require_resets(options.reset, (opened.tree, tree), ledger)
     for name, why in writer.cannot_hold(tree) if ledger.entries else ():
         ledger.entries = [entry for entry in ledger.entries if entry.target != name]
         ledger.add(name, "refused", how=f"{writer.format} cannot hold it: {why}")

@@ -130,6 +130,12 @@ class _Forward:
         self.source, self.options, self.ledger = source, options, ledger
         known = Naming(given=options.names, order=options.registered, ordered=ordered)
         self.state = read_torch_state(source, known, alone=options.only_params)
+        part = self.state.optimizer
+        if part is not None and "order" in part.named_by:
+            ledger.notes.append(
+                f"the names of the optimizer's parameters are inferred: by {part.named_by}; --names FILE or --model "
+                "mine:Model states them"
+            )
         self.placements = {name: p for p in options.rules.place(list(self.state.model)) for name in p.torch}
         self.tree: dict[str, Any] = {"params": {}}
         self.references: dict[tuple[Key, ...], dict[str, Any]] = {}

@@ -53,7 +53,9 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
     if like is not None:
         layout: Layout | None = None if tree.get("opt_state") is None else "parity"
         quiet = replace(options, layout=layout, template=None, only_params=False)
-        made = to_jax(like.tree, quiet, Ledger(), ordered=keeps_order(like))
+        other = Ledger()
+        made = to_jax(like.tree, quiet, other, ordered=keeps_order(like))
+        ledger.notes += other.notes
         content = json.loads(made[DOCUMENT]["state"])
         own = made[DOCUMENT].get("arrays", {})
         given = {**content, "step": None, "like": content["step"]}

@@ -10,7 +10,7 @@ from parity.contract import OPTIMIZERS, OptimizerKind, Slot, optimizer_kind, slo
 from parity.convert.components import component_of_key, top_values
 from parity.convert.naming import ADVICE, Naming, name_numbers
 from parity.convert.torch_names import is_buffer, plain_name
-from parity.errors import CheckpointError
+from parity.errors import CheckpointError, ParityError
 from parity.formats import Array, Key, Tree, leaf_name
 
 __all__ = ["OptimizerPart", "TorchState", "read_torch_state"]
@@ -73,7 +73,7 @@ def read_torch_state(tree: Tree, known: Naming | None = None, *, alone: bool = F
         CheckpointError: There is no model, or several; an optimizer whose parameters cannot be named: their number or
             a shape does not fit, or nothing decides.
     """
-    at, model = _find_model(tree)
+    at, model = _find_model(tree, known)
     spelled = {plain_name(name): name for name in model}
     if len(spelled) < len(model):
         raise CheckpointError("two parameters have one name once wrappers such as module. are removed")
@@ -83,13 +83,13 @@ def read_torch_state(tree: Tree, known: Naming | None = None, *, alone: bool = F
         for key, child in tree.items():
             if (key,) != at and _is_state_dict(child) and {plain_name(name) for name in child} <= set(plain):
                 others[(key,)] = {plain_name(name): child[name] for name in child}
-    found = None if alone else _find_optimizer(tree)
+    found = None if alone else _find_optimizer(tree, at, plain, known)
     naming = replace(known or Naming(), elsewhere=_elsewhere(tree, at, others))
     optimizer = None if found is None else _read_optimizer(*found, plain, naming)
     return TorchState(at, plain, spelled, others, optimizer)
 
 
-def _find_model(tree: Tree) -> tuple[tuple[Key, ...], Mapping[str, Array]]:
+def _find_model(tree: Tree, known: Naming | None) -> tuple[tuple[Key, ...], Mapping[str, Array]]:
     if not isinstance(tree, dict):
         raise CheckpointError("the checkpoint is no dict, so nothing in it is known to be a model")
     if _is_state_dict(tree):
@@ -99,9 +99,11 @@ def _find_model(tree: Tree) -> tuple[tuple[Key, ...], Mapping[str, Array]]:
     ]
     if len(found) != 1:
         have = ", ".join(str(keys[0]) for keys in found) or f"none among {', '.join(map(str, list(tree)[:8]))}"
+        hint = ""
+        if found:
+            hint = f"; convert one at a time: {_keys_hint(tree, [keys[0] for keys in found], known)}"
         raise CheckpointError(
-            f"expected one state dict of a model by a customary name (model, state_dict), found {have}; of several, "
-            "--keys says which"
+            f"expected one state dict of a model by a customary name (model, state_dict), found {have}{hint}"
         )
     return found[0], tree[found[0][0]]
 
@@ -123,19 +125,42 @@ def _elsewhere(tree: Tree, at: tuple[Key, ...], others: Mapping[tuple[Key, ...],
     return ""
 
 
-def _find_optimizer(tree: Tree) -> tuple[tuple[Key, ...], Mapping[str, Any]] | None:
-    found = [
+def _find_optimizer(
+    tree: Tree, at: tuple[Key, ...], model: Mapping[str, Array], known: Naming | None
+) -> tuple[tuple[Key, ...], Mapping[str, Any]] | None:
+    found = _optimizers(tree)
+    if len(found) > 1:
+        where = ", ".join(leaf_name(keys) for keys, _ in found)
+        hint = _keys_hint(tree, [leaf_name(at)], known)
+        raise CheckpointError(
+            f"several optimizers ({where}): each belongs to a part of the model; convert one at a time: {hint}"
+        )
+    return found[0] if found else None
+
+
+def _optimizers(tree: Tree) -> list[tuple[tuple[Key, ...], Mapping[str, Any]]]:
+    return [
         (keys, one)
         for keys, one in top_values(tree)
         if isinstance(one, dict) and set(one) == {"state", "param_groups"}
     ]
-    if len(found) > 1:
-        where = ", ".join(leaf_name(keys) for keys, _ in found)
-        raise CheckpointError(
-            f"several optimizers ({where}): each belongs to a part of the model; convert one at a time, such as "
-            f"--keys model,{where.partition(',')[0]}"
-        )
-    return found[0] if found else None
+
+
+def _keys_hint(tree: Tree, models: Sequence[Key], known: Naming | None) -> str:
+    """Return the options that take one model and one optimizer of several, with --names where nothing names them."""
+    optimizers = _optimizers(tree)
+    if not optimizers:
+        return f"--keys {models[0]}"
+    for model in models:
+        arrays = tree.get(model, tree)
+        plain = {plain_name(name): array for name, array in arrays.items() if isinstance(array, Array)}
+        for keys, one in optimizers:
+            try:
+                _read_optimizer(keys, one, plain, known or Naming())
+            except ParityError:
+                continue
+            return f"--keys {model},{leaf_name(keys)}"
+    return f"--keys {models[0]},{leaf_name(optimizers[0][0])} --names FILE, the names of its parameters one a line"
 
 
 def _read_optimizer(
