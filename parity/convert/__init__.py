@@ -3,6 +3,7 @@
 Knows formats by `parity.formats` and no framework; trains nothing.
 """
 
+from parity.convert.aligning import aligned
 from parity.convert.choosing import choose
 from parity.convert.comparison import Comparison, LeafComparison, Outcome, Tolerance, compare_sources
 from parity.convert.components import COMPONENTS, Part, component_of_key, parts_of
@@ -45,6 +46,7 @@ __all__ = [
     "Tolerance",
     "TorchState",
     "Zeros",
+    "aligned",
     "choose",
     "compare_sources",
     "component_of_key",
