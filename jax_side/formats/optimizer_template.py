@@ -5,6 +5,7 @@ Nothing of the size of the parameters is allocated: the state is traced, and its
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ from parity.formats import Array, InMemory, Tree, map_leaves
 __all__ = ["optimizer_template"]
 
 
-def optimizer_template(option: str, tx: Any, params: Tree, shape_only: type[Array]) -> Tree:
+def optimizer_template(option: str, tx: Any, params: Tree, shape_only: Callable[..., Array]) -> Tree:
     """Return what `tx.init` makes of parameters: tuples as lists, fields as a dict, scalars with their values.
 
     Args:

@@ -16,8 +16,7 @@ from parity.checkpoints.ranges import ByteRange, item_size
 from parity.checkpoints.seal import Seal, read_seal
 from parity.contract import read_text
 from parity.errors import CheckpointError
-from parity.formats import Array, MappedArray, Opaque, Source, dtype_named
-from parity.formats.mapping import map_file
+from parity.formats import Array, MappedArray, Opaque, Source, dtype_named, map_file
 
 __all__ = ["neutral_source"]
 

@@ -69,8 +69,8 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
     lines = Ledger()
     back = _Back(tree, given, own, options, lines, where, optax)
     made = back.params() if options.only_params else back.tree()
-    names = optax.origin if optax is not None else {}
-    ledger.entries += [replace(entry, leaf=names.get(entry.leaf, entry.leaf)) for entry in lines.entries]
+    origin = optax.origin if optax is not None else {}
+    ledger.entries += [replace(entry, leaf=origin.get(entry.leaf, entry.leaf)) for entry in lines.entries]
     return made
 
 
@@ -183,7 +183,7 @@ class _Back:
 
     def params(self) -> Tree:
         """Return the model alone."""
-        model: dict[str, Array] = {}
+        model: dict[str, Tree] = {}
 
         def take(reference: dict[str, Any]) -> None:
             if reference.get("model"):
