@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from parity.errors import CheckpointError
-from parity.formats import Array, Key, Tree, leaf_name, leaves
+from parity.formats import Array, InMemory, Key, Tree, leaf_name, leaves
 
 __all__ = ["HYPERPARAMETERS", "Hyperparameter", "Moments", "Parts", "parts_of_optax"]
 
@@ -125,8 +127,8 @@ def _visit(node: Tree, at: tuple[Key, ...], found: Parts, where: str) -> None:
     arrays = MOMENTS.get(frozenset(map(str, fields)))
     if arrays is not None:
         found.moments.append(_moments(node, at, arrays))
-    elif fields == {"count"} and isinstance(node["count"], Array):
-        found.schedules[leaf_name((*at, "count"))] = node["count"]
+    elif fields == {"count"} and (count := _small(node["count"])) is not None:
+        found.schedules[leaf_name((*at, "count"))] = count
     elif fields == {"inner_state"}:
         found.masked = True
         _visit(node["inner_state"], (*at, "inner_state"), found, where)
@@ -167,11 +169,12 @@ def _visit_injected(node: Mapping[str, Tree], at: tuple[Key, ...], found: Parts,
     _take(node, at, ("hyperparams_states",), found.schedules)
     states = node.get("hyperparams_states")
     moved = {str(key) for key in states} if isinstance(states, dict) else set()
-    for name, value in node["hyperparams"].items():
-        if isinstance(value, Array) and name not in moved:  # the others are computed anew at the next update
+    for name, given in node["hyperparams"].items():
+        value = _small(given)
+        if value is not None and name not in moved:  # the others are computed anew at the next update
             leaf = leaf_name((*at, "hyperparams", name))
             found.hyperparameters.append(Hyperparameter(leaf, name, value, frozenset(inner.paths()), inner.masked))
-        elif isinstance(value, Array):
+        elif value is not None:
             found.counts[leaf_name((*at, "hyperparams", name))] = value
     found.moments += inner.moments
     found.hyperparameters += inner.hyperparameters
@@ -191,8 +194,15 @@ def _moments(node: Mapping[str, Tree], at: tuple[Key, ...], arrays: Mapping[str,
         }
         for key, slot in arrays.items()
     }
-    count = node.get("count")
-    return Moments(slots, (leaf_name((*at, "count")), count) if isinstance(count, Array) else None)
+    count = _small(node.get("count"))
+    return Moments(slots, None if count is None else (leaf_name((*at, "count")), count))
+
+
+def _small(leaf: Tree) -> Array | None:
+    """Return an array, or a number as one: Orbax keeps numbers of Python as such; None for anything else."""
+    if isinstance(leaf, bool | int | float):
+        return InMemory(np.array(leaf))
+    return leaf if isinstance(leaf, Array) else None
 
 
 def _take(node: Mapping[str, Tree], at: tuple[Key, ...], keys: tuple[str, ...], into: dict[str, Array]) -> None:
@@ -202,5 +212,6 @@ def _take(node: Mapping[str, Tree], at: tuple[Key, ...], keys: tuple[str, ...], 
 def _arrays(node: Mapping[str, Tree], at: tuple[Key, ...], keys: tuple[str, ...]) -> Iterator[tuple[str, Array]]:
     for key in keys:
         for below, leaf in leaves(node.get(key)):
-            if isinstance(leaf, Array):
-                yield leaf_name((*at, key, *below)), leaf
+            value = _small(leaf)
+            if value is not None:
+                yield leaf_name((*at, key, *below)), value
