@@ -6,6 +6,7 @@ Knows no framework: what is in a checkpoint is files and digests of leaves.
 from parity.checkpoints.beside import commit_file, read_seal_beside, seal_beside, verify_file
 from parity.checkpoints.compare import compare, sealed_alike
 from parity.checkpoints.label import LABEL, label_of
+from parity.checkpoints.neutral import neutral_source
 from parity.checkpoints.ranges import ByteRange, is_intact
 from parity.checkpoints.saving import Checkpoints, Labels, Neutral, Save, fitting
 from parity.checkpoints.seal import (
@@ -56,6 +57,7 @@ __all__ = [
     "fitting",
     "is_intact",
     "label_of",
+    "neutral_source",
     "read_meta",
     "read_seal",
     "read_seal_beside",

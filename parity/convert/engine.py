@@ -14,7 +14,8 @@ from pathlib import Path
 from parity.checkpoints import FILE, LONE, Seal, commit, commit_file, describe, seal_beside, verify, verify_file
 from parity.convert.digesting import Digests
 from parity.convert.ledger import Action, Entry, Ledger
-from parity.convert.objects import without_objects
+from parity.convert.naming import keeps_order
+from parity.convert.objects import require_resets, without_objects
 from parity.convert.opening import open_any
 from parity.convert.rules import Rules
 from parity.convert.to_jax import DOCUMENT, Options, to_jax
@@ -83,7 +84,8 @@ def convert(
     _require_whole(source)
     ledger = Ledger()
     opened = _with_keys(open_any(source), options.keys, ledger)
-    tree = map_tree(opened, writer.format, options, ledger, None if like is None else open_any(like).tree)
+    tree = map_tree(opened, writer.format, options, ledger, None if like is None else open_any(like))
+    require_resets(options.reset, (opened.tree, tree), ledger)
     for name, why in writer.cannot_hold(tree) if ledger.entries else ():
         ledger.entries = [entry for entry in ledger.entries if entry.target != name]
         ledger.add(name, "refused", how=f"{writer.format} cannot hold it: {why}")
@@ -109,7 +111,7 @@ def convert(
     return ledger
 
 
-def map_tree(opened: Source, to: str, options: Options, ledger: Ledger, like: Tree | None = None) -> Tree:
+def map_tree(opened: Source, to: str, options: Options, ledger: Ledger, like: Source | None = None) -> Tree:
     """Return the tree of a checkpoint as another format has it: across frameworks by rules, else as it is.
 
     Args:
@@ -125,7 +127,7 @@ def map_tree(opened: Source, to: str, options: Options, ledger: Ledger, like: Tr
     """
     family, wanted = FAMILIES.get(opened.format, "torch"), FAMILIES.get(to, "torch")
     if (family, wanted) == ("torch", "jax"):
-        return to_jax(opened.tree, options, ledger)
+        return to_jax(opened.tree, options, ledger, ordered=keeps_order(opened))
     if (family, wanted) == ("jax", "torch"):
         return to_torch(opened.tree, options, ledger, like, str(opened.path))
     if options.rules.rules:
@@ -162,7 +164,7 @@ def mapped(source: Source, rules: Rules) -> Source:
     Raises:
         CheckpointError: It has no model, or the rules do not fit its names.
     """
-    tree = to_jax(source.tree, Options(rules=rules), Ledger())
+    tree = to_jax(source.tree, Options(rules=rules), Ledger(), ordered=keeps_order(source))
     return without_document(replace(source, tree=tree, digests={}))
 
 

@@ -17,6 +17,7 @@ from parity.formats.array import (
     number_of,
 )
 from parity.formats.document import TREE_ENTRY, decode_tree, encode_tree
+from parity.formats.mapping import map_file
 from parity.formats.raw_chunks import chunk_name
 from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise
 from parity.formats.symbolic import read_pickle
@@ -54,6 +55,7 @@ __all__ = [
     "extents",
     "leaf_name",
     "leaves",
+    "map_file",
     "map_leaves",
     "number_of",
     "open_checkpoint",
