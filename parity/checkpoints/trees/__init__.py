@@ -4,7 +4,7 @@ Knows no framework: what a container, an array and a file of one is, a side says
 """
 
 from parity.checkpoints.trees.document import DTYPES, is_scalar
-from parity.checkpoints.trees.fit import Request, RestoredTree, Take
+from parity.checkpoints.trees.fit import Reference, Request, RestoredTree, Take
 from parity.checkpoints.trees.form import Part, TreeForm, Written, sealed_name
 from parity.checkpoints.trees.manager import CheckpointManager
 from parity.checkpoints.trees.nodes import (
@@ -32,6 +32,7 @@ __all__ = [
     "Node",
     "Opened",
     "Part",
+    "Reference",
     "Request",
     "RestoredTree",
     "Rule",

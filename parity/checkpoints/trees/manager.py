@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from parity import checkpoints, policy, storage
 from parity.checkpoints import DRAFT, CheckpointStore, Labels, Neutral, Save
-from parity.checkpoints.trees.fit import Request, RestoredTree
+from parity.checkpoints.trees.fit import Reference, Request, RestoredTree
 from parity.checkpoints.trees.form import TreeForm
 from parity.checkpoints.trees.reading import Pending, read_tree
 from parity.checkpoints.trees.rules import RuleLike
@@ -137,6 +137,7 @@ class CheckpointManager(ABC):
         allow_extra: bool = False,
         allow_missing: bool = False,
         cast: bool = False,
+        reference: Reference = "exact",
     ) -> RestoredTree:
         """Restore items of a checkpoint, after every byte of it was compared with its seal.
 
@@ -148,6 +149,7 @@ class CheckpointManager(ABC):
             allow_extra: As of `restore`.
             allow_missing: As of `restore`.
             cast: As of `restore`.
+            reference: As of `restore`.
 
         Returns:
             The items and everything in which they differed, with step and metric of the checkpoint.
@@ -159,7 +161,14 @@ class CheckpointManager(ABC):
             SaveError: The last save failed; nothing was restored.
         """
         like = None if like is None else dict(like)
-        request = Request(like=like, rules=rules, allow_extra=allow_extra, allow_missing=allow_missing, cast=cast)
+        request = Request(
+            like=like,
+            rules=rules,
+            allow_extra=allow_extra,
+            allow_missing=allow_missing,
+            cast=cast,
+            reference=reference,
+        )
         return self._restored(self._form(), which, request)
 
     def all_steps(self) -> list[int]:
