@@ -6,6 +6,7 @@ Knows no framework: what is in a checkpoint is files and digests of leaves.
 from parity.checkpoints.beside import commit_file, read_seal_beside, seal_beside, verify_file
 from parity.checkpoints.compare import compare, sealed_alike
 from parity.checkpoints.label import LABEL, label_of
+from parity.checkpoints.meanwhile import identity, steadily, while_it_stays
 from parity.checkpoints.ranges import ByteRange, is_intact
 from parity.checkpoints.saving import Checkpoints, Labels, Neutral, Save, fitting
 from parity.checkpoints.seal import (
@@ -54,6 +55,7 @@ __all__ = [
     "describe",
     "examine",
     "fitting",
+    "identity",
     "is_intact",
     "label_of",
     "read_meta",
@@ -65,6 +67,8 @@ __all__ = [
     "seal_beside",
     "seal_text",
     "sealed_alike",
+    "steadily",
     "verify",
     "verify_file",
+    "while_it_stays",
 ]

@@ -56,6 +56,8 @@ class Request:
     reference: Reference = "exact"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.rules, Mapping):  # a reading that has to begin anew needs them again
+            object.__setattr__(self, "rules", tuple(self.rules))
         if self.reference not in get_args(Reference):
             raise UnknownNameError("reference", str(self.reference), get_args(Reference))
         asked = self.rules or self.allow_extra or self.allow_missing or self.cast or self.reference != "exact"

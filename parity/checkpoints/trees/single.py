@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from parity import storage
-from parity.checkpoints import DRAFT, FILE, LONE, Save, commit, require_sealed, require_verified
+from parity.checkpoints import DRAFT, FILE, LONE, Save, commit, require_sealed, require_verified, while_it_stays
 from parity.checkpoints.trees.fit import Request, RestoredTree
 from parity.checkpoints.trees.foreign import is_described, open_foreign, read_foreign, seal_of_file
 from parity.checkpoints.trees.form import TreeForm
@@ -79,6 +79,11 @@ def restore_tree(form: TreeForm, path: str | os.PathLike[str], request: Request)
     target = local_path(path)
     if not os.path.lexists(target):
         raise CheckpointError(f"{target}: there is no checkpoint")
+    with while_it_stays(target):
+        return _restored(form, target, request)
+
+
+def _restored(form: TreeForm, target: Path, request: Request) -> RestoredTree:
     if not os.path.lexists(target / FILE):
         seal = seal_of_file(target)
         pending = read_foreign(form, open_foreign(target), request, sealed=seal is not None)
