@@ -1,4 +1,4 @@
-"""Readers beside a writer that never rests restore the latest and the best each time; a step may have been removed."""
+"""Readers beside a writer that never rests restore the latest and the best; a step may have been removed."""
 
 import re
 

@@ -12,20 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from parity.checkpoints import FILE, Seal, describe, read_meta, read_seal_beside, seal_beside, verify_file
+from parity.checkpoints import FILE, Seal, describe, read_seal_beside, seal_beside, verify_file
 from parity.checkpoints.trees.document import DTYPES, is_scalar
 from parity.checkpoints.trees.fit import Request
 from parity.checkpoints.trees.form import TreeForm
 from parity.checkpoints.trees.nodes import Array, Branch, Leaf, Node, Opened, Unheld, leaves, open_plain, walk
-from parity.checkpoints.trees.reading import Pending, match_tree
-from parity.checkpoints.trees.snapshot import META, TREE
+from parity.checkpoints.trees.reading import Pending, is_described, match_tree
 from parity.errors import CheckpointError, DamagedError, UnsealedError
 from parity.formats import Array as Stored
 from parity.formats import Opaque, Source, Tree, leaf_name, recognise
 from parity.formats import leaves as stored_leaves
 from parity.storage import read_json
 
-__all__ = ["is_described", "open_foreign", "read_foreign", "seal_of_file"]
+__all__ = ["open_foreign", "read_foreign", "seal_of_file"]
 
 DOCUMENT = "torch"
 """First key of what a conversion from PyTorch leaves in a tree of JAX beside the state; see `parity.convert`."""
@@ -34,14 +33,6 @@ KEYS = "array_metadatas"
 """Directory of an item of Orbax whose files name the implementation of each typed key."""
 
 UNPROVEN = "whether the bytes are those that were saved: there is no seal"
-
-
-def is_described(path: Path) -> bool:
-    """Return whether a directory has the description of a tree that `save` or a manager wrote."""
-    try:
-        return TREE in read_meta(path / META)["scalars"]
-    except CheckpointError:
-        return False
 
 
 def seal_of_file(path: Path) -> Seal | None:

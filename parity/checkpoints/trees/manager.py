@@ -8,14 +8,15 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 from parity import checkpoints, policy, storage
-from parity.checkpoints import DRAFT, CheckpointStore, Labels, Neutral, Save, steadily
+from parity.checkpoints import DRAFT, CheckpointStore, Labels, Neutral, Save, read_seal, steadily
 from parity.checkpoints.trees.fit import Reference, Request, RestoredTree
 from parity.checkpoints.trees.form import TreeForm
-from parity.checkpoints.trees.reading import Pending, read_tree
+from parity.checkpoints.trees.reading import Pending, is_described, read_tree
 from parity.checkpoints.trees.rules import RuleLike
 from parity.checkpoints.trees.snapshot import META, TreeSnapshot
 from parity.contract import RunPlan
@@ -23,7 +24,7 @@ from parity.errors import CheckpointError, UnknownNameError, UnsealedError
 from parity.policy import Rules
 from parity.storage import WriterLock, local_path
 
-__all__ = ["TREES", "CheckpointManager", "TreeCheckpoints"]
+__all__ = ["TREES", "CheckpointManager", "TreeCheckpoints", "is_managed"]
 
 TREES = "trees"
 """What the seal of a manager's checkpoint has in place of the hash of a run."""
@@ -33,6 +34,24 @@ KEEP = Rules(mode="min")
 RESERVED = ("counters", "meta", "seal")
 """Names of the files of a checkpoint, and of what its seal knows besides the items."""
 _ITEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+
+
+def is_managed(directory: Path) -> bool:
+    """Return whether a directory is that of a manager, as its newest checkpoint that can be read says."""
+    store = CheckpointStore(directory)
+    if os.path.lexists(directory / "spec.toml"):
+        return False
+    try:
+        steps = store.steps()
+    except OSError:
+        return False
+    for step in reversed(steps):
+        path = store.path / str(step)
+        with suppress(CheckpointError):
+            return read_seal(path).spec_hash == TREES
+        if is_described(path):
+            return True
+    return False
 
 
 class TreeCheckpoints(checkpoints.Checkpoints[Any, Pending, TreeSnapshot]):

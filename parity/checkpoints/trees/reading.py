@@ -15,7 +15,7 @@ from parity.checkpoints.trees.nodes import Array, Leaf, Node, leaves, rebuild, w
 from parity.checkpoints.trees.snapshot import ITEMS, META, TREE, described
 from parity.errors import CheckpointError
 
-__all__ = ["Pending", "match_tree", "read_tree"]
+__all__ = ["Pending", "is_described", "match_tree", "read_tree"]
 
 Read = Callable[[set[str]], dict[str, Any]]
 """Reads arrays of a checkpoint by name."""
@@ -84,6 +84,14 @@ class Pending:
             return self.form.place(value, take.to, take.rule.permute if take.rule else (), leaf.value)
         number = value.item() if hasattr(value, "item") else value  # a scalar may be saved as an array without axes
         return number if number is None else type(leaf.value)(number)
+
+
+def is_described(path: Path) -> bool:
+    """Return whether a directory has the description of a tree that `save` or a manager wrote."""
+    try:
+        return TREE in read_meta(path / META)["scalars"]
+    except CheckpointError:
+        return False
 
 
 def read_tree(form: TreeForm, path: Path, request: Request) -> Pending:

@@ -13,10 +13,10 @@ from typing import Any
 from parity import storage
 from parity.checkpoints import DRAFT, FILE, LONE, Save, commit, require_sealed, require_verified, while_it_stays
 from parity.checkpoints.trees.fit import Request, RestoredTree
-from parity.checkpoints.trees.foreign import is_described, open_foreign, read_foreign, seal_of_file
+from parity.checkpoints.trees.foreign import open_foreign, read_foreign, seal_of_file
 from parity.checkpoints.trees.form import TreeForm
 from parity.checkpoints.trees.manager import TREES
-from parity.checkpoints.trees.reading import read_tree
+from parity.checkpoints.trees.reading import is_described, read_tree
 from parity.checkpoints.trees.snapshot import TreeSnapshot
 from parity.contract import TrainingState
 from parity.errors import CheckpointError, LockedError, SaveError
