@@ -147,7 +147,7 @@ def _verify(options: argparse.Namespace) -> int:
             continue
         results.append(result)
         _print_verified(console, result)
-    missing = _missing(path, targets)
+    missing = _missing(path)
     for line in missing:
         console.print(Text.assemble(("missing", "bold red"), f"    {line}"), soft_wrap=True)
     if not results:
@@ -186,16 +186,16 @@ def _run_of(path: Path) -> RunDirectory:
     return RunDirectory(parent.parent if parent.name == "checkpoints" else path)
 
 
-def _missing(path: Path, targets: list[Path]) -> list[str]:
+def _missing(path: Path) -> list[str]:
     """Return a line for each checkpoint that a pointer of a run names and that does not exist."""
-    home, there = find_home(path), {target.name for target in targets}
+    home = find_home(path)
     if home is None:
         return []
     steps = {name: home.store.pointed_step(name) for name in ("latest", "best")}
     return [
         f"{home.store.path / str(step)}: {name}.json names it"
         for name, step in steps.items()
-        if step is not None and str(step) not in there and not (home.store.path / str(step)).exists()
+        if step is not None and not os.path.lexists(home.store.path / str(step))
     ]
 
 
