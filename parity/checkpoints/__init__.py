@@ -7,7 +7,7 @@ from parity.checkpoints.beside import commit_file, read_seal_beside, seal_beside
 from parity.checkpoints.compare import compare, sealed_alike
 from parity.checkpoints.label import LABEL, label_of
 from parity.checkpoints.meanwhile import identity, steadily, while_it_stays
-from parity.checkpoints.pointers import read_mode
+from parity.checkpoints.pointers import read_mode, read_pointer
 from parity.checkpoints.ranges import ByteRange, is_intact
 from parity.checkpoints.saving import Checkpoints, Labels, Neutral, Save, fitting
 from parity.checkpoints.seal import (
@@ -61,6 +61,7 @@ __all__ = [
     "label_of",
     "read_meta",
     "read_mode",
+    "read_pointer",
     "read_seal",
     "read_seal_beside",
     "require_own",

@@ -168,7 +168,7 @@ def _require_single(path: Path, targets: list[Path], against: Path) -> None:
 
 def _targets(path: Path) -> list[Path]:
     if not path.is_dir():
-        problem = "is a file of no known format" if path.is_file() else "does not exist"
+        problem = "is of no known format" if os.path.lexists(path) else "does not exist"
         raise CheckpointError(f"{path} {problem}; give a checkpoint, or a directory with several")
     if (home := find_home(path)) is None:
         if (path / "steps.jsonl").exists() or RunDirectory(path).store.steps():

@@ -73,7 +73,12 @@ class Home:
 
     def _choose(self, scan: Scan, which: Which, or_next: bool) -> int:
         named = self.store.pointed_step("best")
-        if which == "best" and self.plan.mode is None and named is not None:
+        if which == "best" and self.plan.mode is None and any(saved.metric is not None for saved in scan.whole):
+            if named is None:
+                raise CheckpointError(
+                    f"which checkpoint of {self.path} is the best is unknown: best.json is missing or unreadable, "
+                    "and it alone says whether a larger or a smaller metric is better"
+                )
             if any(saved.step == named for saved in scan.whole):
                 return named
             raise CheckpointError(
@@ -99,7 +104,8 @@ def home_of(path: Path, mode: Mode | None = None) -> Home:
     if not path.exists():
         raise RunDirectoryError(f"{path} does not exist")
     if not path.is_dir():
-        raise RunDirectoryError(f"{path} is a file; give the directory of a run or of a manager")
+        what = "a file" if path.is_file() else "no directory"
+        raise RunDirectoryError(f"{path} is {what}; give the directory of a run or of a manager")
     raise RunDirectoryError(RunDirectory(path).no_run())
 
 

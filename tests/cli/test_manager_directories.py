@@ -149,6 +149,22 @@ def test_a_best_without_a_mode_is_the_one_that_is_named_and_has_no_next(mine: Pa
     assert "which one is the next is unknown" in err
 
 
+def test_a_manager_whose_checkpoints_are_gone_misses_them(mine: Path, parity: Any) -> None:
+    shutil.rmtree(mine / "checkpoints")
+    code, out, _ = parity("verify", mine)
+    assert (code, out.count("missing")) == (1, 2)
+    code, _, err = parity("path", mine, "latest")
+    assert code == 2
+    assert "no whole latest checkpoint" in err
+
+
+def test_a_best_that_no_file_names_is_unknown(mine: Path, parity: Any) -> None:
+    (mine / "best.json").write_text("{")
+    code, _, err = parity("path", mine, "best")
+    assert code == 2
+    assert "is the best is unknown: best.json is missing or unreadable" in err
+
+
 def test_a_manager_that_saved_nothing_has_nothing_to_verify(tmp_path: Path, parity: Any) -> None:
     with side_of("torch").CheckpointManager(tmp_path / "mine") as manager:
         manager._open()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from parity import checkpoints, policy, storage
-from parity.checkpoints import DRAFT, CheckpointStore, Labels, Neutral, Save, read_seal, steadily
+from parity.checkpoints import DRAFT, CheckpointStore, Labels, Neutral, Save, read_pointer, read_seal, steadily
 from parity.checkpoints.trees.fit import Reference, Request, RestoredTree
 from parity.checkpoints.trees.form import TreeForm
 from parity.checkpoints.trees.reading import Pending, is_described, read_tree
@@ -45,6 +45,8 @@ def is_managed(directory: Path) -> bool:
         steps = store.steps()
     except OSError:
         return False
+    if not steps and not any(os.path.lexists(directory / name) for name in ("steps.jsonl", "attempts.jsonl")):
+        return read_pointer(directory / "latest.json") is not None  # all of them are gone, and were there
     for step in reversed(steps):
         path = store.path / str(step)
         with suppress(CheckpointError):
