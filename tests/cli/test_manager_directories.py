@@ -10,6 +10,7 @@ import pytest
 
 from parity.checkpoints import read_seal, verify
 from parity.cli import main
+from parity.cli.homes import Home
 from parity.policy import Rules
 from parity.storage import remove_tree
 from tests.support.sealed import flip
@@ -124,6 +125,14 @@ def test_a_path_is_never_that_of_one_that_verify_finds_damaged(
     code, _, err = parity("path", mine, 50)
     assert code == 2
     assert "whole steps: 30)" in err, "every byte was read to say which are whole"
+
+
+def test_a_path_that_is_named_after_a_look_is_noticed(
+    mine: Path, parity: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("parity.cli.homes.Home.chosen", Home.choose)
+    with pytest.raises(AssertionError):
+        test_a_path_is_never_that_of_one_that_verify_finds_damaged(mine, parity, monkeypatch)
 
 
 def test_a_best_without_a_mode_is_the_one_that_is_named_and_has_no_next(mine: Path, parity: Any) -> None:

@@ -64,6 +64,12 @@ def test_one_that_is_removed_while_it_is_read_is_not_taken_for_damaged(
         assert (found.step, found.tree["state"]["step"]) == (4, 4)
 
 
+def test_a_reader_that_looks_once_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("parity.checkpoints.trees.manager.steadily", lambda folder, which, read: read())
+    with pytest.raises(CheckpointError, match=r"."):
+        test_one_that_is_removed_while_it_is_read_is_not_taken_for_damaged("torch", "latest", tmp_path, monkeypatch)
+
+
 @each_side
 def test_a_step_that_is_removed_while_it_is_read_was_removed(
     side: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
