@@ -4,9 +4,10 @@ Knows formats by `parity.formats` and no framework; trains nothing.
 """
 
 from parity.convert.aligning import aligned
+from parity.convert.assigning import parts_of
 from parity.convert.choosing import choose
 from parity.convert.comparison import Comparison, LeafComparison, Outcome, Tolerance, compare_sources
-from parity.convert.components import COMPONENTS, Part, component_of_key, parts_of
+from parity.convert.components import COMPONENTS, Part, component_of_key
 from parity.convert.engine import FAMILIES, convert, map_tree, mapped, without_document
 from parity.convert.inspection import Group, Inspection, Row, inspect_source
 from parity.convert.ledger import Action, Entry, Ledger

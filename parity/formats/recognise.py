@@ -20,6 +20,7 @@ from parity.formats.orbax import is_orbax, is_orbax_manager, open_orbax, open_or
 from parity.formats.safetensors_file import open_safetensors
 from parity.formats.shards import open_shards
 from parity.formats.torch_file import open_torch_file
+from parity.formats.torch_items import is_torch_items, open_torch_items
 from parity.formats.tree import Source
 
 __all__ = ["FORMATS", "Format", "open_checkpoint", "recognise"]
@@ -47,6 +48,7 @@ def _is_safetensors(path: Path) -> bool:
 
 
 FORMATS: tuple[Format, ...] = (
+    Format("torch.save", "a tree of this project's PyTorch side", is_torch_items, open_torch_items),
     Format(
         "torch.save",
         "a checkpoint of this project's PyTorch side",

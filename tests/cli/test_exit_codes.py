@@ -91,7 +91,7 @@ CASES = [
     # command, exit code, what it says
     ("verify a", 0, "whole "),
     ("verify damaged", 1, "state.pt: is missing"),
-    ("verify nope", 2, "nope is not a directory; give a checkpoint or a run directory"),
+    ("verify nope", 2, "nope does not exist; give a checkpoint, or a directory with several"),
     ("verify file", 2, "file: a file that starts with b'text"),
     ("verify plain.pt", 4, "the CRC-32 of every record fits"),
     ("verify torn.pt", 1, "data/0: does not fit its CRC-32"),
@@ -108,7 +108,7 @@ CASES = [
     ("path a best", 0, "a/checkpoints/"),
     ("path damaged best", 2, "no whole best checkpoint"),
     ("path a 7", 2, "no whole checkpoint of step 7"),
-    ("path file best", 2, "file holds no run: it has no spec.toml"),
+    ("path file best", 2, "file is a file; give the directory of a run or of a manager"),
     ("path empty best", 2, "empty holds no run: it has no spec.toml"),
     ("path a worst", 2, "must be best, latest or a step, got 'worst'"),
     ("export a best out", 0, "verified"),
