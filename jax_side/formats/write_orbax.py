@@ -33,6 +33,7 @@ from parity.formats import (
     extents,
     leaf_name,
     leaves,
+    open_orbax,
 )
 from parity.storage import WriteBack
 
@@ -168,5 +169,11 @@ def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
             yield name, "an integer of more than 64 bits"
 
 
-ORBAX = Writer(format="orbax", directory=True, cannot_hold=lambda tree: list(_misfits(tree)), write=write_orbax)
+ORBAX = Writer(
+    format="orbax",
+    directory=True,
+    cannot_hold=lambda tree: list(_misfits(tree)),
+    write=write_orbax,
+    read=lambda path: open_orbax(path).tree,
+)
 """The writer of a single save."""

@@ -16,10 +16,13 @@ from parity.formats.array import (
     extents,
     number_of,
 )
+from parity.formats.dcp import open_dcp
 from parity.formats.document import TREE_ENTRY, decode_tree, encode_tree
+from parity.formats.flax_msgpack import open_flax
+from parity.formats.orbax import open_orbax
 from parity.formats.raw_chunks import chunk_name
 from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise
-from parity.formats.torch_file import open_zip
+from parity.formats.torch_file import open_torch_file, open_zip
 from parity.formats.tree import Key, Leaf, Opaque, Source, Tree, leaf_name, leaves, map_leaves
 from parity.formats.write_hugging_face import HUGGING_FACE, copy_companions
 from parity.formats.write_safetensors import SAFETENSORS
@@ -56,6 +59,10 @@ __all__ = [
     "map_leaves",
     "number_of",
     "open_checkpoint",
+    "open_dcp",
+    "open_flax",
+    "open_orbax",
+    "open_torch_file",
     "open_zip",
     "recognise",
 ]

@@ -43,7 +43,8 @@ _LONE = re.compile(r"torch\.(?:storage\.)?(\w+)")
 class _Storage:
     """A storage that tensors are views of."""
 
-    key: str
+    key: tuple[str, str]
+    """The file, and its key in it: keys are counted anew in each file."""
     dtype: str
     mapped: NDArray[np.uint8]
 
@@ -116,7 +117,7 @@ def _storage(found: Any, records: ZipRecords) -> _Storage:
         raise CheckpointError(
             f"{records.path}: a storage of the kind {getattr(cls, 'name', cls)!r}, which is unknown"
         )
-    return _Storage(str(key), dtype, records.mapped(f"data/{key}"))
+    return _Storage((str(records.path), str(key)), dtype, records.mapped(f"data/{key}"))
 
 
 def _tensor(

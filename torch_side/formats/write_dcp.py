@@ -35,6 +35,7 @@ from parity.formats import (
     leaf_name,
     leaves,
     map_leaves,
+    open_dcp,
 )
 
 __all__ = ["DCP", "write_dcp"]
@@ -157,5 +158,11 @@ def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
             yield name, f"PyTorch has no {leaf.dtype.name}"
 
 
-DCP = Writer(format="dcp", directory=True, cannot_hold=lambda tree: list(_misfits(tree)), write=write_dcp)
+DCP = Writer(
+    format="dcp",
+    directory=True,
+    cannot_hold=lambda tree: list(_misfits(tree)),
+    write=write_dcp,
+    read=lambda path: open_dcp(path).tree,
+)
 """The writer of a directory."""
