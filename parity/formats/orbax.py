@@ -18,7 +18,7 @@ from typing import Any
 from parity.errors import CheckpointError, explain
 from parity.formats.array import Array
 from parity.formats.orbax_arrays import ItemArrays
-from parity.formats.tree import Opaque, Source, Tree
+from parity.formats.tree import Opaque, Source, Tree, leaf_name, leaves
 from parity.storage import read_bytes, read_json
 
 __all__ = ["is_orbax", "is_orbax_manager", "open_orbax", "open_orbax_manager"]
@@ -65,8 +65,9 @@ def open_orbax(path: Path) -> Source:
     Raises:
         CheckpointError: It has no description, or one that does not fit its files.
     """
+    holes: list[int] = []
     if (path / TREE).is_file():
-        return Source(path=path, format="orbax", tree=_item(path), detail=_layout(path), unproven=UNPROVEN)
+        return _source(path, _item(path, holes), _layout(path), holes)
     items = {
         entry.name: entry
         for entry in sorted(path.iterdir())
@@ -77,13 +78,41 @@ def open_orbax(path: Path) -> Source:
     named = read_json(path / CHECKPOINT).get("item_handlers") if (path / CHECKPOINT).is_file() else None
     if isinstance(named, dict) and (gone := [name for name in named if name not in items and name != "metrics"]):
         raise CheckpointError(f"{path}: {CHECKPOINT} names the item {gone[0]}, which is not there")
-    tree = {name: _any_item(entry) for name, entry in items.items()}
+    tree = {name: _any_item(entry, holes) for name, entry in items.items()}
     alone = len(tree) == 1 and next(iter(tree)) in ALONE
     first = next((entry for entry in items.values() if (entry / TREE).is_file()), None)
     detail = f"item{'s' * (len(items) > 1)} {', '.join(items)}" + (f"; {_layout(first)}" if first else "")
+    return _source(path, next(iter(tree.values())) if alone else tree, detail, holes)
+
+
+def _source(path: Path, tree: Tree, detail: str, holes: list[int]) -> Source:
+    """Return what was opened; it is said where chunks are read as zeros, and a check reads every chunk."""
+    if missing := sum(holes):
+        detail += f"; {missing:,} chunks are not there and read as zeros, as its version of Orbax leaves those out"
+
+    def verify() -> list[tuple[str, str]]:
+        found = ((leaf_name(keys), _fault(leaf)) for keys, leaf in leaves(tree) if isinstance(leaf, Array))
+        return [(name, what) for name, what in found if what]
+
     return Source(
-        path=path, format="orbax", tree=next(iter(tree.values())) if alone else tree, detail=detail, unproven=UNPROVEN
+        path=path,
+        format="orbax",
+        tree=tree,
+        detail=detail,
+        verify=verify,
+        checked="the form of every chunk",
+        unproven=UNPROVEN,
     )
+
+
+def _fault(array: Array) -> str:
+    """Return why an array cannot be read, reading all of it; empty if it can."""
+    try:
+        for _ in array.blocks():
+            pass
+    except CheckpointError as error:
+        return str(error)
+    return ""
 
 
 def open_orbax_manager(path: Path) -> Source:
@@ -118,10 +147,10 @@ def _uses_ocdbt(item: Path, value: Mapping[str, Any]) -> bool:
     return bool(value.get("use_ocdbt", (item / "manifest.ocdbt").is_file()))
 
 
-def _any_item(path: Path) -> Tree:
+def _any_item(path: Path, holes: list[int]) -> Tree:
     """Return the content of an item: a tree, JSON, or something that only its own handler reads."""
     if (path / TREE).is_file():
-        return _item(path)
+        return _item(path, holes)
     for name in ("metadata", "metrics"):
         if (path / name).is_file():
             try:
@@ -131,8 +160,8 @@ def _any_item(path: Path) -> Tree:
     return Opaque("orbax.item", [entry.name for entry in sorted(path.iterdir())[:8]])
 
 
-def _item(path: Path) -> Tree:
-    """Return the tree of one item."""
+def _item(path: Path, holes: list[int]) -> Tree:
+    """Return the tree of one item; the number of its chunks that are not there is added to a list."""
     value = read_json(path / TREE)
     described = value.get("tree_metadata")
     if not isinstance(described, dict) or len(described) > MOST_LEAVES:
@@ -149,6 +178,7 @@ def _item(path: Path) -> Tree:
             complete=value.get("store_array_data_equal_to_fill_value") is True,
         )
         found = arrays.open_all(stored)
+        holes.append(arrays.holes)
     tree = _Branch()
     for keys, kind in rows:
         name = _name(keys)
