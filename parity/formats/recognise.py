@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from parity.errors import CheckpointError
+from parity.formats.bounds import require_bounded
 from parity.formats.dcp import open_dcp
 from parity.formats.dcp_metadata import is_dcp
 from parity.formats.deepspeed import open_deepspeed
@@ -102,9 +103,11 @@ def open_checkpoint(path: Path) -> Source:
     """Open a checkpoint of any known format, without loading an array.
 
     Raises:
-        CheckpointError: It does not exist, is of no known format, or is damaged.
+        CheckpointError: It does not exist, is of no known format, is damaged, or names more than any state has.
     """
-    return recognise(path).open(path)
+    source = recognise(path).open(path)
+    require_bounded(source.tree, str(path))
+    return source
 
 
 def _guess(path: Path) -> str:

@@ -59,6 +59,10 @@ class ZipRecords:
             self._infos[name] = info
         self.names = self._infos.keys()
 
+    def size(self, name: str) -> int:
+        """Return the bytes of a record."""
+        return self._infos[name].file_size
+
     def start(self, name: str) -> int:
         """Return the offset of the first byte of a record.
 
