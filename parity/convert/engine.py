@@ -18,6 +18,7 @@ from parity.convert.objects import without_objects
 from parity.convert.opening import open_any
 from parity.convert.reading_back import require_same
 from parity.convert.rules import Rules
+from parity.convert.selecting import find_keys, select, without
 from parity.convert.to_jax import DOCUMENT, Options, to_jax
 from parity.convert.to_torch import to_torch
 from parity.convert.torch_state import read_torch_state
@@ -26,6 +27,7 @@ from parity.errors import CheckpointError, explain
 from parity.formats import (
     HUGGING_FACE,
     Array,
+    Opaque,
     Source,
     Tree,
     Writer,
@@ -83,7 +85,7 @@ def convert(
     require_free(target)
     _require_whole(source)
     ledger = Ledger()
-    opened = _with_keys(open_any(source), options.keys, ledger)
+    opened = _with_keys(_require_state(open_any(source)), options.keys, ledger)
     tree = map_tree(opened, writer.format, options, ledger, None if like is None else open_any(like).tree)
     for name, why in writer.cannot_hold(tree) if ledger.entries else ():
         ledger.entries = [entry for entry in ledger.entries if entry.target != name]
@@ -147,17 +149,28 @@ def map_tree(opened: Source, to: str, options: Options, ledger: Ledger, like: Tr
     return kept
 
 
+def _require_state(opened: Source) -> Source:
+    """Refuse a checkpoint that is one object, such as a whole module, as only code could rebuild it."""
+    if isinstance(opened.tree, Opaque):
+        raise CheckpointError(
+            f"{opened.path} is an {opened.tree} as a whole, which only its code could rebuild: load it with PyTorch "
+            "and save its state_dict() instead"
+        )
+    return opened
+
+
 def _with_keys(opened: Source, keys: Collection[str] | None, ledger: Ledger) -> Source:
-    """Return a checkpoint with some of its top-level keys; the others get their lines."""
+    """Return a checkpoint with some of its parts, by dotted keys; the others get their lines."""
     if keys is None:
         return opened
-    tree = opened.tree
-    known = {str(key): key for key in tree} if isinstance(tree, dict) else {}
-    if unknown := [key for key in keys if key not in known]:
-        raise CheckpointError(f"{opened.path} has no key {unknown[0]!r}; it has {', '.join(known) or 'none'}")
-    rest = {key: child for key, child in tree.items() if str(key) not in keys}
-    ledger.entries += _lines(rest, "left out", "not among the keys that were asked for")
-    return replace(opened, tree={key: tree[key] for key in tree if str(key) in keys})
+    paths = find_keys(opened.tree, keys, str(opened.path))
+    kept = set(paths)
+    lengths = {len(path) for path in paths}
+    for at, leaf in leaves(opened.tree):
+        if not any(at[:n] in kept for n in lengths):
+            size = leaf.nbytes if isinstance(leaf, Array) else 0
+            ledger.add(leaf_name(at), "left out", how="not among the keys that were asked for", size=size)
+    return replace(opened, tree=select(opened.tree, paths))
 
 
 def mapped(source: Source, rules: Rules) -> Source:
@@ -196,7 +209,7 @@ def _params(opened: Source, family: str) -> tuple[Tree, Tree]:
         return {"params": tree["params"]}, {key: child for key, child in tree.items() if key != "params"}
     state = read_torch_state(tree, alone=True)
     kept = {state.spelled[name]: array for name, array in state.model.items()}
-    return kept, {key: child for key, child in tree.items() if (key,) != state.model_at} if state.model_at else {}
+    return kept, without(tree, state.model_at) if state.model_at else {}
 
 
 def _require_whole(source: Path) -> None:

@@ -19,7 +19,7 @@ from parity.formats.array import (
 from parity.formats.dcp import open_dcp
 from parity.formats.document import TREE_ENTRY, decode_tree, encode_tree
 from parity.formats.flax_msgpack import open_flax
-from parity.formats.orbax import open_orbax
+from parity.formats.orbax import EMPTY_ARRAYS, open_orbax
 from parity.formats.raw_chunks import chunk_name
 from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise
 from parity.formats.torch_file import open_torch_file, open_zip
@@ -30,6 +30,7 @@ from parity.formats.writer import Writer
 
 __all__ = [
     "BLOCK_BYTES",
+    "EMPTY_ARRAYS",
     "FORMATS",
     "HUGGING_FACE",
     "SAFETENSORS",

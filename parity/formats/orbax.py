@@ -15,13 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from parity.errors import CheckpointError, explain
-from parity.formats.array import Array
+from parity.formats.array import Array, MappedArray, dtype_named
 from parity.formats.orbax_arrays import ItemArrays
 from parity.formats.tree import Opaque, Source, Tree, leaf_name, leaves
 from parity.storage import read_bytes, read_json
 
-__all__ = ["is_orbax", "is_orbax_manager", "open_orbax", "open_orbax_manager"]
+__all__ = ["EMPTY_ARRAYS", "is_orbax", "is_orbax_manager", "open_orbax", "open_orbax_manager"]
 
 TREE = "_METADATA"
 CHECKPOINT = "_CHECKPOINT_METADATA"
@@ -31,6 +33,9 @@ written as None or by one of these."""
 
 ALONE = ("default", "state", "pytree")
 """Items that are all of a checkpoint, if there is no other: of `CheckpointManager.save(step, tree)` and of v1."""
+
+EMPTY_ARRAYS = "parity.empty_arrays"
+"""Key of the custom metadata: name of an array without elements, which Orbax has not, to its dtype and shape."""
 
 MOST_LEAVES = 1_000_000
 SEQUENCE = 1
@@ -179,13 +184,15 @@ def _item(path: Path, holes: list[int]) -> Tree:
         )
         found = arrays.open_all(stored)
         holes.append(arrays.holes)
-    tree = _Branch()
+    tree, empty = _Branch(), _empty_arrays(path, value)
     for keys, kind in rows:
         name = _name(keys)
         if kind == "string":
             if not isinstance(texts.get(name), str):
                 raise CheckpointError(f"{path}: the text {name} is named by {TREE} and is not in _strings.json")
             leaf: Any = texts[name]
+        elif name in empty and kind == "None":
+            leaf = empty[name]
         elif kind in EMPTY:
             leaf = EMPTY[kind].copy() if isinstance(EMPTY[kind], dict | list) else EMPTY[kind]
         else:
@@ -194,6 +201,22 @@ def _item(path: Path, holes: list[int]) -> Tree:
             return leaf
         _put(path, tree, keys, leaf)
     return _build(tree, (), path)
+
+
+def _empty_arrays(path: Path, value: Mapping[str, Any]) -> dict[str, Array]:
+    """Return the arrays without elements that a conversion described."""
+    label = value.get("custom_metadata")
+    rows = label.get(EMPTY_ARRAYS, {}) if isinstance(label, dict) else {}
+    found: dict[str, Array] = {}
+    try:
+        for name, row in rows.items():
+            dtype, shape = dtype_named(row["dtype"]), row["shape"]
+            if dtype is None or math.prod(shape) or not all(type(n) is int for n in shape):
+                raise ValueError(f"{name} is {row!r:.60}")
+            found[name] = MappedArray(np.zeros(0, np.uint8), dtype, shape)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path / TREE}: its arrays without elements are none ({explain(error)})") from error
+    return found
 
 
 def _name(keys: Keys) -> str:

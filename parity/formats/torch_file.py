@@ -21,7 +21,7 @@ from parity.formats.symbolic import PLAIN_CALLS, Call, Global, read_pickle
 from parity.formats.tree import Opaque, Source
 from parity.formats.zips import ZipRecords
 
-__all__ = ["open_torch_file", "open_zip", "read_torch_bytes"]
+__all__ = ["CALLS", "Storage", "Views", "open_torch_file", "open_zip", "read_torch_bytes", "storage_dtype"]
 
 STORAGES = {
     **{
@@ -45,7 +45,7 @@ EXPANDED_BYTES = 256 << 20
 _LONE = re.compile(r"torch\.(?:storage\.)?(\w+)")
 
 
-class _Views:
+class Views:
     """The arrays of one file that were asked for, and how many bytes they are together.
 
     A view may show one element a billion times: 64 bytes, of strides 0, are an array of any size.
@@ -71,14 +71,14 @@ class _Views:
 
 
 @dataclass(frozen=True)
-class _Storage:
+class Storage:
     """A storage that tensors are views of."""
 
     key: tuple[str, str]
     """The file, and its key in it: keys are counted anew in each file."""
     dtype: str
     mapped: NDArray[np.uint8]
-    views: _Views
+    views: Views
 
 
 def open_zip(path: Path) -> ZipRecords:
@@ -97,10 +97,6 @@ def open_torch_file(path: Path) -> Source:
         CheckpointError: It is none: a truncated archive, TorchScript, or written on a big-endian machine.
     """
     records = open_zip(path)
-    if "constants.pkl" in records.names:
-        raise CheckpointError(
-            f"{path} is a TorchScript archive, which is code; save a state dict of the module instead"
-        )
     tree = _read(records, str(path))
     version = records.text("version")
     checked = records.has_checksums
@@ -138,7 +134,7 @@ def _read(records: ZipRecords, where: str) -> Any:
         raise CheckpointError(f"{where} is a zip archive, but not of torch.save: no data.pkl among {shown}")
     if records.text("byteorder") not in ("", "little"):
         raise CheckpointError(f"{where} was written on a big-endian machine; load and save it there with PyTorch")
-    views = _Views(sum(records.size(name) for name in records.names))
+    views = Views(sum(records.size(name) for name in records.names))
     return read_pickle(
         records.read("data.pkl"),
         f"{where}: data.pkl",
@@ -148,19 +144,32 @@ def _read(records: ZipRecords, where: str) -> Any:
     )
 
 
-def _storage(found: Any, records: ZipRecords, views: _Views) -> _Storage:
+def _storage(found: Any, records: ZipRecords, views: Views) -> Storage:
     kind, cls, key, _, _, *_ = found
+    dtype = storage_dtype(kind, cls, str(records.path))
+    return Storage((str(records.path), str(key)), dtype, records.mapped(f"data/{key}"), views)
+
+
+def storage_dtype(kind: Any, cls: Any, where: str) -> str:
+    """Return the dtype of a storage, by what its persistent id says.
+
+    Args:
+        kind: The first word, `storage`.
+        cls: The class, as a name.
+        where: The file, for messages.
+
+    Raises:
+        CheckpointError: It is no storage, or of a class that is unknown.
+    """
     match = _LONE.fullmatch(cls.name) if isinstance(cls, Global) else None
     dtype = STORAGES.get(match[1]) if match else None
     if kind != "storage" or dtype is None:
-        raise CheckpointError(
-            f"{records.path}: a storage of the kind {getattr(cls, 'name', cls)!r}, which is unknown"
-        )
-    return _Storage((str(records.path), str(key)), dtype, records.mapped(f"data/{key}"), views)
+        raise CheckpointError(f"{where}: a storage of the kind {getattr(cls, 'name', cls)!r:.60}, which is unknown")
+    return dtype
 
 
 def _tensor(
-    storage: _Storage,
+    storage: Storage,
     offset: int,
     shape: Sequence[int],
     strides: Sequence[int],
@@ -185,7 +194,7 @@ def _tensor(
     return storage.views.add(array)
 
 
-def _rebuild_v3(storage: _Storage, offset: int, shape: Any, strides: Any, *rest: Any) -> Array | Opaque:
+def _rebuild_v3(storage: Storage, offset: int, shape: Any, strides: Any, *rest: Any) -> Array | Opaque:
     dtype = rest[2]
     return _tensor(storage, offset, shape, strides, dtype.name.removeprefix("torch."))
 
