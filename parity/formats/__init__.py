@@ -17,6 +17,7 @@ from parity.formats.array import (
     number_of,
 )
 from parity.formats.dcp import open_dcp
+from parity.formats.dcp_tree import DCP_TREE, dcp_tree_text
 from parity.formats.document import TREE_ENTRY, decode_tree, encode_tree
 from parity.formats.flax_msgpack import open_flax
 from parity.formats.orbax import EMPTY_ARRAYS, open_orbax
@@ -30,6 +31,7 @@ from parity.formats.writer import Writer
 
 __all__ = [
     "BLOCK_BYTES",
+    "DCP_TREE",
     "EMPTY_ARRAYS",
     "FORMATS",
     "HUGGING_FACE",
@@ -51,6 +53,7 @@ __all__ = [
     "contiguous",
     "copy_companions",
     "count_of",
+    "dcp_tree_text",
     "decode_tree",
     "dtype_named",
     "encode_tree",
