@@ -22,6 +22,7 @@ from jax_side.formats.description import ARRAY, DESCRIPTION, describe, kind_of_e
 from jax_side.formats.zarr import NAMED, ZARR2, describe_array
 from parity.formats import (
     BLOCK_BYTES,
+    EMPTY_ARRAYS,
     Array,
     InMemory,
     Key,
@@ -33,6 +34,7 @@ from parity.formats import (
     extents,
     leaf_name,
     leaves,
+    open_orbax,
 )
 from parity.storage import WriteBack
 
@@ -47,6 +49,9 @@ _FILES = (DESCRIPTION, "_CHECKPOINT_METADATA", "_strings.json", "_sharding", "ar
 def write_orbax(tree: Tree, path: Path) -> None:
     """Write a tree as a directory that `PyTreeCheckpointer().restore(path)` reads.
 
+    Orbax has no arrays without elements: a restore by itself gives None in their places, and their types are in the
+    description, where our reader finds them.
+
     Args:
         tree: A dict; its tuples come back as lists, as from Orbax itself.
         path: A directory that does not exist.
@@ -57,12 +62,15 @@ def write_orbax(tree: Tree, path: Path) -> None:
     path.mkdir()
     rows: list[tuple[str, dict[str, Any]]] = []
     texts: dict[str, str] = {}
+    empty: dict[str, dict[str, Any]] = {}
     values: list[tuple[str, Array | bool | int | float]] = []
     for keys, leaf in _walk(tree, ()):
         name = leaf_name(tuple(key for key, _ in keys))
         rows.append(row(keys, _kind(leaf)))
         if isinstance(leaf, str):
             texts[name] = leaf
+        elif isinstance(leaf, Array) and not leaf.size:
+            empty[name] = {"dtype": leaf.dtype.name, "shape": list(leaf.shape)}
         elif isinstance(leaf, Array | bool | int | float):
             values.append((name, leaf))
     with WriteBack() as back:
@@ -70,7 +78,7 @@ def write_orbax(tree: Tree, path: Path) -> None:
             _write_array(path / name, value, back)
     if texts:
         (path / "_strings.json").write_text(json.dumps(texts), encoding="utf-8")
-    _write_json(path / DESCRIPTION, describe(rows, use_ocdbt=False))
+    _write_json(path / DESCRIPTION, describe(rows, use_ocdbt=False, label={EMPTY_ARRAYS: empty} if empty else None))
     handler = "orbax.checkpoint._src.handlers.pytree_checkpoint_handler.PyTreeCheckpointHandler"
     _write_json(
         path / "_CHECKPOINT_METADATA",
@@ -100,7 +108,7 @@ def _walk(tree: Tree, path: tuple[tuple[Key, bool], ...]) -> Iterator[tuple[tupl
 def _kind(leaf: Any) -> str:
     """Return the type of a leaf as Orbax names it."""
     if isinstance(leaf, Array):
-        return ARRAY
+        return ARRAY if leaf.size else "None"
     if isinstance(leaf, str):
         return "string"
     return "scalar" if isinstance(leaf, bool | int | float) else kind_of_empty(leaf)
@@ -158,8 +166,6 @@ def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
             yield name, "a key is empty, or has a slash"
         if isinstance(leaf, Opaque):
             yield name, f"it is an {leaf}, which only code could rebuild"
-        elif isinstance(leaf, Array) and not leaf.size:
-            yield name, "Orbax refuses arrays without elements"
         elif isinstance(leaf, Array) and leaf.dtype.name not in (*ZARR2, *NAMED):
             yield name, f"zarr 2 has no {leaf.dtype.name}"
         elif isinstance(leaf, bytes | complex):
@@ -168,5 +174,11 @@ def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
             yield name, "an integer of more than 64 bits"
 
 
-ORBAX = Writer(format="orbax", directory=True, cannot_hold=lambda tree: list(_misfits(tree)), write=write_orbax)
+ORBAX = Writer(
+    format="orbax",
+    directory=True,
+    cannot_hold=lambda tree: list(_misfits(tree)),
+    write=write_orbax,
+    read=lambda path: open_orbax(path).tree,
+)
 """The writer of a single save."""

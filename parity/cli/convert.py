@@ -64,7 +64,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keys",
         metavar="KEY,KEY",
-        help="only these top-level keys of SRC, such as one model and its optimizer of several",
+        help="only these keys of SRC, dotted where they lie deeper, such as one model and its optimizer of several: "
+        "state_dict,optimizer_states.0",
     )
     parser.add_argument("--only", choices=("params",), help="the parameters alone, to ship them")
     parser.add_argument(

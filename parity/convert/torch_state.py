@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -97,6 +97,15 @@ def _find_model(tree: Tree, known: Naming | None) -> tuple[tuple[Key, ...], Mapp
     found = [
         (key,) for key, child in tree.items() if component_of_key(str(key)) == "parameters" and _is_state_dict(child)
     ]
+    if not found:
+        nested = list(_state_dicts_below(tree, ()))
+        if len(nested) == 1:
+            return nested[0]
+        if nested:
+            names = [leaf_name(keys) for keys, _ in nested]
+            raise CheckpointError(
+                f"several state dicts ({', '.join(names[:6])}): each may be the model; convert one: --keys {names[0]}"
+            )
     if len(found) != 1:
         have = ", ".join(str(keys[0]) for keys in found) or f"none among {', '.join(map(str, list(tree)[:8]))}"
         hint = ""
@@ -106,6 +115,23 @@ def _find_model(tree: Tree, known: Naming | None) -> tuple[tuple[Key, ...], Mapp
             f"expected one state dict of a model by a customary name (model, state_dict), found {have}{hint}"
         )
     return found[0], tree[found[0][0]]
+
+
+def _state_dicts_below(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[tuple[Key, ...], Mapping[str, Array]]]:
+    """Yield the state dicts within a tree of dicts, such as `model.state_dict`; those of optimizers are none."""
+    if len(keys) > MOST_BELOW or not isinstance(tree, dict) or set(tree) == {"state", "param_groups"}:
+        return
+    for key, child in tree.items():
+        if _is_state_dict(child) and any(not is_buffer(name, leaf) for name, leaf in child.items()):
+            component = component_of_key(str((*keys, key)[0]))
+            if component in (None, "parameters"):
+                yield (*keys, key), child
+        else:
+            yield from _state_dicts_below(child, (*keys, key))
+
+
+MOST_BELOW = 4
+"""Dicts around a state dict at most."""
 
 
 def _is_state_dict(value: Tree) -> bool:

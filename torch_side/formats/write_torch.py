@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from parity.errors import CheckpointError
-from parity.formats import Array, Key, Opaque, Tree, Writer, leaf_name, leaves, map_leaves, open_zip
+from parity.formats import Array, Key, Opaque, Tree, Writer, leaf_name, leaves, map_leaves, open_torch_file, open_zip
 from parity.storage import WriteBack
 
 __all__ = ["TORCH_SAVE", "write_torch"]
@@ -98,6 +98,10 @@ def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
 
 
 TORCH_SAVE = Writer(
-    format="torch.save", directory=False, cannot_hold=lambda tree: list(_misfits(tree)), write=write_torch
+    format="torch.save",
+    directory=False,
+    cannot_hold=lambda tree: list(_misfits(tree)),
+    write=write_torch,
+    read=lambda path: open_torch_file(path).tree,
 )
 """The writer of one file."""
