@@ -108,7 +108,9 @@ def test_many_small_arrays_to_orbax_against_safetensors(benchmark: Any, tmp_path
         )
 
     arms = [arm("orbax", writer("orbax")), arm("safetensors", SAFETENSORS)]
-    run_paired(benchmark, arms, [slower("orbax", "safetensors", bar=SMALL_ARRAYS_BAR)], rounds=5, label="small arrays")
+    run_paired(
+        benchmark, arms, [slower("orbax", "safetensors", bar=SMALL_ARRAYS_BAR)], rounds=5, label="small arrays"
+    )
 
 
 def test_inspect_and_compare_without_arrays(benchmark: Any, home: Path) -> None:
