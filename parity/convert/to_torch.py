@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -48,7 +49,9 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
     """
     if not isinstance(tree, dict) or not isinstance(tree.get("params"), dict):
         names = ", ".join(map(str, list(tree)[:8])) if isinstance(tree, dict) else type(tree).__name__
-        raise CheckpointError(f"{where} has no dict params, as a training state of JAX has; it has {names}")
+        raise CheckpointError(
+            f"{where} has no dict params, as a training state of JAX has; it has {names}{_items(tree, where)}"
+        )
     given = _document(tree, where)
     if like is not None:
         layout: Layout | None = None if tree.get("opt_state") is None else "parity"
@@ -326,3 +329,12 @@ def _shapes(document: Any, where: str) -> dict[str, tuple[int, ...]]:
 
 def _is_empty(leaf: Any) -> bool:
     return leaf is None or (isinstance(leaf, dict | list | tuple) and not leaf)
+
+
+def _items(tree: Tree, where: str) -> str:
+    """Return which items of a checkpoint are training states, by the paths to give instead; empty without one."""
+    inner = tree.items() if isinstance(tree, dict) else ()
+    states = [str(key) for key, one in inner if isinstance(one, dict) and isinstance(one.get("params"), dict)]
+    paths = [os.path.join(where, key) for key in states if os.path.basename(key) == key]
+    found = [path for path in paths if os.path.isdir(path)]
+    return f"; an item of it is one, give its path: {' or '.join(found)}" if found else ""

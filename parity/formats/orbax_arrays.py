@@ -63,6 +63,7 @@ class ItemArrays:
         self._context = tensorstore.Context(
             {"cache_pool": {"total_bytes_limit": CACHE_BYTES}, "file_io_concurrency": {"limit": 4}}
         )
+        self._parsed: dict[bytes, Any] = {}
         self._slab: tuple[str, Box, NDArray[Any]] | None = None
 
     def open_all(self, names: Iterable[str]) -> dict[str, Array]:
@@ -74,10 +75,11 @@ class ItemArrays:
         suffix = "zarr.json" if self._driver == "zarr3" else ".zarray"
         wanted = list(names)
         try:
-            store = self._ts.KvStore.open(self._kvstore(""), context=self._context).result()
+            self._store = store = self._ts.KvStore.open(self._kvstore(""), context=self._context).result()
             reads = [store.read(f"{name}/{suffix}") for name in wanted]
             texts = [read.result() for read in reads]
             stored = values_of(self._ts, self.root, self._files) if self._ocdbt else self._files
+            self._sizes = stored
         except CheckpointError:
             raise
         except Exception as error:  # TensorStore raises ValueError, KeyError and OSError alike for a damaged store
@@ -97,6 +99,20 @@ class ItemArrays:
 
     def _describe(self, name: str, text: bytes, stored: Mapping[str, int]) -> Array:
         """Return an array by the text of its description, its chunks looked up."""
+        if text not in self._parsed:  # many arrays are alike, and reading JSON is most of the work
+            self._parsed[text] = self._parse(name, text)
+        value, shape, chunk, dtype, grid = self._parsed[text]
+        self.holes += check_chunks(str(self.root), name, grid, stored, complete=self._complete)
+        plain = self._driver == "zarr" and not self._ocdbt and self._complete and grid.plain
+        if plain and (value.get("order"), value.get("dimension_separator", ".")) == ("C", "."):
+            return RawChunks(self.root / name, shape, chunk, dtype)
+        array = _OrbaxArray(self, name, tuple(shape), tuple(chunk), dtype)
+        if self._driver == "zarr" and grid.plain and value.get("order") == "C" and shape == chunk:
+            array.only = f"{name}/{grid.key([0] * len(shape))}"
+        return array
+
+    def _parse(self, name: str, text: bytes) -> tuple[Any, list[int], list[int], np.dtype[Any], Grid]:
+        """Return a description, and what it says: shape, chunk, dtype and grid."""
         try:
             value = json.loads(text)
             shape, chunk, kind, grid = (_zarr3 if self._driver == "zarr3" else _zarr2)(value)
@@ -106,12 +122,7 @@ class ItemArrays:
         if dtype is None:
             raise CheckpointError(f"{self.root}: {name} has the dtype {kind!r}, which is unknown")
         self._require_sound(name, shape, chunk, grid.chunk)
-        grid = replace(grid, itemsize=dtype.itemsize)
-        self.holes += check_chunks(str(self.root), name, grid, stored, complete=self._complete)
-        plain = self._driver == "zarr" and not self._ocdbt and self._complete and grid.plain
-        if plain and (value.get("order"), value.get("dimension_separator", ".")) == ("C", "."):
-            return RawChunks(self.root / name, shape, chunk, dtype)
-        return _OrbaxArray(self, name, tuple(shape), tuple(chunk), dtype)
+        return value, shape, chunk, dtype, replace(grid, itemsize=dtype.itemsize)
 
     def _require_sound(self, name: str, shape: list[int], *chunks: Sequence[int]) -> None:
         """Refuse what is no shape, and chunks that are larger than their array: one is in memory as a whole."""
@@ -140,6 +151,8 @@ class ItemArrays:
         return self._slab[2][inner]
 
     def _read(self, array: _OrbaxArray, box: Box) -> NDArray[Any]:
+        if array.only and array.only in self._sizes and extents(box) == array.shape:
+            return self._value(array)
         spec = {
             "driver": self._driver,
             "kvstore": self._kvstore(array.name),
@@ -158,9 +171,22 @@ class ItemArrays:
             )
         return np.asarray(found)
 
+    def _value(self, array: _OrbaxArray) -> NDArray[Any]:
+        """Return an array that is one value of the store: opening it would take ten times as long."""
+        try:
+            data = self._store.read(array.only).result().value
+        except Exception as error:
+            raise CheckpointError(f"{self.root}: {array.name} cannot be read: {str(error)[:300]}") from error
+        if len(data) != array.nbytes:
+            raise CheckpointError(f"{self.root}: {array.name} has {len(data):,} bytes, expected {array.nbytes:,}")
+        return np.frombuffer(data, array.dtype).reshape(array.shape)
+
 
 class _OrbaxArray(Array):
     """One array of an item."""
+
+    only = ""
+    """Key of its only chunk, if that has the bytes of its elements and no others."""
 
     def __init__(
         self, item: ItemArrays, name: str, shape: tuple[int, ...], chunk: tuple[int, ...], dtype: np.dtype[Any]

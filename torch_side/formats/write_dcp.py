@@ -37,6 +37,7 @@ from parity.formats import (
     map_leaves,
     open_dcp,
 )
+from torch_side.formats.write_torch import has_tensors
 
 __all__ = ["DCP", "write_dcp"]
 
@@ -155,7 +156,7 @@ def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
         names.add(name)
         if isinstance(leaf, Opaque):
             yield name, f"it is an {leaf}, which only code could rebuild"
-        elif isinstance(leaf, Array) and not isinstance(getattr(torch, leaf.dtype.name, None), torch.dtype):
+        elif isinstance(leaf, Array) and not has_tensors(leaf.dtype.name):
             yield name, f"PyTorch has no {leaf.dtype.name}"
 
 
