@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xxhash
 
 from parity.contract.capture.leaf import Leaf, Role
-
-if TYPE_CHECKING:
-    from parity.contract.capture.walk import Walk
 
 __all__ = ["LONG", "PLAIN", "array_leaf", "digest_of", "role_of_array", "show_elements"]
 
@@ -51,7 +48,7 @@ def array_leaf(role: Role, component: str, value: np.ndarray[Any, Any], order: s
     return Leaf(role, component, f"{value.dtype.name}[{shape}]{order and '@' + order}", digest_of(data))
 
 
-def show_elements(walk: Walk, path: str, value: np.ndarray[Any, Any], component: str) -> None:
+def show_elements(walk: Any, path: str, value: np.ndarray[Any, Any], component: str) -> None:
     """Show an array of fields or objects: its shape, then what is in it, each by its own kind.
 
     An array of many plain scalars is one leaf, as a list of them is.

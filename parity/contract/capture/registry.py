@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from parity.errors import SpecError
-
-if TYPE_CHECKING:
-    from parity.contract.capture.walk import Walk
 
 __all__ = [
     "CONTAINERS", "DEAD", "FIRST", "LAST", "LIBRARY_ROOTS", "OPTIMIZERS", "PLACES", "SHOWING_ROOTS", "Kind", "Visit",
     "class_visits", "is_a", "kind_of", "register", "root_package",
 ]  # fmt: skip
 
-Visit = Callable[["Walk", str, Any], None]
+Visit = Callable[[Any, str, Any], None]
 """Shows a walk what the object at a path holds: calls `leaf`, `array` and `visit` of the walk."""
 Kind = tuple[Visit, int, bool]
 """What shows an object, its place in the order of visits, and whether attributes of its own are looked at too."""
@@ -40,7 +37,7 @@ SHOWING_ROOTS = (
 """Packages that show, log, describe types or run tests: their objects hold nothing that training continues from."""
 
 
-class_visits: list[Callable[[Walk, type], None]] = []
+class_visits: list[Callable[[Any, type], None]] = []
 """Called once for each class of which a walk meets an object: they show what the class holds itself."""
 
 
