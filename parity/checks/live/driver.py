@@ -163,8 +163,7 @@ class Driver:
             outcome.bookkeeping += judge_printed(self.reference.printed, self.again.printed, trace.printed, end)
             self._leave_out_what_is_meant(outcome)
             if outcome.broken:  # what differs from the resume on, and at the end, is what a file shows
-                lasting = {e.path for e in outcome.bookkeeping}
-                causes = [e for e in outcome.differs if e.path in lasting]
+                causes = [e for e in outcome.differs if e.path in outcome.lasting]
                 outcome.broken = causes + outcome.broken
                 outcome.bookkeeping = [e for e in outcome.bookkeeping if e.path not in {c.path for c in causes}]
         return outcome

@@ -56,6 +56,8 @@ class Outcome:
     """What differs at a resume that nothing else shows to be broken: the causes, if an envelope shows that it is."""
     bookkeeping: list[Evidence] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    lasting: frozenset[str] = frozenset()
+    """Paths that differ at the end."""
     compared: int = 0
     """Marks that were compared."""
     first: tuple[int, int] | None = None
@@ -129,7 +131,8 @@ def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[
             if leaf.role == "structure" and path.endswith(".len"):
                 lengths.setdefault(path.removesuffix(".len"), []).append(int(leaf.digest))
     streams = frozenset(p for p in changing if marks[0].snapshot.leaves.get(p, NONE).role == "stream")
-    grow = [p for p, n in lengths.items() if len(n) > 2 and n == sorted(n) and n[-1] > n[0] + 1]
+    # one that grows no more is a window over the last values, which a step may read: a deque that is full
+    grow = [p for p, n in lengths.items() if len(n) > 2 and n == sorted(n) and n[-1] > max(n[0] + 1, n[len(n) // 2])]
     return Ground(
         noise=frozenset(parted_paths(marks, again)),
         changing=changing,

@@ -99,13 +99,14 @@ def _judge_states(
     seen = _Seen(states, ground)
     if seen.broken:
         lost, causes, later = seen.lost(), seen.causes(), seen.later()
+        causes = causes if lost or causes else seen.histories()
         out.broken += (
             in_order(lost, seen.settings() + (causes if lost else with_data(causes, later, ground)), ground) + later
         )
         here = 0 if lost or not later else seen.first_later
         out.first = (at + here, here)
     else:
-        out.differs = seen.lost() + seen.causes()
+        out.differs, out.lasting = seen.lost() + seen.causes(), frozenset(seen.found[-1])
         for item in seen.at_the_end():
             decided = _decides(item.path, ground) and item.path not in ground.streams
             (out.broken if decided else out.bookkeeping).append(item)
@@ -218,6 +219,15 @@ class _Seen:
         if self._same_batch():  # iterators that have skipped differ inside from those that were never stopped
             soft = [p for p in soft if both.leaf(p).role != "position"]
         return self._evidence(0, soft, RANK)
+
+    def histories(self) -> list[Evidence]:
+        """Return the records of past steps that are shorter: a step may read them, if nothing else is the cause."""
+        both = self.states[0]
+        lengths = [f"{path}.len" for path in self.ground.histories]
+        shorter = [p for p in lengths if p in self.found[0] and p in both.left.leaves]
+        found = [both.evidence(p, after_resume(0)) for p in sorted(shorter)]
+        read = [e for e in found if self.ground.use.reads(identifiers(e.path)[-2])]
+        return [e._replace(path=e.path.removesuffix(".len")) for e in read]
 
     def settings(self) -> list[Evidence]:
         """Return the constants of training that the resumed run has others of."""
