@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 import textwrap
@@ -24,7 +23,8 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
         return _wrap(" ".join(text.split()), width)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return "\n".join(indent + line for one in text.splitlines() for line in _fit(one, sys.stdout))
+        width = max(shutil.get_terminal_size().columns, NARROWEST)
+        return "\n".join(indent + line for one in text.splitlines() for line in _fit(one, width))
 
 
 class Parser(argparse.ArgumentParser):
@@ -56,12 +56,12 @@ def say(text: str, file: IO[str] | None = None) -> None:
         file: Where to; by default standard output.
     """
     file = sys.stdout if file is None else file
-    print("\n".join(line for one in text.splitlines() for line in _fit(one, file)), file=file)
-
-
-def _fit(line: str, file: IO[str] | None) -> list[str]:
-    """Return a line as those of a terminal, all but the first indented further; elsewhere as it is."""
     width = _columns(file)
+    print("\n".join(line for one in text.splitlines() for line in _fit(one, width)), file=file)
+
+
+def _fit(line: str, width: int | None) -> list[str]:
+    """Return a line as those of a terminal, all but the first indented further; without a width as it is."""
     if width is None or len(line) <= width:
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
@@ -69,8 +69,8 @@ def _fit(line: str, file: IO[str] | None) -> list[str]:
 
 
 def _columns(file: IO[str] | None) -> int | None:
-    """Return the columns of a terminal, or those that COLUMNS gives; None elsewhere."""
-    if "COLUMNS" not in os.environ and not (file is not None and file.isatty()):
+    """Return the columns of a terminal; None elsewhere: on a pipe an error is one line, whatever COLUMNS says."""
+    if file is None or not file.isatty():
         return None
     return max(shutil.get_terminal_size().columns, NARROWEST)
 

@@ -37,7 +37,8 @@ def test_every_argument_is_explained(words):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_a_command_has_examples_that_parse_and_its_exit_codes(name, capsys):
+def test_the_help_of_a_command_has_examples_that_parse_and_its_exit_codes(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")  # narrower ones break lines
     with pytest.raises(SystemExit) as stop:
         main([name, "--help"])
     assert stop.value.code == 0
@@ -149,6 +150,7 @@ def test_no_line_of_help_is_broken_within_a_word_at_60_columns(words, monkeypatc
 )
 def test_no_error_is_broken_within_a_word_at_60_columns(words, monkeypatch, capsys):
     def lines():
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
         with suppress(SystemExit):
             main(words)
         return capsys.readouterr().err.splitlines()

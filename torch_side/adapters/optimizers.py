@@ -64,7 +64,7 @@ def _optimizer(walk: Walk, path: str, optimizer: torch.optim.Optimizer) -> None:
             else:
                 walk.visit(where, value)
     for name, value in optimizer.defaults.items():
-        _hyperparameter(walk, f"{path}.defaults.{name}", value, "optimizer.hyperparameters", "scalar")
+        _hyperparameter(walk, f"{path}.defaults.{name}", value, "optimizer.defaults", "scalar")
     for name in _HOOKS:
         show_hooks(walk, f"{path}.{name}", getattr(optimizer, name, None))
     for name, value in vars(optimizer).items():

@@ -17,9 +17,15 @@ Visit = Callable[[Any, str, Any], None]
 Kind = tuple[Visit, int, bool]
 """What shows an object, its place in the order of visits, and whether attributes of its own are looked at too."""
 
-FIRST, OPTIMIZERS, CONTAINERS, LAST, DEAD, PLACES = 0, 1, 2, 3, 9, 10
-"""Order of visits: modules, whose names others use; optimizers; containers; the rest; variables nobody reads; at the
-end what no variable of the loop leads to, so that every object keeps the path by which the loop itself reaches it."""
+FIRST = 0
+"""Place in the order of visits of modules, whose names others use."""
+OPTIMIZERS = 1
+CONTAINERS = 2
+LAST = 3
+DEAD = 9
+"""Place of variables that nobody reads."""
+PLACES = 10
+"""Place of what no variable of the loop leads to: every object keeps the path by which the loop itself reaches it."""
 
 _by_type: dict[type, Kind] = {}
 _by_name: dict[str, Kind] = {}
