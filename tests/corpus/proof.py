@@ -1,4 +1,4 @@
-"""Proof without the tool that a loop resumes exactly: run through, run in pieces, what they leave compared bit for bit.
+"""Proof without the tool that a loop resumes exactly: through, or in pieces, and what is left compared bit for bit.
 
 A piece ends as SIGKILL would end it: the folder is copied at the mark, and what the loop does from then on is done
 to a folder that nobody looks at. Generators that all code shares begin each piece in another state, as they may in a
