@@ -170,7 +170,9 @@ def byol(folder: Path, steps: int = 15) -> Iterator[int]:
         one, two = F.dropout(batch, 0.2), F.dropout(batch, 0.2)
         with torch.no_grad():
             target_one, target_two = target(one), target(two)
-        loss = regression_loss(predictor(online(one)), target_two) + regression_loss(predictor(online(two)), target_one)
+        loss = regression_loss(predictor(online(one)), target_two) + regression_loss(
+            predictor(online(two)), target_one
+        )
         learner.zero_grad()
         loss.mean().backward()
         learner.step()
@@ -248,7 +250,7 @@ def swapped_average(folder: Path, steps: int = 15) -> Iterator[int]:
     torch.manual_seed(13)
     net = nn.Sequential(nn.Linear(12, 8), nn.SiLU(), nn.Linear(8, 4))
     shadow = [p.clone().detach() for p in net.parameters()]
-    updates, optim, begun, losses = 0, torch.optim.NAdam(net.parameters(), 2e-3), 0, deque([], 3)
+    updates, optim, begun, losses = 0, torch.optim.NAdam(net.parameters(), 2e-3), 0, deque(maxlen=3)
     if (folder / "meta.pth").exists():
         meta = torch.load(folder / "meta.pth")
         net.load_state_dict(meta["model"])
@@ -341,5 +343,10 @@ LOOPS = (
     Loop(train=byol, tags=("averages", "no_grad step", "target network"), steps=15),
     Loop(train=timm_ema, tags=("averages", "validation inline", "best"), steps=16, stop_at=10),
     Loop(train=swapped_average, tags=("averages swapped", "no_grad step", "validation inline"), steps=15, stop_at=9),
-    Loop(train=transfer_learning, tags=("epochs", "best", "parameter groups", "validation inline"), steps=16, stop_at=10),
+    Loop(
+        train=transfer_learning,
+        tags=("epochs", "best", "parameter groups", "validation inline"),
+        steps=16,
+        stop_at=10,
+    ),
 )
