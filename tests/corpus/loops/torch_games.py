@@ -266,7 +266,7 @@ def amp_accumulation(folder: Path, steps: int = 16, save_every: int = 4) -> Iter
         sched.load_state_dict(c["sched"])
         scaler.load_state_dict(c["scaler"])
         i = c["i"]
-    for i in range(i, steps):
+    for i in range(i, steps):  # noqa: B020 - the shape of the recipe
         yield i
         for micro in range(2):
             lo = (i * 2 + micro) * 4 % 32
