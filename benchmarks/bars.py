@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["assert_same_losses", "slowdown_allowed", "speedup_wanted"]
+__all__ = ["SMALL_ARRAYS_BAR", "assert_same_losses", "slowdown_allowed", "speedup_wanted"]
+
+SMALL_ARRAYS_BAR = 2.0
+"""Seconds that many small arrays take to Orbax, over those to safetensors."""
 
 SMALL_STEP = 1e-3
 """Seconds of a bare step below which a twin's cost is judged per step, not in proportion."""

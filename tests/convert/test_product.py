@@ -81,7 +81,9 @@ def flipped(array: Any) -> Any:
 @pytest.mark.parametrize("plain", [True, False])
 def test_every_pair_of_formats_carries_every_optimizer(tmp_path: Path, kind: str, plain: bool) -> None:
     state = trained(kind, plain=plain, **CLASSES[kind])
-    names = [] if plain else named(tmp_path, state)
+    if plain:  # safetensors and DCP keep no order of names, so they are given for one group too
+        state["names"] = [name for name in state["model"] if "running" not in name and "num_b" not in name]
+    names = named(tmp_path, state)
     assert list(around(tmp_path / "pairs", saved(tmp_path, state), names)) == []
 
 
