@@ -71,7 +71,7 @@ def _run(
 ) -> tuple[bool, Any, Any]:
     def see(step: int, **_: Any) -> None:
         if kill is not None and step >= kill:
-            shutil.copytree(folder, left)
+            _snapshot(folder, left)
             raise _Stopped
 
     real = parity.mark
@@ -88,6 +88,18 @@ def _run(
     if kill is not None:
         raise AssertionError(f"{train.__name__} ended before step {kill}")
     return True, result, None
+
+
+def _snapshot(folder: Path, left: Path, tries: int = 50) -> None:
+    """Copy a folder into which a thread may still write: begin again if a file went away meanwhile."""
+    for number in range(tries):
+        try:
+            shutil.copytree(folder, left)
+            return
+        except (shutil.Error, FileNotFoundError):
+            if number == tries - 1:
+                raise
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _drive(running: GeneratorType[int, None, Any], see: Callable[[int], None]) -> tuple[bool, Any, Any]:
@@ -134,6 +146,10 @@ def leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:
     """Yield path and text of every leaf of a value."""
     if type(value).__module__.partition(".")[0] in ("torch", "jaxlib", "jax", "flax", "tests") or callable(value):
         value = _neutral(value)
+    if isinstance(value, np.random.RandomState):
+        value = value.get_state()
+    if isinstance(value, np.ndarray) and value.dtype.hasobject:
+        value = value.tolist()
     if isinstance(value, dict):
         for key, item in value.items():
             yield from leaves(f"{path}.{key}", item)
