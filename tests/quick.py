@@ -16,6 +16,7 @@ QUICK = frozenset(
         "cli",
         "crash/test_crash_model.py",
         "convert",
+        "corpus/test_losers.py::test_without_the_tool_something_is_lost",
         "formats",
         "crash/test_trace.py",
         "docs",
