@@ -1,5 +1,7 @@
 """docs/formats.md: which format takes which type of array, as it is written and read back."""
 
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import ml_dtypes
@@ -13,6 +15,7 @@ from parity.formats import SAFETENSORS, InMemory, open_checkpoint
 from tests.docs import pages
 from tests.docs.sources import codes
 
+FORMATS = "docs/formats.md"
 WRITERS = {one.format: one for one in (*torch_side.writers(), *jax_side.writers(), SAFETENSORS)}
 EVERYWHERE = ("float64", "float32", "float16", "bfloat16", "complex64", "bool")
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
@@ -40,9 +43,10 @@ def rows(home: Path) -> list[tuple[str, str]]:
     return [(f"`{name}`", ", ".join(f"`{one}`" for one in taken(name, home)) or "none") for name in OTHERS]
 
 
-def test_the_page_says_which_format_takes_which_type(tmp_path: Path) -> None:
-    table = pages.table("docs/formats.md", "type", "formats that take it").rows
-    assert [tuple(row) for row in table] == rows(tmp_path)
+def test_the_page_says_which_format_takes_which_type() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        table = pages.table(FORMATS, "type", "formats that take it").rows
+        assert [tuple(row) for row in table] == rows(Path(folder))
 
 
 @pytest.mark.parametrize("name", [*EVERYWHERE, *INTEGERS])
@@ -56,3 +60,17 @@ def test_what_a_tree_does_not_save_is_named_by_its_page() -> None:
     assert not {"float8_e4m3", "uint4", "int2", "uint2", "float4_e2m1fn"} & DTYPES
     assert "all kinds but `float8_e4m3`; not uint4, int2, uint2 or float4" in text
     assert codes("`a`") == ["a"]
+
+
+PLANTS: dict[Callable[[], None], list[tuple[str, str, str]]] = {
+    test_the_page_says_which_format_takes_which_type: [
+        (FORMATS, "| `complex128` |", "| `complex256` |"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("test", "plant"), [(test, plant) for test, plants in PLANTS.items() for plant in plants])
+def test_a_page_that_says_something_else_is_noticed(
+    test: Callable[[], None], plant: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages.expect_failure(test, *plant, monkeypatch)

@@ -93,7 +93,7 @@ COMPARED = {
         "docs/test_your_trainer::test_the_roads_of_the_page_are_those_of_the_check"
     ),
     (TRAINER, "verdict", "meaning"): "docs/test_your_trainer::test_the_verdicts_of_the_page_are_those_of_records",
-    (TRAINER, "place", "seen as"): "live/test_capture_places::test_what_an_object_of_python_holds_is_seen",
+    (TRAINER, "place", "seen as"): "docs/test_places_table::test_the_places_of_the_page_are_seen_where_it_says",
     (TRAINER, "kind", "what of it"): "docs/test_your_trainer::test_the_kinds_of_the_page_are_seen",
     (PORT, "precision", "the loss"): "docs/test_your_port::test_the_limits_of_the_page_are_those_of_the_code",
     (PORT, "first", "usual cause"): "docs/test_your_port::test_every_component_of_the_page_has_its_advice",
