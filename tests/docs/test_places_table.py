@@ -48,7 +48,7 @@ class Items(dict[str, Any]):
 
 def batches():
     variable = np.zeros(3)
-    for one in [variable, variable]:
+    for one in [variable, variable]:  # noqa: UP028 - the variable of a loop is what is looked for
         yield one
 
 
