@@ -108,19 +108,20 @@ def _judge_states(
     else:
         out.differs, out.lasting = seen.lost() + seen.causes(), frozenset(seen.found[-1])
         for item in seen.at_the_end():
-            decided = _decides(item.path, ground) and item.path not in ground.streams
+            decided = _decides(item, ground) and item.path not in ground.streams
             (out.broken if decided else out.bookkeeping).append(item)
         derived = [*(mark.read for mark in resumed.marks[: out.compared]), resumed.reading]
         replaced, unsure = seen.healed(derived)
         for item in replaced:
-            (out.broken if _decides(item.path, ground) else out.bookkeeping).append(item)
+            (out.broken if _decides(item, ground) else out.bookkeeping).append(item)
         out.bookkeeping += unsure
         if out.broken:
             out.first = (at, 0)
 
 
-def _decides(path: str, ground: Ground) -> bool:
-    return ground.use.decides((identifiers(path) or [path])[-1])
+def _decides(item: Evidence, ground: Ground) -> bool:
+    """Return whether what ran decides by a value; the same number in another type decides nothing by itself."""
+    return item.expected != item.got and ground.use.decides((identifiers(item.path) or [item.path])[-1])
 
 
 class _Seen:
