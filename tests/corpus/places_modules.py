@@ -190,7 +190,7 @@ MODULES = table(
     decimal_context="contexts",
     temporary_file="descriptor",
     file_outside_the_folder="path out held file",
-    pipe="reader writer pipe descriptor",
+    pipe="reader writer pipe descriptor first",
 )(
     global_of_this_module,
     tuple_in_a_global,

@@ -14,7 +14,7 @@ import re
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +38,14 @@ _NUMBER = re.compile(r"[-+]?\b\d+\.?\d*(?:[eE][-+]?\d+)?\b|\b(?:nan|inf)\b")
 _WHOLE = re.compile(r"[-+]?\d+$")
 
 
-def contents(folder: Path, readers: Iterable[Reader]) -> dict[str, Leaf]:
+def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> dict[str, Leaf]:
     """Return the leaves of every file: `name: path in it` to leaf.
 
     Args:
         folder: Folder of a run.
         readers: Asked in turn for every directory and file; the first that returns something is believed, and one
             that raises is passed over.
+        logs: Files that grow while a run goes: of lines that such a one holds twice the last one counts.
     """
     shown = hidden(folder)
     walk = Walk(shown)
@@ -68,7 +69,9 @@ def contents(folder: Path, readers: Iterable[Reader]) -> dict[str, Leaf]:
             continue
         found = _first((*readers, _read_plain), path)
         if isinstance(found, _Text):
-            lines |= {f"{name}: {key}": leaf for key, leaf in line_leaves(found.text, shown).items()}
+            lines |= {
+                f"{name}: {key}": leaf for key, leaf in line_leaves(found.text, shown, log=name in logs).items()
+            }
         elif found is None:
             size = path.stat().st_size
             walk.add(f"{name}:", Leaf("scalar", "file", f"file[{size}]", digest_range(path, 0, size)), lambda: None)
@@ -85,7 +88,7 @@ class _Text:
         self.text = text
 
 
-def line_leaves(text: str, shown: dict[str, str]) -> dict[str, Leaf]:
+def line_leaves(text: str, shown: dict[str, str], *, log: bool = True) -> dict[str, Leaf]:
     r"""Return one leaf for each number of each line of a log, and for the lines themselves.
 
     A line is known by its words and its first whole number, mostly the step: a run that was stopped writes some lines
@@ -94,12 +97,14 @@ def line_leaves(text: str, shown: dict[str, str]) -> dict[str, Leaf]:
     Args:
         text: What the file holds.
         shown: Texts that differ between equal runs, to what stands for them.
+        log: Whether lines come one by one. In a file that is written at once every line counts.
 
     Example:
         >>> sorted(line_leaves("step 3 loss 0.5\n", {}))
         ['step 3 loss #', 'step 3 loss #[0]']
     """
     found: dict[str, Leaf] = {}
+    counts: dict[str, int] = {}
     for line in text.splitlines()[:MOST_LINES]:
         for hide, show in shown.items():
             line = line.replace(hide, show)
@@ -112,6 +117,9 @@ def line_leaves(text: str, shown: dict[str, str]) -> dict[str, Leaf]:
             end = number.end()
         key = (key + line[end:]).strip()
         if key:
+            if not log and key in found:
+                counts[key] = counts.get(key, 1) + 1
+                key = f"{key} ({counts[key]})"
             found[key] = Leaf("scalar", "record", "line", key)
             found |= {f"{key}[{at}]": Leaf("scalar", "record", "number", number) for at, number in enumerate(rest)}
     return found

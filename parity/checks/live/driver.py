@@ -224,17 +224,18 @@ class Driver:
             name.partition("/")[0] for name in self.reference.names
         }
         readers = [reader for adapter in sides.adapters().values() for reader in adapter.readers]
+        logs = self.reference.appended
         with self._lock:  # it is the same for every road
             if self._left is None:
-                self._left = contents(self.root / "reference", readers)
-        expected, got = self._left, contents(folder, readers)
+                self._left = contents(self.root / "reference", readers, logs)
+        expected, got = self._left, contents(folder, readers, logs)
         steps = (trace.marks[0].step if trace.marks else 0, self.reference.marks[-1].step)
         again = expected if self.envelope is None else self._noisy(expected, readers)
-        found = judge_files(expected, again, got, steps, own)
+        found = judge_files(expected, again, got, steps, own, logs)
         if found.broken and self.envelope is None:
             self.full({})
-            again = contents(self.root / "once-more", readers)
-            found = judge_files(expected, again, got, steps, own)
+            again = contents(self.root / "once-more", readers, logs)
+            found = judge_files(expected, again, got, steps, own, logs)
         return found
 
     def _judge_returned(self, trace: Trace) -> Outcome:
@@ -250,7 +251,11 @@ class Driver:
     def _noisy(self, expected: Mapping[str, Leaf], readers: Sequence[Reader]) -> dict[str, Leaf]:
         """Return what equal runs left, with nothing in the place of what they differ in or rounding moves."""
         folders = [trace.folder for trace in self.equal_runs]
-        noise = {path for folder in folders for path in differing(expected, contents(folder, readers))}
+        noise = {
+            path
+            for folder in folders
+            for path in differing(expected, contents(folder, readers, self.reference.appended))
+        }
         noise |= {path for path, leaf in expected.items() if is_floating(leaf)}
         return {path: NONE if path in noise else leaf for path, leaf in expected.items()}
 

@@ -7,6 +7,7 @@ before any step was taken, was lost; what differs first at a later mark shows wh
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from parity.checks.live.align import align
 from parity.checks.live.beginning import Kill, judge_silence, judge_start
@@ -103,7 +104,7 @@ def _judge_states(
     out: Outcome, states: list[TwoStates], reference: Trace, resumed: Trace, ground: Ground, at: int
 ) -> None:
     if reference.final is not None and resumed.final is not None and resumed.end == "finished":
-        states.append(TwoStates(reference.marks[-1].step + 1, reference.final, resumed.final))
+        states.append(_at_the_end(reference, resumed))
     if not states:
         return
     seen = _Seen(states, ground)
@@ -131,7 +132,7 @@ def _judge_states(
                 out.asked.append(Asked(item, at + 1, at + healed_at, written=True))
             else:
                 out.bookkeeping.append(item)
-        out.bookkeeping += [item for item, _ in unsure]
+        out.bookkeeping += [item for item, _ in unsure] + seen.noisy()
         if out.broken or out.asked:
             out.first = (at, 0)
 
@@ -139,6 +140,22 @@ def _judge_states(
 def _decides(item: Evidence, ground: Ground) -> bool:
     """Return whether what ran decides by a value; the same number in another type decides nothing by itself."""
     return item.expected != item.got and ground.use.decides((identifiers(item.path) or [item.path])[-1])
+
+
+def _at_the_end(reference: Trace, resumed: Trace) -> TwoStates:
+    """Return what both runs hold when they return.
+
+    Frames that the function delegated to, as by `yield from`, are gone by then: what they held at the last mark
+    stands for what they held at their end.
+    """
+    ends = [trace.final for trace in (reference, resumed) if trace.final is not None]
+    there = {root_of(path) for final in ends for path in final.leaves}
+    whole = []
+    for trace, final in zip((reference, resumed), ends, strict=True):
+        last = trace.marks[-1].snapshot
+        gone = {path: leaf for path, leaf in last.leaves.items() if root_of(path) not in there}
+        whole.append(replace(final, leaves={**gone, **final.leaves}, dead=final.dead | last.dead))
+    return TwoStates(reference.marks[-1].step + 1, *whole)
 
 
 class _Seen:
@@ -297,6 +314,21 @@ class _Seen:
         paths = [p for p in paths if both.leaf(p).role not in ("position", "alias")]
         found = self._evidence(last, paths, RANK)
         return [item for item in found if item.expected != "absent"]
+
+    def noisy(self) -> list[Evidence]:
+        """Return the arrays that differ at the end and are no evidence, as they differ between equal runs too.
+
+        Of those that rounding moves, the ones that are gone: kept by an address, they have another path in each run.
+        """
+        last, both = len(self.states) - 1, self.states[-1]
+        gone = self.ground.rounded - both.right.leaves.keys()
+        arrays = [
+            path
+            for path, leaf in both.left.leaves.items()
+            if leaf.role == "array" and path in self.ground.noise | gone and path in self.ground.changing
+            and not both.is_dead(path) and not leaf.same(both.right.leaves.get(path))
+        ]  # fmt: skip
+        return self._evidence(last, arrays, RANK)
 
     def _is_new(self, path: str, begun: Mapping[str, Leaf]) -> bool:
         """Return whether a path below a variable that was there at the resume has come to be there since."""

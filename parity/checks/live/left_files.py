@@ -20,6 +20,7 @@ def judge_files(
     got: Mapping[str, Leaf],
     steps: tuple[int, int],
     own: Collection[str] = (),
+    logs: Collection[str] = (),
 ) -> Outcome:
     """Compare what a resumed run left with what a run left that nothing stopped.
 
@@ -30,6 +31,7 @@ def judge_files(
         steps: Completed steps at the resume, and at the end.
         own: Directories that the resumed process alone made. Where there are some, each process writes into one of
             its own: names cannot be compared then, nor what is in others of that kind.
+        logs: Files that grow while a run goes: a process may begin one anew.
     """
     out = Outcome()
     start, end = steps
@@ -47,7 +49,7 @@ def judge_files(
         )
         # what an unfinished save left, or a resumed process alone writes, is of no kind that a whole run leaves
         (out.bookkeeping if name not in names and blot(name) not in families else out.broken).append(item)
-    rewritten = {name for name in names & names_got if _only_the_end(name, expected, got)}
+    rewritten = {name for name in names & names_got & set(logs) if _only_the_end(name, expected, got)}
     for path in sorted(differing(expected, got)):
         name, _, inside = path.partition(": ")
         name = name.rstrip(":")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import dis
 import functools
@@ -131,7 +132,7 @@ def _leads_to(name: str, size: int) -> frozenset[str]:
     """Return the modules that the content of a module names; asked again when the module has grown."""
     held = sys.modules[name]
     package = getattr(held, "__package__", None) or ""
-    found: set[str] = set()
+    found = _imported(getattr(held, "__file__", None), package)
     for value in list(vars(held).values()):
         other = value.__name__ if is_a(value, ModuleType) else getattr(type(value), "__module__", None)
         if is_a(value, FunctionType, type):
@@ -143,6 +144,23 @@ def _leads_to(name: str, size: int) -> frozenset[str]:
         for word in (*code.co_names, *texts):
             found |= {word, f"{package}.{word}"} & sys.modules.keys()
     return frozenset(found)
+
+
+def _imported(file: str | None, package: str) -> set[str]:
+    """Return what the source of a module imports, anywhere in it: also what it takes no function or class of."""
+    try:
+        tree = ast.parse(Path(file or "").read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return set()
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {one.name for one in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            found |= {base, *(f"{base}.{one.name}" for one in node.names)}
+    return found
 
 
 _CACHED = type(functools.lru_cache(id))
