@@ -6,10 +6,21 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paired import Arm
+from benchmarks.paired import Arm, Versus
 from benchmarks.saving import build, orbax_saver, state_bytes, steps, torch_saver
 
-__all__ = ["arms"]
+__all__ = ["arms", "copies_of"]
+
+
+def copies_of(how: str, bar: float | None = None) -> Versus:
+    """Return the ratio of an arm: its name says whose peak it is, since the arms of a test stand in one table.
+
+    Args:
+        how: The arm, as of `arms`.
+        bar: Most copies that pass; None where nothing is judged.
+    """
+    of = f"(peak while saving by {how} - peak of the steps alone) / bytes of the state"
+    return Versus(name=f"peak memory of {how} / state", of=of, better="lower", bar=bar)
 
 
 def arms(side: str, parameters: int, how: str) -> list[Arm]:

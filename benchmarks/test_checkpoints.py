@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from benchmarks.growth import per_unit
+from benchmarks.memory import copies_of
 from benchmarks.paired import Arm, Measured, Versus, run_all, run_paired, slower
 from benchmarks.saving import (
     MILLION,
@@ -158,8 +159,7 @@ def test_peak_memory(benchmark: Any, side: str, millions: int) -> None:
             measured = run_paired(benchmark, [arm], [], rounds=3, label=f"{millions} M")
         copies = [answer["copies"] for answer in answers[-len(measured.seconds[how]) :]]
         bar = 1.0 if how == "twin" and millions >= JUDGED else None
-        of = "(peak while saving - peak of the steps alone) / bytes of the state"
-        measured.note_ratio(how, Versus(name="peak memory / state", of=of, better="lower", bar=bar), copies)
+        measured.note_ratio(how, copies_of(how, bar), copies)
         measured.note(how, **answers[-1], side=side)
 
 

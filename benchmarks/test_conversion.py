@@ -10,12 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.paired import Arm, Versus, run_paired, slower
 from parity import sides, storage
 from parity.convert import Options, Rules, convert, parse_rules
-from parity.formats import Writer
+from parity.formats import SAFETENSORS, InMemory, Writer
 
 pytestmark = pytest.mark.slow
 
@@ -26,6 +27,8 @@ MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 COLD = 3e9 * GIGABYTES > 0.8 * MEMORY
 """Whether source, target and copy do not fit into memory together: then each arm reads the source from the disk, else
 what an arm finds of it in memory would depend on the arm before."""
+
+SMALL_ARRAYS = 20_000
 
 LAYERS = 20
 TRANSPOSED = [{"torch": "layers.*.weight", "jax": "layers.*.kernel", "transpose": True}]
@@ -87,6 +90,24 @@ def test_conversion_against_copy(benchmark: Any, home: Path, way: str) -> None:
 def test_transposing_conversion_against_copy(benchmark: Any, home: Path, way: str) -> None:
     """Every matrix is transposed."""
     measure(benchmark, home, way, "transposed", slower("convert", "copy", bar=2.0))
+
+
+def test_many_small_arrays_to_orbax_against_safetensors(benchmark: Any, tmp_path: Path) -> None:
+    """20,000 arrays of 128 bytes: what a file and a synchronization for each of them would cost."""
+    rows = np.random.default_rng(0).standard_normal((SMALL_ARRAYS, 4, 8), np.float32)
+    tree = {f"layers.{n}.weight": InMemory(row) for n, row in enumerate(rows)}
+    SAFETENSORS.write(tree, tmp_path / "source.safetensors")
+
+    def arm(name: str, made: Writer) -> Arm:
+        target = tmp_path / name
+        return Arm(
+            name=name,
+            run=lambda: convert(tmp_path / "source.safetensors", target, made, Options(), now=time.time()),
+            reset=lambda: remove(target),
+        )
+
+    arms = [arm("orbax", writer("orbax")), arm("safetensors", SAFETENSORS)]
+    run_paired(benchmark, arms, [slower("orbax", "safetensors", bar=2.0)], rounds=5, label="small arrays")
 
 
 def test_inspect_and_compare_without_arrays(benchmark: Any, home: Path) -> None:

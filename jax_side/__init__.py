@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from jax_side import processes
     from jax_side.checkpoint import Checkpoints
     from jax_side.compiled import shared_programs
+    from jax_side.formats.optimizer_template import optimizer_template
     from jax_side.formats.orbax_manager import drafts
     from jax_side.formats.quiet import prepare_process
     from jax_side.formats.writers import writers
@@ -32,6 +33,7 @@ __all__ = [
     "environment",
     "export_params",
     "load_model",
+    "optimizer_template",
     "prepare_process",
     "processes",
     "restore",
@@ -52,6 +54,7 @@ _MODULES = {
     "environment": "jax_side.processes",
     "export_params": "jax_side.inference",
     "load_model": "jax_side.inference",
+    "optimizer_template": "jax_side.formats.optimizer_template",
     "prepare_process": "jax_side.formats.quiet",
     "processes": "jax_side.processes",
     "restore": "jax_side.trees",

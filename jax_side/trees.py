@@ -7,7 +7,16 @@ from typing import Any
 
 from jax_side.formats.tree_form import JaxForm
 from parity.checkpoints import trees
-from parity.checkpoints.trees import Request, RestoredTree, Rule, RuleLike, TreeForm, restore_tree, save_tree
+from parity.checkpoints.trees import (
+    Reference,
+    Request,
+    RestoredTree,
+    Rule,
+    RuleLike,
+    TreeForm,
+    restore_tree,
+    save_tree,
+)
 
 __all__ = ["CheckpointManager", "RestoredTree", "Rule", "restore", "save"]
 
@@ -46,6 +55,7 @@ def restore(
     allow_extra: bool = False,
     allow_missing: bool = False,
     cast: bool = False,
+    reference: Reference = "exact",
 ) -> RestoredTree:
     """Restore a tree, after every byte of it was compared with its seal.
 
@@ -58,6 +68,8 @@ def restore(
         allow_extra: Whether saved leaves that the template has not are left out.
         allow_missing: Whether leaves that were not saved keep the template's value.
         cast: Whether numbers are converted to the template's dtype where it is another one.
+        reference: What an array of the template counts for. `exact`: shape, dtype and sharding. `sharding`: where it
+            lies, and no more; the array keeps the shape and dtype that were saved, so a small one may stand for it.
 
     Returns:
         The tree, and everything in which it differs from what was saved: `extra`, `filled`, `renamed`, `converted`. A
@@ -79,7 +91,9 @@ def restore(
         >>> found.extra, found.filled, dict(found.renamed)
         (('unused',), ('head',), {'backbone.w': 'encoder.w'})
     """
-    request = Request(like=like, rules=rules, allow_extra=allow_extra, allow_missing=allow_missing, cast=cast)
+    request = Request(
+        like=like, rules=rules, allow_extra=allow_extra, allow_missing=allow_missing, cast=cast, reference=reference
+    )
     return restore_tree(JaxForm(), path, request)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         twins_agree,
     )
     from parity.contract import StepRecord, Trainer, TrainingState, Validation
-    from parity.contract.capture import mark, register
+    from parity.contract.capture import evaluation, mark, register, saving
     from parity.spec import RunSpec, preset
 
 __all__ = [
@@ -34,11 +34,13 @@ __all__ = [
     "assert_handover",
     "assert_resumes",
     "assert_twins",
+    "evaluation",
     "hands_over",
     "mark",
     "preset",
     "register",
     "resumes",
+    "saving",
     "twins_agree",
 ]
 
@@ -50,11 +52,13 @@ _PACKAGES = {
     "assert_handover": "checks.ports",
     "assert_resumes": "checks.live",
     "assert_twins": "checks.ports",
+    "evaluation": "contract.capture",
     "hands_over": "checks.ports",
     "mark": "contract.capture",
     "preset": "spec",
     "register": "contract.capture",
     "resumes": "checks.live",
+    "saving": "contract.capture",
     "twins_agree": "checks.ports",
 }
 """Public name to the package that defines it; the names that are not listed come from `contract`."""

@@ -32,6 +32,7 @@ __all__ = [
     "UnknownNameError",
     "UnsealedError",
     "explain",
+    "similar",
 ]
 
 
@@ -46,7 +47,7 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def _close(name: str, known: list[str]) -> list[str]:
+def similar(name: str, known: list[str]) -> list[str]:
     """Return up to three names like the one that was given: those that end with it first, such as `optimizer.lr`."""
     ends = [one for one in known if one.rpartition(".")[2] == name]
     return (ends or difflib.get_close_matches(name, known, 3))[:3]
@@ -111,12 +112,13 @@ class UnknownNameError(ParityError, ValueError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)
-        close = _close(name, self.known) if len(self.known) > MOST_NAMES else []
-        if close:
+        close = similar(name, self.known)
+        if close and len(self.known) > MOST_NAMES:
             hint = f"did you mean {' or '.join(close)}?"
         else:
             hint = f"known: {', '.join(self.known)}"
             hint += "; `parity spec PRESET` prints them with their values" if kind == "field" else ""
+            hint += f"; did you mean {' or '.join(close)}?" if close else ""
         super().__init__(f"unknown {kind} {name!r}; {hint}")
 
 

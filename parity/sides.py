@@ -6,8 +6,10 @@ that fulfils `Side`. The names of the built-in sides cannot be taken.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -18,7 +20,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from parity.contract import Side
-from parity.errors import MissingFrameworkError, SideError, UnknownNameError
+from parity.errors import MissingFrameworkError, SideError, SpecError, UnknownNameError
 
 __all__ = [
     "GROUP",
@@ -29,6 +31,7 @@ __all__ = [
     "installed",
     "is_builtin",
     "load",
+    "named_object",
     "source_digest",
 ]
 
@@ -121,6 +124,34 @@ def _entries() -> dict[str, list[EntryPoint]]:
     found: dict[str, list[EntryPoint]] = {}
     for entry in entry_points(group=GROUP):
         found.setdefault(entry.name, []).append(entry)
+    return found
+
+
+def named_object(option: str, text: str) -> Any:
+    """Return an object of the user's own code, such as `mine:Model`; the working directory is looked in first.
+
+    Args:
+        option: The option that names it, for messages.
+        text: Module and name, joined by a colon. Importing it runs it: what it prints goes to standard error.
+
+    Raises:
+        SpecError: It is no such pair, or the module cannot be imported or has no such name.
+    """
+    module, colon, name = text.partition(":")
+    if not (colon and module and name and all(part.isidentifier() for part in f"{module}.{name}".split("."))):
+        raise SpecError(option, f"expected MODULE:NAME, such as mine:Model, got {text!r}")
+    path = list(sys.path)
+    sys.path.insert(0, os.getcwd())
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            found: Any = importlib.import_module(module)
+            for part in name.split("."):
+                found = getattr(found, part)
+    except Exception as error:  # anything that the module does when it is imported
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise SpecError(option, f"{text} cannot be imported: {why}") from error
+    finally:
+        sys.path[:] = path
     return found
 
 

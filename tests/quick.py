@@ -16,6 +16,7 @@ QUICK = frozenset(
         "cli",
         "crash/test_crash_model.py",
         "convert",
+        "corpus/test_losers.py::test_without_the_tool_something_is_lost",
         "formats",
         "crash/test_trace.py",
         "docs",
@@ -62,6 +63,7 @@ QUICK = frozenset(
 
 SLOW = frozenset(
     {
+        "convert/test_drafts.py",
         "convert/test_convert.py::test_a_killed_conversion_leaves_nothing_that_looks_whole",
         "convert/test_from_jax.py::test_pytorch_has_every_element",
         "docs/test_your_port.py::test_the_examples_hold_and_the_default_of_optax_is_named",

@@ -10,6 +10,7 @@ import torch
 
 from parity.checkpoints import trees
 from parity.checkpoints.trees import (
+    Reference,
     Request,
     RestoredTree,
     Rule,
@@ -60,6 +61,7 @@ def restore(
     allow_extra: bool = False,
     allow_missing: bool = False,
     cast: bool = False,
+    reference: Reference = "exact",
     map_location: str | torch.device | None = None,
 ) -> RestoredTree:
     """Restore a tree, after every byte of it was compared with its seal.
@@ -73,6 +75,8 @@ def restore(
         allow_extra: Whether saved leaves that the template has not are left out.
         allow_missing: Whether leaves that were not saved keep the template's value.
         cast: Whether numbers are converted to the template's dtype where it is another one.
+        reference: What a tensor of the template counts for. `exact`: shape, dtype and device. `sharding`: where it
+            lies, and no more; the tensor keeps the shape and dtype that were saved. Those of a module stay exact.
         map_location: Device of the tensors that are returned; those of a module stay where it is. PyTorch only: in
             JAX the template's sharding says it.
 
@@ -96,7 +100,9 @@ def restore(
         >>> found.extra, found.filled, dict(found.renamed)
         (('unused',), ('head',), {'backbone.w': 'encoder.w'})
     """
-    request = Request(like=like, rules=rules, allow_extra=allow_extra, allow_missing=allow_missing, cast=cast)
+    request = Request(
+        like=like, rules=rules, allow_extra=allow_extra, allow_missing=allow_missing, cast=cast, reference=reference
+    )
     return restore_tree(TorchForm(request, _device(map_location)), path, request)
 
 
@@ -112,6 +118,7 @@ class CheckpointManager(trees.CheckpointManager):
         allow_extra: bool = False,
         allow_missing: bool = False,
         cast: bool = False,
+        reference: Reference = "exact",
         map_location: str | torch.device | None = None,
     ) -> RestoredTree:
         """Restore items of a checkpoint, after every byte of it was compared with its seal.
@@ -124,6 +131,7 @@ class CheckpointManager(trees.CheckpointManager):
             allow_extra: As of `restore`.
             allow_missing: As of `restore`.
             cast: As of `restore`.
+            reference: As of `restore`.
             map_location: As of `restore`; PyTorch only.
 
         Returns:
@@ -136,7 +144,14 @@ class CheckpointManager(trees.CheckpointManager):
             SaveError: The last save failed; nothing was restored.
         """
         like = None if like is None else dict(like)
-        request = Request(like=like, rules=rules, allow_extra=allow_extra, allow_missing=allow_missing, cast=cast)
+        request = Request(
+            like=like,
+            rules=rules,
+            allow_extra=allow_extra,
+            allow_missing=allow_missing,
+            cast=cast,
+            reference=reference,
+        )
         return self._restored(TorchForm(request, _device(map_location)), which, request)
 
     def _form(self) -> TreeForm:

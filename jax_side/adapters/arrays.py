@@ -18,7 +18,6 @@ from parity.contract.capture import Leaf, Role, Walk, array_leaf, component_from
 
 __all__ = ["add_array", "array", "child", "component_of", "is_number", "key_bytes", "raw_value", "tree"]
 
-_KEY = re.compile(r"(^|_)(rngs?|keys?|prng)(_|\d|$)", re.IGNORECASE)
 _EMA = re.compile(r"(^|_)avg_(params|weights|model)")
 _ROOTS = tuple(
     (component, re.compile(pattern))
@@ -90,7 +89,7 @@ def add_array(walk: Walk, path: str, value: jax.Array, component: str, role: Rol
         leaf = Leaf("stream", f"rng.{path}", *((kind, digest_of(words)) if words is not None else ("deleted", "")))
         walk.add(path, leaf, lambda: np.frombuffer(words or b"", np.uint32))
         return
-    if _is_raw_key(path, value):
+    if _is_raw_key(value):
         role, component = "stream", f"rng.{path}"
     if value.is_deleted():
         walk.add(path, Leaf(role, component, "deleted", ""), lambda: None)
@@ -106,10 +105,9 @@ def key_bytes(value: jax.Array) -> bytes | None:
     return None if value.is_deleted() else _host(value).tobytes()
 
 
-def _is_raw_key(path: str, value: Any) -> bool:
-    if value.dtype != np.uint32 or value.ndim == 0 or value.shape[-1] not in (2, 4):
-        return False
-    return any(_KEY.search(word) for word in re.split(r"[^0-9A-Za-z_]+", path))
+def _is_raw_key(value: Any) -> bool:
+    """Return whether an array is a key without its type: two or four words are, whatever they are called."""
+    return value.dtype == np.uint32 and value.shape in ((2,), (4,))
 
 
 _digests: weakref.WeakKeyDictionary[Walk, dict[int, tuple[jax.Array, str, str]]] = weakref.WeakKeyDictionary()
@@ -206,7 +204,7 @@ def tree(walk: Walk, path: str, value: Any, component: str, role: Role = "state"
     if isinstance(value, jax.Array):
         add_array(walk, path, value, component, role)
     elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        raw = _is_raw_key(path, value)
+        raw = _is_raw_key(value)
         walk.array(path, value, f"rng.{path}" if raw else component, "stream" if raw else role)
     elif is_number(value):
         # as JAX takes it: a count that was restored as a Python number is the same count

@@ -37,6 +37,10 @@ _BUFFER: tuple[str, Role] = ("model.buffers", "state")
 """What all other variables are."""
 
 
+_TREES = (dict, list, tuple, jax.Array, np.ndarray, int, float)
+"""What a field of a train state holds that is no object of its own kind."""
+
+
 def _copy_of(path: str) -> str:
     """Return `ema` or `best` if a path leads into such a copy of a model, else nothing."""
     if component_of(path) == "ema":
@@ -139,9 +143,14 @@ def _nnx_optimizer(walk: Walk, path: str, optimizer: Any) -> None:
 def _train_state(walk: Walk, path: str, state: Any) -> None:
     """Show a train state, or any other dataclass of Flax; it cannot be changed, so two names of it are no tie."""
     copy = _copy_of(path)
+    trained = any(
+        base.__name__ == "TrainState" and base.__module__.startswith("flax.") for base in type(state).__mro__
+    )
     for field in dataclasses.fields(state):
         value, where = getattr(state, field.name, None), f"{path}.{field.name}"
         component = "ema" if component_from_name(field.name) == "ema" else _STATE_FIELDS.get(field.name, "")
+        if not component and trained and field.metadata.get("pytree_node", True) and isinstance(value, _TREES):
+            component = component_of(where)  # what a subclass adds is carried along like the rest of it
         if component:
             tree(walk, where, value, copy or component)
         else:

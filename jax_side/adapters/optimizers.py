@@ -133,6 +133,6 @@ def register_optimizers() -> None:
     """Register them in front of the capture's tuples: the states of Optax have no base of their own but the tuple."""
     found = kind_of(tuple)
     assert found is not None  # the capture knows tuples
-    builtin, order = found
+    builtin, order, _ = found
     if getattr(builtin, "func", None) is not _named:  # else they are registered already
-        register(tuple, functools.partial(_named, builtin), order=order)
+        register(tuple, functools.partial(_named, builtin), order=order, attributes=True)

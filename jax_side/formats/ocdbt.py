@@ -33,8 +33,7 @@ MANIFEST = "manifest.ocdbt"
 MAX_METADATA = 64 << 10
 """Longest `.zarray` in bytes; a real one has about 170."""
 
-_DTYPES = (*ZARR2, *NAMED, "int4", "float8_e8m0fnu", "float8_e3m4")
-TYPES = {ZARR2.get(name, name): np.dtype(name).itemsize for name in _DTYPES}
+TYPES = {ZARR2.get(name, name): np.dtype(name).itemsize for name in (*ZARR2, *NAMED)}
 """Types of arrays, by their names in zarr, to bytes per element."""
 
 MAX_NODES = 100_000

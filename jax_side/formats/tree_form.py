@@ -98,6 +98,10 @@ class JaxForm(TreeForm):
         except Exception as error:  # TensorStore has no common error for a damaged file
             raise CheckpointError(f"{path} cannot be restored: {error}") from error
 
+    def adopt(self, array: NDArray[np.generic]) -> Any:
+        """Return the array itself: those that are read are NumPy's."""
+        return array
+
     def place(self, value: Any, to: Array, permute: tuple[int, ...], like: Any) -> Any:
         """Return a leaf with the type of the template's, on the devices and with the sharding of the template's."""
         dtype = np.dtype(to.dtype)
@@ -119,7 +123,12 @@ class JaxForm(TreeForm):
 
     def raw(self, value: Any, kind: Array) -> Any:
         """Return a NumPy array, or a typed key; so no type depends on whether 64 bits are enabled."""
-        return jax.random.wrap_key_data(value, impl=kind.key) if kind.key else value
+        if not kind.key:
+            return value
+        try:
+            return jax.random.wrap_key_data(value, impl=kind.key)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"is no PRNG key: {error}") from error
 
     def reason(self, error: BaseException, target: Path) -> str:
         """Return in one line why Orbax failed."""
@@ -164,4 +173,32 @@ def _placed(value: Any, like: Any) -> jax.Array:
     sharding = getattr(like, "sharding", None)
     if isinstance(like, jax.Array) and not like.committed:
         sharding = None
-    return jax.device_put(value, sharding)
+    sharding = _concrete(sharding)
+    try:
+        return jax.device_put(value, sharding)
+    except (ValueError, AssertionError) as error:  # JAX asserts that an explicit one has no more axes than the array
+        where = f"{list(np.shape(value))} cannot lie as the sharding of the template says, {sharding}"
+        raise TypeError(f"{where}: {error}") from error
+
+
+def _concrete(sharding: Any) -> Any:
+    """Return a sharding over devices: an abstract mesh, as `nnx.eval_shape` leaves it, is that of the context.
+
+    Raises:
+        TypeError: No mesh is set, or one of other axes.
+    """
+    mesh = getattr(sharding, "mesh", None)
+    if not isinstance(mesh, jax.sharding.AbstractMesh) or mesh.empty:
+        return None if isinstance(mesh, jax.sharding.AbstractMesh) else sharding
+    here = jax.sharding.get_mesh()
+    if not here.empty and here.shape_tuple == mesh.shape_tuple:
+        return jax.sharding.NamedSharding(here, sharding.spec)
+    set_now = f"the mesh that is set has the axes {_axes(here)}" if not here.empty else "no mesh is set here"
+    raise TypeError(
+        f"has a sharding over an abstract mesh of the axes {_axes(mesh)}, and {set_now}: restore inside of "
+        "`with jax.set_mesh(mesh):`, or make the template with nnx.get_abstract_model(create, mesh)"
+    )
+
+
+def _axes(mesh: Any) -> str:
+    return ", ".join(f"{name}={size}" for name, size in mesh.shape_tuple)

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import msgpack
 
-from parity.formats import Array, Key, Opaque, Tree, Writer, dtype_named, leaf_name
+from parity.formats import Array, Key, Opaque, Tree, Writer, dtype_named, leaf_name, open_flax
 from parity.storage import WRITE_BYTES
 
 __all__ = ["FLAX_MSGPACK", "write_msgpack"]
@@ -176,6 +176,10 @@ def _is_utf8(text: str) -> bool:
 
 
 FLAX_MSGPACK = Writer(
-    format="flax-msgpack", directory=False, cannot_hold=lambda tree: list(_misfits(tree, ())), write=write_msgpack
+    format="flax-msgpack",
+    directory=False,
+    cannot_hold=lambda tree: list(_misfits(tree, ())),
+    write=write_msgpack,
+    read=lambda path: open_flax(path).tree,
 )
 """The writer of one file."""

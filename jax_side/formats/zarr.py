@@ -17,8 +17,12 @@ ZARR2 = {
 }
 """Types of NumPy to their names in zarr 2: little-endian, as every machine that saves one writes it."""
 
-NAMED = ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2", "float8_e5m2fnuz")
-"""Types that zarr 2 of TensorStore names as they are."""
+NAMED = (
+    *("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+    *("float8_e3m4", "float8_e8m0fnu", "float4_e2m1fn", "int4", "int2"),
+)
+"""Types that zarr 2 of TensorStore names as they are, each element in a byte or more; float8_e4m3, uint4 and uint2
+are not among them."""
 
 
 def describe_array(shape: Sequence[int], chunk: Sequence[int], dtype: str) -> str:

@@ -6,6 +6,9 @@ Knows no framework: what is in a checkpoint is files and digests of leaves.
 from parity.checkpoints.beside import commit_file, read_seal_beside, seal_beside, verify_file
 from parity.checkpoints.compare import compare, sealed_alike
 from parity.checkpoints.label import LABEL, label_of
+from parity.checkpoints.meanwhile import identity, steadily, while_it_stays
+from parity.checkpoints.neutral import neutral_source
+from parity.checkpoints.pointers import read_mode, read_pointer
 from parity.checkpoints.ranges import ByteRange, is_intact
 from parity.checkpoints.saving import Checkpoints, Labels, Neutral, Save, fitting
 from parity.checkpoints.seal import (
@@ -54,9 +57,13 @@ __all__ = [
     "describe",
     "examine",
     "fitting",
+    "identity",
     "is_intact",
     "label_of",
+    "neutral_source",
     "read_meta",
+    "read_mode",
+    "read_pointer",
     "read_seal",
     "read_seal_beside",
     "require_own",
@@ -65,6 +72,8 @@ __all__ = [
     "seal_beside",
     "seal_text",
     "sealed_alike",
+    "steadily",
     "verify",
     "verify_file",
+    "while_it_stays",
 ]

@@ -28,7 +28,7 @@ from parity.contract import (
 from parity.errors import CheckpointError, DamagedError
 from parity.storage import list_files, open_regular
 
-__all__ = ["compare", "sealed_alike"]
+__all__ = ["compare", "own_bytes", "sealed_alike"]
 
 
 def compare(a: Path, b: Path) -> list[Difference]:
@@ -47,9 +47,9 @@ def compare(a: Path, b: Path) -> list[Difference]:
         ours, theirs = ((order_of(text), schema_of(text)) for text in (left[leaf], right[leaf]))
         if ours == theirs:
             continue
-        if (place := _own_bytes(second, leaf)) is not None:
+        if (place := own_bytes(second, leaf)) is not None:
             right[leaf] = _digest_again(b, leaf, right[leaf], place, ours)
-        elif (place := _own_bytes(first, leaf)) is not None:
+        elif (place := own_bytes(first, leaf)) is not None:
             left[leaf] = _digest_again(a, leaf, left[leaf], place, theirs)
     return compare_digests(left, right)
 
@@ -74,8 +74,13 @@ def sealed_alike(a: Path, b: Path) -> bool:
     return bool(seals[0].leaves) and seals[0].leaves == seals[1].leaves and not any(listed)
 
 
-def _own_bytes(seal: Seal, leaf: str) -> ByteRange | None:
-    """Return the range that holds the bytes of an array as they were in memory, all of them and nothing else."""
+def own_bytes(seal: Seal, leaf: str) -> ByteRange | None:
+    """Return the range that holds the bytes of an array as they were in memory, all of them and nothing else.
+
+    Args:
+        seal: Of the checkpoint.
+        leaf: Neutral name of the array.
+    """
     digest = seal.leaves[leaf].rpartition(" ")[2]
     return next((place for place in seal.places.get(leaf, ()) if place.digest in (None, digest)), None)
 

@@ -34,7 +34,8 @@ def label_of(scalars: Mapping[str, Any]) -> dict[str, Any]:
 
     Returns:
         `step`: completed steps. `epoch`: that of the last batch, from 0. `best_metric`: that of the best checkpoint
-        when this one was saved, itself included; None if there is none. `config`: the resolved spec as nested tables.
+        when this one was saved, itself included; absent if there is none, so that what a loader takes in its place,
+        `.get("best_metric", 0.0)` or an infinity, is taken. `config`: the resolved spec as nested tables.
 
     Raises:
         ValueError: The config is no TOML.
@@ -42,13 +43,14 @@ def label_of(scalars: Mapping[str, Any]) -> dict[str, Any]:
 
     Example:
         >>> label_of({"counters.step": 3, "counters.epoch": 0, "best": None, "config.spec": "model.kind = 'mlp'"})
-        {'step': 3, 'epoch': 0, 'best_metric': None, 'config': {'model': {'kind': 'mlp'}}}
+        {'step': 3, 'epoch': 0, 'config': {'model': {'kind': 'mlp'}}}
     """
     best = scalars.get("best")
+    metric = best.get("metric") if isinstance(best, Mapping) else None
     return {
         "step": scalars.get("counters.step"),
         "epoch": scalars.get("counters.epoch"),
-        "best_metric": best.get("metric") if isinstance(best, Mapping) else None,
+        **({} if metric is None else {"best_metric": metric}),
         "config": parse_toml(str(scalars.get("config.spec", ""))),
     }
 
@@ -87,8 +89,11 @@ def require_labels(path: Path, meta: str, found: Mapping[str, Mapping[str, Any]]
 
 
 def _fields(name: str, label: Mapping[str, Any]) -> dict[str, str]:
-    """Return dotted name to the text of a value, for one field of a label; none where the label lacks it."""
-    if name not in label:
+    """Return dotted name to the text of a value, for one field of a label; none where the label lacks it.
+
+    A best metric of None, as it was written once, says as much as none.
+    """
+    if name not in label or (name == "best_metric" and label[name] is None):
         return {}
     try:
         if isinstance(value := label[name], Mapping):

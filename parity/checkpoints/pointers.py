@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, get_args
 
 from parity import policy
 from parity.errors import CheckpointError, RunDirectoryError
 from parity.storage import named, plain, read_json, replace_file
 
-__all__ = ["read_pointer", "write_pointers"]
+__all__ = ["read_mode", "read_pointer", "write_pointers"]
 
 
 def read_pointer(file: Path) -> policy.Saved | None:
@@ -27,13 +28,22 @@ def read_pointer(file: Path) -> policy.Saved | None:
         return None
 
 
-def write_pointers(home: Path, saved: Iterable[policy.Saved], mode: policy.Mode) -> None:
+def read_mode(file: Path) -> policy.Mode | None:
+    """Return by what the checkpoint of a pointer is the best; None where that is not written, or cannot be read."""
+    try:
+        value = read_json(file).get("mode")
+    except CheckpointError:
+        return None
+    return next((mode for mode in get_args(policy.Mode) if mode == value), None)
+
+
+def write_pointers(home: Path, saved: Iterable[policy.Saved], mode: policy.Mode | None) -> None:
     """Make the pointers in a directory name the latest and the best of some checkpoints; remove one that has none.
 
     Args:
         home: The directory, which has the checkpoints in `checkpoints/`.
         saved: The checkpoints, in any order.
-        mode: Whether a larger metric is better, or a smaller one.
+        mode: Whether a larger metric is better, or a smaller one; None where no best is asked for.
 
     Raises:
         RunDirectoryError: Something else has the name of a pointer.
@@ -46,7 +56,13 @@ def write_pointers(home: Path, saved: Iterable[policy.Saved], mode: policy.Mode)
             with named(target, "remove"):
                 target.unlink(missing_ok=True)
             continue
-        value = {"step": chosen.step, "metric": plain(chosen.metric), "path": f"checkpoints/{chosen.step}"}
+        value: dict[str, Any] = {
+            "step": chosen.step,
+            "metric": plain(chosen.metric),
+            "path": f"checkpoints/{chosen.step}",
+        }
+        if name == "best":
+            value["mode"] = mode
         text = json.dumps(value) + "\n"
         if target.is_dir():
             raise RunDirectoryError(f"{target} is a directory, and should be a pointer; move it away")

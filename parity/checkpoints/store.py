@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from parity import policy
+from parity.checkpoints.meanwhile import ATTEMPTS, identities
 from parity.checkpoints.pointers import read_pointer, write_pointers
 from parity.checkpoints.seal import FILE, Seal, examine, read_seal
 from parity.contract import RunPlan
@@ -109,15 +110,26 @@ class CheckpointStore:
     def scan(self, examine: Callable[[Path], Seal] = examine) -> Scan:
         """Return every entry of `checkpoints/`, and whether it counts.
 
+        Where another process saves and removes meanwhile, the entries are looked at again: a checkpoint that went
+        away between its name and its files is no damaged one, and the one that took its place is not missed.
+
         Args:
             examine: Returns the seal of a checkpoint, or raises CheckpointError that says why it does not count.
 
         Raises:
             RunDirectoryError: A row of `metrics.jsonl` is no metric.
         """
+        for _ in range(ATTEMPTS):
+            before = identities(self.path)
+            found = self._scan(examine)
+            if identities(self.path) == before:
+                break
+        return found
+
+    def _scan(self, examine: Callable[[Path], Seal]) -> Scan:
         whole, unsealed, damaged = [], [], []
         unfinished = [
-            (name, "has not got its final name: the save was cut short")
+            (name, "has not got its final name: the save was cut short, or is under way")
             for name in self._names()
             if not _is_step(name)
         ]
@@ -131,6 +143,8 @@ class CheckpointStore:
                 unsealed.append(Saved(step=step, metric=None))
             except CheckpointError as error:
                 damaged.append((str(step), str(error)))
+            except OSError as error:  # a file went away after it was listed
+                damaged.append((str(step), f"{error.filename} cannot be read: {error.strerror or error}"))
         return Scan(whole=whole, unsealed=unsealed, unfinished=unfinished, damaged=damaged)
 
     def choose(self, scan: Scan, which: Which, plan: RunPlan, *, or_next: bool = False) -> int:

@@ -1,20 +1,12 @@
 """Compare runs, return records: which checks run on which specs, and what they share.
 
-What needs a RunSpec (`suite`, `drill`) is imported when it is first used: the resume and the policy check take any
-trainer.
+Everything is imported when it is first used: a check on a trainer of anybody needs neither a RunSpec nor twins.
 """
 
 from typing import TYPE_CHECKING
 
-from parity.checks.cache import read_durations, write_durations
-from parity.checks.gap import curve_gap
-from parity.checks.policy import OnDisk, check_policy_of
-from parity.checks.roads import MEANINGS, QUICK, road_names
-from parity.checks.runs import compare_runs
-from parity.checks.scratch import remove_scratch, scratch_directory
-from parity.checks.traces import MOST_STEPS, digest_batches, digest_leaves, trace
-
 if TYPE_CHECKING:
+    from parity.checks.cache import read_durations, write_durations
     from parity.checks.drill import (
         check_twin_policy,
         check_twin_resume,
@@ -24,6 +16,11 @@ if TYPE_CHECKING:
         policy_spec,
         train_command,
     )
+    from parity.checks.gap import curve_gap
+    from parity.checks.policy import OnDisk, check_policy_of
+    from parity.checks.roads import MEANINGS, QUICK, road_names
+    from parity.checks.runs import compare_runs
+    from parity.checks.scratch import remove_scratch, scratch_directory
     from parity.checks.suite import (
         CHECKS,
         DEFAULT_STEPS,
@@ -36,6 +33,7 @@ if TYPE_CHECKING:
         unfinished,
         with_overflows,
     )
+    from parity.checks.traces import MOST_STEPS, digest_batches, digest_leaves, trace
 
 __all__ = [
     "CHECKS",
@@ -74,9 +72,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import what needs a RunSpec (PEP 562)."""
+    """Import a name when it is first used (PEP 562), and what needs a RunSpec only for a name that does."""
     if name not in __all__:
         raise AttributeError(f"module 'parity.checks' has no attribute {name!r}")
+    from parity.checks import cache, gap, policy, roads, runs, scratch, traces
+
+    for module in (cache, gap, policy, roads, runs, scratch, traces):
+        if name in module.__all__:
+            return getattr(module, name)
     from parity.checks import drill, suite
 
     return getattr(drill if name in drill.__all__ else suite, name)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["OnStep", "ignore_step", "last_step"]
+__all__ = ["OnStep", "ignore_step", "last_step", "tell"]
 
 OnStep = Callable[[str, int, int], None]
 """Takes what is running (a side, or a run), the steps or cases that it has completed, and how many there are."""
@@ -19,6 +20,13 @@ TAIL = 4096
 def ignore_step(what: str, step: int, of: int) -> None:
     """Do nothing: no one watches."""
     del what, step, of
+
+
+def tell(text: str = "") -> None:
+    """Show a line that the next one replaces, where standard error is a terminal; an empty one takes it away."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
 
 
 def last_step(file: Path) -> int:

@@ -26,6 +26,7 @@ from parity.checks import (
     standard_matrix,
     unfinished,
 )
+from parity.checks.forks import Janitor
 from parity.checks.resume import end_all
 from parity.cli.check_progress import CheckProgress
 from parity.cli.interrupt import Interruption
@@ -39,7 +40,7 @@ from parity.report import annotate, append_summary, check_markdown, print_table,
 from parity.report.html import check_page
 from parity.results import EXIT_CODES, CheckRecord, document, encode, overall
 from parity.spec import PRESETS, RunSpec, load, override
-from parity.storage import reason, replace_file
+from parity.storage import reason, replace_file, require_writable
 from parity.twins import activations, batches_per_epoch, describe_data, host_needs, physical_memory
 
 __all__ = ["add"]
@@ -64,9 +65,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--sides",
-        default=",".join(sides.SIDES),
         metavar="SIDE,SIDE",
-        help=f"default: {','.join(sides.SIDES)}; others are entry points of the group {sides.GROUP}",
+        help=f"default: those of {','.join(sides.SIDES)} whose framework is installed; others are entry points of "
+        f"the group {sides.GROUP}",
     )
     add_spec_options(parser)
     parser.add_argument(
@@ -107,20 +108,23 @@ def _run(options: argparse.Namespace) -> int:
             raise SpecError("--roads", "sets where runs are killed; leave out --kill-at and --preset")
         if options.roads and options.checks and "resume" not in options.checks:
             raise SpecError("--roads", f"are those of the resume check; {', '.join(options.checks)} has none")
-        chosen = {name.strip(): sides.load(name.strip()) for name in options.sides.split(",")}
+        chosen = {name: sides.load(name) for name in _sides(options)}
         for step in options.kill_at:
             if step >= steps:
                 raise SpecError("--kill-at", f"{step} is not before the end at {steps} steps")
         devices = {name: side.topology(specs[0]) for name, side in chosen.items()}
+        if options.report is not None:
+            require_writable(options.report)
         environment = describe_environment() | {
             "command": options.command,
             "devices": devices,
             "data": {spec.name: describe_data(spec) for spec in specs},
         }
         with scratch_directory("parity-") as scratch, ExitStack() as stack:
+            stack.enter_context(Janitor(folder=str(scratch)))
             for name, side in chosen.items():
                 stack.enter_context(shared_programs(side, scratch / f"programs-{name}"))
-            checks = options.checks or (SPEC_CHECKS if options.spec or options.preset else CHECKS)
+            checks = options.checks or _default_checks(options, len(chosen))
             forks = stack.enter_context(TrainForks(chosen if "resume" in checks else {}))
             request = Request(
                 checks=checks,
@@ -139,6 +143,28 @@ def _run(options: argparse.Namespace) -> int:
         _write(options.report, records, environment)
         _print(options, records, environment)
         return EXIT_CODES[overall(records)]
+
+
+def _sides(options: argparse.Namespace) -> list[str]:
+    """Return the names of the sides: those asked for, else the built-in ones that are installed, said if not all."""
+    if options.sides is not None:
+        return [name.strip() for name in options.sides.split(",")]
+    here = [name for name in sides.SIDES if name in sides.installed()]
+    missing = [name for name in sides.SIDES if name not in here]
+    if here and missing:
+        print(
+            f"parity: {', '.join(missing)} is not installed: {', '.join(here)} alone is checked, "
+            "without what needs both sides",
+            file=sys.stderr,
+        )
+    return here or list(sides.SIDES)
+
+
+def _default_checks(options: argparse.Namespace, count: int) -> Sequence[str]:
+    """Return the checks where none are named: with one framework installed, those that need no other side."""
+    every = SPEC_CHECKS if options.spec or options.preset else CHECKS
+    alone = options.sides is None and count < 2
+    return [name for name in every if not (alone and name in ("twins", "handover"))]
 
 
 def _room(devices: Mapping[str, Mapping[str, Any]], specs: Sequence[RunSpec]) -> int:

@@ -21,23 +21,24 @@ from parity import sides, storage
 from parity.checkpoints import (
     Verified,
     describe,
+    identity,
     read_seal,
     require_verified,
     seal_beside,
     verify,
     verify_file,
+    while_it_stays,
 )
 from parity.cli.compare import compare_checkpoints
 from parity.cli.foreign import is_foreign, is_other_tools, print_foreign_path, verify_foreign
-from parity.cli.options import count, local_path, number, run_and_plan, word_or_step
-from parity.errors import CheckpointError, DamagedError, ParityError, RunDirectoryError
+from parity.cli.homes import Home, find_home, hash_of_run, home_of
+from parity.cli.options import count, local_path, number, word_or_step
+from parity.errors import CheckpointError, RunDirectoryError, UnsealedError
 from parity.policy import RANGES
-from parity.report import open_console
+from parity.report import clean, open_console
 from parity.results import EXIT_CODES
 from parity.runs import RunDirectory
-from parity.spec import from_toml, spec_hash
 from parity.storage import plain
-from parity.twins import describe_data
 
 __all__ = ["add_export", "add_metric", "add_path", "add_verify"]
 
@@ -48,7 +49,7 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
         "path",
         type=local_path,
         metavar="PATH",
-        help="a checkpoint, of any known format, or a run directory with all of its checkpoints",
+        help="a checkpoint, of any known format, or a directory of a run or a manager with all of its checkpoints",
     )
     parser.add_argument(
         "--against",
@@ -61,7 +62,12 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
 
 def add_path(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity path`."""
-    _add_run_and_which(parser, "a run directory, or one that another tool fills with checkpoints")
+    _add_run_and_which(parser, "a directory of a run, of a manager, or that another tool fills with checkpoints")
+    parser.add_argument(
+        "--unread",
+        action="store_true",
+        help="name it by sizes and small files alone; otherwise each of its bytes is compared with its seal first",
+    )
     parser.set_defaults(run=_path)
 
 
@@ -80,7 +86,7 @@ def add_export(parser: argparse.ArgumentParser) -> None:
 
 def add_metric(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity metric`."""
-    parser.add_argument("dir", type=local_path, metavar="RUN", help="a run directory")
+    parser.add_argument("dir", type=local_path, metavar="RUN", help="the directory of a run or of a manager")
     parser.add_argument("step", type=count, metavar="STEP", help="the step of a checkpoint")
     parser.add_argument(
         "value",
@@ -88,10 +94,16 @@ def add_metric(parser: argparse.ArgumentParser) -> None:
         metavar="VALUE",
         help="a value in the range of the metric, or nan so that the checkpoint is never the best",
     )
+    parser.add_argument(
+        "--mode", choices=("min", "max"), help="of a manager: what is better, where its best.json does not say it"
+    )
     parser.set_defaults(run=_metric)
 
 
-def _add_run_and_which(parser: argparse.ArgumentParser, where: str = "a run directory") -> None:
+OURS = "the directory of a run or of a manager"
+
+
+def _add_run_and_which(parser: argparse.ArgumentParser, where: str = OURS) -> None:
     parser.add_argument("dir", type=local_path, metavar="RUN", help=where)
     parser.add_argument(
         "which",
@@ -114,20 +126,28 @@ def _verify(options: argparse.Namespace) -> int:
         result = verify_file(path)
         _print_verified(console, result)
         return _code([result])
+    if path.name == "checkpoints" and find_home(path.parent) is not None:
+        path = path.parent  # those of the run, or of the manager, are meant
     if is_foreign(path):
         if options.against is not None:
             raise CheckpointError(f"--against compares sealed checkpoints; `parity compare {path} ...` takes any")
         return verify_foreign(console, path)
-    if path.name == "checkpoints" and RunDirectory(path.parent).exists:
-        path = path.parent  # those of the run are meant
     targets = _targets(path)
     if options.against is not None:
         _require_single(path, targets, options.against)
-    spec_hash = _spec_hash(_run_of(path))
-    results = [verify(path, spec_hash) for path in targets]
-    for result in results:
+    home = find_home(path)
+    expected = home.spec_hash() if home is not None else hash_of_run(_run_of(path))
+    results = []
+    for target in targets:
+        before = identity(target)
+        result = verify(target, expected)
+        if not result.whole and before is not None and identity(target) != before:
+            gone = f"       {clean(target)}: removed or replaced while it was read, by a process that saves there"
+            console.print(Text.assemble(("gone", "yellow"), gone), soft_wrap=True)
+            continue
+        results.append(result)
         _print_verified(console, result)
-    missing = _missing(path, targets)
+    missing = _missing(path)
     for line in missing:
         console.print(Text.assemble(("missing", "bold red"), f"    {line}"), soft_wrap=True)
     if not results:
@@ -148,14 +168,14 @@ def _require_single(path: Path, targets: list[Path], against: Path) -> None:
 
 def _targets(path: Path) -> list[Path]:
     if not path.is_dir():
-        raise CheckpointError(f"{path} is not a directory; give a checkpoint or a run directory")
-    if not (path / "spec.toml").exists():
-        if (path / "checkpoints").is_dir() or (path / "steps.jsonl").exists():
+        problem = "is of no known format" if os.path.lexists(path) else "does not exist"
+        raise CheckpointError(f"{path} {problem}; give a checkpoint, or a directory with several")
+    if (home := find_home(path)) is None:
+        if (path / "steps.jsonl").exists() or RunDirectory(path).store.steps():
             raise RunDirectoryError(RunDirectory(path).no_run())
-        if not any(path.iterdir()) and path.resolve().parent.name != "checkpoints":
-            return []
-        return [path]
-    scan = RunDirectory(path).store.scan()
+        nothing = {entry.name for entry in path.iterdir()} <= {"checkpoints", "lock"}  # of a manager, before a save
+        return [] if nothing and path.resolve().parent.name != "checkpoints" else [path]
+    scan = home.store.scan()
     names = [str(s.step) for s in (*scan.whole, *scan.unsealed)] + [name for name, _ in scan.damaged]
     return [path / "checkpoints" / name for name in sorted(names, key=int)]
 
@@ -166,26 +186,16 @@ def _run_of(path: Path) -> RunDirectory:
     return RunDirectory(parent.parent if parent.name == "checkpoints" else path)
 
 
-def _spec_hash(run: RunDirectory) -> str | None:
-    """Return the hash that the checkpoints of a run must have; None, after a warning, if it cannot be computed."""
-    if not run.exists:
-        return None
-    try:
-        spec = from_toml(run.identity_text())
-        return run.spec_hash() or spec_hash(spec, describe_data(spec)["digest"])
-    except (ParityError, ImportError) as error:
-        print(f"parity: warning: checkpoints are not compared with their run: {error}", file=sys.stderr)
-        return None
-
-
-def _missing(path: Path, targets: list[Path]) -> list[str]:
+def _missing(path: Path) -> list[str]:
     """Return a line for each checkpoint that a pointer of a run names and that does not exist."""
-    run, there = RunDirectory(path), {target.name for target in targets}
-    steps = {name: run.store.pointed_step(name) for name in ("latest", "best") if run.exists}
+    home = find_home(path)
+    if home is None:
+        return []
+    steps = {name: home.store.pointed_step(name) for name in ("latest", "best")}
     return [
-        f"{run.checkpoints / str(step)}: {name}.json names it"
+        f"{home.store.path / str(step)}: {name}.json names it"
         for name, step in steps.items()
-        if step is not None and str(step) not in there
+        if step is not None and not os.path.lexists(home.store.path / str(step))
     ]
 
 
@@ -214,8 +224,20 @@ def _code(results: list[Verified]) -> int:
 def _path(options: argparse.Namespace) -> int:
     if is_other_tools(options.dir):
         return print_foreign_path(options.dir, options.which)
-    print(_chosen(options))
+    home = home_of(options.dir)
+    try:
+        path = home.choose(options.which, or_next=options.or_next) if options.unread else _chosen(home, options)
+        how = "a look at sizes and small files found it whole; --unread read no more" if options.unread else ""
+    except UnsealedError as error:
+        path, how = home.choose(options.which), f"unverified: {error}"
+    print(path)
+    if how:
+        print(f"parity: {clean(how)}", file=sys.stderr)
     return 0
+
+
+def _chosen(home: Home, options: argparse.Namespace) -> Path:
+    return home.chosen(options.which, or_next=options.or_next)
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -223,11 +245,17 @@ def _export(options: argparse.Namespace) -> int:
     dest = options.dest
     if os.path.lexists(dest):
         raise RunDirectoryError(f"{dest} exists already and is not overwritten; give a new directory")
-    source = _chosen(options, verified=True)
+    home = home_of(options.dir)
+    if options.only and home.run is None:
+        raise CheckpointError(
+            "--only params: which item of a manager's checkpoint is the model is unknown; restore it into a "
+            f"template, CheckpointManager({str(options.dir)!r}).restore(like=...), and save what is wanted"
+        )
+    source = _chosen(home, options)
     if options.only:
         return _export_params(options, source)
     try:
-        with _draft_of(dest) as draft:
+        with _draft_of(dest) as draft, while_it_stays(source):
             shutil.copytree(source, draft)
             seal = require_verified(draft)
     except shutil.Error as error:  # a list of all failures, most of them for the same reason
@@ -274,33 +302,21 @@ def _draft_of(dest: Path) -> Iterator[Path]:
             draft.unlink(missing_ok=True)
 
 
-def _chosen(options: argparse.Namespace, *, verified: bool = False) -> Path:
-    """Return the checkpoint that the options name; if `verified`, after comparing it with its seal byte by byte."""
-    run, plan = run_and_plan(options.dir)
-    scan = run.store.scan()
-    while True:
-        step = run.store.choose(scan, options.which, plan, or_next=options.or_next)
-        path = run.checkpoints / str(step)
-        if not verified:
-            return path
-        try:
-            require_verified(path)
-            return path
-        except DamagedError as error:
-            if isinstance(options.which, int):
-                raise
-            scan = scan.without(step, str(error))
-
-
 def _metric(options: argparse.Namespace) -> int:
-    run, plan = run_and_plan(options.dir)
-    metric, value = plan.metric, options.value
-    low, high = RANGES[metric]
+    home = home_of(options.dir, options.mode)
+    metric, value = home.plan.metric, options.value
+    if home.plan.mode is None:
+        raise CheckpointError(
+            f"{options.dir}: best.json does not say whether a larger or a smaller metric is better; --mode max or "
+            "--mode min does"
+        )
+    low, high = RANGES.get(metric, (-math.inf, math.inf))
     if not (math.isnan(value) or (math.isfinite(value) and low <= value <= high)):
         most = f"from {low:g} to {high:g}" if math.isfinite(high) else f"finite and at least {low:g}"
+        most = most if metric in RANGES else "finite"
         raise CheckpointError(
             f"VALUE {value:g}: {metric} must be {most}, or nan so that the checkpoint is never the best"
         )
-    run.store.note_metric(options.step, value, plan)
+    home.store.note_metric(options.step, value, home.plan)
     print(f"step {options.step}: {metric} {value:g}")
     return 0

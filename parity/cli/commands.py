@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -21,6 +22,7 @@ from parity.cli import (
     spec,
     train,
 )
+from parity.cli.parser import Parser
 
 __all__ = ["COMMANDS", "Command", "make_parser"]
 
@@ -224,24 +226,29 @@ COMMANDS: dict[str, Command] = {
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command `parity`."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="parity",
         description="Proves that training resumes exactly: in PyTorch, in JAX, and across the two.",
         epilog="`parity COMMAND --help` has examples and exit codes. With NO_COLOR set, nothing is coloured.",
     )
     parser.add_argument("--version", action="version", version=f"parity {_version()}", help="print the version")
-    parser.set_defaults(lost_streams="end", parser=parser)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    parser.set_defaults(lost_streams="end", parser=parser, run=_help)
+    commands = parser.add_subparsers(metavar="COMMAND")
     for name, command in COMMANDS.items():
         one = commands.add_parser(
             name,
             help=command.help,
             description=f"{command.help[0].upper()}{command.help[1:]}.",
             epilog=command.epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         command.add(one)
     return parser
+
+
+def _help(options: argparse.Namespace) -> int:
+    """Print the help on standard error: nothing was asked for, which is no success of what a script meant to run."""
+    options.parser.print_help(sys.stderr)
+    return 2
 
 
 def _version() -> str:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from parity.checkpoints import FILE, compare, describe, sealed_alike, verify
+from parity.checkpoints import FILE, LONE, compare, describe, neutral_source, read_seal, sealed_alike, verify
 from parity.checks import compare_runs
 from parity.cli.options import add_fail_on, local_path, print_found, tolerance
 from parity.cli.report import compare_results
+from parity.contract import Difference
 from parity.convert import (
     FAMILIES,
+    LeafComparison,
     Tolerance,
+    aligned,
     compare_sources,
     is_checkpoint,
     mapped,
@@ -23,7 +27,8 @@ from parity.convert import (
     without_document,
 )
 from parity.errors import CheckpointError, ResultError
-from parity.report import clean, print_comparison, print_differences, print_runs, quoted
+from parity.formats import Source
+from parity.report import clean, print_comparison, print_differences, print_runs, quoted, short
 from parity.results import EXIT_CODES, CheckResult, read_result
 from parity.runs import RunDirectory
 
@@ -50,6 +55,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="RULES.toml",
         help="A is of PyTorch and B of JAX: which parameter is which leaf (docs/formats.md)",
     )
+    parser.add_argument(
+        "--bytes", action="store_true", help="read every array of both checkpoints, whatever their seals say"
+    )
     parser.add_argument("--all", action="store_true", help="show every leaf that differs")
     parser.add_argument("--json", action="store_true", help="print the comparison of two checkpoints as JSON")
     add_fail_on(parser)
@@ -62,10 +70,12 @@ def _run(options: argparse.Namespace) -> int:
     if options.fail_on is not None and kinds[0] == kinds[1] != "file of benchmarks":
         options.usage_error(f"--fail-on is for files of benchmarks; {a} is a {kinds[0]}")
     of_any_tool = kinds[0] in _CHECKPOINTS and kinds[1] in _CHECKPOINTS
-    if not of_any_tool and (options.rtol or options.atol or options.all or options.json or options.rules):
-        options.usage_error(f"--rtol, --atol, --rules, --all and --json are for checkpoints; {a} is a {kinds[0]}")
     asked = options.rtol or options.atol or options.json or options.rules
-    if of_any_tool and (kinds != ("checkpoint", "checkpoint") or asked):
+    if not of_any_tool and (asked or options.all or options.bytes):
+        options.usage_error(
+            f"--rtol, --atol, --rules, --bytes, --all and --json are for checkpoints; {a} is a {kinds[0]}"
+        )
+    if of_any_tool and (kinds != ("checkpoint", "checkpoint") or asked or options.all):
         return _compare_any(options)
     if kinds[0] != kinds[1]:
         raise ResultError(f"{a} is a {kinds[0]}, {b} is a {kinds[1]}: give two of one kind")
@@ -75,7 +85,7 @@ def _run(options: argparse.Namespace) -> int:
             print_runs(comparison, sys.stdout)
         return EXIT_CODES[comparison.verdict]
     if kinds[0] == "checkpoint":
-        return compare_checkpoints(a, b)
+        return compare_checkpoints(a, b, by_seal=not options.bytes)
     return compare_results(a, b, options.fail_on)
 
 
@@ -84,11 +94,23 @@ _CHECKPOINTS = ("checkpoint", "checkpoint of another tool")
 
 def _compare_any(options: argparse.Namespace) -> int:
     """Compare two checkpoints of any formats leaf by leaf, reading both in blocks."""
+    if not options.rules and _of_run(options.a) and _of_run(options.b):
+        return _compare_sources(neutral_source(options.a), neutral_source(options.b), options)
     first, second = open_any(options.a), open_any(options.b)
     if options.rules:
         if FAMILIES.get(first.format, "torch") != "torch" or FAMILIES.get(second.format, "torch") != "jax":
             options.usage_error(f"--rules lead from PyTorch to JAX; A is {first.format}, B is {second.format}")
         first, second = mapped(first, read_rules(options.rules)), without_document(second)
+    else:
+        first, second, note = aligned(first, second)
+        if note:
+            print(f"parity: {note}", file=sys.stderr)
+    return _compare_sources(first, second, options)
+
+
+def _compare_sources(first: Source, second: Source, options: argparse.Namespace) -> int:
+    if options.bytes:
+        first, second = replace(first, digests={}), replace(second, digests={})
     found = compare_sources(first, second, Tolerance(options.rtol, options.atol))
     print_found(found, print_comparison, options)
     if not found.compared:
@@ -112,7 +134,10 @@ def compare_checkpoints(a: Path, b: Path, *, by_seal: bool = True) -> int:
         0 where every leaf is equal, 1 where one differs or a checkpoint is damaged, 4 where one has no seal.
     """
     if by_seal and sealed_alike(a, b):
-        print("every leaf is equal bit for bit, by the digests of both seals; `parity verify` reads the bytes")
+        print(
+            "every leaf is equal bit for bit by the digests of both seals: the seals and the sizes of the files were "
+            "read, no array; --bytes reads them"
+        )
         return EXIT_CODES["holds"]
     for path in (a, b):
         result = verify(path)
@@ -122,10 +147,36 @@ def compare_checkpoints(a: Path, b: Path, *, by_seal: bool = True) -> int:
                 for name, problem in describe(result.faults):
                     print(f"  {clean(name)}: {clean(problem)}")
             return EXIT_CODES["inconclusive" if result.unsealed else "broken"]
-    differences = compare(a, b)
+    differences = _sized(compare(a, b), a, b)
     with quoted(sys.stdout):
         print_differences(differences, sys.stdout)
     return EXIT_CODES["broken" if differences else "holds"]
+
+
+def _of_run(path: Path) -> bool:
+    """Return whether a path is a sealed checkpoint of a run, whose leaves have neutral names."""
+    return path.is_dir() and os.path.lexists(path / FILE) and read_seal(path).spec_hash != LONE
+
+
+def _sized(differences: list[Difference], a: Path, b: Path) -> list[Difference]:
+    """Return differences with their sizes, where both seals know where the bytes of the leaf are."""
+    names = {difference.leaf for difference in differences}
+    if not names:
+        return differences
+    first, second = (
+        replace(one, tree={name: leaf for name, leaf in one.tree.items() if name in names})
+        for one in (neutral_source(a), neutral_source(b))
+    )
+    sizes = {leaf.name: leaf for leaf in compare_sources(first, second).leaves if leaf.max_abs is not None}
+    return [
+        replace(one, detail=f"{one.detail}; {_size(sizes[one.leaf])}") if one.leaf in sizes else one
+        for one in differences
+    ]
+
+
+def _size(leaf: LeafComparison) -> str:
+    relative = f", {short(leaf.max_rel)} relative to the second"
+    return f"{leaf.differing:,} of {leaf.elements:,} elements, by up to {short(leaf.max_abs)}{relative}"
 
 
 def _kind_of(path: Path) -> Kind:

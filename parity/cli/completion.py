@@ -5,11 +5,25 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+from parity import sides
+from parity.checks import CHECKS, MEANINGS
 from parity.cli.options import directory, local_path
+from parity.contract import OPTIMIZERS
+from parity.spec import PRESETS
 
 __all__ = ["SHELLS", "add"]
 
 SHELLS = ("bash", "zsh", "fish")
+
+VALUES = {
+    "side": tuple(sides.SIDES),
+    "sides": tuple(sides.SIDES),
+    "spec": tuple(PRESETS),
+    "checks": tuple(CHECKS),
+    "roads": ("quick", "all", *MEANINGS),
+    "name": tuple(OPTIMIZERS),
+}
+"""Values of arguments that take others too, such as a file, so that the parser has no list of them."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +36,9 @@ def _run(options: argparse.Namespace) -> int:
     import shtab  # of this command alone
 
     for action in _actions(options.parser):
-        if action.type in (local_path, directory):
+        if values := VALUES.get(action.dest) or getattr(action.type, "words", None):
+            action.choices = values
+        elif action.type in (local_path, directory):
             action.complete = shtab.FILE if action.type is local_path else shtab.DIRECTORY  # type: ignore[attr-defined]
     print(shtab.complete(options.parser, shell=options.shell))
     return 0

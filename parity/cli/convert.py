@@ -17,13 +17,15 @@ from parity.convert import (
     LAYOUTS,
     Options,
     Rules,
+    Zeros,
     convert,
     open_any,
     read_rules,
     read_torch_state,
+    registered,
 )
-from parity.errors import CheckpointError
-from parity.formats import HUGGING_FACE, SAFETENSORS, Writer
+from parity.errors import CheckpointError, SpecError, UnknownNameError
+from parity.formats import HUGGING_FACE, SAFETENSORS, Tree, Writer
 from parity.report import print_ledger, print_placements, quoted
 from parity.results import EXIT_CODES
 from parity.storage import read_given
@@ -31,6 +33,12 @@ from parity.storage import read_given
 __all__ = ["add", "add_rules"]
 
 FORMATS = ("torch.save", "safetensors", "hugging-face", "dcp", "orbax", "flax-msgpack")
+ALLOWED = tuple(kind for kind in CLASSES if kind != "equivariant")
+"""Classes of rules that a training state takes only where they are asked for."""
+
+SHORT = {"torch": "torch.save"}
+"""What else a format is called."""
+
 MOST_NAMES = 16 << 20
 """Largest file of names, in bytes."""
 
@@ -39,7 +47,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity convert`."""
     parser.add_argument("source", type=local_path, metavar="SRC", help="a checkpoint of any known format")
     parser.add_argument("target", type=local_path, metavar="DST", help="a path that does not exist")
-    parser.add_argument("--to", required=True, choices=FORMATS, help="format of DST")
+    parser.add_argument(
+        "--to",
+        required=True,
+        type=_format,
+        choices=FORMATS,
+        metavar="FORMAT",
+        help=f"format of DST: {', '.join(FORMATS)}; torch is torch.save",
+    )
     parser.add_argument(
         "--rules",
         type=local_path,
@@ -49,7 +64,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keys",
         metavar="KEY,KEY",
-        help="only these top-level keys of SRC, such as one model and its optimizer of several",
+        help="only these keys of SRC, dotted where they lie deeper, such as one model and its optimizer of several: "
+        "state_dict,optimizer_states.0",
     )
     parser.add_argument("--only", choices=("params",), help="the parameters alone, to ship them")
     parser.add_argument(
@@ -65,17 +81,25 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="names of the optimizer's parameters in its order, one a line",
     )
     parser.add_argument(
+        "--model",
+        metavar="MODULE:NAME",
+        help="your own module, such as mine:Model, or a function that makes it, alone or with its optimizer: it is "
+        "built for the names of the optimizer's parameters",
+    )
+    parser.add_argument(
         "--optimizer",
-        choices=LAYOUTS,
-        help="layout of the optimizer in JAX: Optax's own types, or those of our optimizers, which hold every state; "
-        "Optax's by default where it can hold the state",
+        metavar="LAYOUT",
+        help="layout of the optimizer in JAX: optax (its own types), parity (those of our optimizers, which hold "
+        "every state), or MODULE:NAME, your own transformation such as mine:tx, whose init gives the tree that is "
+        "filled; optax by default where it can hold the state",
     )
     parser.add_argument(
         "--allow",
         action="append",
         default=[],
-        choices=[kind for kind in CLASSES if kind != "equivariant"],
-        help="allow rules of this class for a training state too; repeatable",
+        choices=ALLOWED,
+        metavar="CLASS",
+        help=f"allow rules of this class for a training state too: {', '.join(ALLOWED)}; repeatable",
     )
     parser.add_argument(
         "--reset",
@@ -105,12 +129,22 @@ def add_rules(parser: argparse.ArgumentParser) -> None:
     one.set_defaults(run=_check_rules)
 
 
+def _format(text: str) -> str:
+    return SHORT.get(text, text)
+
+
 def _run(options: argparse.Namespace) -> int:
+    if options.names and options.model:
+        raise SpecError("--model", "gives the names that --names FILE gives too: leave one")
+    model = registered("--model", sides.named_object("--model", options.model)) if options.model else None
+    given = _read_names(options.names) if options.names else None
     asked = Options(
         rules=read_rules(options.rules) if options.rules else Rules(),
         only_params=options.only == "params",
-        layout=options.optimizer,
-        names=_read_names(options.names) if options.names else None,
+        layout=options.optimizer if options.optimizer in LAYOUTS else None,
+        template=None if options.optimizer in (None, *LAYOUTS) else _template(options.optimizer),
+        names=given if model is None else model.names,
+        registered=None if model is None else model.order,
         allow=tuple(options.allow),
         reset=tuple(options.reset),
         keys=None if options.keys is None else tuple(options.keys.split(",")),
@@ -125,6 +159,20 @@ def _run(options: argparse.Namespace) -> int:
         print(f"parity: {options.source} {what}: nothing was converted", file=sys.stderr)
         return EXIT_CODES["empty"]
     return EXIT_CODES["holds"]
+
+
+def _template(text: str) -> Callable[[Tree], Tree]:
+    """Return what makes the tree of the user's own transformation, from parameters.
+
+    Raises:
+        SpecError: There is no such object.
+        UnknownNameError: It is neither a layout nor MODULE:NAME.
+    """
+    if ":" not in text:
+        raise UnknownNameError("layout of --optimizer", text, [*LAYOUTS, "MODULE:NAME"])
+    tx = sides.named_object("--optimizer", text)
+    make = sides.load("jax").optimizer_template  # type: ignore[attr-defined]
+    return lambda params: make("--optimizer", tx, params, Zeros)
 
 
 def _writer(name: str) -> Writer:

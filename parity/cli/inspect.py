@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
+from parity.cli.homes import find_home
 from parity.cli.options import local_path, print_found
 from parity.convert import inspect_source, open_any
+from parity.errors import CheckpointError
 from parity.report import print_inspection
 from parity.results import EXIT_CODES
-from parity.runs import RunDirectory
-from parity.spec import from_toml
 
 __all__ = ["add"]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `parity inspect`."""
-    parser.add_argument("path", type=local_path, metavar="PATH", help="a checkpoint of any known format, or a run")
+    parser.add_argument(
+        "path", type=local_path, metavar="PATH", help="a checkpoint of any known format, a run, or a manager"
+    )
     parser.add_argument("--all", action="store_true", help="give every leaf a row of its own, and show all rows")
     parser.add_argument("--json", action="store_true", help="print it as JSON")
     parser.set_defaults(run=_run)
@@ -31,8 +34,19 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _checkpoint_of(path: Path) -> Path:
-    """Return the latest checkpoint of a run directory, and any other path as it is."""
-    run = RunDirectory(path)
-    if not path.is_dir() or not run.exists:
+    """Return the latest checkpoint of a run or a manager, and any other path as it is.
+
+    What is printed comes from its description, so a look at its files is enough; one without a seal is taken where
+    there is no other.
+    """
+    if (home := find_home(path)) is None:
         return path
-    return run.checkpoints / str(run.store.choose(run.store.scan(), "latest", from_toml(run.identity_text()).plan))
+    try:
+        return home.choose("latest")
+    except CheckpointError:
+        scan = home.store.scan()
+        if scan.whole or not scan.unsealed:
+            raise
+        newest = home.store.path / str(max(saved.step for saved in scan.unsealed))
+        print(f"parity: {newest} has no seal: what follows is what its files say", file=sys.stderr)
+        return newest

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Sequence
 
 from parity.cli.commands import make_parser
+from parity.cli.parser import say
 from parity.cli.streams import StreamLost, Streams, end_by_pipe
 from parity.errors import ParityError
 from parity.results import EXIT_CODES
@@ -47,16 +48,16 @@ def _run(options: argparse.Namespace) -> int:
     try:
         return int(options.run(options))
     except ParityError as error:
-        print(f"parity: error: {error}", file=sys.stderr)
+        say(f"parity: error: {error}", sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:  # `check`, and `train` once it trains, handle signals themselves
         print("parity: SIGINT: stopped", file=sys.stderr)
         return 128 + signal.SIGINT
     except (NotADirectoryError, IsADirectoryError) as error:
-        print(f"parity: error: {reason(error, 'use')}; name another path", file=sys.stderr)
+        say(f"parity: error: {reason(error, 'use')}; name another path", sys.stderr)
         return ParityError.exit_code
     except OSError as error:  # a full or read-only disk, mostly: the message names the file
-        print(f"parity: error: {reason(error, 'use')}", file=sys.stderr)
+        say(f"parity: error: {reason(error, 'use')}", sys.stderr)
         return EXIT_CODES["crashed"]
     except Exception:  # our own fault: never to be taken for a verdict
         traceback.print_exc()

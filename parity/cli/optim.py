@@ -6,6 +6,7 @@ import argparse
 import ast
 from typing import Any
 
+from parity.cli.parser import say
 from parity.contract import optimizer_kind
 from parity.errors import SpecError
 from parity.report import optimizer_report
@@ -23,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     kind = optimizer_kind(options.name)
     given = dict(_argument(text) for text in options.arguments)
-    print(optimizer_report(kind, given))
+    say(optimizer_report(kind, given))
     return 0
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from parity import storage
 from parity.contract import RunPlan
-from parity.errors import RunDirectoryError
+from parity.errors import RunDirectoryError, similar
 from parity.policy import INT32
 from parity.report import quoted
 from parity.runs import RunDirectory
@@ -45,7 +45,9 @@ def add_spec_options(parser: argparse.ArgumentParser, *, epochs: bool = False) -
         parser: Takes the options.
         epochs: Whether the end can be given in epochs too; not together with steps.
     """
-    parser.add_argument("--precision", choices=PRECISIONS, help="replaces the spec's own")
+    parser.add_argument(
+        "--precision", choices=PRECISIONS, metavar="TYPE", help=f"{', '.join(PRECISIONS)}; replaces the spec's own"
+    )
     parser.add_argument(
         "--set",
         action="append",
@@ -182,8 +184,11 @@ def word_or_step(*words: str) -> Callable[[str], Any]:
             return text
         if text.isascii() and text.isdigit():
             return count(text)
-        raise argparse.ArgumentTypeError(f"must be {', '.join(words)} or a step, got {text!r}")
+        close = similar(text, list(words))
+        meant = f"; did you mean {' or '.join(close)}?" if close else ""
+        raise argparse.ArgumentTypeError(f"must be {', '.join(words)} or a step, got {text!r}{meant}")
 
+    parse.words = words  # type: ignore[attr-defined]  # for the completion
     return parse
 
 

@@ -34,7 +34,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="show what is on disk after every save of a curve",
         description="Shows, for a policy and a curve, what is on disk after every save, and why.",
         epilog=CURVE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     one.add_argument("curve", type=_curve, metavar="CURVE", help="metrics, a file of them, or a run; see below")
     one.add_argument("--keep-latest", type=positive, metavar="N", help="the N newest stay (default 3)")

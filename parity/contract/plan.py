@@ -36,8 +36,8 @@ class RunPlan:
     """Longest a chunk should take."""
 
     @property
-    def mode(self) -> policy.Mode:
-        """Return whether a larger or a smaller metric is better."""
+    def mode(self) -> policy.Mode | None:
+        """Return whether a larger or a smaller metric is better; None where no best is asked for."""
         return self.keep.mode
 
     def saves_at(self, step: int) -> bool:

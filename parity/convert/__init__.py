@@ -3,21 +3,25 @@
 Knows formats by `parity.formats` and no framework; trains nothing.
 """
 
+from parity.convert.aligning import aligned
+from parity.convert.assigning import parts_of
 from parity.convert.choosing import choose
 from parity.convert.comparison import Comparison, LeafComparison, Outcome, Tolerance, compare_sources
-from parity.convert.components import COMPONENTS, Part, component_of_key, parts_of
+from parity.convert.components import COMPONENTS, Part, component_of_key
 from parity.convert.engine import FAMILIES, convert, map_tree, mapped, without_document
 from parity.convert.inspection import Group, Inspection, Row, inspect_source
 from parity.convert.ledger import Action, Entry, Ledger
 from parity.convert.opening import is_checkpoint, open_any
 from parity.convert.optimizer_layout import LAYOUTS
 from parity.convert.proof import Proof, prove
+from parity.convert.registered import Registered, registered
 from parity.convert.rule import CLASSES, Placement, Rule
 from parity.convert.rule_rows import parse_rules, read_rules
 from parity.convert.rules import Rules
 from parity.convert.to_jax import Options, to_jax
 from parity.convert.to_torch import to_torch
 from parity.convert.torch_state import TorchState, read_torch_state
+from parity.convert.transforms import Zeros
 
 __all__ = [
     "CLASSES",
@@ -36,11 +40,14 @@ __all__ = [
     "Part",
     "Placement",
     "Proof",
+    "Registered",
     "Row",
     "Rule",
     "Rules",
     "Tolerance",
     "TorchState",
+    "Zeros",
+    "aligned",
     "choose",
     "compare_sources",
     "component_of_key",
@@ -55,6 +62,7 @@ __all__ = [
     "prove",
     "read_rules",
     "read_torch_state",
+    "registered",
     "to_jax",
     "to_torch",
     "without_document",

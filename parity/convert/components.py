@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from parity.formats import Array, Key, Opaque, Tree, leaf_name, leaves
+from parity.formats import Array, Key, Tree
 
-__all__ = ["COMPONENTS", "SCALER", "STEP_NAMES", "Fact", "Part", "component_of_key", "parts_of", "top_values"]
+__all__ = ["COMPONENTS", "SCALER", "STEP_NAMES", "Fact", "Part", "component_of_key", "top_values"]
 
 Fact = Literal["read", "inferred", "unknown"]
 
@@ -105,69 +105,3 @@ def top_values(tree: Tree) -> Iterator[tuple[tuple[Key, ...], Any]]:
             yield from (((key, at), one) for at, one in enumerate(child))
         else:
             yield (key,), child
-
-
-def parts_of(tree: Tree) -> list[Part]:
-    """Return the parts of a checkpoint, in the order of `COMPONENTS`.
-
-    Raises:
-        CheckpointError: The tree has too many leaves, or is too deep.
-
-    Example:
-        >>> import numpy as np
-        >>> from parity.formats import InMemory
-        >>> [part.component for part in parts_of({"step": 7, "model": {"w": InMemory(np.zeros(2))}})]
-        ['parameters', 'counters']
-    """
-    found = dict(leaves(tree))
-    if list(found) == [()] and not isinstance(tree, Array):
-        return []  # an empty container, or a lone scalar
-    whole = _whole(tree, found)
-    if whole is not None:
-        return [Part(whole[0], "inferred", whole[1], found)] if found else []
-    parts: dict[str, dict[tuple[Key, ...], Any]] = {}
-    for keys, leaf in found.items():
-        top = str(keys[0]) if keys else ""
-        component = component_of_key(top) or _by_content(leaf, tree, keys) or "other"
-        parts.setdefault(component, {})[keys] = leaf
-    return [_part(component, parts[component]) for component in COMPONENTS if component in parts]
-
-
-def _part(component: str, held: Mapping[tuple[Key, ...], Any]) -> Part:
-    names = list(dict.fromkeys(str(keys[0]) if keys else "" for keys in held))
-    shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-    if component == "other":
-        return Part(component, "unknown", f"no customary name: {shown}", held)
-    return Part(component, "inferred", f"from the name{'s' * (len(names) > 1)} {shown}", held)
-
-
-def _whole(tree: Tree, found: Mapping[tuple[Key, ...], Any]) -> tuple[str, str] | None:
-    """Return the component that all of a checkpoint is, and why; None if it has several."""
-    if isinstance(tree, dict) and set(tree) == {"state", "param_groups"}:
-        return "optimizer", "from the keys state and param_groups, as torch.optim has them"
-    if isinstance(tree, dict) and {"last_epoch", "_step_count"} <= set(tree):
-        return "schedule", "from the keys last_epoch and _step_count, as torch.optim.lr_scheduler has them"
-    if isinstance(tree, dict) and set(tree) == SCALER:
-        return "loss scaler", "from the keys of torch.amp.GradScaler"
-    if isinstance(tree, Array):
-        return "parameters", "a lone array"
-    if not isinstance(tree, dict) or not any(isinstance(leaf, Array) for leaf in found.values()):
-        return None
-    known = {component_of_key(str(key)) for key in tree}
-    if known <= {None, "parameters"} and all(isinstance(child, Array) for child in tree.values()):
-        return "parameters", "a flat state dict of arrays"
-    if known == {None}:
-        return "parameters", "nested names of layers, none of a training state"
-    return None
-
-
-def _by_content(leaf: Any, tree: Tree, keys: tuple[Key, ...]) -> str | None:
-    """Return the component of a leaf below a name that says nothing, from what its branch holds."""
-    branch = tree.get(keys[0]) if isinstance(tree, dict) and keys else None
-    if isinstance(branch, dict) and branch:
-        whole = _whole(branch, {})
-        if whole is not None and whole[0] != "parameters":
-            return whole[0]
-    if isinstance(leaf, Opaque):
-        return "configuration" if leaf_name(keys).lower().endswith(("args", "config")) else None
-    return None

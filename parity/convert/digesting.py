@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from parity.contract import LeafDigest
 from parity.formats import BLOCK_BYTES, Array, Box, Key, boxes, contiguous, leaf_name
 
-__all__ = ["Digests"]
+__all__ = ["Digests", "digest_of"]
 
 IN_FLIGHT = 2
 """Most blocks that are kept for the thread."""
@@ -25,7 +25,9 @@ class Digests:
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="digests")
         self._pending: deque[Future[None]] = deque()
-        self._watched: dict[str, _Watched] = {}
+        self._watched: dict[tuple[Key, ...], _Watched] = {}
+        self.failure: Exception | None = None
+        """Why the source could not be read, if it could not: libraries wrap it as if their writing had failed."""
 
     def __enter__(self) -> Digests:
         """Return itself."""
@@ -39,7 +41,7 @@ class Digests:
         """Return an array whose digest is taken as it is read; anything else as it is."""
         if not isinstance(leaf, Array):
             return leaf
-        watched = self._watched[leaf_name(keys)] = _Watched(leaf, self)
+        watched = self._watched[keys] = _Watched(leaf, self)
         return watched
 
     def add(self, work: Callable[[], None]) -> None:
@@ -48,11 +50,23 @@ class Digests:
             self._pending.popleft().result()
         self._pending.append(self._pool.submit(work))
 
-    def texts(self) -> dict[str, str]:
-        """Return the text of each digest."""
+    def text(self, keys: tuple[Key, ...]) -> str:
+        """Return the text of the digest of one array."""
         while self._pending:
             self._pending.popleft().result()
-        return {name: watched.text() for name, watched in self._watched.items()}
+        return self._watched[keys].text()
+
+    def texts(self) -> dict[str, str]:
+        """Return the text of each digest by the name of its leaf."""
+        return {leaf_name(keys): self.text(keys) for keys in self._watched}
+
+
+def digest_of(array: Array) -> str:
+    """Return the text of the digest of an array, which is read by blocks."""
+    digest = LeafDigest(array.shape, array.dtype.name)
+    for box in boxes(array.shape, max(1, BLOCK_BYTES // array.dtype.itemsize)):
+        digest.add([low for low, _ in box], array.read(box))
+    return digest.text()
 
 
 class _Watched(Array):
@@ -63,23 +77,27 @@ class _Watched(Array):
         self.chunk_bytes, self.shared = source.chunk_bytes, source.shared
         self._digests = digests
         self._digest: LeafDigest | None = LeafDigest(source.shape, source.dtype.name)
+        self._text: str | None = None
 
     def read(self, box: Box) -> NDArray[Any]:
         """Return a box in C order, and have it digested; nobody may change it."""
-        found = contiguous(self.source.read(box))
+        try:
+            found = contiguous(self.source.read(box))
+        except Exception as error:
+            self._digests.failure = error
+            raise
         if found.size:
             self._digests.add(lambda: self._add(box, found))
         return found
 
     def text(self) -> str:
         """Return the text of its digest; of an array that was not read once and whole, all is read again."""
-        if self._digest is not None:
+        if self._text is None and self._digest is not None:
             with contextlib.suppress(ValueError):
-                return self._digest.text()
-        digest = LeafDigest(self.shape, self.dtype.name)
-        for box in boxes(self.shape, max(1, BLOCK_BYTES // self.dtype.itemsize)):
-            digest.add([low for low, _ in box], self.source.read(box))
-        return digest.text()
+                self._text = self._digest.text()
+        if self._text is None:
+            self._text = digest_of(self.source)
+        return self._text
 
     def _add(self, box: Box, found: NDArray[Any]) -> None:
         if self._digest is not None:

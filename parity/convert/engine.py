@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 from parity.checkpoints import FILE, LONE, Seal, commit, commit_file, describe, seal_beside, verify, verify_file
 from parity.convert.digesting import Digests
+from parity.convert.drafts import draft_of, require_free
 from parity.convert.ledger import Action, Entry, Ledger
-from parity.convert.objects import without_objects
+from parity.convert.naming import keeps_order
+from parity.convert.objects import require_resets, without_objects
 from parity.convert.opening import open_any
+from parity.convert.reading_back import require_same
 from parity.convert.rules import Rules
+from parity.convert.selecting import find_keys, select, without
 from parity.convert.to_jax import DOCUMENT, Options, to_jax
 from parity.convert.to_torch import to_torch
 from parity.convert.torch_state import read_torch_state
 from parity.environment import versions
-from parity.errors import CheckpointError
+from parity.errors import CheckpointError, explain
 from parity.formats import (
     HUGGING_FACE,
     Array,
+    Opaque,
     Source,
     Tree,
     Writer,
@@ -33,7 +37,7 @@ from parity.formats import (
     leaves,
     map_leaves,
 )
-from parity.storage import FileDigest, digest_files, fsync_files, fsync_tree, list_files, named, remove_tree
+from parity.storage import FileDigest, digest_files, fsync_files, fsync_tree, list_files, named
 
 __all__ = ["FAMILIES", "convert", "map_tree", "mapped", "without_document"]
 
@@ -79,22 +83,29 @@ def convert(
         ...     print([(line.leaf, line.action) for line in ledger.entries], verify_file(target).whole)
         [('w', 'copied')] True
     """
-    _require_free(target)
+    require_free(target)
     _require_whole(source)
     ledger = Ledger()
-    opened = _with_keys(open_any(source), options.keys, ledger)
-    tree = map_tree(opened, writer.format, options, ledger, None if like is None else open_any(like).tree)
+    opened = _with_keys(_require_state(open_any(source)), options.keys, ledger)
+    tree = map_tree(opened, writer.format, options, ledger, None if like is None else open_any(like))
+    require_resets(options.reset, (opened.tree, tree), ledger)
     for name, why in writer.cannot_hold(tree) if ledger.entries else ():
         ledger.entries = [entry for entry in ledger.entries if entry.target != name]
         ledger.add(name, "refused", how=f"{writer.format} cannot hold it: {why}")
     if ledger.refused or not ledger.crossed:
         return ledger
     _require_room(target, tree, writer)
-    with _draft(target) as draft, Digests() as digests:
-        _write(writer, map_leaves(tree, digests.watch), draft)
+    with draft_of(target) as draft, Digests() as digests:
+        _write(writer, map_leaves(tree, digests.watch), draft.path, digests, source)
         if writer.format == HUGGING_FACE.format and opened.path.is_dir():
-            for name in copy_companions(opened.path, draft):
+            for name in copy_companions(opened.path, draft.path):
                 ledger.add(name, "copied", name, "a file of the model folder")
+        files = _durable(
+            draft.path,
+            target,
+            writer,
+            lambda: require_same(tree, digests, lambda: writer.read(draft.path), target),
+        )
         seal = Seal(
             step=_step(tree),
             metric=None,
@@ -103,13 +114,14 @@ def convert(
             spec_hash=LONE,
             versions=versions(),
             leaves=digests.texts(),
-            files=_durable(draft, target, writer),
+            files=files,
         )
-        (commit if writer.directory else commit_file)(draft, target, seal)
+        with draft.turn():
+            (commit if writer.directory else commit_file)(draft.path, target, seal)
     return ledger
 
 
-def map_tree(opened: Source, to: str, options: Options, ledger: Ledger, like: Tree | None = None) -> Tree:
+def map_tree(opened: Source, to: str, options: Options, ledger: Ledger, like: Source | None = None) -> Tree:
     """Return the tree of a checkpoint as another format has it: across frameworks by rules, else as it is.
 
     Args:
@@ -125,7 +137,7 @@ def map_tree(opened: Source, to: str, options: Options, ledger: Ledger, like: Tr
     """
     family, wanted = FAMILIES.get(opened.format, "torch"), FAMILIES.get(to, "torch")
     if (family, wanted) == ("torch", "jax"):
-        return to_jax(opened.tree, options, ledger)
+        return to_jax(opened.tree, options, ledger, ordered=keeps_order(opened))
     if (family, wanted) == ("jax", "torch"):
         return to_torch(opened.tree, options, ledger, like, str(opened.path))
     if options.rules.rules:
@@ -139,17 +151,28 @@ def map_tree(opened: Source, to: str, options: Options, ledger: Ledger, like: Tr
     return kept
 
 
+def _require_state(opened: Source) -> Source:
+    """Refuse a checkpoint that is one object, such as a whole module, as only code could rebuild it."""
+    if isinstance(opened.tree, Opaque):
+        raise CheckpointError(
+            f"{opened.path} is an {opened.tree} as a whole, which only its code could rebuild: load it with PyTorch "
+            "and save its state_dict() instead"
+        )
+    return opened
+
+
 def _with_keys(opened: Source, keys: Collection[str] | None, ledger: Ledger) -> Source:
-    """Return a checkpoint with some of its top-level keys; the others get their lines."""
+    """Return a checkpoint with some of its parts, by dotted keys; the others get their lines."""
     if keys is None:
         return opened
-    tree = opened.tree
-    known = {str(key): key for key in tree} if isinstance(tree, dict) else {}
-    if unknown := [key for key in keys if key not in known]:
-        raise CheckpointError(f"{opened.path} has no key {unknown[0]!r}; it has {', '.join(known) or 'none'}")
-    rest = {key: child for key, child in tree.items() if str(key) not in keys}
-    ledger.entries += _lines(rest, "left out", "not among the keys that were asked for")
-    return replace(opened, tree={key: tree[key] for key in tree if str(key) in keys})
+    paths = find_keys(opened.tree, keys, str(opened.path))
+    kept = set(paths)
+    lengths = {len(path) for path in paths}
+    for at, leaf in leaves(opened.tree):
+        if not any(at[:n] in kept for n in lengths):
+            size = leaf.nbytes if isinstance(leaf, Array) else 0
+            ledger.add(leaf_name(at), "left out", how="not among the keys that were asked for", size=size)
+    return replace(opened, tree=select(opened.tree, paths))
 
 
 def mapped(source: Source, rules: Rules) -> Source:
@@ -162,7 +185,7 @@ def mapped(source: Source, rules: Rules) -> Source:
     Raises:
         CheckpointError: It has no model, or the rules do not fit its names.
     """
-    tree = to_jax(source.tree, Options(rules=rules), Ledger())
+    tree = to_jax(source.tree, Options(rules=rules), Ledger(), ordered=keeps_order(source))
     return without_document(replace(source, tree=tree, digests={}))
 
 
@@ -188,14 +211,7 @@ def _params(opened: Source, family: str) -> tuple[Tree, Tree]:
         return {"params": tree["params"]}, {key: child for key, child in tree.items() if key != "params"}
     state = read_torch_state(tree, alone=True)
     kept = {state.spelled[name]: array for name, array in state.model.items()}
-    return kept, {key: child for key, child in tree.items() if (key,) != state.model_at} if state.model_at else {}
-
-
-def _require_free(target: Path) -> None:
-    if os.path.lexists(target):
-        raise CheckpointError(f"{target} exists already and is not overwritten; give a new path")
-    if not target.parent.is_dir():
-        raise CheckpointError(f"{target.parent} is no directory; make it, or give another path")
+    return kept, without(tree, state.model_at) if state.model_at else {}
 
 
 def _require_whole(source: Path) -> None:
@@ -220,14 +236,16 @@ def _require_room(target: Path, tree: Tree, writer: Writer) -> None:
         )
 
 
-def _durable(draft: Path, target: Path, writer: Writer) -> dict[str, FileDigest]:
-    """Digest what was written while it goes to the disk; names are those of the seal."""
+def _durable(draft: Path, target: Path, writer: Writer, check: Callable[[], None]) -> dict[str, FileDigest]:
+    """Check and digest what was written while it goes to the disk; names are those of the seal."""
     with ThreadPoolExecutor(1) as pool:
         if writer.directory:
             durable = pool.submit(fsync_tree, draft)
+            check()
             found = digest_files(draft, list_files(draft))
         else:
             durable = pool.submit(fsync_files, [draft])
+            check()
             found = {target.name: digest_files(draft.parent, [draft.name])[draft.name]}
         durable.result()
     return found
@@ -238,33 +256,35 @@ def _step(tree: Tree) -> int:
     return value if type(value) is int and value >= 0 else 0
 
 
-def _write(writer: Writer, tree: Tree, draft: Path) -> None:
-    """Have a writer write a draft; libraries raise errors of their own where the system refuses a write."""
+def _write(writer: Writer, tree: Tree, draft: Path, digests: Digests, source: Path) -> None:
+    """Have a writer write a draft; libraries raise errors of their own where the system refuses a write.
+
+    Raises:
+        CheckpointError: The source could not be read, whatever the writer made of that.
+        OSError: The draft could not be written.
+    """
     try:
         with named(draft, "write"):
             writer.write(tree, draft)
-    except (RuntimeError, ValueError, SystemError) as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, OSError):
-            cause = cause.__cause__ or cause.__context__
-        if isinstance(cause, OSError):  # wrapped by the library; named as if it had come through
-            failed = OSError(cause.errno, cause.strerror, str(cause.filename or draft))
-        else:
-            lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-            failed = OSError(errno.EIO, f"{writer.format} could not be written: {lines[0][:300]}", str(draft))
-        vars(failed)["operation"] = "write"
-        raise failed from error
+    except Exception as error:
+        if digests.failure is None:
+            raise _write_failure(writer, draft, error) from error
+        if isinstance(digests.failure, CheckpointError):
+            raise digests.failure from error
+        raise CheckpointError(f"{source} cannot be read: {explain(digests.failure)}") from error
 
 
-@contextlib.contextmanager
-def _draft(target: Path) -> Iterator[Path]:
-    """Give a path beside the target for the draft; what is left there is removed."""
-    draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
-    try:
-        yield draft
-    finally:
-        if draft.is_dir() and not draft.is_symlink():
-            remove_tree(draft)
-        else:
-            draft.unlink(missing_ok=True)
-            seal_beside(draft).unlink(missing_ok=True)
+def _write_failure(writer: Writer, draft: Path, error: Exception) -> Exception:
+    """Return the failure of a writer as the system's, named as if it had come through."""
+    if isinstance(error, OSError) or not isinstance(error, RuntimeError | ValueError | SystemError):
+        return error
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(cause, OSError):
+        failed = OSError(cause.errno, cause.strerror, str(cause.filename or draft))
+    else:
+        lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        failed = OSError(errno.EIO, f"{writer.format} could not be written: {lines[0][:300]}", str(draft))
+    vars(failed)["operation"] = "write"
+    return failed

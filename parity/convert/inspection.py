@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from parity.convert.components import STEP_NAMES, Fact, Part, component_of_key, parts_of
+from parity.convert.assigning import parts_of
+from parity.convert.components import STEP_NAMES, Fact, Part, component_of_key
 from parity.formats import Array, Opaque, Source, count_of, leaf_name
 
 __all__ = ["Group", "Inspection", "Row", "inspect_source"]
@@ -32,6 +33,9 @@ _SEALED = {
     **{"rng": "random streams", "data": "data position", "counters": "counters", "best": "best so far"},
 }
 """First word of a neutral leaf of a seal to its component: what a seal names is read, not inferred."""
+
+MANAGED = "@tree"
+"""Leaf of the seal of a manager's checkpoint that describes its tree."""
 
 _NUMBER = re.compile(r"(?<![0-9A-Za-z_])\d+(?![0-9A-Za-z_])")
 
@@ -102,6 +106,8 @@ def inspect_source(source: Source, *, every: bool = False) -> Inspection:
     """
     parts = parts_of(source.tree)
     sealed = {_SEALED[root] for name in source.sealed if (root := name.partition(".")[0]) in _SEALED}
+    if MANAGED in source.sealed:  # of a manager: its items have names that somebody gave them, its step is read
+        sealed = {"counters"}
     there = {part.component for part in parts} | sealed | _in_document(source.tree)
     step, where = _step(parts)
     missing = tuple((name, why) for name, why in NEEDED.items() if name not in there)
@@ -109,8 +115,8 @@ def inspect_source(source: Source, *, every: bool = False) -> Inspection:
         path=str(source.path),
         format=source.format,
         detail=source.detail,
-        summary=_summary(there),
-        fact="read" if sealed else "inferred" if there - {"other"} else "unknown",
+        summary=_summary(there, [part for part in parts if part.component == "other"]),
+        fact="read" if sealed > {"counters"} else "inferred" if there - {"other"} else "unknown",
         groups=tuple(_group(part, every) for part in parts),
         missing=missing,
         step=step,
@@ -133,25 +139,35 @@ def _in_document(tree: Any) -> set[str]:
     return {component for name in names if (component := component_of_key(name)) is not None}
 
 
-def _summary(there: set[str]) -> str:
+def _summary(there: set[str], unknown: list[Part]) -> str:
+    """Return what kind of state it is; what is of an unknown name is never said to be absent."""
     known = there - {"other", "configuration"}
     if not known:
         return "nothing of a training state by a name that is known"
+    rest = f"; unknown what else it holds ({unknown[0].evidence})" if unknown else ""
     if known <= {"parameters", "averaged parameters"}:
-        return "parameters: enough for inference, and to start training anew"
+        return f"parameters{rest or ': enough for inference, and to start training anew'}"
     if "parameters" not in known:
         only = " and ".join(sorted(known))
+        if rest:
+            return f"{only}, and no parameters by a name that is known{rest}"
         return f"a part of a training state, without parameters: {only}"
     lacking = [name for name in NEEDED if name not in known]
     if not lacking:
         return "a whole training state"
     if "optimizer" in known:
-        return f"a training state without {_list(lacking)}"
-    return f"parameters and {_list(sorted(known - {'parameters'}))}, without optimizer: enough for inference"
+        without = (
+            f", no {_list(lacking, 'or')} by a name that is known{rest}" if rest else f" without {_list(lacking)}"
+        )
+        return f"a training state{without}"
+    others = f"parameters and {_list(sorted(known - {'parameters'}))}"
+    if rest:
+        return f"{others}, no optimizer by a name that is known{rest}"
+    return f"{others}, without optimizer: enough for inference"
 
 
-def _list(names: list[str]) -> str:
-    return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
+def _list(names: list[str], last: str = "and") -> str:
+    return ", ".join(names[:-1]) + (f" {last} " if len(names) > 1 else "") + names[-1]
 
 
 def _group(part: Part, every: bool) -> Group:

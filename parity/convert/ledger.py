@@ -29,6 +29,8 @@ class Ledger:
     """Every leaf of one conversion."""
 
     entries: list[Entry] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What was inferred rather than read, as sentences."""
 
     def add(self, leaf: str, action: Action, target: str = "", how: str = "", size: int = 0) -> None:
         """Write down what became of a leaf.
@@ -59,4 +61,9 @@ class Ledger:
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         counts = {action: len(self.of(action)) for action in get_args(Action)}
-        return {"schema": "parity.ledger/1", "counts": counts, "entries": [asdict(entry) for entry in self.entries]}
+        return {
+            "schema": "parity.ledger/1",
+            "counts": counts,
+            "entries": [asdict(entry) for entry in self.entries],
+            "notes": list(self.notes),
+        }

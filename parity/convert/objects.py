@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from parity.convert.components import component_of_key
+from parity.convert.components import COMPONENTS, component_of_key
 from parity.convert.ledger import Ledger
+from parity.errors import UnknownNameError
 from parity.formats import Key, Opaque, Tree, leaf_name
 
-__all__ = ["without_objects"]
+__all__ = ["require_resets", "without_objects"]
 
 
 def without_objects(tree: Tree, keys: tuple[Key, ...], reset: Collection[str], ledger: Ledger) -> Tree:
@@ -47,3 +48,22 @@ def _is_lost(value: Tree, keys: tuple[Key, ...], reset: Collection[str], ledger:
     else:
         ledger.add(name, "refused", how=f"{why}; --reset {name} leaves it out")
     return True
+
+
+def require_resets(reset: Collection[str], trees: Collection[Tree], ledger: Ledger) -> None:
+    """Check that what may be reset is something: a component, a key of the source or of the target, or a leaf.
+
+    Args:
+        reset: What was asked for.
+        trees: The source and the target.
+        ledger: Its lines name the leaves.
+
+    Raises:
+        UnknownNameError: A name is of nothing, such as one that is misspelt.
+    """
+    keys = [str(key) for tree in trees if isinstance(tree, dict) for key in tree]
+    known = dict.fromkeys([*(name for name in COMPONENTS if name != "other"), *keys])
+    own = {entry.leaf for entry in ledger.entries}
+    for name in reset:
+        if name not in known and name not in own:
+            raise UnknownNameError("name of --reset", name, known)

@@ -19,12 +19,15 @@ from parity.convert.transforms import Zeros
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Key, Tree, count_of, number_of
 
-__all__ = ["LAYOUTS", "STEPS", "Layout", "OptimizerTree", "lay_out", "put"]
+__all__ = ["COUNT", "LAYOUTS", "STEPS", "Layout", "OptimizerTree", "lay_out", "no_counterpart", "put"]
 
 Layout = Literal["optax", "parity"]
 LAYOUTS: tuple[Layout, ...] = ("optax", "parity")
 STEPS = "opt_state.step"
 """Leaf of the counts in the layout of `jax_side.optim`."""
+
+COUNT = "opt_state.count"
+"""Leaf of the position of the schedule in the layout of `jax_side.optim`."""
 
 _OPTAX = {kind: {"first_moment": "mu", "second_moment": "nu"} for kind in ("Adam", "AdamW")}
 """Classes to the names that Optax has for their slots."""
@@ -110,7 +113,7 @@ def lay_out(
         if tree:
             slots[key] = tree
     if chosen == "parity":
-        out.position, out.position_at = count if position is None else position, "opt_state.count"
+        out.position, out.position_at = count if position is None else position, COUNT
         out.tree = {"count": _int32(out.position), "slots": slots}
         _lay_steps(part, placements, out, order)
         return out
@@ -118,11 +121,14 @@ def lay_out(
     if part.kind.name in _OPTAX:
         head = {"count": _int32(count), **slots}
         for number, entry in part.state.items():
-            if isinstance(entry.get("step"), Array):
+            if (dtype := _count_type(entry.get("step"))) is not None:
                 keys = (*part.at, "state", number, "step")
-                out.references[keys] = {"count": "opt_state.0.count", "dtype": entry["step"].dtype.name}
+                out.references[keys] = {"count": "opt_state.0.count", "dtype": dtype}
     last = {} if position is None else {"count": _int32(position)}
-    out.tree = [head, {}, last] if part.kind.name == "AdamW" else [head, last]
+    # groups with and without decay are one `adamw` with a mask, whose decay keeps the state of the mask
+    decays = {bool(group.get("weight_decay")) for group in part.groups if group.get("params")}
+    middle: dict[str, Any] = {"inner_state": {}} if len(decays) > 1 else {}
+    out.tree = [head, middle, last] if part.kind.name == "AdamW" else [head, last]
     if position is not None:
         out.position, out.position_at = position, f"opt_state.{len(out.tree) - 1}.count"
     return out
@@ -137,11 +143,8 @@ def _prefix(layout: Layout, key: str) -> str:
 def _no_optax(part: OptimizerPart) -> str:
     """Return why plain Optax cannot hold a state; empty if it can."""
     kind, groups = part.kind, part.groups
-    if kind.name not in ("Adam", "AdamW", "SGD"):
-        return f"Optax keeps the state of {kind.name} in another form, or computes other steps"
-    for argument in ("amsgrad", "maximize", "dampening"):
-        if any(group.get(argument) for group in groups):
-            return f"{argument} is on, which Optax does not have or computes in another way"
+    if why := no_counterpart(part):
+        return why
     if kind.name != "AdamW" and any(group.get("weight_decay") for group in groups):
         return "weight decay is added to the gradient, which is a part of a chain that only its author knows"
     for argument in ("lr", "betas", "eps", "momentum"):
@@ -158,6 +161,20 @@ def _no_optax(part: OptimizerPart) -> str:
         least = min(steps, key=lambda name: steps[name])
         most = max(steps, key=lambda name: steps[name])
         return f"{least} had {steps[least]} updates and {most} {steps[most]}, and Optax counts them once for all"
+    return ""
+
+
+def no_counterpart(part: OptimizerPart) -> str:
+    """Return why no transformation of Optax takes the steps of an optimizer; empty if one does.
+
+    Args:
+        part: The optimizer.
+    """
+    if part.kind.name not in ("Adam", "AdamW", "SGD"):
+        return f"Optax keeps the state of {part.kind.name} in another form, or computes other steps"
+    for argument in ("amsgrad", "maximize", "dampening"):
+        if any(group.get(argument) for group in part.groups):
+            return f"{argument} is on, which Optax does not have or computes in another way"
     return ""
 
 
@@ -257,12 +274,19 @@ def _lay_steps(
             vector[places[path]] = 1 if not part.kind.counts and entry else own.copy().pop()
             if not any(part.state.get(numbers[member]) for member in placement.torch if member in numbers):
                 out.absent.setdefault(path, [])
-        value = entry.get("step")
-        if isinstance(value, Array):
-            reference = {"count": STEPS, "index": places[placement.jax[0]], "dtype": value.dtype.name}
+        dtype = _count_type(entry.get("step"))
+        if dtype is not None:
+            reference = {"count": STEPS, "index": places[placement.jax[0]], "dtype": dtype}
             out.references[(*part.at, "state", number, "step")] = reference
     out.tree["step"] = InMemory(vector)
     out.places = {path: places[path] for path in out.absent}
+
+
+def _count_type(value: Any) -> str | None:
+    """Return the type of a count, `int` for Python's own, which older versions of PyTorch had; None for no count."""
+    if isinstance(value, Array):
+        return value.dtype.name
+    return "int" if type(value) is int else None
 
 
 def _int32(value: int) -> Array:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
+
+import numpy as np
 
 from parity.convert.components import STEP_NAMES, component_of_key, top_values
 from parity.convert.ledger import Ledger
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves
+from parity.convert.naming import Naming
 from parity.convert.objects import without_objects
+from parity.convert.optax_tree import fill_optax
 from parity.convert.optimizer_layout import Layout, OptimizerTree, lay_out, put
 from parity.convert.rule import CLASSES, Placement, Rule, RuleClass
 from parity.convert.rules import Rules
-from parity.convert.torch_state import OptimizerPart, TorchState, is_buffer, read_torch_state
+from parity.convert.torch_names import is_buffer
+from parity.convert.torch_state import OptimizerPart, TorchState, read_torch_state
 from parity.errors import CheckpointError
-from parity.formats import Array, Key, Tree, encode_tree, leaf_name, leaves, number_of
+from parity.formats import Array, InMemory, Key, Tree, encode_tree, leaf_name, leaves, map_leaves, number_of
 
 __all__ = ["DOCUMENT", "SCHEMA", "Options", "to_jax"]
 
@@ -36,8 +41,12 @@ class Options:
     only_params: bool = False
     layout: Layout | None = None
     """Layout of the optimizer; by default Optax's where it holds the state."""
+    template: Callable[[Tree], Tree] | None = None
+    """What the state of the optimizer in JAX is for some parameters; it decides the layout."""
     names: Sequence[str] | None = None
     """Names of the optimizer's parameters in its order."""
+    registered: Sequence[tuple[str, bool]] | None = None
+    """Names of the model's parameters in the order of its modules, and whether each is trained."""
     allow: Collection[RuleClass] = ()
     """Classes of rules that are allowed for a training state too."""
     reset: Collection[str] = ()
@@ -46,13 +55,14 @@ class Options:
     """Top-level keys of the source that are converted; all by default."""
 
 
-def to_jax(tree: Tree, options: Options, ledger: Ledger) -> dict[str, Any]:
+def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = False) -> dict[str, Any]:
     """Return a training state of PyTorch as a tree of JAX; arrays stay lazy.
 
     Args:
         tree: PyTorch's.
         options: What was asked for.
         ledger: Takes a line for each leaf.
+        ordered: Whether the names of the model are in the order in which they were put there (`keeps_order`).
 
     Raises:
         CheckpointError: No model, names that do not fit the optimizer, rules that do not fit the names, a learning
@@ -73,7 +83,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger) -> dict[str, Any]:
         model.fc.weight transformed params.fc.kernel
         step copied torch.state
     """
-    forward = _Forward(tree, options, ledger)
+    forward = _Forward(tree, options, ledger, ordered)
     state, placements, made = forward.state, forward.placements, forward.tree
     forward.place(state.model_at, state.model, _homes(state, placements))
     if options.only_params:
@@ -89,9 +99,18 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger) -> dict[str, Any]:
         order = [leaf_name(keys) for keys in sorted(keys for keys, _ in leaves(made["params"]))]
         position = _schedule_position(tree)
         optimizer = lay_out(
-            state.optimizer, state.model, placements, order=order, layout=options.layout, position=position
+            state.optimizer,
+            state.model,
+            placements,
+            order=order,
+            layout="parity" if options.template else options.layout,
+            position=position,
         )
         made["opt_state"] = optimizer.tree
+        if options.template is not None:
+            given = {path: name for name, placement in placements.items() for path in placement.jax}
+            template = options.template(made["params"])
+            made["opt_state"] = fill_optax(template, optimizer, state.optimizer, given, order)
         for leaf, why in optimizer.refused:
             ledger.add(leaf, "refused", how=why)
         forward.references |= optimizer.references
@@ -107,9 +126,16 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger) -> dict[str, Any]:
 class _Forward:
     """One conversion: arrays are put where their rules say, and each leaves a reference for the document."""
 
-    def __init__(self, source: Tree, options: Options, ledger: Ledger) -> None:
+    def __init__(self, source: Tree, options: Options, ledger: Ledger, ordered: bool) -> None:
         self.source, self.options, self.ledger = source, options, ledger
-        self.state = read_torch_state(source, options.names, alone=options.only_params)
+        known = Naming(given=options.names, order=options.registered, ordered=ordered)
+        self.state = read_torch_state(source, known, alone=options.only_params)
+        part = self.state.optimizer
+        if part is not None and "order" in part.named_by:
+            ledger.notes.append(
+                f"the names of the optimizer's parameters are inferred: by {part.named_by}; --names FILE or --model "
+                "mine:Model states them"
+            )
         self.placements = {name: p for p in options.rules.place(list(self.state.model)) for name in p.torch}
         self.tree: dict[str, Any] = {"params": {}}
         self.references: dict[tuple[Key, ...], dict[str, Any]] = {}
@@ -152,7 +178,7 @@ class _Forward:
             if known is not None:
                 at = self.state.model_at
                 if keys[: len(at) or 1] != at and keys[:1] not in self.state.others:
-                    where = known.get("from") or known.get("count", "")
+                    where = "opt_state" if self.options.template else known.get("from") or known.get("count", "")
                     self.ledger.add(leaf_name(keys), "copied", where, self._moment(known), array.nbytes)
                 return known
             name = "_".join(map(str, keys)).replace(".", "_").replace("/", "_")
@@ -162,14 +188,22 @@ class _Forward:
             self.ledger.add(leaf_name(keys), "copied", f"{DOCUMENT}.arrays.{name}", "", array.nbytes)
             return {"array": name, "shape": list(array.shape), "dtype": array.dtype.name}
 
-        kept: Tree = without_objects(self.source, (), self.options.reset, self.ledger)
+        def counts(keys: tuple[Key, ...], leaf: Any) -> Any:
+            """Return Python's own counts of updates as arrays, which have references."""
+            return InMemory(np.array(leaf)) if type(leaf) is int and keys in self.references else leaf
+
+        kept: Tree = map_leaves(without_objects(self.source, (), self.options.reset, self.ledger), counts)
         content = {
             "schema": SCHEMA,
             "names": list(self.state.model),
+            "named_by": "" if self.state.optimizer is None else self.state.optimizer.named_by,
             "rules": [_row(rule) for rule in self.options.rules.rules],
             "step": step,
             "counts": {} if optimizer is None else _counts(optimizer),
+            "counted": self.state.optimizer is None or self.state.optimizer.kind.counts,
             "position_at": "" if optimizer is None else optimizer.position_at,
+            "layout": "" if optimizer is None else optimizer.layout,
+            "optimizer": self._groups(),
             "absent": {} if optimizer is None else {p: [optimizer.places[p], v] for p, v in optimizer.absent.items()},
             "tree": encode_tree(kept, refer),
         }
@@ -179,6 +213,15 @@ class _Forward:
                 where = f"{DOCUMENT}.state, {beside}" if beside in moving else f"{DOCUMENT}.state"
                 self.ledger.add(leaf_name(keys), "copied", where, "")
         return {"state": json.dumps(content), **({"arrays": arrays} if arrays else {})}
+
+    def _groups(self) -> dict[str, Any] | None:
+        """Return where the optimizer is, and the names of the parameters in each of its groups."""
+        part = self.state.optimizer
+        if part is None:
+            return None
+        names = {str(key): name for key, name in part.names.items()}
+        groups = [[names[str(number)] for number in group.get("params", ())] for group in part.groups]
+        return {"at": list(part.at), "groups": groups}
 
     def _moment(self, reference: Mapping[str, Any]) -> str:
         placement = self.placements.get(str(reference.get("name")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,13 +13,16 @@ import numpy as np
 from parity.convert.components import STEP_NAMES, component_of_key
 from parity.convert.ledger import Ledger
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, Moved, carry_scaler, carry_schedule, moving_leaves
-from parity.convert.optimizer_layout import STEPS
+from parity.convert.naming import keeps_order
+from parity.convert.optax_back import in_recorded_layout, with_hyperparameters
+from parity.convert.optax_tree import OptaxState
+from parity.convert.optimizer_layout import COUNT, STEPS, Layout
 from parity.convert.rule import Placement
 from parity.convert.rule_rows import parse_rules
 from parity.convert.rules import Rules
 from parity.convert.to_jax import DOCUMENT, SCHEMA, Options, to_jax
 from parity.errors import CheckpointError
-from parity.formats import Array, InMemory, Tree, count_of, decode_tree, leaf_name, leaves, number_of
+from parity.formats import Array, InMemory, Source, Tree, count_of, decode_tree, leaf_name, leaves, number_of
 
 __all__ = ["to_torch"]
 
@@ -28,7 +32,7 @@ MOVES = ("schedule", "loss scaler", "random streams", "data position", "counters
 """Components that training changes; of most of them plain JAX state says nothing."""
 
 
-def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Tree | None = None, where: str = "") -> Tree:
+def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None = None, where: str = "") -> Tree:
     """Return a JAX state as the tree of a PyTorch checkpoint; arrays stay lazy.
 
     Args:
@@ -45,11 +49,16 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Tree | None = N
     """
     if not isinstance(tree, dict) or not isinstance(tree.get("params"), dict):
         names = ", ".join(map(str, list(tree)[:8])) if isinstance(tree, dict) else type(tree).__name__
-        raise CheckpointError(f"{where} has no dict params, as a training state of JAX has; it has {names}")
+        raise CheckpointError(
+            f"{where} has no dict params, as a training state of JAX has; it has {names}{_items(tree, where)}"
+        )
     given = _document(tree, where)
     if like is not None:
-        quiet = replace(options, layout=_layout_of(tree), only_params=False)
-        made = to_jax(like, quiet, Ledger())
+        layout: Layout | None = None if tree.get("opt_state") is None else "parity"
+        quiet = replace(options, layout=layout, template=None, only_params=False)
+        other = Ledger()
+        made = to_jax(like.tree, quiet, other, ordered=keeps_order(like))
+        ledger.notes += other.notes
         content = json.loads(made[DOCUMENT]["state"])
         own = made[DOCUMENT].get("arrays", {})
         given = {**content, "step": None, "like": content["step"]}
@@ -57,8 +66,15 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Tree | None = N
         return _params_alone(tree, options, ledger, where)
     else:
         own = tree[DOCUMENT].get("arrays", {})
-    back = _Back(tree, given, own, options, ledger, where)
-    return back.params() if options.only_params else back.tree()
+    optax = None if options.only_params else in_recorded_layout(tree, given, where)
+    if optax is not None:
+        tree = {**tree, "opt_state": optax.tree}
+    lines = Ledger()
+    back = _Back(tree, given, own, options, lines, where, optax)
+    made = back.params() if options.only_params else back.tree()
+    origin = optax.origin if optax is not None else {}
+    ledger.entries += [replace(entry, leaf=origin.get(entry.leaf, entry.leaf)) for entry in lines.entries]
+    return made
 
 
 def _document(tree: Mapping[str, Any], where: str) -> dict[str, Any] | None:
@@ -72,13 +88,6 @@ def _document(tree: Mapping[str, Any], where: str) -> dict[str, Any] | None:
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise CheckpointError(f"{where}: {DOCUMENT}.state is not of the schema {SCHEMA}")
     return content
-
-
-def _layout_of(tree: Mapping[str, Any]) -> Any:
-    state = tree.get("opt_state")
-    if state is None:
-        return None
-    return "parity" if isinstance(state, dict) and {"step", "slots"} <= set(state) else "optax"
 
 
 def _params_alone(tree: Mapping[str, Any], options: Options, ledger: Ledger, where: str) -> Tree:
@@ -117,8 +126,10 @@ class _Back:
         options: Options,
         ledger: Ledger,
         where: str,
+        optax: OptaxState | None,
     ) -> None:
         self.content, self.own, self.options, self.ledger, self.where = content, own, options, ledger, where
+        self.optax = optax
         self.leaves = {leaf_name(keys): leaf for keys, leaf in leaves(tree)}
         rules = options.rules
         if not rules.rules:
@@ -141,6 +152,11 @@ class _Back:
             self._require_unmoved(moving)
             self.used.add("step")
         self._pass_absent()
+        self._pass_counts()
+        if self.optax is not None:
+            self.used |= self.optax.fresh
+            paths = {path: name for name, placement in self.placements.items() for path in placement.jax}
+            tree = with_hyperparameters(tree, self.optax, self.content.get("optimizer"), paths, self.ledger)
         for name, leaf in self.leaves.items():
             if name not in self.used and name != f"{DOCUMENT}.state" and not _is_empty(leaf):
                 self.ledger.add(name, "refused", how="PyTorch's state has no place for it")
@@ -152,6 +168,14 @@ class _Back:
             if not self._counts()[at]:
                 self.used |= set(standing)
 
+    def _pass_counts(self) -> None:
+        """Pass the counts of a class that has none in PyTorch, such as SGD: momentum starts where there is none.
+
+        They are of our layout, which counts the updates of each parameter whatever its class.
+        """
+        if self.content.get("position_at") == COUNT and not self.content.get("counted", True):
+            self._counts()
+
     def _counts(self) -> Any:
         """Return the counts of all parameters."""
         found = self.leaves.get(STEPS)
@@ -162,7 +186,7 @@ class _Back:
 
     def params(self) -> Tree:
         """Return the model alone."""
-        model: dict[str, Array] = {}
+        model: dict[str, Tree] = {}
 
         def take(reference: dict[str, Any]) -> None:
             if reference.get("model"):
@@ -171,7 +195,7 @@ class _Back:
         decode_tree(self.content["tree"], take, self.where)
         return model
 
-    def _resolve(self, reference: dict[str, Any]) -> Array:
+    def _resolve(self, reference: dict[str, Any]) -> Array | int:
         """Return the array of a reference, and write its line."""
         if "array" in reference:
             name = f"{DOCUMENT}.arrays.{reference['array']}"
@@ -215,10 +239,13 @@ class _Back:
             raise CheckpointError(f"{self.where}: {name} is {found}, and PyTorch's state has {expected} there")
         return found
 
-    def _count(self, name: str, found: Any, dtype: str) -> Array:
+    def _count(self, name: str, found: Any, dtype: str) -> Array | int:
         count = count_of(found)
         if count is None:
             raise CheckpointError(f"{self.where}: {name} is {found}, expected a count")
+        if dtype == "int":  # Python's own
+            self.ledger.add(name, "copied", "step of the optimizer")
+            return count
         exact = np.array(count).astype(dtype)
         if int(exact) != count:
             raise CheckpointError(f"{self.where}: {name} is {count}, and PyTorch's {dtype} cannot hold it")
@@ -231,7 +258,8 @@ class _Back:
         for name, recorded in dict(self.content.get("counts") or {}).items():
             self.used.add(name)
             now = number_of(self.leaves.get(name))
-            if type(now) is int and name == self.content.get("position_at"):
+            scheduled = self.optax is None or self.optax.scheduled
+            if type(now) is int and name == self.content.get("position_at") and scheduled:
                 self.counted = recorded, now
             if type(now) is int and now != recorded:
                 moved[name] = now
@@ -301,3 +329,12 @@ def _shapes(document: Any, where: str) -> dict[str, tuple[int, ...]]:
 
 def _is_empty(leaf: Any) -> bool:
     return leaf is None or (isinstance(leaf, dict | list | tuple) and not leaf)
+
+
+def _items(tree: Tree, where: str) -> str:
+    """Return which items of a checkpoint are training states, by the paths to give instead; empty without one."""
+    inner = tree.items() if isinstance(tree, dict) else ()
+    states = [str(key) for key, one in inner if isinstance(one, dict) and isinstance(one.get("params"), dict)]
+    paths = [os.path.join(where, key) for key in states if os.path.basename(key) == key]
+    found = [path for path in paths if os.path.isdir(path)]
+    return f"; an item of it is one, give its path: {' or '.join(found)}" if found else ""

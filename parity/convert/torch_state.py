@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from parity.contract import OPTIMIZERS, OptimizerKind, slot_shape
+from parity.contract import OPTIMIZERS, OptimizerKind, Slot, optimizer_kind, slot_shape
 from parity.convert.components import component_of_key, top_values
-from parity.errors import CheckpointError
+from parity.convert.naming import ADVICE, Naming, name_numbers
+from parity.convert.torch_names import is_buffer, plain_name
+from parity.errors import CheckpointError, ParityError
 from parity.formats import Array, Key, Tree, leaf_name
 
-__all__ = ["OptimizerPart", "TorchState", "is_buffer", "read_torch_state"]
+__all__ = ["OptimizerPart", "TorchState", "read_torch_state"]
 
-_WRAPPER = re.compile(r"^(?:(?:_orig_mod|module|_fsdp_wrapped_module)\.)+")
-_BUFFER = re.compile(r"(?:^|\.)(?:running_mean|running_var|num_batches_tracked)$")
 _FLAGS = {"foreach", "fused", "capturable", "differentiable", "params", "param_names", "initial_lr"}
 """Keys of a group that do not tell classes apart."""
+
+
+_STORED = (
+    *OPTIMIZERS.values(),
+    OptimizerKind(
+        name="SparseAdam",
+        arguments={"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "maximize": False},
+        slots=(Slot(name="first_moment", key="exp_avg"), Slot(name="second_moment", key="exp_avg_sq")),
+        flags=(),
+    ),
+)
+"""Classes whose state converts; SparseAdam's is kept for the way back, as nothing in JAX takes its steps."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +42,8 @@ class OptimizerPart:
     """Key in the state, a number or a name, to the parameter's name, wrappers removed."""
     state: Mapping[Key, Mapping[str, Any]]
     groups: Sequence[Mapping[str, Any]]
+    named_by: str = ""
+    """What the names are known by, as a phrase."""
 
 
 @dataclass(frozen=True)
@@ -48,34 +61,35 @@ class TorchState:
     optimizer: OptimizerPart | None
 
 
-def read_torch_state(tree: Tree, names: Sequence[str] | None = None, *, alone: bool = False) -> TorchState:
+def read_torch_state(tree: Tree, known: Naming | None = None, *, alone: bool = False) -> TorchState:
     """Take a tree apart by the customary names.
 
     Args:
         tree: The tree of a checkpoint.
-        names: Names of the optimizer's parameters in its order, where the model's order does not give them.
+        known: What is known of the names of the optimizer's parameters, beside its own state.
         alone: Whether the model alone is wanted, and its optimizer not looked at.
 
     Raises:
         CheckpointError: There is no model, or several; an optimizer whose parameters cannot be named: their number or
-            a shape does not fit.
+            a shape does not fit, or nothing decides.
     """
-    at, model = _find_model(tree)
-    spelled = {_WRAPPER.sub("", name): name for name in model}
+    at, model = _find_model(tree, known)
+    spelled = {plain_name(name): name for name in model}
     if len(spelled) < len(model):
         raise CheckpointError("two parameters have one name once wrappers such as module. are removed")
     plain = {name: model[spelling] for name, spelling in spelled.items()}
     others: dict[tuple[Key, ...], dict[str, Array]] = {}
     if at and isinstance(tree, dict):
         for key, child in tree.items():
-            if (key,) != at and _is_state_dict(child) and {_WRAPPER.sub("", name) for name in child} <= set(plain):
-                others[(key,)] = {_WRAPPER.sub("", name): child[name] for name in child}
-    found = None if alone else _find_optimizer(tree)
-    optimizer = None if found is None else _read_optimizer(*found, plain, names)
+            if (key,) != at and _is_state_dict(child) and {plain_name(name) for name in child} <= set(plain):
+                others[(key,)] = {plain_name(name): child[name] for name in child}
+    found = None if alone else _find_optimizer(tree, at, plain, known)
+    naming = replace(known or Naming(), elsewhere=_elsewhere(tree, at, others))
+    optimizer = None if found is None else _read_optimizer(*found, plain, naming)
     return TorchState(at, plain, spelled, others, optimizer)
 
 
-def _find_model(tree: Tree) -> tuple[tuple[Key, ...], Mapping[str, Array]]:
+def _find_model(tree: Tree, known: Naming | None) -> tuple[tuple[Key, ...], Mapping[str, Array]]:
     if not isinstance(tree, dict):
         raise CheckpointError("the checkpoint is no dict, so nothing in it is known to be a model")
     if _is_state_dict(tree):
@@ -83,13 +97,41 @@ def _find_model(tree: Tree) -> tuple[tuple[Key, ...], Mapping[str, Array]]:
     found = [
         (key,) for key, child in tree.items() if component_of_key(str(key)) == "parameters" and _is_state_dict(child)
     ]
+    if not found:
+        nested = list(_state_dicts_below(tree, ()))
+        if len(nested) == 1:
+            return nested[0]
+        if nested:
+            names = [leaf_name(keys) for keys, _ in nested]
+            raise CheckpointError(
+                f"several state dicts ({', '.join(names[:6])}): each may be the model; convert one: --keys {names[0]}"
+            )
     if len(found) != 1:
         have = ", ".join(str(keys[0]) for keys in found) or f"none among {', '.join(map(str, list(tree)[:8]))}"
+        hint = ""
+        if found:
+            hint = f"; convert one at a time: {_keys_hint(tree, [keys[0] for keys in found], known)}"
         raise CheckpointError(
-            f"expected one state dict of a model by a customary name (model, state_dict), found {have}; of several, "
-            "--keys says which"
+            f"expected one state dict of a model by a customary name (model, state_dict), found {have}{hint}"
         )
     return found[0], tree[found[0][0]]
+
+
+def _state_dicts_below(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[tuple[Key, ...], Mapping[str, Array]]]:
+    """Yield the state dicts within a tree of dicts, such as `model.state_dict`; those of optimizers are none."""
+    if len(keys) > MOST_BELOW or not isinstance(tree, dict) or set(tree) == {"state", "param_groups"}:
+        return
+    for key, child in tree.items():
+        if _is_state_dict(child) and any(not is_buffer(name, leaf) for name, leaf in child.items()):
+            component = component_of_key(str((*keys, key)[0]))
+            if component in (None, "parameters"):
+                yield (*keys, key), child
+        else:
+            yield from _state_dicts_below(child, (*keys, key))
+
+
+MOST_BELOW = 4
+"""Dicts around a state dict at most."""
 
 
 def _is_state_dict(value: Tree) -> bool:
@@ -100,23 +142,55 @@ def _is_state_dict(value: Tree) -> bool:
     )
 
 
-def _find_optimizer(tree: Tree) -> tuple[tuple[Key, ...], Mapping[str, Any]] | None:
-    found = [
-        (keys, one)
-        for keys, one in top_values(tree)
-        if isinstance(one, dict) and set(one) == {"state", "param_groups"}
-    ]
+def _elsewhere(tree: Tree, at: tuple[Key, ...], others: Mapping[tuple[Key, ...], Any]) -> str:
+    """Return a key of parameters beside the model, such as those of a loss; empty if there are none."""
+    for key, child in tree.items() if at else ():
+        known = (key,) == at or (key,) in others or component_of_key(str(key)) is not None
+        if not known and _is_state_dict(child) and any(not is_buffer(name, leaf) for name, leaf in child.items()):
+            return str(key)
+    return ""
+
+
+def _find_optimizer(
+    tree: Tree, at: tuple[Key, ...], model: Mapping[str, Array], known: Naming | None
+) -> tuple[tuple[Key, ...], Mapping[str, Any]] | None:
+    found = _optimizers(tree)
     if len(found) > 1:
         where = ", ".join(leaf_name(keys) for keys, _ in found)
+        hint = _keys_hint(tree, [leaf_name(at)], known)
         raise CheckpointError(
-            f"several optimizers ({where}): each belongs to a part of the model; convert one at a time, such as "
-            f"--keys model,{where.partition(',')[0]}"
+            f"several optimizers ({where}): each belongs to a part of the model; convert one at a time: {hint}"
         )
     return found[0] if found else None
 
 
+def _optimizers(tree: Tree) -> list[tuple[tuple[Key, ...], Mapping[str, Any]]]:
+    return [
+        (keys, one)
+        for keys, one in top_values(tree)
+        if isinstance(one, dict) and set(one) == {"state", "param_groups"}
+    ]
+
+
+def _keys_hint(tree: Tree, models: Sequence[Key], known: Naming | None) -> str:
+    """Return the options that take one model and one optimizer of several, with --names where nothing names them."""
+    optimizers = _optimizers(tree)
+    if not optimizers:
+        return f"--keys {models[0]}"
+    for model in models:
+        arrays = tree.get(model, tree)
+        plain = {plain_name(name): array for name, array in arrays.items() if isinstance(array, Array)}
+        for keys, one in optimizers:
+            try:
+                _read_optimizer(keys, one, plain, known or Naming())
+            except ParityError:
+                continue
+            return f"--keys {model},{leaf_name(keys)}"
+    return f"--keys {models[0]},{leaf_name(optimizers[0][0])} --names FILE, the names of its parameters one a line"
+
+
 def _read_optimizer(
-    at: tuple[Key, ...], value: Mapping[str, Any], model: Mapping[str, Array], given: Sequence[str] | None
+    at: tuple[Key, ...], value: Mapping[str, Any], model: Mapping[str, Array], known: Naming
 ) -> OptimizerPart:
     where = leaf_name(at)
     groups, state = value["param_groups"], value["state"]
@@ -127,27 +201,11 @@ def _read_optimizer(
     if len(set(ids)) != len(ids) or not set(keys) <= set(ids):
         raise CheckpointError(f"{where}: its groups name a parameter twice, or lack one that has state")
     kind = _kind(where, groups, state)
-    recorded = [name for group in groups for name in group.get("param_names", ())]
-    if given is not None:
-        names, source = list(given), "the names that were given"
-    elif ids and all(isinstance(number, str) for number in ids):
-        names, source = [_WRAPPER.sub("", str(number)) for number in ids], "its own names"
-    elif len(recorded) == len(ids) and ids:
-        names, source = [_WRAPPER.sub("", str(name)) for name in recorded], "param_names"
-    elif len([group for group in groups if group.get("params")]) > 1:
-        raise CheckpointError(
-            f"{where} has {len(groups)} groups, and parameters are numbered group by group: nothing says which are "
-            "in which; give the names in the order of the optimizer with --names FILE, one a line"
-        )
-    else:
-        names, source = _trainable(model), "the order of the model, buffers and tied names left out"
-    if len(names) != len(ids):
-        raise CheckpointError(
-            f"{where} has {len(ids)} parameters, and {source} gives {len(names)} names; give the names in the order "
-            "of the optimizer with --names FILE, one a line"
-        )
+    entries = {number: state[key] for number, key in keys.items()}
+    counted = [{**group, "params": [_number(number) for number in group.get("params", ())]} for group in groups]
+    names, source = name_numbers(where, kind, counted, entries, model, known)
     by_key = {keys.get(number, number): name for number, name in zip(ids, names, strict=True)}
-    part = OptimizerPart(at, kind, by_key, state, groups)
+    part = OptimizerPart(at, kind, by_key, state, groups, source)
     _check_shapes(where, part, model, source)
     return part
 
@@ -157,44 +215,19 @@ def _number(key: Key) -> Key:
     return int(key) if isinstance(key, str) and key.isascii() and key.isdigit() else key
 
 
-def is_buffer(name: str, array: Array) -> bool:
-    """Return whether a name of a state dict is a buffer: a statistic of a normalization, or no floating array.
-
-    Args:
-        name: Dotted name, whose last part tells the statistics of BatchNorm.
-        array: Its value; an array of integers or truth values is a buffer under any name.
-
-    Example:
-        >>> from parity.formats import InMemory
-        >>> import numpy as np
-        >>> is_buffer("norm.running_mean", InMemory(np.zeros(3))), is_buffer("norm.weight", InMemory(np.zeros(3)))
-        (True, False)
-    """
-    return bool(_BUFFER.search(name)) or array.dtype.kind in "iub"
-
-
-def _trainable(model: Mapping[str, Array]) -> list[str]:
-    """Return the names of a model without buffers, and one name of each tied array, in order."""
-    names, seen = [], set()
-    for name, array in model.items():
-        tied = (array.shared, array.shape) if array.shared is not None else None
-        if is_buffer(name, array) or (tied and tied in seen):
-            continue
-        seen.add(tied)
-        names.append(name)
-    return names
-
-
 def _kind(where: str, groups: Sequence[Mapping[str, Any]], state: Mapping[Key, Any]) -> OptimizerKind:
     """Return the class of an optimizer, by the arguments of its groups and the keys of its state.
 
     Raises:
         CheckpointError: None fits.
+        SpecError: It is LBFGS.
     """
     keys = {str(key) for entry in state.values() for key, value in entry.items() if value is not None}
     own = {str(key) for key in (groups[0] if groups else {})} - _FLAGS
     fits = []
-    for kind in OPTIMIZERS.values():
+    if {"history_size", "line_search_fn"} <= own:
+        optimizer_kind("LBFGS")  # raises, and says why it has no counterpart
+    for kind in _STORED:
         slots = {slot.key for slot in kind.slots} | ({"step"} if kind.counts else set())
         needed = set(kind.arguments) - {"decoupled_weight_decay", "maximize"}
         if kind.in_torch and keys <= slots and needed <= own and own - set(kind.arguments) <= _ADDED:
@@ -235,5 +268,5 @@ def _check_shapes(where: str, part: OptimizerPart, model: Mapping[str, Array], s
             if value.shape != expected:
                 raise CheckpointError(
                     f"{where}: {key} of parameter {number} is {value}, and by {source} it belongs to {name}, "
-                    f"{model[name]}; give the names in the order of the optimizer with --names FILE, one a line"
+                    f"{model[name]}; {ADVICE}"
                 )

@@ -16,10 +16,16 @@ from parity.formats.array import (
     extents,
     number_of,
 )
+from parity.formats.dcp import open_dcp
+from parity.formats.dcp_tree import DCP_TREE, dcp_tree_text
 from parity.formats.document import TREE_ENTRY, decode_tree, encode_tree
+from parity.formats.flax_msgpack import open_flax
+from parity.formats.mapping import map_file
+from parity.formats.orbax import EMPTY_ARRAYS, open_orbax
 from parity.formats.raw_chunks import chunk_name
 from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise
-from parity.formats.torch_file import open_zip
+from parity.formats.symbolic import read_pickle
+from parity.formats.torch_file import open_torch_file, open_zip
 from parity.formats.tree import Key, Leaf, Opaque, Source, Tree, leaf_name, leaves, map_leaves
 from parity.formats.write_hugging_face import HUGGING_FACE, copy_companions
 from parity.formats.write_safetensors import SAFETENSORS
@@ -27,6 +33,8 @@ from parity.formats.writer import Writer
 
 __all__ = [
     "BLOCK_BYTES",
+    "DCP_TREE",
+    "EMPTY_ARRAYS",
     "FORMATS",
     "HUGGING_FACE",
     "SAFETENSORS",
@@ -47,15 +55,22 @@ __all__ = [
     "contiguous",
     "copy_companions",
     "count_of",
+    "dcp_tree_text",
     "decode_tree",
     "dtype_named",
     "encode_tree",
     "extents",
     "leaf_name",
     "leaves",
+    "map_file",
     "map_leaves",
     "number_of",
     "open_checkpoint",
+    "open_dcp",
+    "open_flax",
+    "open_orbax",
+    "open_torch_file",
     "open_zip",
+    "read_pickle",
     "recognise",
 ]

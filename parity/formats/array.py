@@ -16,6 +16,7 @@ from parity.errors import CheckpointError
 
 __all__ = [
     "BLOCK_BYTES",
+    "MOST_AXES",
     "Array",
     "Box",
     "InMemory",
@@ -30,6 +31,12 @@ __all__ = [
 
 BLOCK_BYTES = 16 << 20
 """Bytes of an array that are read at once, if one row of it has no more."""
+
+MOST_AXES = 64
+"""Most axes of an array, as NumPy has it."""
+
+MOST_BYTES = 1 << 62
+"""Most bytes of an array, where an axis without elements counts as one, as NumPy counts."""
 
 STRIP = 256
 """Rows of a matrix that are transposed at once."""
@@ -143,6 +150,9 @@ class MappedArray(Array):
             CheckpointError: It does not lie within the bytes.
         """
         self.shape, self.dtype, self.shared = tuple(shape), dtype, shared
+        counted = math.prod(max(n, 1) for n in self.shape) * dtype.itemsize
+        if len(self.shape) > MOST_AXES or min(self.shape, default=0) < 0 or counted > MOST_BYTES:
+            raise CheckpointError(f"{str(self)[:80]} is no shape that an array can have")
         c_order = [math.prod(self.shape[axis + 1 :]) * dtype.itemsize for axis in range(len(self.shape))]
         self.strides = tuple(strides) if strides is not None else tuple(c_order)
         self.mapped, self.start = mapped, start

@@ -19,6 +19,7 @@ from parity.errors import CheckpointError
 from parity.formats.array import Array, dtype_named
 from parity.formats.dcp_items import Items
 from parity.formats.dcp_metadata import METADATA, Record, read_metadata
+from parity.formats.dcp_tree import described_tree
 from parity.formats.document import TREE_ENTRY, read_description
 from parity.formats.folder import inside
 from parity.formats.nesting import nest
@@ -50,8 +51,10 @@ def open_dcp(path: Path) -> Source:
         common = open_torch_file(inside(path, COMMON)).tree
         tree = _join(tree, common, path, ())
         detail += f", with {COMMON} of Megatron"
-    if isinstance(text := flat.get(TREE_ENTRY), str):
-        arrays = {name: leaf for name, leaf in flat.items() if isinstance(leaf, Array)}
+    arrays = {name: leaf for name, leaf in flat.items() if isinstance(leaf, Array)}
+    if (described := described_tree(path, arrays)) is not None:
+        tree = described
+    elif isinstance(text := flat.get(TREE_ENTRY), str):  # where a conversion put it before
         tree = read_description(text, arrays, path)
     return Source(path=path, format="dcp", tree=tree, detail=detail, verify=items.damaged, unproven=UNPROVEN)
 

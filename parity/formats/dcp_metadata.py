@@ -46,7 +46,9 @@ def read_metadata(path: Path) -> dict[str, Any]:
             "load it with PyTorch and save it with collectives"
         )
     where = path / METADATA
-    found = read_pickle(read_bytes(inside(path, METADATA), 1 << 30), str(where), CALLS)
+    held = sum(one.stat().st_size for one in path.iterdir() if one.is_file())
+    data = read_bytes(inside(path, METADATA), 1 << 30)
+    found = read_pickle(data, str(where), CALLS, tensors=held // ITEM_BYTES)
     metadata = found.fields if isinstance(found, Record) and found.kind == "Metadata" else {}
     for field in ("state_dict_metadata", "storage_data"):
         if not isinstance(metadata.get(field), dict):
@@ -70,7 +72,12 @@ class Record:
 
     def __str__(self) -> str:
         """Return the text by which it is found where it is the key of a dictionary."""
-        return place(self.fields.get("fqn"), self.fields.get("offset"))
+        name, offset = self.fields.get("fqn"), self.fields.get("offset")
+        if not isinstance(name, str) or not (offset is None or isinstance(offset, tuple)):
+            raise ValueError("an index of metadata has no name, or no offset")
+        if not all(type(n) is int for n in offset or ()):
+            raise ValueError("an offset of metadata is no place")
+        return place(name, offset)
 
 
 def place(name: Any, offset: Any) -> str:
@@ -99,6 +106,9 @@ def shown(where: str) -> str:
 def _records(module: str, *kinds: str) -> dict[str, Call]:
     return {f"torch.distributed.checkpoint.{module}.{kind}": partial(Record, kind) for kind in kinds}
 
+
+ITEM_BYTES = 512
+"""Bytes that an item of DCP takes at least: an archive of one tensor."""
 
 CALLS: Mapping[str, Call] = {
     **PLAIN_CALLS,

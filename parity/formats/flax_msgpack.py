@@ -193,7 +193,7 @@ def _with_elsewhere(tree: Tree, path: Path) -> Tree:
         parts = name.removeprefix(ELSEWHERE).split("/")
         if any(part in ("", ".", "..") for part in parts) or not os.path.isfile(beside.joinpath(*parts, ".zarray")):
             raise CheckpointError(f"{path} names the array {name!r}, which is not in {beside.name}")
-    arrays = ItemArrays(beside, ocdbt=False, zarr3=False)
+    arrays = ItemArrays(beside, ocdbt=False, zarr3=False, complete=True)  # JAX writes every chunk of them
     found = arrays.open_all(sorted(name.removeprefix(ELSEWHERE) for name in names))
     return map_leaves(
         tree, lambda _, leaf: found[leaf.removeprefix(ELSEWHERE)] if isinstance(leaf, str) and leaf in names else leaf

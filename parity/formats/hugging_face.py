@@ -25,7 +25,8 @@ from parity.formats.mapping import read_head
 from parity.formats.safetensors_file import open_safetensors
 from parity.formats.shards import open_shards
 from parity.formats.symbolic import read_pickle
-from parity.formats.torch_file import CALLS, open_torch_file
+from parity.formats.torch_file import CALLS
+from parity.formats.torch_legacy import is_legacy, open_torch
 from parity.formats.tree import Source, Tree
 from parity.storage import read_given
 
@@ -167,15 +168,15 @@ def _open(path: Path, file: Path, role: str, opened: list[Source]) -> Tree:
         tree = opened[-1].tree
         return tree[role] if isinstance(tree, dict) and list(tree) == [role] else tree
     if file.name.endswith(".index.json"):
-        opened.append(open_shards(file, open_safetensors if ".safetensors" in file.name else open_torch_file))
+        opened.append(open_shards(file, open_safetensors if ".safetensors" in file.name else open_torch))
     elif file.suffix == ".json":
         return read_settings(file)
     elif file.suffix == ".safetensors":
         opened.append(open_safetensors(file))
-    elif file.suffix == ".pkl" and read_head(file, 1) == b"\x80":
+    elif file.suffix == ".pkl" and read_head(file, 1) == b"\x80" and not is_legacy(file):
         return _plain_pickle(file)
     else:
-        opened.append(open_torch_file(file))
+        opened.append(open_torch(file))
     return opened[-1].tree
 
 
@@ -185,7 +186,4 @@ def _plain_pickle(file: Path) -> Tree:
         data = read_given(file, 1 << 30)
     except OSError as error:
         raise CheckpointError(f"{file} cannot be read: {error.strerror or error}") from error
-    tree = read_pickle(data, str(file), CALLS)
-    if type(tree) is int:
-        raise CheckpointError(f"{file} is of torch.save before PyTorch 1.6; load and save it with PyTorch")
-    return tree
+    return read_pickle(data, str(file), CALLS)

@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from parity.errors import CheckpointError
+from parity.formats.tree import MOST_DEPTH, MOST_SCALARS, MOST_TEXT
 
 __all__ = ["MsgpackReader", "Span"]
 
 MOST_VALUES = 4_000_000
 """Most values of one file, containers and keys included."""
 
-MOST_DEPTH = 100
-
-MOST_TEXT = 64 << 20
-"""Most bytes of text and of raw bytes in one file that become values; arrays do not count."""
 
 NUMBERS = {
     **{0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q"},
@@ -60,7 +57,7 @@ class MsgpackReader:
         """
         self.data, self.where, self.extension = data, where, extension or _refuse
         self.at, self.stop = 0, len(data)
-        self._values = self._text = 0
+        self._values = self._text = self._scalars = 0
 
     def within(self, span: Span) -> MsgpackReader:
         """Return a reader of the payload of an extension, in which there are no extensions."""
@@ -116,9 +113,14 @@ class MsgpackReader:
         """
         start = self.at
         kind, found = self.header()
-        if kind == "value":
-            return found
-        if kind in ("text", "bytes"):
+        if kind in ("value", "text", "bytes"):
+            self._scalars += 1
+            if self._scalars > MOST_SCALARS:
+                raise self.fail(
+                    f"it has more than {MOST_SCALARS:,} values that are no arrays; no state has so many", start
+                )
+            if kind == "value":
+                return found
             return self.content(found) if kind == "bytes" else self._decode(found)
         if kind == "ext":
             return self.extension(self, *found)
@@ -130,6 +132,7 @@ class MsgpackReader:
         for _ in range(found):
             start = self.at
             key = self.value(depth + 1)
+            self._scalars -= 1  # a key is a name, counted with its value
             if type(key) not in (str, int):
                 raise self.fail(f"a key is {type(key).__name__}, neither text nor an integer", start)
             if key in made:

@@ -15,13 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from parity.errors import CheckpointError, explain
-from parity.formats.array import Array
+from parity.formats.array import Array, MappedArray, dtype_named
 from parity.formats.orbax_arrays import ItemArrays
-from parity.formats.tree import Opaque, Source, Tree
+from parity.formats.tree import Opaque, Source, Tree, leaf_name, leaves
 from parity.storage import read_bytes, read_json
 
-__all__ = ["is_orbax", "is_orbax_manager", "open_orbax", "open_orbax_manager"]
+__all__ = ["EMPTY_ARRAYS", "is_orbax", "is_orbax_manager", "open_orbax", "open_orbax_manager"]
 
 TREE = "_METADATA"
 CHECKPOINT = "_CHECKPOINT_METADATA"
@@ -31,6 +33,9 @@ written as None or by one of these."""
 
 ALONE = ("default", "state", "pytree")
 """Items that are all of a checkpoint, if there is no other: of `CheckpointManager.save(step, tree)` and of v1."""
+
+EMPTY_ARRAYS = "parity.empty_arrays"
+"""Key of the custom metadata: name of an array without elements, which Orbax has not, to its dtype and shape."""
 
 MOST_LEAVES = 1_000_000
 SEQUENCE = 1
@@ -65,8 +70,9 @@ def open_orbax(path: Path) -> Source:
     Raises:
         CheckpointError: It has no description, or one that does not fit its files.
     """
+    holes: list[int] = []
     if (path / TREE).is_file():
-        return Source(path=path, format="orbax", tree=_item(path), detail=_layout(path), unproven=UNPROVEN)
+        return _source(path, _item(path, holes), _layout(path), holes)
     items = {
         entry.name: entry
         for entry in sorted(path.iterdir())
@@ -77,13 +83,41 @@ def open_orbax(path: Path) -> Source:
     named = read_json(path / CHECKPOINT).get("item_handlers") if (path / CHECKPOINT).is_file() else None
     if isinstance(named, dict) and (gone := [name for name in named if name not in items and name != "metrics"]):
         raise CheckpointError(f"{path}: {CHECKPOINT} names the item {gone[0]}, which is not there")
-    tree = {name: _any_item(entry) for name, entry in items.items()}
+    tree = {name: _any_item(entry, holes) for name, entry in items.items()}
     alone = len(tree) == 1 and next(iter(tree)) in ALONE
     first = next((entry for entry in items.values() if (entry / TREE).is_file()), None)
     detail = f"item{'s' * (len(items) > 1)} {', '.join(items)}" + (f"; {_layout(first)}" if first else "")
+    return _source(path, next(iter(tree.values())) if alone else tree, detail, holes)
+
+
+def _source(path: Path, tree: Tree, detail: str, holes: list[int]) -> Source:
+    """Return what was opened; it is said where chunks are read as zeros, and a check reads every chunk."""
+    if missing := sum(holes):
+        detail += f"; {missing:,} chunks are not there and read as zeros, as its version of Orbax leaves those out"
+
+    def verify() -> list[tuple[str, str]]:
+        found = ((leaf_name(keys), _fault(leaf)) for keys, leaf in leaves(tree) if isinstance(leaf, Array))
+        return [(name, what) for name, what in found if what]
+
     return Source(
-        path=path, format="orbax", tree=next(iter(tree.values())) if alone else tree, detail=detail, unproven=UNPROVEN
+        path=path,
+        format="orbax",
+        tree=tree,
+        detail=detail,
+        verify=verify,
+        checked="the form of every chunk",
+        unproven=UNPROVEN,
     )
+
+
+def _fault(array: Array) -> str:
+    """Return why an array cannot be read, reading all of it; empty if it can."""
+    try:
+        for _ in array.blocks():
+            pass
+    except CheckpointError as error:
+        return str(error)
+    return ""
 
 
 def open_orbax_manager(path: Path) -> Source:
@@ -118,10 +152,10 @@ def _uses_ocdbt(item: Path, value: Mapping[str, Any]) -> bool:
     return bool(value.get("use_ocdbt", (item / "manifest.ocdbt").is_file()))
 
 
-def _any_item(path: Path) -> Tree:
+def _any_item(path: Path, holes: list[int]) -> Tree:
     """Return the content of an item: a tree, JSON, or something that only its own handler reads."""
     if (path / TREE).is_file():
-        return _item(path)
+        return _item(path, holes)
     for name in ("metadata", "metrics"):
         if (path / name).is_file():
             try:
@@ -131,8 +165,8 @@ def _any_item(path: Path) -> Tree:
     return Opaque("orbax.item", [entry.name for entry in sorted(path.iterdir())[:8]])
 
 
-def _item(path: Path) -> Tree:
-    """Return the tree of one item."""
+def _item(path: Path, holes: list[int]) -> Tree:
+    """Return the tree of one item; the number of its chunks that are not there is added to a list."""
     value = read_json(path / TREE)
     described = value.get("tree_metadata")
     if not isinstance(described, dict) or len(described) > MOST_LEAVES:
@@ -149,13 +183,16 @@ def _item(path: Path) -> Tree:
             complete=value.get("store_array_data_equal_to_fill_value") is True,
         )
         found = arrays.open_all(stored)
-    tree = _Branch()
+        holes.append(arrays.holes)
+    tree, empty = _Branch(), _empty_arrays(path, value)
     for keys, kind in rows:
         name = _name(keys)
         if kind == "string":
             if not isinstance(texts.get(name), str):
                 raise CheckpointError(f"{path}: the text {name} is named by {TREE} and is not in _strings.json")
             leaf: Any = texts[name]
+        elif name in empty and kind == "None":
+            leaf = empty[name]
         elif kind in EMPTY:
             leaf = EMPTY[kind].copy() if isinstance(EMPTY[kind], dict | list) else EMPTY[kind]
         else:
@@ -164,6 +201,22 @@ def _item(path: Path) -> Tree:
             return leaf
         _put(path, tree, keys, leaf)
     return _build(tree, (), path)
+
+
+def _empty_arrays(path: Path, value: Mapping[str, Any]) -> dict[str, Array]:
+    """Return the arrays without elements that a conversion described."""
+    label = value.get("custom_metadata")
+    rows = label.get(EMPTY_ARRAYS, {}) if isinstance(label, dict) else {}
+    found: dict[str, Array] = {}
+    try:
+        for name, row in rows.items():
+            dtype, shape = dtype_named(row["dtype"]), row["shape"]
+            if dtype is None or math.prod(shape) or not all(type(n) is int for n in shape):
+                raise ValueError(f"{name} is {row!r:.60}")
+            found[name] = MappedArray(np.zeros(0, np.uint8), dtype, shape)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path / TREE}: its arrays without elements are none ({explain(error)})") from error
+    return found
 
 
 def _name(keys: Keys) -> str:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from parity.errors import CheckpointError, explain
 from parity.formats.array import BLOCK_BYTES, Array, Box, dtype_named, extents
+from parity.formats.orbax_chunks import Grid, check_chunks, files_of, values_of
 from parity.formats.raw_chunks import RawChunks
 
 __all__ = ["ItemArrays"]
@@ -53,13 +54,16 @@ class ItemArrays:
         except ImportError as error:
             raise CheckpointError(f"{root} is of Orbax: pip install tensorstore reads it") from error
         self._ts, self.root, self._driver = tensorstore, root, "zarr3" if zarr3 else "zarr"
-        _refuse_links(root)
+        self._files = files_of(root)
+        self.holes = 0
+        """Chunks that are not there and read as zeros, where those of zeros were not written."""
         self._ocdbt, self._complete = ocdbt, complete
         if ocdbt and not (root / "manifest.ocdbt").is_file():
             raise CheckpointError(f"{root} has no manifest.ocdbt, so its arrays cannot be found")
         self._context = tensorstore.Context(
             {"cache_pool": {"total_bytes_limit": CACHE_BYTES}, "file_io_concurrency": {"limit": 4}}
         )
+        self._parsed: dict[bytes, Any] = {}
         self._slab: tuple[str, Box, NDArray[Any]] | None = None
 
     def open_all(self, names: Iterable[str]) -> dict[str, Array]:
@@ -71,16 +75,20 @@ class ItemArrays:
         suffix = "zarr.json" if self._driver == "zarr3" else ".zarray"
         wanted = list(names)
         try:
-            store = self._ts.KvStore.open(self._kvstore(""), context=self._context).result()
+            self._store = store = self._ts.KvStore.open(self._kvstore(""), context=self._context).result()
             reads = [store.read(f"{name}/{suffix}") for name in wanted]
             texts = [read.result() for read in reads]
+            stored = values_of(self._ts, self.root, self._files) if self._ocdbt else self._files
+            self._sizes = stored
+        except CheckpointError:
+            raise
         except Exception as error:  # TensorStore raises ValueError, KeyError and OSError alike for a damaged store
             raise CheckpointError(f"{self.root} cannot be read: {str(error)[:300]}") from error
         found: dict[str, Array] = {}
         for name, text in zip(wanted, texts, strict=True):
             if text.state != "value" or len(text.value) > MOST_METADATA:
                 raise CheckpointError(f"{self.root}: the array {name} is named by _METADATA and is not there")
-            found[name] = self._describe(name, text.value)
+            found[name] = self._describe(name, text.value, stored)
         return found
 
     def _kvstore(self, name: str) -> dict[str, Any]:
@@ -89,31 +97,42 @@ class ItemArrays:
             return {"driver": "ocdbt", "base": base, "path": f"{name}/" if name else ""}
         return {**base, "path": f"{base['path']}{name}/" if name else base["path"]}
 
-    def _describe(self, name: str, text: bytes) -> Array:
+    def _describe(self, name: str, text: bytes, stored: Mapping[str, int]) -> Array:
+        """Return an array by the text of its description, its chunks looked up."""
+        if text not in self._parsed:  # many arrays are alike, and reading JSON is most of the work
+            self._parsed[text] = self._parse(name, text)
+        value, shape, chunk, dtype, grid = self._parsed[text]
+        self.holes += check_chunks(str(self.root), name, grid, stored, complete=self._complete)
+        plain = self._driver == "zarr" and not self._ocdbt and self._complete and grid.plain
+        if plain and (value.get("order"), value.get("dimension_separator", ".")) == ("C", "."):
+            return RawChunks(self.root / name, shape, chunk, dtype)
+        array = _OrbaxArray(self, name, tuple(shape), tuple(chunk), dtype)
+        if self._driver == "zarr" and grid.plain and value.get("order") == "C" and shape == chunk:
+            array.only = f"{name}/{grid.key([0] * len(shape))}"
+        return array
+
+    def _parse(self, name: str, text: bytes) -> tuple[Any, list[int], list[int], np.dtype[Any], Grid]:
+        """Return a description, and what it says: shape, chunk, dtype and grid."""
         try:
             value = json.loads(text)
-            shape = [int(n) for n in value["shape"]]
-            if self._driver == "zarr3":
-                grid = value["chunk_grid"]["configuration"]["chunk_shape"]
-                codecs = [
-                    c["configuration"]["chunk_shape"] for c in value["codecs"] if c["name"] == "sharding_indexed"
-                ]
-                chunk, kind = (codecs[0] if codecs else grid), value["data_type"]
-            else:
-                chunk, kind = value["chunks"], ZARR2.get(value["dtype"], value["dtype"])
-            chunk = [int(n) for n in chunk]
+            shape, chunk, kind, grid = (_zarr3 if self._driver == "zarr3" else _zarr2)(value)
             dtype = dtype_named(kind) if isinstance(kind, str) else None
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError, AttributeError, OverflowError) as error:
             raise CheckpointError(f"{self.root}: the description of {name} is none ({explain(error)})") from error
         if dtype is None:
             raise CheckpointError(f"{self.root}: {name} has the dtype {kind!r}, which is unknown")
-        if len(chunk) != len(shape) or min([*shape, 0]) < 0 or min([*chunk, 1]) < 1 or math.prod(shape) >= 1 << 48:
-            raise CheckpointError(f"{self.root}: {name} has the shape {shape} in chunks of {chunk}, which is none")
-        plain = self._driver == "zarr" and not self._ocdbt and self._complete
-        plain = plain and not value.get("compressor") and not value.get("filters")
-        if plain and (value.get("order"), value.get("dimension_separator", ".")) == ("C", "."):
-            return RawChunks(self.root / name, shape, chunk, dtype)
-        return _OrbaxArray(self, name, tuple(shape), tuple(chunk), dtype)
+        self._require_sound(name, shape, chunk, grid.chunk)
+        return value, shape, chunk, dtype, replace(grid, itemsize=dtype.itemsize)
+
+    def _require_sound(self, name: str, shape: list[int], *chunks: Sequence[int]) -> None:
+        """Refuse what is no shape, and chunks that are larger than their array: one is in memory as a whole."""
+        for chunk in chunks:
+            fits = len(chunk) == len(shape) and min([*chunk, 1]) >= 1
+            fits = fits and all(c <= max(n, 1) for n, c in zip(shape, chunk, strict=True))
+            if not fits or min([*shape, 0]) < 0 or math.prod(shape) >= 1 << 48:
+                raise CheckpointError(
+                    f"{self.root}: {name} has the shape {shape} in chunks of {list(chunk)}, which is none"
+                )
 
     def slab(self, array: _OrbaxArray, box: Box) -> NDArray[Any]:
         """Return a box; of large chunks, all that the box touches are read at once and kept for the next one."""
@@ -132,7 +151,14 @@ class ItemArrays:
         return self._slab[2][inner]
 
     def _read(self, array: _OrbaxArray, box: Box) -> NDArray[Any]:
-        spec = {"driver": self._driver, "kvstore": self._kvstore(array.name), "recheck_cached_data": "open"}
+        if array.only and array.only in self._sizes and extents(box) == array.shape:
+            return self._value(array)
+        spec = {
+            "driver": self._driver,
+            "kvstore": self._kvstore(array.name),
+            "recheck_cached_data": "open",
+            "fill_missing_data_reads": not self._complete,
+        }
         try:
             if array.opened is None:
                 array.opened = self._ts.open(spec, open=True, read=True, context=self._context).result()
@@ -145,9 +171,22 @@ class ItemArrays:
             )
         return np.asarray(found)
 
+    def _value(self, array: _OrbaxArray) -> NDArray[Any]:
+        """Return an array that is one value of the store: opening it would take ten times as long."""
+        try:
+            data = self._store.read(array.only).result().value
+        except Exception as error:
+            raise CheckpointError(f"{self.root}: {array.name} cannot be read: {str(error)[:300]}") from error
+        if len(data) != array.nbytes:
+            raise CheckpointError(f"{self.root}: {array.name} has {len(data):,} bytes, expected {array.nbytes:,}")
+        return np.frombuffer(data, array.dtype).reshape(array.shape)
+
 
 class _OrbaxArray(Array):
     """One array of an item."""
+
+    only = ""
+    """Key of its only chunk, if that has the bytes of its elements and no others."""
 
     def __init__(
         self, item: ItemArrays, name: str, shape: tuple[int, ...], chunk: tuple[int, ...], dtype: np.dtype[Any]
@@ -166,13 +205,37 @@ class _OrbaxArray(Array):
         self.opened = None
 
 
-def _refuse_links(root: Path) -> None:
-    """Refuse links in a directory: TensorStore would follow one to a file outside of it.
+_Described = tuple[list[int], list[int], Any, Grid]
+"""Shape, shape of what is decoded at once, name of the dtype, and the grid of what has keys."""
 
-    Raises:
-        CheckpointError: There is one.
-    """
-    for folder, names, files in os.walk(root):
-        for name in (*names, *files):
-            if os.path.islink(os.path.join(folder, name)):
-                raise CheckpointError(f"{Path(folder) / name} is a link; a checkpoint of Orbax holds none")
+
+def _zarr2(value: Mapping[str, Any]) -> _Described:
+    """Take the description of an array of zarr 2 apart."""
+    shape, chunk = [int(n) for n in value["shape"]], [int(n) for n in value["chunks"]]
+    separator = _separator(value.get("dimension_separator", "."))
+    plain = not value.get("compressor") and not value.get("filters")
+    grid = Grid(shape, chunk, lambda at: separator.join(map(str, at)) or "0", plain=plain)
+    return shape, chunk, ZARR2.get(value["dtype"], value["dtype"]), grid
+
+
+def _zarr3(value: Mapping[str, Any]) -> _Described:
+    """Take the description of an array of zarr 3 apart; of a shard, its inner chunks are decoded alone."""
+    shape = [int(n) for n in value["shape"]]
+    outer = [int(n) for n in value["chunk_grid"]["configuration"]["chunk_shape"]]
+    codecs = value["codecs"]
+    inner = [c["configuration"]["chunk_shape"] for c in codecs if c["name"] == "sharding_indexed"]
+    encoding = value.get("chunk_key_encoding", {})
+    default = encoding.get("name", "default") == "default"
+    separator = _separator(encoding.get("configuration", {}).get("separator", "/" if default else "."))
+
+    def key(at: Sequence[int]) -> str:
+        return separator.join(["c", *map(str, at)]) if default else separator.join(map(str, at)) or "0"
+
+    grid = Grid(shape, outer, key, plain=[c["name"] for c in codecs] == ["bytes"])
+    return shape, [int(n) for n in (inner[0] if inner else outer)], value["data_type"], grid
+
+
+def _separator(value: Any) -> str:
+    if value not in (".", "/"):
+        raise ValueError(f"{value!r:.40} separates no places")
+    return str(value)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from parity.errors import CheckpointError
+from parity.formats.bounds import require_bounded
 from parity.formats.dcp import open_dcp
 from parity.formats.dcp_metadata import is_dcp
 from parity.formats.deepspeed import open_deepspeed
@@ -20,6 +21,8 @@ from parity.formats.orbax import is_orbax, is_orbax_manager, open_orbax, open_or
 from parity.formats.safetensors_file import open_safetensors
 from parity.formats.shards import open_shards
 from parity.formats.torch_file import open_torch_file
+from parity.formats.torch_items import is_torch_items, open_torch_items
+from parity.formats.torch_legacy import is_legacy, open_legacy
 from parity.formats.tree import Source
 
 __all__ = ["FORMATS", "Format", "open_checkpoint", "recognise"]
@@ -47,6 +50,7 @@ def _is_safetensors(path: Path) -> bool:
 
 
 FORMATS: tuple[Format, ...] = (
+    Format("torch.save", "a tree of this project's PyTorch side", is_torch_items, open_torch_items),
     Format(
         "torch.save",
         "a checkpoint of this project's PyTorch side",
@@ -57,6 +61,7 @@ FORMATS: tuple[Format, ...] = (
     Format("flax-msgpack", "a directory of files of Flax", is_flax_directory, open_flax_directory),
     Format("orbax", "a directory of steps of Orbax", is_orbax_manager, open_orbax_manager),
     Format("torch.save", "a file of torch.save", lambda path: read_head(path, 4) == b"PK\x03\x04", open_torch_file),
+    Format("torch.save", "a file of torch.save before PyTorch 1.6", is_legacy, open_legacy),
     Format("safetensors", "a safetensors file", _is_safetensors, open_safetensors),
     Format(
         "safetensors",
@@ -102,9 +107,11 @@ def open_checkpoint(path: Path) -> Source:
     """Open a checkpoint of any known format, without loading an array.
 
     Raises:
-        CheckpointError: It does not exist, is of no known format, or is damaged.
+        CheckpointError: It does not exist, is of no known format, is damaged, or names more than any state has.
     """
-    return recognise(path).open(path)
+    source = recognise(path).open(path)
+    require_bounded(source.tree, str(path))
+    return source
 
 
 def _guess(path: Path) -> str:
@@ -117,5 +124,5 @@ def _guess(path: Path) -> str:
     if not head:
         return "an empty file" if path.is_file() else "neither a file nor a directory"
     if head[:1] == b"\x80" and head[1] in (2, 3, 4, 5):
-        return "a pickle, which runs code when it is loaded: only those of torch.save since PyTorch 1.6 are read"
+        return "a pickle, which runs code when it is loaded: only those of torch.save are read"
     return f"a file that starts with {head!r}"

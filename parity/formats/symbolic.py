@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parity.errors import CheckpointError
+from parity.formats.bounds import Work, require_bounded
 from parity.formats.tree import Opaque
 
 __all__ = ["PLAIN_CALLS", "Call", "Global", "read_pickle"]
@@ -23,7 +24,15 @@ __all__ = ["PLAIN_CALLS", "Call", "Global", "read_pickle"]
 MOST_BYTES = 1 << 30
 """Longest pickle that is walked; the arrays of a `torch.save` file are outside its own."""
 
-MOST_OPCODES = 50_000_000
+MOST_OPCODES = 800_000
+"""Most opcodes of a pickle besides those of its tensors: a second of work."""
+
+OPCODES_OF_A_TENSOR = 64
+"""Opcodes that a tensor takes at most, with its storage, its name and its place in an optimizer; about 40."""
+
+MOST_KEY = 16
+"""Most parts of a key that is a tuple."""
+
 MOST_NUMBER = 4096
 """Longest integer in bytes: a pickle may spell one of gigabytes."""
 
@@ -56,11 +65,24 @@ def _counter(counts: Any = None) -> Any:
     return Opaque("collections.Counter", counts)
 
 
+def _dict(pairs: Any = ()) -> dict[Any, Any]:
+    """Return a dict of another, or of pairs, its keys text and integers as everywhere."""
+    found = pairs.items() if isinstance(pairs, dict) else pairs
+    return {_as_key(key): value for key, value in found}
+
+
+def _path(*parts: str) -> str:
+    """Return a path as text; a call of its own result, again and again, would double it."""
+    if sum(map(len, parts)) > MOST_NUMBER:
+        raise ValueError("a path is longer than any")
+    return posixpath.join(*parts)
+
+
 PLAIN_CALLS: Mapping[str, Call] = {
-    "collections.OrderedDict": dict,
+    "collections.OrderedDict": lambda *pairs: _dict(*pairs),
     "collections.Counter": _counter,
-    "collections.defaultdict": lambda factory=None, *pairs: dict(*pairs),
-    "builtins.dict": dict,
+    "collections.defaultdict": lambda factory=None, *pairs: _dict(*pairs),
+    "builtins.dict": lambda *pairs: _dict(*pairs),
     "builtins.list": list,
     "builtins.tuple": tuple,
     "builtins.complex": complex,
@@ -68,8 +90,8 @@ PLAIN_CALLS: Mapping[str, Call] = {
     "builtins.set": lambda items=(): Opaque("builtins.set", list(items)),
     "__builtin__.set": lambda items=(): Opaque("builtins.set", list(items)),
     "_codecs.encode": lambda text, encoding="latin1": text.encode(encoding) if encoding == "latin1" else text,
-    "pathlib.PosixPath": posixpath.join,
-    "pathlib._local.PosixPath": posixpath.join,
+    "pathlib.PosixPath": lambda *parts: _path(*parts),
+    "pathlib._local.PosixPath": lambda *parts: _path(*parts),
 }
 """Calls that every reader answers: containers and values of the standard library."""
 
@@ -80,6 +102,7 @@ def read_pickle(
     calls: Mapping[str, Call] = PLAIN_CALLS,
     persistent: Callable[[Any], Any] | None = None,
     end: Callable[[int], None] | None = None,
+    tensors: int = 0,
 ) -> Any:
     """Return the tree that a pickle describes.
 
@@ -89,6 +112,7 @@ def read_pickle(
         calls: Dotted name of a class or function to what stands in for its call.
         persistent: Takes a persistent id and returns what it stands for.
         end: Takes the offset of the first byte after the pickle.
+        tensors: How many tensors the pickle may describe: as many as there are storages beside it.
 
     Raises:
         CheckpointError: It is no pickle, is larger than any state needs, or uses what only code could answer, such as
@@ -97,14 +121,19 @@ def read_pickle(
     if len(data) > MOST_BYTES:
         raise CheckpointError(f"{where}: the pickle has {len(data):,} bytes, more than {MOST_BYTES:,}")
     machine = _Machine(where, calls, persistent)
+    most = MOST_OPCODES + OPCODES_OF_A_TENSOR * tensors
     try:
         for count, (opcode, argument, position) in enumerate(pickletools.genops(data)):
-            if count > MOST_OPCODES:
-                raise CheckpointError(f"{where}: the pickle has more than {MOST_OPCODES:,} opcodes")
+            if count > most:
+                raise CheckpointError(
+                    f"{where}: the pickle has more than {most:,} opcodes; no training state needs so many"
+                )
             if opcode.name == "STOP":
                 if end:
                     end((position or 0) + 1)
-                return _plain(machine.pop(), {})
+                tree = _plain(machine.pop(), {})
+                require_bounded(tree, where, tensors)
+                return tree
             machine.run(opcode.name, argument)
     except CheckpointError as error:
         if str(error).startswith(where):
@@ -122,6 +151,7 @@ class _Machine:
 
     def __init__(self, where: str, calls: Mapping[str, Call], persistent: Callable[[Any], Any] | None) -> None:
         self.where, self.calls, self.persistent = where, calls, persistent
+        self.work = Work()
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
 
@@ -199,6 +229,7 @@ class _Machine:
         name = function.name if isinstance(function, Global) else None
         if name is None or not isinstance(args, tuple):
             raise ValueError(f"a call of a {type(function).__name__}")
+        self.work.add(args)
         if name in self.calls and not named:
             self.stack.append(self.calls[name](*args))
         elif name == "copyreg._reconstructor" and args and isinstance(args[0], Global):
@@ -226,6 +257,7 @@ class _Machine:
 
     def _op_build(self, argument: Any) -> None:
         state, target = self.pop(), self.stack[-1]
+        self.work.add((state,))
         if isinstance(target, _Made):
             target.content.append(state)
         elif hasattr(target, "set_state"):
@@ -242,15 +274,27 @@ def _set_items(machine: _Machine, items: list[Any]) -> None:
         target.content.append([list(pair) for pair in pairs])
         return
     for key, value in pairs:
-        target[key if isinstance(key, str | int) and type(key) is not bool else _key(key)] = value
+        target[_as_key(key)] = value
 
 
 def _pairs(items: list[Any]) -> list[tuple[Any, Any]]:
     return list(zip(items[::2], items[1::2], strict=True))
 
 
-def _key(key: Any) -> str:
-    """Return a key that is neither text nor an integer as text."""
+def _as_key(key: Any) -> str | int:
+    """Return a key of a tree: text and integers as they are, others as text.
+
+    Raises:
+        ValueError: It is a container of more than a few values: their text, or hash, might never end.
+    """
+    if isinstance(key, str | int) and type(key) is not bool:
+        return key
+    if isinstance(key, tuple):
+        if len(key) > MOST_KEY or any(isinstance(part, dict | list | tuple | _Made) for part in key):
+            raise ValueError("a key is a container of containers")
+        return str(tuple(part.name if isinstance(part, Global) else part for part in key))
+    if isinstance(key, dict | list | _Made):
+        raise ValueError(f"a key is a {type(key).__name__}")
     return str(key.name if isinstance(key, Global) else key)
 
 
@@ -279,7 +323,7 @@ _BUILDERS: Mapping[str, Callable[[_Machine], object]] = {
     "POP": lambda m: m.stack.pop(),
     "POP_MARK": lambda m: m.pop_mark(),
     "DUP": lambda m: m.stack.append(m.stack[-1]),
-    "DICT": lambda m: m.stack.append(dict(_pairs(m.pop_mark()))),
+    "DICT": lambda m: m.stack.append(_dict(_pairs(m.pop_mark()))),
     "LIST": lambda m: m.stack.append(m.pop_mark()),
     "TUPLE": lambda m: m.stack.append(tuple(m.pop_mark())),
     "TUPLE1": lambda m: m.stack.append(tuple(_last(m, 1))),

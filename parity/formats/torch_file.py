@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.errors import CheckpointError
-from parity.formats.array import Array, InMemory, MappedArray, dtype_named
+from parity.formats.array import MOST_AXES, Array, InMemory, MappedArray, dtype_named
 from parity.formats.mapping import map_file
 from parity.formats.symbolic import PLAIN_CALLS, Call, Global, read_pickle
 from parity.formats.tree import Opaque, Source
 from parity.formats.zips import ZipRecords
 
-__all__ = ["open_torch_file", "open_zip", "read_torch_bytes"]
+__all__ = ["CALLS", "Storage", "Views", "open_torch_file", "open_zip", "read_torch_bytes", "storage_dtype"]
 
 STORAGES = {
     **{
@@ -36,16 +36,49 @@ STORAGES = {
 }
 """Classes of storages that PyTorch pickles to the dtype of their elements."""
 
+VIEWS_OF_A_BYTE = 64
+"""How often the views of a file may show its bytes, such as the layers of a model that share all parameters."""
+
+EXPANDED_BYTES = 256 << 20
+"""Bytes that views may be larger by, such as masks that are expanded."""
+
 _LONE = re.compile(r"torch\.(?:storage\.)?(\w+)")
 
 
+class Views:
+    """The arrays of one file that were asked for, and how many bytes they are together.
+
+    A view may show one element a billion times: 64 bytes, of strides 0, are an array of any size.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self.most = nbytes * VIEWS_OF_A_BYTE + EXPANDED_BYTES
+        self.nbytes = 0
+
+    def add(self, array: MappedArray) -> MappedArray:
+        """Count an array.
+
+        Raises:
+            CheckpointError: Together they are more than a file of this size can hold.
+        """
+        self.nbytes += array.nbytes
+        if self.nbytes > self.most:
+            raise CheckpointError(
+                f"{array} and those before it are views of {self.nbytes:,} bytes, more than the file can hold: one "
+                "element stands for many"
+            )
+        return array
+
+
 @dataclass(frozen=True)
-class _Storage:
+class Storage:
     """A storage that tensors are views of."""
 
-    key: str
+    key: tuple[str, str]
+    """The file, and its key in it: keys are counted anew in each file."""
     dtype: str
     mapped: NDArray[np.uint8]
+    views: Views
 
 
 def open_zip(path: Path) -> ZipRecords:
@@ -64,10 +97,6 @@ def open_torch_file(path: Path) -> Source:
         CheckpointError: It is none: a truncated archive, TorchScript, or written on a big-endian machine.
     """
     records = open_zip(path)
-    if "constants.pkl" in records.names:
-        raise CheckpointError(
-            f"{path} is a TorchScript archive, which is code; save a state dict of the module instead"
-        )
     tree = _read(records, str(path))
     version = records.text("version")
     checked = records.has_checksums
@@ -105,22 +134,42 @@ def _read(records: ZipRecords, where: str) -> Any:
         raise CheckpointError(f"{where} is a zip archive, but not of torch.save: no data.pkl among {shown}")
     if records.text("byteorder") not in ("", "little"):
         raise CheckpointError(f"{where} was written on a big-endian machine; load and save it there with PyTorch")
-    return read_pickle(records.read("data.pkl"), f"{where}: data.pkl", CALLS, lambda found: _storage(found, records))
+    views = Views(sum(records.size(name) for name in records.names))
+    return read_pickle(
+        records.read("data.pkl"),
+        f"{where}: data.pkl",
+        CALLS,
+        lambda found: _storage(found, records, views),
+        tensors=len(records.names),
+    )
 
 
-def _storage(found: Any, records: ZipRecords) -> _Storage:
+def _storage(found: Any, records: ZipRecords, views: Views) -> Storage:
     kind, cls, key, _, _, *_ = found
+    dtype = storage_dtype(kind, cls, str(records.path))
+    return Storage((str(records.path), str(key)), dtype, records.mapped(f"data/{key}"), views)
+
+
+def storage_dtype(kind: Any, cls: Any, where: str) -> str:
+    """Return the dtype of a storage, by what its persistent id says.
+
+    Args:
+        kind: The first word, `storage`.
+        cls: The class, as a name.
+        where: The file, for messages.
+
+    Raises:
+        CheckpointError: It is no storage, or of a class that is unknown.
+    """
     match = _LONE.fullmatch(cls.name) if isinstance(cls, Global) else None
     dtype = STORAGES.get(match[1]) if match else None
     if kind != "storage" or dtype is None:
-        raise CheckpointError(
-            f"{records.path}: a storage of the kind {getattr(cls, 'name', cls)!r}, which is unknown"
-        )
-    return _Storage(str(key), dtype, records.mapped(f"data/{key}"))
+        raise CheckpointError(f"{where}: a storage of the kind {getattr(cls, 'name', cls)!r:.60}, which is unknown")
+    return dtype
 
 
 def _tensor(
-    storage: _Storage,
+    storage: Storage,
     offset: int,
     shape: Sequence[int],
     strides: Sequence[int],
@@ -130,18 +179,22 @@ def _tensor(
     found = dtype_named(name)
     if found is None:
         return Opaque(f"torch.{name}", list(shape))
+    numbers = (offset, *shape, *strides)
+    if not all(type(n) is int for n in numbers) or len(shape) != len(strides) or len(shape) > MOST_AXES:
+        raise CheckpointError(f"a tensor of the shape {shape!r:.60} with the strides {strides!r:.60} is none")
     size = found.itemsize
-    return MappedArray(
+    array = MappedArray(
         storage.mapped,
         found,
-        tuple(map(int, shape)),
-        start=int(offset) * size,
-        strides=[int(step) * size for step in strides],
-        shared=(storage.key, int(offset), tuple(map(int, strides))),
+        shape,
+        start=offset * size,
+        strides=[step * size for step in strides],
+        shared=(storage.key, offset, tuple(strides)),
     )
+    return storage.views.add(array)
 
 
-def _rebuild_v3(storage: _Storage, offset: int, shape: Any, strides: Any, *rest: Any) -> Array | Opaque:
+def _rebuild_v3(storage: Storage, offset: int, shape: Any, strides: Any, *rest: Any) -> Array | Opaque:
     dtype = rest[2]
     return _tensor(storage, offset, shape, strides, dtype.name.removeprefix("torch."))
 

@@ -22,8 +22,14 @@ scalar: None, a bool, an integer, a float, a complex number, text."""
 Leaf = Any
 """What stands in a tree where no container does."""
 
-MOST_LEAVES = 2_000_000
+MOST_LEAVES = 1_000_000
 """Most leaves of a tree: a small pickle can name one list a billion times."""
+
+MOST_SCALARS = 200_000
+"""Most leaves that are no arrays: every command walks them one by one."""
+
+MOST_TEXT = 64 << 20
+"""Most bytes of text in a tree, counted wherever one is named."""
 
 MOST_DEPTH = 100
 
@@ -97,7 +103,7 @@ def leaves(tree: Tree) -> Iterator[tuple[tuple[Key, ...], Leaf]]:
     """Yield the keys and the value of each leaf of a tree; an empty container is one.
 
     Raises:
-        CheckpointError: It has more than 2,000,000 leaves, or is deeper than 100 containers: one may hold itself.
+        CheckpointError: It has more than 1,000,000 leaves, or is deeper than 100 containers: one may hold itself.
     """
     for count, one in enumerate(_walk(tree, ())):
         if count >= MOST_LEAVES:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from parity.formats.array import Array
+from parity.formats.hugging_face import open_hugging_face
 from parity.formats.tree import Tree
 from parity.formats.write_safetensors import SAFETENSORS, write_safetensors
 from parity.formats.writer import Writer
@@ -83,5 +84,11 @@ def _cannot_hold(tree: Tree) -> list[tuple[str, str]]:
     return SAFETENSORS.cannot_hold(tree)
 
 
-HUGGING_FACE = Writer(format="hugging-face", directory=True, cannot_hold=_cannot_hold, write=write_hugging_face)
+HUGGING_FACE = Writer(
+    format="hugging-face",
+    directory=True,
+    cannot_hold=_cannot_hold,
+    write=write_hugging_face,
+    read=lambda path: open_hugging_face(path).tree["model"],
+)
 """The writer of a model folder."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from parity.formats.array import Array
 from parity.formats.document import TREE_ENTRY, encode_tree
-from parity.formats.safetensors_file import DTYPES
+from parity.formats.safetensors_file import DTYPES, open_safetensors
 from parity.formats.tree import Key, Opaque, Tree, leaf_name, leaves
 from parity.formats.writer import Writer
 from parity.storage import WriteBack
@@ -83,5 +83,11 @@ def _cannot_hold(tree: Tree) -> list[tuple[str, str]]:
     return found
 
 
-SAFETENSORS = Writer(format="safetensors", directory=False, cannot_hold=_cannot_hold, write=write_safetensors)
+SAFETENSORS = Writer(
+    format="safetensors",
+    directory=False,
+    cannot_hold=_cannot_hold,
+    write=write_safetensors,
+    read=lambda path: open_safetensors(path).tree,
+)
 """The writer of one file."""

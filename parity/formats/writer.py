@@ -24,3 +24,6 @@ class Writer:
     write: Callable[[Tree, Path], None]
     """Takes a tree and a path that does not exist, and writes it there. Arrays are read and written by blocks, so
     that the memory it takes does not grow with them. Raises OSError for a disk that is full."""
+    read: Callable[[Path], Tree]
+    """Takes the path of what `write` wrote, and returns its tree again by the reader of the format, for a comparison
+    leaf by leaf; its containers may be others, and its keys text."""

@@ -48,6 +48,7 @@ class ZipRecords:
         if len(infos) > MOST_RECORDS:
             raise CheckpointError(f"{path} holds {len(infos):,} records, more than {MOST_RECORDS:,}")
         self._infos: dict[str, zipfile.ZipInfo] = {}
+        _require_data(path, {info.filename.partition("/")[2] for info in infos})
         for info in infos:
             name = info.filename.partition("/")[2] or info.filename
             if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size or info.flag_bits & 1:
@@ -58,6 +59,10 @@ class ZipRecords:
                 raise CheckpointError(f"{path}: record {info.filename!r} occurs twice")
             self._infos[name] = info
         self.names = self._infos.keys()
+
+    def size(self, name: str) -> int:
+        """Return the bytes of a record."""
+        return self._infos[name].file_size
 
     def start(self, name: str) -> int:
         """Return the offset of the first byte of a record.
@@ -133,6 +138,18 @@ class ZipRecords:
             if total != info.CRC:
                 found.append((name, "does not fit its CRC-32"))
         return found
+
+
+def _require_data(path: Path, names: set[str]) -> None:
+    """Refuse archives of PyTorch that hold code, by what only they have.
+
+    Raises:
+        CheckpointError: It is one.
+    """
+    kinds = {"constants.pkl": "a TorchScript archive", "archive_format": "an archive of torch.export"}
+    for name, kind in kinds.items():
+        if name in names:
+            raise CheckpointError(f"{path} is {kind}, which is code; save a state dict of the module instead")
 
 
 class _Mapped(io.RawIOBase):

@@ -56,21 +56,35 @@ class Saved:
     """Time of the save, in seconds since the epoch."""
 
 
+class _Default(int):
+    """The default of `keep_best`, which is told from the same number that somebody asked for."""
+
+
+BEST = _Default(1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rules:
     """The rules of a run; a checkpoint stays if at least one of them keeps it.
 
     Raises:
-        ValueError: `mode` is neither, `keep_latest` is below 1, or another rule is negative or NaN.
+        ValueError: `mode` is neither, or is missing where the best were asked for; `keep_latest` is below 1, or
+            another rule is negative or NaN.
+
+    Example:
+        >>> Rules(keep_latest=2).keep_best, Rules(mode="max").keep_best
+        (0, 1)
     """
 
-    mode: Mode
-    """Whether a larger metric is better (`max`) or a smaller one (`min`)."""
+    mode: Mode | None = None
+    """Whether a larger metric is better (`max`) or a smaller one (`min`); None where no best is asked for. A manager
+    then takes no metric either: nothing would say what it means."""
     keep_latest: int = 3
     """Number of newest checkpoints that stay, by step; at least 1, since no other rule ensures that one remains to
     resume from."""
-    keep_best: int = 1
-    """Number of best checkpoints that stay, by metric, counted over all, the newest included; 0 for none."""
+    keep_best: int = BEST
+    """Number of best checkpoints that stay, by metric, counted over all, the newest included; 0 for none, the default
+    without a mode."""
     keep_every: int = 0
     """Every checkpoint whose step is a multiple of this stays; 0 for none."""
     keep_seconds: float = 0.0
@@ -78,8 +92,12 @@ class Rules:
     rule kept; 0 for none. Wall-clock time: pauses between processes count."""
 
     def __post_init__(self) -> None:
-        if self.mode not in ("min", "max"):
+        if self.mode not in ("min", "max", None):
             raise ValueError(f"mode must be min or max, got {self.mode!r}")
+        if isinstance(self.keep_best, _Default):
+            object.__setattr__(self, "keep_best", 0 if self.mode is None else 1)
+        if self.mode is None and self.keep_best:
+            raise ValueError(f"keep_best={self.keep_best} needs a mode: min or max, which says what is better")
         others = (self.keep_best, self.keep_every, self.keep_seconds)
         if self.keep_latest < 1 or not all(value >= 0 for value in others):  # false for NaN
             raise ValueError(f"keep_latest must be at least 1 and no other rule negative or NaN, got {self}")
@@ -95,8 +113,8 @@ def latest(saved: Iterable[Saved]) -> Saved | None:
     return max(saved, key=lambda s: s.step, default=None)
 
 
-def best(saved: Iterable[Saved], mode: Mode) -> Saved | None:
-    """Return the checkpoint with the best metric; None if none has a finite metric.
+def best(saved: Iterable[Saved], mode: Mode | None) -> Saved | None:
+    """Return the checkpoint with the best metric; None if none has a finite metric, or there is no mode.
 
     Of equal metrics, that of the newer step is better. A missing, infinite or NaN metric is never the best.
 
@@ -108,10 +126,10 @@ def best(saved: Iterable[Saved], mode: Mode) -> Saved | None:
         >>> best([Saved(step=1, metric=0.9), Saved(step=2, metric=0.9), Saved(step=3, metric=None)], "max").step
         2
     """
-    return max(_measured(saved), key=lambda s: _rank(s, mode), default=None)
+    return None if mode is None else max(_measured(saved), key=lambda s: _rank(s, mode), default=None)
 
 
-def is_new_best(known: Iterable[Saved], new: Saved, mode: Mode) -> bool:
+def is_new_best(known: Iterable[Saved], new: Saved, mode: Mode | None) -> bool:
     """Return whether a new checkpoint is better than all known ones; an equal metric of a newer step is.
 
     Args:
@@ -154,7 +172,8 @@ def reasons(saved: Iterable[Saved], rules: Rules) -> dict[int, tuple[Reason, ...
         {10: ('best',), 30: ('latest', 'every')}
     """
     by_step = sorted(saved, key=lambda s: s.step)
-    by_metric = sorted(_measured(by_step), key=lambda s: _rank(s, rules.mode), reverse=True)
+    mode = rules.mode
+    by_metric = sorted(_measured(by_step), key=lambda s: _rank(s, mode), reverse=True) if mode else []
     chosen: dict[Reason, set[int]] = {
         "latest": {s.step for s in by_step[-rules.keep_latest :]},
         "best": {s.step for s in by_metric[: rules.keep_best]},

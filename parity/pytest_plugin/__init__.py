@@ -103,16 +103,25 @@ class _Gathered:
             self._left.setdefault(kind, []).extend(texts)
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
-        """Write the report."""
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Write the report; a session in which no test was run has none, and one that cannot be written fails."""
         directory = self._config.option.parity_report
         if not directory or self._config.option.collectonly:
+            return
+        if exitstatus in (pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.USAGE_ERROR):
+            self._said = f"no test was run: nothing was written to {directory}"
             return
         from parity.pytest_plugin.report import write_report
 
         command = shlex.join(["pytest", *map(str, self._config.invocation_params.args)])
         seconds = time.perf_counter() - self._began
-        result = write_report(Path(directory), self._left.get("records", []), command, seconds)
+        try:
+            result = write_report(Path(directory), self._left.get("records", []), command, seconds)
+        except OSError as error:
+            self._said = f"error: no report was written: {error.filename or directory}: {error.strerror or error}"
+            if session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.USAGE_ERROR
+            return
         self._said = f"{len(result.records)} checks, {result.verdict}: {directory}/index.html"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

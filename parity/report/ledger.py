@@ -49,6 +49,8 @@ def print_ledger(target: str, ledger: Ledger, file: IO[str], *, every: bool = Fa
     counts = [f"{len(ledger.of(action)):,} {action}" for action in reversed(_ACTIONS) if ledger.of(action)]
     size = sum(entry.nbytes for entry in ledger.entries if entry.action in ("copied", "transformed"))
     print_wrapped(console, f"{len(ledger.entries):,} leaves: {', '.join(counts)}")
+    for note in ledger.notes:
+        print_wrapped(console, clean(note))
     done = f"{target}: {size:,} bytes of arrays, sealed"
     print_wrapped(console, clean(f"{target} was not written" if ledger.refused else done))
 

@@ -37,7 +37,8 @@ def describe(rules: Rules) -> str:
         parts.append(f"multiples of {rules.keep_every}")
     if rules.keep_seconds:
         parts.append(f"one every {rules.keep_seconds:g} s")
-    return f"{'larger' if rules.mode == 'max' else 'smaller'} is better; keeps {', '.join(parts)}"
+    kept = f"keeps {', '.join(parts)}"
+    return f"{'larger' if rules.mode == 'max' else 'smaller'} is better; {kept}" if rules.mode else kept
 
 
 def print_moments(moments: Sequence[Moment], rules: Rules, file: IO[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from parity.contract import Precision
 from parity.results.record import CheckRecord, LeafChange, Verdict
 
 __all__ = ["Resumption", "Suspect", "clipped", "components_of", "describe", "suspect_lines"]
@@ -57,12 +58,18 @@ class Resumption:
     """The likeliest first; empty unless the verdict is `broken`."""
     bookkeeping: tuple[Suspect, ...] = ()
     """Values that differ and reach neither training nor a save nor a decision."""
+    observations: tuple[Suspect, ...] = ()
+    """What statements of a single run changed that seem to save or evaluate: worth a look, no verdict."""
     unseen: Mapping[str, str] = field(default_factory=dict)
     """Path to the type of what the check could not look into."""
+    moving: tuple[str, ...] = ()
+    """Paths in `unseen` of what changes while the run goes, or could not even be probed."""
     roads: tuple[str, ...] = ()
     """Ways of stopping and resuming that were tried."""
     closed: Mapping[str, str] = field(default_factory=dict)
     """Roads that the function cannot be driven along, with the reason."""
+    ignored: Mapping[str, str] = field(default_factory=dict)
+    """Paths or components that were not judged, as the caller asked, to the reason."""
     notes: tuple[str, ...] = ()
     compared: int = 0
     """Marks at which two states were compared."""
@@ -71,6 +78,8 @@ class Resumption:
     changed: int = 0
     """Floating leaves that training changed."""
     frameworks: tuple[str, ...] = ()
+    precision: Precision = "float32"
+    """Narrowest type of the parameters that were trained, as far as the check saw any."""
     seconds: float = 0.0
     equal_runs: int = 0
     """Equal runs whose envelope judged the numbers that rounding moves; 0 where every bit was compared."""
@@ -89,7 +98,7 @@ class Resumption:
         return CheckRecord(
             name="resume",
             spec=self.name,
-            precision="float32",
+            precision=self.precision,
             sides=self.frameworks or ("python",),
             verdict=self.verdict,
             criterion="envelope" if self.equal_runs else "bitwise",
@@ -119,7 +128,7 @@ class Resumption:
             f"{self.name}: {self.steps} steps, killed at {self.stop_at}, {self.mode}, roads {', '.join(self.roads)}"
         )
         words = "resumes within the envelope" if self.equal_runs and self.verdict == "holds" else _WORDS[self.verdict]
-        lines = [f"{words}: {what}"]
+        lines = [f"{words}: {what}{self._beside()}"]
         lines += suspect_lines("lost", self.suspects, roads=True)
         if self.equal_runs and self.multiple is not None:
             lines.append(
@@ -127,14 +136,32 @@ class Resumption:
                 f"{self.multiple:.2g} times it, {self.limit:g} passes; all else bit for bit"
             )
         lines += [f"note: {note}" for note in self.notes[:4]]
+        if self.observations and self.verdict != "broken":
+            lines.append(clipped(f"observed, in one run: {describe_effect(self.observations[0])}"))
         if self.bookkeeping:
             names = ", ".join(dict.fromkeys(one.path for one in self.bookkeeping))
             lines.append(clipped(f"bookkeeping that differs: {names}"))
+        lines += [clipped(f"not judged: {path} ({reason})") for path, reason in list(self.ignored.items())[:4]]
         if self.unseen:
-            lines.append(clipped(f"not seen: {', '.join(self.unseen)}"))
+            shown = sorted(self.unseen, key=lambda path: path not in self.moving)
+            lines.append(
+                clipped(f"not seen: {', '.join(f'{p} (changes)' if p in self.moving else p for p in shown)}")
+            )
         if self.closed:
             lines.append(clipped(f"not driven: {'; '.join(f'{road} ({why})' for road, why in self.closed.items())}"))
         return "\n".join("\n".join(lines).splitlines()[:most])
+
+    def _beside(self) -> str:
+        """Return what a reader of the first line alone has to know of what was not proven equal."""
+        if self.verdict != "holds":
+            return ""
+        count = len({one.path for one in self.bookkeeping})
+        parts = [f"{count} {'values differ' if count > 1 else 'value differs'} (bookkeeping)"] if count else []
+        if self.unseen:
+            parts.append(
+                f"{len(self.unseen)} not seen" + (f", {len(self.moving)} of it changing" if self.moving else "")
+            )
+        return f"; {', '.join(parts)}" if parts else ""
 
 
 _WORDS: Mapping[Verdict, str] = {
@@ -149,6 +176,11 @@ _WORDS: Mapping[Verdict, str] = {
 def describe(one: Suspect) -> str:
     """Return one line about a suspect."""
     return f"{one.component}: {one.path}, step {one.step}, {one.when}: expected {one.expected}, got {one.got}"
+
+
+def describe_effect(one: Suspect) -> str:
+    """Return one line about what a statement changed."""
+    return f"{one.path} ({one.component}) changed {one.when}, step {one.step}: {one.expected} to {one.got}"
 
 
 def components_of(suspects: Sequence[Suspect]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from parity.storage.atomic import (
     reason,
     remove_tree,
     replace_file,
+    require_writable,
     write_file,
 )
 from parity.storage.background import SMALL, Background, Priority
@@ -69,5 +70,6 @@ __all__ = [
     "remove_tree",
     "repair",
     "replace_file",
+    "require_writable",
     "write_file",
 ]

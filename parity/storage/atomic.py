@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ __all__ = [
     "reason",
     "remove_tree",
     "replace_file",
+    "require_writable",
     "write_file",
 ]
 
@@ -194,3 +196,17 @@ def _fsync(path: Path, flags: int = 0) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def require_writable(directory: Path) -> None:
+    """Make a directory, and a file in it that is removed again: before hours of work whose result is to go there.
+
+    Args:
+        directory: May not exist yet; its parents neither.
+
+    Raises:
+        OSError: It cannot be made, or nothing can be written to it.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=directory) as probe:
+        probe.write(b"0")

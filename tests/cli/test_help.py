@@ -37,7 +37,8 @@ def test_every_argument_is_explained(words):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_a_command_has_examples_that_parse_and_its_exit_codes(name, capsys):
+def test_the_help_of_a_command_has_examples_that_parse_and_its_exit_codes(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")  # narrower ones break lines
     with pytest.raises(SystemExit) as stop:
         main([name, "--help"])
     assert stop.value.code == 0
@@ -129,3 +130,91 @@ def test_no_color_means_no_escape_code_on_a_terminal(words, tmp_path):
 
 def test_without_no_color_a_terminal_gets_colours(tmp_path):
     assert b"\x1b" in on_a_terminal(["policy", "simulate", "0.5,0.7"], tmp_path)
+
+
+@pytest.mark.parametrize("words", parsers(), ids=" ".join)
+def test_no_line_of_help_is_broken_within_a_word_at_60_columns(words, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    with pytest.raises(SystemExit):
+        main([*words, "--help"])
+    narrow = capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "1000")
+    with pytest.raises(SystemExit):
+        main([*words, "--help"])
+    assert [line for line in narrow.splitlines() if len(line) > 60] == []
+    assert sorted(narrow.split()) == sorted(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    "words", [["chek"], ["path", "x", "bets"], ["train", "--side", "tourch", "--spec", "mlp-digits", "--dir", "x"]]
+)
+def test_no_error_is_broken_within_a_word_at_60_columns(words, monkeypatch, capsys):
+    def lines():
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+        with suppress(SystemExit):
+            main(words)
+        return capsys.readouterr().err.splitlines()
+
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = lines()
+    monkeypatch.setenv("COLUMNS", "1000")
+    assert max(map(len, narrow)) <= 60
+    assert " ".join(narrow).split() == " ".join(lines()).split()
+
+
+def test_a_command_line_without_a_command_prints_the_help(capsys):
+    assert main([]) == 2, "a script whose variable is empty must not read it as success"
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("usage: parity")
+    assert all(name in err for name in COMMANDS)
+
+
+def code_of(words):
+    """Return the exit code, whether the parser or the command refuses."""
+    try:
+        return main(words)
+    except SystemExit as stop:
+        return stop.code
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["chek"], "check"),
+        (["convert", "a", "b", "--to", "orbx"], "orbax"),
+        (["train", "--side", "tourch", "--spec", "mlp-digits", "--dir", "x"], "torch"),
+        (["train", "--side", "torch", "--spec", "mlp-digit", "--dir", "x"], "mlp-digits"),
+        (["check", "resum"], "resume"),
+        (["path", "run", "bets"], "best"),
+        (["train", "--side", "torch", "--spec", "mlp-digits", "--dir", "x", "--resume", "latets"], "latest"),
+    ],
+)
+def test_a_misspelt_word_names_the_one_that_was_meant(words, meant, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert code_of(words) == 2
+    err = capsys.readouterr().err
+    assert f"did you mean {meant}" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_torch_is_a_name_of_torch_save():
+    parse = make_parser().parse_args
+    assert parse(["convert", "a", "b", "--to", "torch"]).to == parse(["convert", "a", "b", "--to", "torch.save"]).to
+
+
+def test_values_of_arguments_are_completed(tmp_path, capsys):
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+
+    def values(name):
+        (line,) = [line for line in script.splitlines() if line.startswith(f"_shtab_parity_{name}_choices=")]
+        return shlex.split(line.partition("(")[2].rstrip(")"))
+
+    assert values("train___side") == ["jax", "torch"]
+    assert "mlp-digits" in values("train___spec")
+    assert "mlp-digits" in values("check___spec")
+    assert values("train___resume") == ["auto", "latest", "best", "never"]
+    assert "handover" in values("check_pos_0")
+    assert "NAdam" in values("optim_pos_0")
+    assert values("path_pos_1") == ["best", "latest"]

@@ -198,7 +198,7 @@ raise SystemExit(main(words))
     ("where", "name", "words"),
     [
         ("checkpoints", "_targets", ["verify", "run"]),
-        ("checkpoints", "_chosen", ["path", "run", "best"]),
+        ("checkpoints", "home_of", ["path", "run", "best"]),
         ("report", "_render", ["report", "check.json"]),
         ("policy", "read_curve", ["policy", "simulate", "0.5,0.6"]),
     ],

@@ -132,7 +132,9 @@ def test_where_nothing_is_close_all_names_stand_and_how_to_list_them(capsys):
 
 
 def test_a_short_list_of_names_is_always_shown():
-    assert str(UnknownNameError("side", "jaxx", ["jax", "torch"])) == "unknown side 'jaxx'; known: jax, torch"
+    shown = str(UnknownNameError("side", "jaxx", ["jax", "torch"]))
+    assert shown == "unknown side 'jaxx'; known: jax, torch; did you mean jax?"
+    assert str(UnknownNameError("side", "other", ["jax", "torch"])) == "unknown side 'other'; known: jax, torch"
     assert explain(KeyError("a")) == "it has no 'a'"
 
 

@@ -121,3 +121,16 @@ print(count)
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert int(ran.stdout) == len(flat) == 12
+
+
+def test_a_checkpoint_of_items_names_the_item_that_is_a_training_state(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        for name in ("items", "other"):
+            checkpointer.save(tmp_path / "1" / name, {"params" if name == "items" else "x": {"w": np.ones(2)}})
+    (tmp_path / "1" / "_CHECKPOINT_METADATA").write_text("{}")
+    assert main(["convert", str(tmp_path / "1"), str(tmp_path / "t.pt"), "--to", "torch.save"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "it has items, other; an item of it is one, give its path:" in said
+    assert said.rstrip().endswith("1/items")

@@ -7,8 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
+import optax
+import orbax.checkpoint as ocp
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
+from flax.training.train_state import TrainState
 from safetensors.torch import save_file
 
 from parity.cli import main
@@ -91,6 +96,109 @@ def test_what_is_left_out_is_named(tmp_path: Path, left_out: str, component: str
 )
 def test_parts_are_told_from_wholes(tmp_path: Path, make: Any, summary: str) -> None:
     assert inspected(tmp_path, make(training())).summary == summary
+
+
+def gan(*names: str) -> dict[str, Any]:
+    """Return the states of two models and their optimizers under four names."""
+    one, two = training(), training()
+    values = one["model"], two["model"], one["optimizer"], two["optimizer"]
+    return dict(zip(names, values, strict=True))
+
+
+def flax_state() -> Any:
+    """Return a linen `TrainState`, whose moments are twice as large as the parameters."""
+    params = {"Dense_0": {"kernel": jnp.ones((3, 4)), "bias": jnp.ones(4)}}
+    tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
+    return TrainState.create(apply_fn=print, params=params, tx=tx)
+
+
+BOTH, GENERATOR = {"parameters": 46, "optimizer": 100}, ("generator_state_dict", "discriminator_state_dict")
+ONE, AVERAGED = {"parameters": 16, "optimizer": 33}, {"parameters": 23, "averaged parameters": 23, "optimizer": 100}
+PARTS: list[tuple[str, Any, dict[str, int], str]] = [
+    ("netG, netD", lambda: gan("netG", "netD", "optG", "optD"), BOTH, "netG, netD"),
+    ("generator", lambda: gan(*GENERATOR, "opt_g", "opt_d"), BOTH, "of its leaves, in generator_state_dict"),
+    ("G, D", lambda: gan("G", "D", "G_o", "D_o"), BOTH, "by the names of their leaves, in G, D"),
+    ("AppState", lambda: {"app": gan("model", "ema", "optim", "o2")}, AVERAGED, "by its name app.model"),
+    ("linen in model", lambda: {"model": flax_state()}, ONE, "by its name model.params"),
+    ("MaxText's items", lambda: {"items": flax_state()}, ONE, "by its name items.params"),
+    (
+        "linen GAN",
+        lambda: {"gen": flax_state(), "disc": flax_state()},
+        {name: 2 * count for name, count in ONE.items()},
+        "by their names disc.params, gen.params",
+    ),
+    (
+        "a generator's state",
+        lambda: {"model": training()["model"], "generator": torch.Generator().get_state()},
+        {"parameters": 23, "random streams": 5056},
+        "by its name model",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "elements", "evidence"), [row[1:] for row in PARTS], ids=[row[0] for row in PARTS])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_parts_are_found_below_any_name_and_say_by_what(
+    make: Any, elements: dict[str, int], evidence: str, tmp_path: Path
+) -> None:
+    """Moments are no parameters, whatever the branch is called that they lie in."""
+    value = make()
+    if any(isinstance(one, TrainState) for one in value.values()):
+        ocp.PyTreeCheckpointer().save(tmp_path / "x", value)
+        found = inspect_source(open_any(tmp_path / "x"))
+    else:
+        found = inspected(tmp_path, value)
+    assert {group.component: group.elements for group in found.groups if group.arrays} == elements
+    assert evidence in found.groups[0].evidence
+    assert ("optimizer" in [name for name, _ in found.missing]) == ("optimizer" not in elements)
+    assert "enough for inference" not in found.summary or "optimizer" not in elements
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_the_app_state_of_dcp_is_found_in_its_directory(tmp_path: Path) -> None:
+    dcp.save({"app": gan("model", "ema", "optim", "opt2")}, checkpoint_id=str(tmp_path / "x"), no_dist=True)
+    found = inspect_source(open_any(tmp_path / "x"))
+    assert found.summary.startswith("a training state without schedule")
+    assert [group.component for group in found.groups] == ["parameters", "optimizer", "averaged parameters"]
+
+
+def test_the_steps_of_a_trainers_document_are_counters(tmp_path: Path) -> None:
+    state = training()
+    save_file(state["model"], tmp_path / "model.safetensors")
+    torch.save(state["optimizer"], tmp_path / "optimizer.pt")
+    torch.save(state["scheduler"], tmp_path / "scheduler.pt")
+    document = {"global_step": 500, "epoch": 1.5, "best_metric": 0.3, "log_history": [{"step": 10, "loss": 1.0}]}
+    (tmp_path / "trainer_state.json").write_text(json.dumps(document))
+    (tmp_path / "config.json").write_text("{}")
+    found = inspect_source(open_any(tmp_path))
+    assert (found.step, found.step_from) == (500, "trainer_state.global_step")
+    assert "counters" not in [name for name, _ in found.missing]
+    assert "counters" not in found.summary
+
+
+def test_what_is_unknown_is_not_said_to_be_absent(tmp_path: Path) -> None:
+    state = training()
+    found = inspected(tmp_path, {"model": state["model"], "stuff": {"a": torch.ones(3)}, "step": 4})
+    said = "parameters and counters, no optimizer by a name that is known; unknown what else it holds"
+    assert found.summary == f"{said} (no customary name: stuff)"
+    found = inspected(tmp_path, {"model": state["model"], "stuff": {"a": torch.ones(3)}})
+    assert found.summary.startswith("parameters; unknown what else it holds")
+    found = inspected(tmp_path, {**state, "stuff": {"a": torch.ones(3)}})
+    assert found.summary.startswith(
+        "a training state, no loss scaler, random streams, data position or counters by a"
+    )
+    for words in ("without", "enough"):
+        assert words not in found.summary
+
+
+def test_a_nest_of_containers_takes_no_time(tmp_path: Path) -> None:
+    """Each branch is looked at once, not once for each way to ask about it."""
+    nest: Any = {"mu": torch.ones(1), "nu": torch.ones(1)}
+    lists: Any = [1]
+    for _ in range(80):
+        nest, lists = {"a": nest, "b": 1}, [lists]
+    found = inspected(tmp_path, {"x": nest, "y": lists, "model": {"weight": torch.ones(1)}})
+    assert {group.component for group in found.groups} == {"parameters", "optimizer", "other"}
 
 
 @pytest.mark.parametrize("count", [float("nan"), float("inf"), -1, 2.5, True, "7", torch.tensor(float("nan"))])

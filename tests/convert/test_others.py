@@ -96,7 +96,7 @@ def test_the_trainer_needs_names_and_says_so(tmp_path: Path, capsys: pytest.Capt
 def test_two_models_are_converted_one_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = str(FIXTURES / "trainers/accelerate")
     assert main(["convert", source, str(tmp_path / "o"), "--to", "orbax"]) == 2
-    assert "found model, model_1; of several, --keys says which" in capsys.readouterr().err
+    assert "found model, model_1; convert one at a time: --keys model,optimizer" in capsys.readouterr().err
     words = ["--to", "orbax", "--names", str(tmp_path / "names"), "--keys"]
     (tmp_path / "names").write_text("weight\nbias\n")
     assert main(["convert", source, str(tmp_path / "o"), *words, "model_1,optimizer,optimizer_1"]) == 2

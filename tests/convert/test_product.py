@@ -57,12 +57,13 @@ def test_a_difference_along_the_way_is_seen(tmp_path: Path, monkeypatch: pytest.
     state = trained(plain=True)
     honest = engine._write
 
-    def dishonest(writer: Any, tree: Any, draft: Path) -> None:
+    def dishonest(writer: Any, tree: Any, *rest: Any) -> None:
         if writer.format == "safetensors":
             tree["optimizer"]["state"][0]["exp_avg"] = flipped(tree["optimizer"]["state"][0]["exp_avg"])
-        honest(writer, tree, draft)
+        honest(writer, tree, *rest)
 
     monkeypatch.setattr(engine, "_write", dishonest)
+    monkeypatch.setattr(engine, "require_same", lambda *_: None)  # it would refuse what this writer wrote
     pairs = [("torch.save", "torch.save"), ("orbax", "safetensors")]
     differences = list(around(tmp_path / "pairs", saved(tmp_path, state), [], pairs))
     assert differences == ["orbax, safetensors: optimizer.state.0.exp_avg different"]
@@ -81,7 +82,9 @@ def flipped(array: Any) -> Any:
 @pytest.mark.parametrize("plain", [True, False])
 def test_every_pair_of_formats_carries_every_optimizer(tmp_path: Path, kind: str, plain: bool) -> None:
     state = trained(kind, plain=plain, **CLASSES[kind])
-    names = [] if plain else named(tmp_path, state)
+    if plain:  # safetensors and DCP keep no order of names, so they are given for one group too
+        state["names"] = [name for name in state["model"] if "running" not in name and "num_b" not in name]
+    names = named(tmp_path, state)
     assert list(around(tmp_path / "pairs", saved(tmp_path, state), names)) == []
 
 

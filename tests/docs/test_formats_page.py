@@ -46,7 +46,7 @@ def test_the_classes_of_rules_are_those_of_the_page() -> None:
 
 
 def test_the_rules_of_the_page_are_read(tmp_path: Path) -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", pages.read(PAGE), re.DOTALL)
+    (text,) = re.findall(r"```toml\n(.*?)```", pages.read(PAGE).split("\n## Rules\n")[1], re.DOTALL)
     (tmp_path / "RULES.toml").write_text(text)
     rules = read_rules(tmp_path / "RULES.toml").rules
     assert [rule.how for rule in rules] == ["transposed", "stacked along axis 0", "split [64, 64, 64] along axis 0"]

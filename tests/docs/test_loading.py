@@ -92,7 +92,7 @@ def test_the_lesson_of_pytorch_continues_a_run(runs: Path, monkeypatch: pytest.M
 
 def test_the_lesson_of_jax_continues_a_run(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names, trainer = executed(runs, monkeypatch, 1), restored("jax", runs)
-    model, optimizer, data = names["model"], names["optimizer"], trainer.dataset
+    model, optimizer, data = names["jax_model"], names["jax_optimizer"], trainer.dataset
     meta = meta_of(runs / run_of("jax"), "meta/metadata")
     assert (int(optimizer.step[...]), names["epoch"]) == (STEP, meta["epoch"])
     assert names["best_metric"] == meta["best_metric"]
@@ -120,9 +120,46 @@ def test_a_model_is_loaded_for_inference_and_exported_alone(runs: Path, monkeypa
         assert torch.equal(ours, theirs)
     trainer.close()
     names, trainer = executed(runs, monkeypatch, 1, 4), restored("jax", runs)
-    exported = names["nnx"].state(names["model"], names["nnx"].Param)
+    exported = names["nnx"].state(names["jax_model"], names["nnx"].Param)
     assert [a.tobytes() for a in arrays(exported)] == [a.tobytes() for a in arrays(trainer.state.params)]
     trainer.close()
+
+
+def run_page(home: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Run everything of the page from top to bottom, its commands too, and return what it defines."""
+    names: dict[str, Any] = {"__name__": "page"}
+    patch.chdir(home)
+    for language, text in re.findall(r"^```(\w*)\n(.*?)\n```", pages.read(PAGE), re.DOTALL | re.MULTILINE):
+        if language == "python":
+            exec(text, names)
+        for line in text.splitlines() if not language else ():
+            assert main(line.removeprefix("parity ").split()) == 0
+    return names
+
+
+def test_the_page_runs_from_top_to_bottom_in_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each name still means what it meant at first, and the parameters that are loaded last are those of the runs."""
+    names = run_page(tmp_path, monkeypatch)
+    torch_logits, jax_logits = names["torch_logits"].detach(), np.asarray(names["jax_logits"])
+    images = names["images"]
+    names["model"].eval()
+    with torch.no_grad():
+        found = names["model"](torch.from_numpy(images))
+    assert found.shape == torch_logits.shape == jax_logits.shape
+    np.testing.assert_array_equal(found, torch_logits)
+    np.testing.assert_allclose(names["jax_model"](images), jax_logits, rtol=1e-6)
+
+
+@pytest.mark.parametrize("plant", [("class JaxNet", "class TorchNet"), ("jax_model, jax_optimizer = create()", "")])
+def test_a_page_that_does_not_run_in_its_order_is_noticed(
+    plant: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = plant
+    text = pages.read(PAGE)
+    assert text.count(old) == 1
+    monkeypatch.setattr(pages, "read", lambda _: text.replace(old, new))
+    with pytest.raises((TypeError, NameError), match=r"rngs|JaxNet|jax_model"):
+        run_page(tmp_path, monkeypatch)
 
 
 def arrays(tree: Any) -> list[Any]:

@@ -93,12 +93,16 @@ COMPARED = {
         "docs/test_your_trainer::test_the_roads_of_the_page_are_those_of_the_check"
     ),
     (TRAINER, "verdict", "meaning"): "docs/test_your_trainer::test_the_verdicts_of_the_page_are_those_of_records",
+    (TRAINER, "place", "seen as"): "docs/test_places_table::test_the_places_of_the_page_are_seen_where_it_says",
     (TRAINER, "kind", "what of it"): "docs/test_your_trainer::test_the_kinds_of_the_page_are_seen",
     (PORT, "precision", "the loss"): "docs/test_your_port::test_the_limits_of_the_page_are_those_of_the_code",
     (PORT, "first", "usual cause"): "docs/test_your_port::test_every_component_of_the_page_has_its_advice",
     (CI, "option", "ini"): "docs/test_your_trainer::test_the_options_of_the_plugin_are_those_of_the_page",
     (FORMATS, "format", "what"): (
         "docs/test_formats_page::test_the_formats_of_the_page_are_those_that_are_read_and_written"
+    ),
+    (FORMATS, "type", "formats that take it"): (
+        "docs/test_dtypes_table::test_the_page_says_which_format_takes_which_type"
     ),
     (FORMATS, "field", "value"): "docs/test_formats_page::test_the_fields_of_a_rule_are_those_of_the_page",
     (FORMATS, "class", "rules"): "docs/test_formats_page::test_the_classes_of_rules_are_those_of_the_page",

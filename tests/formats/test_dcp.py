@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex
 
+from parity.cli import main
 from parity.errors import CheckpointError
 from parity.formats import Array, open_checkpoint
 from parity.formats.array import InMemory
@@ -310,3 +312,25 @@ def test_a_flat_state_dict_that_was_not_flattened(tmp_path: Path) -> None:
 def test_paths_that_are_none() -> None:
     with pytest.raises(CheckpointError, match=r"here: a has the path 'a'"):
         nest({"a": ("a", 1)}, "here")
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_what_we_write_gives_pytorchs_own_tool_no_key_of_ours(tmp_path: Path) -> None:
+    state = {"model": {"w": torch.randn(3)}, "opt": {0: {"step": 5, "pair": (1, torch.ones(2))}}, "none": {}}
+    torch.save(state, tmp_path / "a.pt")
+    assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / "d"), "--to", "dcp"]) == 0
+    dcp_to_torch_save(tmp_path / "d", tmp_path / "b.pt")
+    loaded = torch.load(tmp_path / "b.pt", weights_only=False)
+    assert set(loaded) == {"model", "opt"}
+    assert torch.equal(loaded["model"]["w"], state["model"]["w"])
+    assert main(["verify", str(tmp_path / "d")]) == 0
+    assert open_checkpoint(tmp_path / "d").tree["opt"][0]["step"] == 5
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled", "ignore:Detected an existing checkpoint")
+def test_the_description_of_an_earlier_save_is_not_taken_for_the_new_one(tmp_path: Path) -> None:
+    torch.save({"w": torch.ones(3), "step": 5}, tmp_path / "a.pt")
+    assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / "d"), "--to", "dcp"]) == 0
+    assert open_checkpoint(tmp_path / "d").tree["step"] == 5
+    dcp.save({"w": torch.ones(3), "step": 6}, checkpoint_id=tmp_path / "d", no_dist=True)
+    assert open_checkpoint(tmp_path / "d").tree["step"] == 6

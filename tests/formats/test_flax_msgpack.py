@@ -146,6 +146,14 @@ def test_arrays_of_several_processes_are_read_from_beside_the_file(
             open_checkpoint(path)
 
 
+def test_a_chunk_that_is_gone_beside_the_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = distributed(tmp_path, monkeypatch)
+    (gone,) = (tmp_path / "checkpoint_5_gda" / "a" / "w").glob("[0-9]*")
+    gone.unlink()
+    with pytest.raises(CheckpointError, match=r"a/w/0\.0 is missing: a chunk of the array a/w"):
+        open_checkpoint(path)
+
+
 def test_opening_and_a_box_cost_nothing_however_large_the_array_is(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint_1"
     piece, count, dtype = 1 << 30, 3, b"\xa7float32"

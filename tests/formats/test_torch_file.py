@@ -190,7 +190,7 @@ HOSTILE = {
     "TorchScript": (lambda n, d: b"" if n == "version" else d, r"TorchScript"),
     "the pickle is cut": (lambda n, d: d[:20] if n == "data.pkl" else d, r"no pickle"),
     "holds itself": (lambda n, d: pickled(endless()) if n == "data.pkl" else d, r"holds itself"),
-    "a billion laughs": (lambda n, d: pickled(laughing()) if n == "data.pkl" else d, r"more than 2,000,000 leaves"),
+    "a billion laughs": (lambda n, d: pickled(laughing()) if n == "data.pkl" else d, r"more than [0-9,]+ values"),
     "deep": (lambda n, d: b"\x80\x02" + b"]" * 50_000 + b"a" * 49_999 + b"." if n == "data.pkl" else d, r"nested"),
     "an extension code": (lambda n, d: b"\x80\x02\x82\x01." if n == "data.pkl" else d, r"EXT1, which only code"),
 }

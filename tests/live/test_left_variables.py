@@ -93,7 +93,7 @@ def distills_under_a_condition(folder, steps=12, fault=""):
                 soft = teacher(x)
             loss = loss + 0.3 * (net(x) - soft).pow(2).mean()
         if step % 4 == 3 and fault == "evaluation":
-            with torch.no_grad():
+            with parity.evaluation(), torch.no_grad():
                 net(x)  # in training mode: it moves the statistics
         optimizer.zero_grad()
         loss.backward()
@@ -129,3 +129,38 @@ def test_its_fault_is_found(train, fault, component):
 )
 def test_a_checkpoint_in_json_is_told_by_its_name(name, log):
     assert is_log(name) == log
+
+
+def reads_what_was_loaded_in_a_comprehension(folder, steps=12, fault=""):
+    """What was loaded keeps its name, which an inner function shares; the next save writes it anew."""
+    torch.manual_seed(0)
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.Adam(net.parameters())
+    start, file = 0, Path(folder) / "s.pt"
+    if file.exists():
+        flat = torch.load(file)
+        net.load_state_dict({name[2:]: flat[name] for name in flat if name.startswith("n.")})
+        own = optimizer.state_dict()
+        slots = ("step", "exp_avg", "exp_avg_sq")
+        own["state"] = {at: {slot: flat[f"o.{at}.{slot}"] for slot in slots} for at in (0, 1)}
+        if fault != "optimizer":
+            optimizer.load_state_dict(own)
+        start = flat["step"]
+    for step in range(start, steps):
+        yield step
+        optimizer.zero_grad()
+        net(torch.full((4, 2), float(step))).pow(2).mean().backward()
+        optimizer.step()
+        if (step + 1) % 3 == 0:
+            flat = {f"n.{name}": value for name, value in net.state_dict().items()}
+            states = optimizer.state_dict()["state"]
+            flat |= {f"o.{at}.{slot}": value for at, held in states.items() for slot, value in held.items()}
+            torch.save({**flat, "step": step + 1}, file)
+
+
+def test_a_name_that_comprehensions_share_is_dead_where_it_is_written_first():
+    train = reads_what_was_loaded_in_a_comprehension
+    found = parity.resumes(train, steps=12, stop_at=7, mode="inline", roads="quick")
+    assert found.verdict == "holds", found.text()
+    found = parity.resumes(train, steps=12, stop_at=7, mode="inline", roads="kill", options={"fault": "optimizer"})
+    assert (found.verdict, found.components[0]) == ("broken", "optimizer.step"), found.text()

@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections.abc import Iterator
+from contextlib import nullcontext as nothing
 from pathlib import Path
 
 import pytest
@@ -48,17 +49,19 @@ def train(folder: Path, steps: int = 24, fault: str = "") -> Iterator[int]:
         optimizer.step()
         scheduler.step()
         if (step + 1) % 7 == 0:
-            model.eval()
-            with torch.no_grad():
-                value = float(nn.functional.cross_entropy(model(x), y))
-            if "mode" not in faults:
-                model.train()
-            if "draw" in faults:
-                torch.randn(3)
+            with nothing() if "undeclared" in faults else parity.evaluation():
+                model.eval()
+                with torch.no_grad():
+                    value = float(nn.functional.cross_entropy(model(x), y))
+                if "mode" not in faults:
+                    model.train()
+                if "draw" in faults:
+                    torch.randn(3)
             best = min(best, value)
         if (step + 1) % 5 == 0:
-            if "rounding save" in faults:
-                model.half().float()
+            with nothing() if "undeclared" in faults else parity.saving():
+                if "rounding save" in faults:
+                    model.half().float()
             parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "best": best, "step": step + 1}
             torch.save({**parts, "scheduler": scheduler.state_dict(), "rng": torch.get_rng_state()}, path)
 
@@ -96,6 +99,22 @@ def test_of_two_faults_at_once_one_is_named_first(first: str, second: str) -> No
     assert found.components[0] in {FAULTS[first][0], FAULTS[second][0]}, found.text()
 
 
+@pytest.mark.parametrize("fault", ["draw", "rounding save"])
+def test_what_a_single_run_shows_is_an_observation_until_its_region_is_declared(fault: str) -> None:
+    """The resume is exact: both runs draw, and both round. Only their author can say that a statement may not."""
+    options = {"fault": f"{fault}+undeclared"}
+    found = parity.resumes(train, steps=24, stop_at=17, mode="inline", options=options)
+    assert found.verdict == "holds", found.text()
+    assert found.roads == ("kill", "again", "third")
+    seen = [one.path for one in found.observations if one.when.startswith("across the")]
+    assert FAULTS[fault][1] in seen, found.observations
+
+
+def test_a_region_without_a_fault_is_no_finding() -> None:
+    found = parity.resumes(train, steps=24, stop_at=17, mode="inline")
+    assert (found.verdict, found.observations) == ("holds", ()), found.text()
+
+
 def test_expected_and_got_are_said_with_the_number_of_elements() -> None:
     first = parity.resumes(train, steps=24, stop_at=17, mode="inline", options={"fault": "data"}).suspects[0]
     assert (first.elements, first.differing) == (8, 8)
@@ -129,7 +148,7 @@ def drawing(folder: Path, steps: int = 20) -> Iterator[int]:
             step += 1
         epoch += 1
         if epoch != 2:
-            with torch.no_grad():
+            with parity.evaluation(), torch.no_grad():
                 print(sum(float(nn.functional.cross_entropy(model(a), b)) for a, b in DataLoader(data.dataset, 24)))
         torch.save({"model": model.state_dict(), "epoch": epoch}, folder / "state.pt")
 

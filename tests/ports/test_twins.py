@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import parity
+from parity.checks.ports.series import Trained
 from parity.errors import SpecError, TrainerError
 from parity.results import Crossing
 from tests.ports import pair_nnx
@@ -180,3 +181,28 @@ def test_marks_may_say_what_the_state_is_and_loops_may_lie_in_classes() -> None:
     assert (found.verdict, found.pairs, found.compared) == ("holds", 1, STEPS - 1)
     assert found.max_rel is not None
     assert found.max_rel < 1e-14
+
+
+@pytest.mark.parametrize(
+    ("trainer", "ported", "runs"),
+    [
+        (train_narrow, port(dtype="float32"), 2),
+        (train_narrow, port("beta2", dtype="float32"), 16),
+        (train, port(), 4),
+    ],
+    ids=["float32, alike", "float32, another", "float64"],
+)
+def test_noise_is_measured_until_it_decides(
+    trainer: Any, ported: Any, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    series = Trained.series
+
+    def counted(self: Trained, name: str, *args: Any, **settings: Any) -> Any:
+        made.append(f"{self.name} {name}")
+        return series(self, name, *args, **settings)
+
+    monkeypatch.setattr(Trained, "series", counted)
+    agree(trainer, ported, seeds=None)
+    nudged = [one for one in made if "nudged-" in one]
+    assert len(nudged) == len(set(nudged)) == 2 * runs

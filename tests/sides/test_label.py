@@ -48,6 +48,11 @@ def edited(path: Path, file: str, edit: Callable[[dict[str, Any]], Any]) -> None
 
 def labels(path: Path, side: str) -> dict[str, dict[str, Any]]:
     """Return the label of every file of a checkpoint, read without this project."""
+    return {file: {name: content[name] for name in LABEL} for file, content in contents(path, side).items()}
+
+
+def contents(path: Path, side: str) -> dict[str, dict[str, Any]]:
+    """Return what has the label in every file of a checkpoint, read without this project."""
     found = {}
     for file in FILES[side]:
         if file.endswith(".pt"):
@@ -56,7 +61,7 @@ def labels(path: Path, side: str) -> dict[str, dict[str, Any]]:
             found[file] = json.loads((path / file).read_text())
         else:
             found[file] = json.loads((path / file / "_METADATA").read_text())["custom_metadata"]
-    return {file: {name: content[name] for name in LABEL} for file, content in found.items()}
+    return found
 
 
 @pytest.mark.parametrize("side", FILES)
@@ -133,4 +138,30 @@ def test_a_checkpoint_from_before_there_were_labels_is_restored(side: str, tmp_p
     other = sides.load(side).build(ADAM, tmp_path)
     assert other.restore("latest") == STEP
     assert state_of(other) == state
+    other.close()
+
+
+@pytest.mark.parametrize("side", FILES)
+def test_before_the_first_validation_a_loader_takes_its_own_best(side: str, tmp_path: Path) -> None:
+    """No value stands where there is none; one that was written as None once is read as none."""
+    trainer = sides.load(side).build(ADAM, tmp_path)
+    list(trainer.steps(STEP))
+    trainer.save(None)
+    trainer.wait()
+    state, path = state_of(trainer), tmp_path / "checkpoints" / str(STEP)
+    trainer.close()
+    for label in contents(path, side).values():
+        assert label.get("best_metric", 0.0) == 0.0
+        assert label["step"] == STEP
+    for edit in (lambda label: None, lambda label: label.update(best_metric=None)):
+        for file in FILES[side]:
+            edited(path, file, edit)
+        other = sides.load(side).build(ADAM, tmp_path)
+        assert other.restore("latest") == STEP
+        assert state_of(other) == state
+        other.close()
+    edited(path, FILES[side][-1], lambda label: label.update(best_metric=0.5))
+    other = sides.load(side).build(ADAM, tmp_path)
+    with pytest.raises(CheckpointError, match=r"best_metric 0\.5, .* say nothing:"):
+        other.restore("latest")
     other.close()

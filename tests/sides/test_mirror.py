@@ -41,10 +41,10 @@ def test_the_sides_have_the_same_files() -> None:
 
 ONLY: dict[str, tuple[set[str], set[str], str]] = {
     "__init__": (
-        {"drafts", "environment", "processes", "shared_programs"},
+        {"drafts", "environment", "optimizer_template", "processes", "shared_programs"},
         set(),
         "the PyTorch twin trains in one process, which needs no other environment and shares no programs; its drafts "
-        "have the suite's own names",
+        "have the suite's own names, and the state of its optimizers has no form that only their code knows",
     ),
     "dropout": (set(), {"random_bits"}, "JAX draws these bits itself"),
     "model": ({"Conv3x3"}, set(), "PyTorch's own layer is the reference"),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Any
 
 import torch
 from torch import nn
 
-from parity.contract.capture import TRAINED, Leaf, Role, Walk, component_from_name, digest_of
+from parity.contract.capture import Leaf, Role, Walk, component_from_name, digest_of, is_of_user, role_of_array
 
-__all__ = ["add_tensor", "tensor", "tensor_leaf"]
+__all__ = ["add_tensor", "show_attributes", "show_hooks", "tensor", "tensor_leaf"]
 
 
 def tensor_leaf(value: torch.Tensor, role: Role, component: str) -> Leaf:
@@ -101,9 +102,39 @@ def add_tensor(walk: Walk, path: str, value: torch.Tensor, role: Role, component
 def tensor(walk: Walk, path: str, value: torch.Tensor) -> None:
     """Show a tensor that is no part of a module or an optimizer, by its name, and its gradient."""
     component = component_from_name(path)
-    role: Role = "array" if value.numel() != 1 or component.startswith(TRAINED) else "scalar"
+    role = role_of_array(value.ndim or (value.is_leaf and value.requires_grad))
     if isinstance(value, nn.Parameter):
         role, component = "state", component if component == "ema" else "model.params"
     add_tensor(walk, path, value, role, component)
     if value.is_leaf and value.grad is not None:
         add_tensor(walk, f"{path}.grad", value.grad, "gradient", "gradients")
+    show_attributes(walk, path, value)
+
+
+def show_attributes(walk: Walk, path: str, value: torch.Tensor) -> None:
+    """Show what a user put on a tensor, and what the hooks on it hold.
+
+    Args:
+        walk: Takes it.
+        path: Path of the tensor.
+        value: The tensor.
+    """
+    for name, held in list((getattr(value, "__dict__", None) or {}).items()):
+        if not name.startswith("_"):  # PyTorch's own are private
+            walk.visit(f"{path}.{name}", held)
+    for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+        show_hooks(walk, f"{path}.{name}", getattr(value, name, None))
+
+
+def show_hooks(walk: Walk, path: str, hooks: Any) -> None:
+    """Show what hooks of the user hold; their keys count all hooks of a process, so they go by their order.
+
+    Args:
+        walk: Takes it.
+        path: Path of the hooks.
+        hooks: Number to function, or None.
+    """
+    for at, hook in enumerate(list(hooks.values()) if isinstance(hooks, dict) else ()):
+        inner = hook.func if isinstance(hook, functools.partial) else getattr(hook, "__func__", hook)
+        if is_of_user(getattr(inner, "__module__", None) or type(inner).__module__):
+            walk.visit(f"{path}[{at}]", hook)

@@ -8,11 +8,15 @@ import torch
 from torch import nn
 
 from parity.contract.capture import Walk, component_from_name, register
-from torch_side.adapters.arrays import add_tensor
+from torch_side.adapters.arrays import add_tensor, show_attributes, show_hooks
 
 __all__ = ["register_modules"]
 
 _MODULE_INTERNALS = frozenset(vars(nn.Module()))
+_HOOKS = (
+    "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks", "_state_dict_hooks",
+    "_load_state_dict_post_hooks",
+)  # fmt: skip
 _WIRING = ("_forward", "_backward", "_state_dict", "_load_state", "__composable_api_", "_fsdp", "_is_fsdp")
 """Beginnings of the names of attributes of modules that are hooks, or how parameters are spread over processes."""
 
@@ -25,8 +29,7 @@ def _module(walk: Walk, path: str, module: nn.Module) -> None:
     averaged = component_from_name(path) == "ema" or type(module).__name__ == "AveragedModel"
     if not walk.is_new(path, module, "model.ties"):
         return
-    if not averaged:
-        walk.leaf(f"{path}.training", module.training, "model.mode")
+    walk.leaf(f"{path}.training", module.training, "model.mode")
     for name, parameter in module._parameters.items():
         if parameter is None:
             continue
@@ -37,8 +40,8 @@ def _module(walk: Walk, path: str, module: nn.Module) -> None:
         add_tensor(
             walk, where, parameter, "state", "ema" if averaged else _parameter_component(where), tie="model.ties"
         )
-        if not averaged:
-            walk.leaf(f"{where}.requires_grad", parameter.requires_grad, "model.requires_grad")
+        walk.leaf(f"{where}.requires_grad", parameter.requires_grad, "model.requires_grad")
+        show_attributes(walk, where, parameter)
         if parameter.grad is not None:
             add_tensor(walk, f"{where}.grad", parameter.grad, "gradient", "gradients")
     for name, buffer in module._buffers.items():
@@ -49,12 +52,19 @@ def _module(walk: Walk, path: str, module: nn.Module) -> None:
             walk.inside(f"{path}.{name}", child)
     for name, value in vars(module).items():
         if name not in _MODULE_INTERNALS and not name.startswith(_WIRING):
-            if isinstance(value, bool | int | float | str | torch.Tensor) and not name.startswith("_"):
+            if isinstance(value, torch.Tensor) or (_is_plain(value) and not name.startswith("_")):
                 _attribute(walk, f"{path}.{name}", value, known=type(module).__module__.startswith("torch."))
             else:
                 walk.visit(f"{path}.{name}", value)
     if type(module).get_extra_state is not nn.Module.get_extra_state:
         walk.visit(f"{path}.get_extra_state()", module.get_extra_state())
+    for name in _HOOKS:
+        show_hooks(walk, f"{path}.{name}", getattr(module, name, None))
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is a plain number or text."""
+    return isinstance(value, bool | int | float | str)
 
 
 def _parameter_component(path: str) -> str:

@@ -7,13 +7,19 @@ from typing import Any
 import torch
 
 from parity.contract.capture import Role, Walk, register, slot_component
-from torch_side.adapters.arrays import add_tensor
+from torch_side.adapters.arrays import add_tensor, show_hooks
 
 __all__ = ["register_optimizers"]
 
 _OPTIMIZER_INTERNALS = frozenset(
     {"state", "param_groups", "defaults", "_zero_grad_profile_name", "_warned_capturable_if_run_uncaptured", "step"}
 )
+_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+_OF_SCHEDULERS = frozenset(
+    ("_step_count", "_last_lr", "_get_lr_called_within_step", "_is_initial", "_initial_step", "_schedulers",
+     "_milestones")
+)  # fmt: skip
+"""What PyTorch keeps in private attributes of a scheduler: its next value needs none of it, but for the last two."""
 _SCHEDULE_STEP = frozenset({"last_epoch", "T_cur", "T_i", "total_steps", "step_num", "milestones", "_milestones"})
 _NO_EFFECT = frozenset({"foreach", "fused", "capturable", "differentiable", "initial_lr"})
 """Fields of a group that choose between implementations, or that only schedulers read."""
@@ -57,6 +63,10 @@ def _optimizer(walk: Walk, path: str, optimizer: torch.optim.Optimizer) -> None:
                 walk.leaf(where, value, slot_component(slot))
             else:
                 walk.visit(where, value)
+    for name, value in optimizer.defaults.items():
+        _hyperparameter(walk, f"{path}.defaults.{name}", value, "optimizer.defaults", "scalar")
+    for name in _HOOKS:
+        show_hooks(walk, f"{path}.{name}", getattr(optimizer, name, None))
     for name, value in vars(optimizer).items():
         if name not in _OPTIMIZER_INTERNALS and not name.startswith(("_optimizer_", "_patch", "_step_", "_hook")):
             walk.visit(f"{path}.{name}", value)
@@ -77,7 +87,8 @@ def _scheduler(walk: Walk, path: str, scheduler: Any) -> None:
         return
     for name, value in vars(scheduler).items():
         where = f"{path}.{name}"
-        if name.startswith("_") and name not in ("_schedulers", "_milestones"):
+        private = name in _OF_SCHEDULERS or type(scheduler).__module__.startswith("torch.")
+        if name.startswith("_") and private and name not in ("_schedulers", "_milestones"):
             continue  # what it returned last, and whether it was called in order: its next value needs neither
         if name == "step" or (callable(value) and not isinstance(value, list) and not hasattr(value, "__self__")):
             walk.visit(where, value)

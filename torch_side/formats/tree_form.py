@@ -24,6 +24,7 @@ from parity.checkpoints.trees import (
     type_name,
 )
 from parity.contract import bytes_of
+from parity.errors import CheckpointError
 from torch_side.formats.stateful import is_stateful, state_of, whole_of
 from torch_side.formats.tree_files import read_parts, write_parts
 
@@ -62,7 +63,8 @@ class TorchForm(TreeForm):
         """Take a container apart; a module is filled leaf by leaf, other objects take over what was saved."""
         if isinstance(value, nn.Module):
             state = value.state_dict()
-            return Opened("dict", tuple(state), tuple(state.values()), lambda made: _filled(value, state, made))
+            values = tuple(state.values())
+            return Opened("dict", tuple(state), values, lambda made: _filled(value, state, made), in_place=True)
         if is_stateful(value):
             return whole_of(name, value, self._request)
         return None if isinstance(value, Tensor) else open_plain(value)
@@ -112,6 +114,18 @@ class TorchForm(TreeForm):
     def read(self, path: Path, parts: Iterable[Part], names: set[str]) -> dict[str, Any]:
         """Read tensors onto the CPU."""
         return read_parts(path, parts, names, self.describe)
+
+    def adopt(self, array: NDArray[np.generic]) -> Any:
+        """Return a tensor of the memory of the array; one of a type that NumPy lends from ml_dtypes by its bytes."""
+        name, size = array.dtype.name, array.dtype.itemsize
+        dtype = getattr(torch, name, None)
+        if not isinstance(dtype, torch.dtype):
+            raise CheckpointError(f"the checkpoint holds an array of {name}, which PyTorch does not have")
+        try:
+            return torch.from_numpy(array)
+        except TypeError:
+            words = array.reshape(-1).view("u1" if size == 1 else f"i{size}")
+            return torch.from_numpy(words).view(dtype).reshape(array.shape)
 
     def place(self, value: Any, to: Array, permute: tuple[int, ...], like: Any) -> Any:
         """Return a leaf with the type of the template's, on its device or on the one that was asked for."""

@@ -7,7 +7,6 @@ Source: `torch.distributed.checkpoint`, `DefaultSavePlanner` and `FileSystemWrit
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +21,7 @@ from torch.distributed.checkpoint.planner import SavePlan, WriteItem, WriteItemT
 
 from parity.formats import (
     BLOCK_BYTES,
-    TREE_ENTRY,
+    DCP_TREE,
     Array,
     Box,
     Key,
@@ -30,12 +29,15 @@ from parity.formats import (
     Tree,
     Writer,
     boxes,
+    dcp_tree_text,
     encode_tree,
     extents,
     leaf_name,
     leaves,
     map_leaves,
+    open_dcp,
 )
+from torch_side.formats.write_torch import has_tensors
 
 __all__ = ["DCP", "write_dcp"]
 
@@ -43,8 +45,8 @@ __all__ = ["DCP", "write_dcp"]
 def write_dcp(tree: Tree, path: Path) -> None:
     """Write a tree so that `torch.distributed.checkpoint.load` fills a state dict of its names from it.
 
-    The format keeps integer keys as text and drops empty containers, so an entry of its own (`parity.tree`) describes
-    the tree; a load by PyTorch passes over it.
+    The format keeps integer keys as text and drops empty containers, so a file beside it describes the tree, which
+    PyTorch's loads and tools do not look at.
 
     Args:
         tree: A dict.
@@ -65,7 +67,6 @@ def write_dcp(tree: Tree, path: Path) -> None:
 
     state = map_leaves(tree, room)
     state = _as_lists(state)  # PyTorch pickles a tuple as a whole, with the tensors in it
-    state[TREE_ENTRY] = json.dumps(encode_tree(tree, lambda keys, _: {"array": leaf_name(keys)}))
     writer = dcp.FileSystemWriter(path, single_file_per_rank=True, sync_files=False, thread_count=1)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)  # it is: this is one process
@@ -74,6 +75,8 @@ def write_dcp(tree: Tree, path: Path) -> None:
         except dcp.CheckpointException as error:  # of class BaseException: it would pass by every handler
             cause = next(iter(error.failures.values()))[0]
             raise RuntimeError(f"{type(cause).__name__}: {cause}") from cause
+    described = encode_tree(tree, lambda keys, _: {"array": leaf_name(keys)})
+    (path / DCP_TREE).write_text(dcp_tree_text(path, described), encoding="utf-8")
 
 
 def _as_lists(tree: Tree) -> Any:
@@ -148,14 +151,20 @@ def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
     names: set[str] = set()
     for keys, leaf in leaves(tree):
         name = leaf_name(keys)
-        if name in names or name == TREE_ENTRY:
+        if name in names:
             yield name, "two leaves have this name once their keys are joined by dots"
         names.add(name)
         if isinstance(leaf, Opaque):
             yield name, f"it is an {leaf}, which only code could rebuild"
-        elif isinstance(leaf, Array) and not isinstance(getattr(torch, leaf.dtype.name, None), torch.dtype):
+        elif isinstance(leaf, Array) and not has_tensors(leaf.dtype.name):
             yield name, f"PyTorch has no {leaf.dtype.name}"
 
 
-DCP = Writer(format="dcp", directory=True, cannot_hold=lambda tree: list(_misfits(tree)), write=write_dcp)
+DCP = Writer(
+    format="dcp",
+    directory=True,
+    cannot_hold=lambda tree: list(_misfits(tree)),
+    write=write_dcp,
+    read=lambda path: open_dcp(path).tree,
+)
 """The writer of a directory."""

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from parity.errors import CheckpointError
-from parity.formats import Array, Key, Opaque, Tree, Writer, leaf_name, leaves, map_leaves, open_zip
+from parity.formats import Array, Key, Opaque, Tree, Writer, leaf_name, leaves, map_leaves, open_torch_file, open_zip
 from parity.storage import WriteBack
 
-__all__ = ["TORCH_SAVE", "write_torch"]
+__all__ = ["TORCH_SAVE", "has_tensors", "write_torch"]
 
 MOST_BITS = 1000
 """Longest integer that `weights_only=True` reads back; PyTorch pickles longer ones with an opcode that it refuses."""
@@ -86,18 +86,34 @@ def _write_sums(handle: int, records: Any, back: WriteBack, sums: dict[str, int]
             back.write(handle, struct.pack("<I", sums[name]), at + skip)
 
 
+def has_tensors(dtype: str) -> bool:
+    """Return whether PyTorch saves tensors of a type; those of less than a byte are names only.
+
+    Example:
+        >>> has_tensors("bfloat16"), has_tensors("int4"), has_tensors("float4_e2m1fn")
+        (True, False, False)
+    """
+    found = getattr(torch, dtype, None)
+    part = dtype.rstrip("01234567") in ("int", "uint") and dtype[-2:] not in ("16", "32", "64")
+    return isinstance(found, torch.dtype) and not part and dtype != "complex32"
+
+
 def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
     for keys, leaf in leaves(tree):
         name = leaf_name(keys)
         if isinstance(leaf, Opaque):
             yield name, f"it is an {leaf}, which only code could rebuild"
-        elif isinstance(leaf, Array) and not isinstance(getattr(torch, leaf.dtype.name, None), torch.dtype):
+        elif isinstance(leaf, Array) and not has_tensors(leaf.dtype.name):
             yield name, f"PyTorch has no {leaf.dtype.name}"
         elif isinstance(leaf, int) and leaf.bit_length() > MOST_BITS:
             yield name, f"torch.load reads no integer of {leaf.bit_length()} bits"
 
 
 TORCH_SAVE = Writer(
-    format="torch.save", directory=False, cannot_hold=lambda tree: list(_misfits(tree)), write=write_torch
+    format="torch.save",
+    directory=False,
+    cannot_hold=lambda tree: list(_misfits(tree)),
+    write=write_torch,
+    read=lambda path: open_torch_file(path).tree,
 )
 """The writer of one file."""

@@ -4,9 +4,9 @@ Knows no framework: what a container, an array and a file of one is, a side says
 """
 
 from parity.checkpoints.trees.document import DTYPES, is_scalar
-from parity.checkpoints.trees.fit import Request, RestoredTree, Take
+from parity.checkpoints.trees.fit import Reference, Request, RestoredTree, Take
 from parity.checkpoints.trees.form import Part, TreeForm, Written, sealed_name
-from parity.checkpoints.trees.manager import CheckpointManager
+from parity.checkpoints.trees.manager import TREES, CheckpointManager, is_managed
 from parity.checkpoints.trees.nodes import (
     Array,
     Branch,
@@ -25,6 +25,7 @@ from parity.checkpoints.trees.single import restore_tree, save_tree
 
 __all__ = [
     "DTYPES",
+    "TREES",
     "Array",
     "Branch",
     "CheckpointManager",
@@ -32,6 +33,7 @@ __all__ = [
     "Node",
     "Opened",
     "Part",
+    "Reference",
     "Request",
     "RestoredTree",
     "Rule",
@@ -41,6 +43,7 @@ __all__ = [
     "TreeForm",
     "Whole",
     "Written",
+    "is_managed",
     "is_scalar",
     "leaves",
     "open_plain",

@@ -6,17 +6,20 @@ is allowed to differ is listed in what the restore returns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from parity.checkpoints.trees.nodes import Array, Branch, Leaf, Node, leaves, subtrees, wholes
+from parity.checkpoints.trees.nodes import Array, Branch, Leaf, Node, Unheld, fixed, leaves, subtrees, wholes
 from parity.checkpoints.trees.rules import Renames, Rule, RuleLike
-from parity.errors import CheckpointError
+from parity.errors import CheckpointError, UnknownNameError
 
-__all__ = ["Fit", "Request", "RestoredTree", "Take", "fit"]
+__all__ = ["Fit", "Reference", "Request", "RestoredTree", "Take", "fit"]
+
+Reference = Literal["exact", "sharding"]
+"""What an array of a template counts for: for its type and where it lies, or for where it lies alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +40,8 @@ class RestoredTree:
     """The step of the checkpoint; None outside of a manager."""
     metric: float | None = None
     """The metric that was saved with it."""
+    unproven: str = ""
+    """What nothing proves of a checkpoint that has no seal, as a phrase; empty where all was compared with one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +53,18 @@ class Request:
     allow_extra: bool = False
     allow_missing: bool = False
     cast: bool = False
+    reference: Reference = "exact"
 
     def __post_init__(self) -> None:
-        if self.like is None and (self.rules or self.allow_extra or self.allow_missing or self.cast):
-            raise CheckpointError("rules, allow_extra, allow_missing and cast need a template: give like=...")
+        if not isinstance(self.rules, Mapping):  # a reading that has to begin anew needs them again
+            object.__setattr__(self, "rules", tuple(self.rules))
+        if self.reference not in get_args(Reference):
+            raise UnknownNameError("reference", str(self.reference), get_args(Reference))
+        asked = self.rules or self.allow_extra or self.allow_missing or self.cast or self.reference != "exact"
+        if self.like is None and asked:
+            raise CheckpointError(
+                "rules, allow_extra, allow_missing, cast and reference need a template: give like=..."
+            )
 
 
 @dataclass(frozen=True)
@@ -77,7 +90,16 @@ class Fit:
     converted: dict[str, str] = field(default_factory=dict)
 
 
-def fit(stored: Node, template: Node, request: Request, *, items: bool, fills: Callable[[str], bool]) -> Fit:
+def fit(
+    stored: Node,
+    template: Node,
+    request: Request,
+    *,
+    items: bool,
+    fills: Callable[[str], bool],
+    foreign: bool = False,
+    aside: Collection[str] = (),
+) -> Fit:
     """Match what was saved with a template by name.
 
     Args:
@@ -86,6 +108,9 @@ def fit(stored: Node, template: Node, request: Request, *, items: bool, fills: C
         request: What may differ.
         items: Whether the first key of a name is an item; those that the template has not are left out.
         fills: Whether the template has a value for a leaf, not only its type.
+        foreign: Whether another tool wrote it: None may then stand for a container without content, as Orbax writes
+            it, and the words of a key for a key where the file names no implementation; the template says which.
+        aside: First keys that are no part of the state; one that the template has not is listed as extra.
 
     Raises:
         CheckpointError: They do not fit; names each leaf.
@@ -101,13 +126,17 @@ def fit(stored: Node, template: Node, request: Request, *, items: bool, fills: C
     named = {renames.find(name)[0]: node for name, node in subtrees(stored).items()}
     renames.require_used()
     used = set()
+    typed = None if request.reference == "exact" else fixed(template)
     for name, wanted in leaves(template).items():
         if name not in have:
             _miss(name, made, problems, allowed=request.allow_missing and fills(name), abstract=not fills(name))
             continue
         used.add(name)
         leaf, rule = have[name]
-        take, why = _match(leaf, wanted.value, rule, request.cast)
+        free = typed is not None and name not in typed
+        take, why = (_words(leaf, wanted.value, rule) if foreign else None) or _match(
+            leaf, _free(leaf.value, wanted.value, rule) if free else wanted.value, rule, request.cast
+        )
         problems += [(name, why)] if why and take is None else []
         made.takes |= {name: take} if take else {}
         made.converted |= {name: why} if why and take else {}
@@ -118,8 +147,16 @@ def fit(stored: Node, template: Node, request: Request, *, items: bool, fills: C
             continue
         made.wholes[whole.name] = node = named[whole.name]
         problems += whole.check(node)
+        problems += [
+            (leaf.name, f"is {leaf.value} in the checkpoint, which only its code could rebuild")
+            for leaf in leaves(node).values()
+            if isinstance(leaf.value, Unheld)
+        ]
         used |= {renames.find(name)[0] for name in leaves(node)}
-    _spare(have.keys() - used, template if items else None, request, made, problems)
+    if foreign:
+        hollow = {name for name, node in subtrees(template).items() if isinstance(node, Branch) and not node.children}
+        used |= {name for name in hollow & have.keys() if have[name][0].value is None}
+    _spare(have.keys() - used, template, request, made, problems, items=items, aside=aside)
     if problems:
         raise CheckpointError(_headline(problems), problems)
     return made
@@ -134,10 +171,20 @@ def _miss(name: str, made: Fit, problems: list[tuple[str, str]], *, allowed: boo
         problems.append((name, "is not in the checkpoint"))
 
 
-def _spare(names: set[str], items: Node | None, request: Request, made: Fit, problems: list[tuple[str, str]]) -> None:
+def _spare(
+    names: set[str],
+    template: Node,
+    request: Request,
+    made: Fit,
+    problems: list[tuple[str, str]],
+    *,
+    items: bool,
+    aside: Collection[str],
+) -> None:
     """Sort what the template has no place for: items that were not asked for, and leaves."""
-    asked = {str(key) for key in items.keys} if isinstance(items, Branch) else None
-    skipped = {name.partition(".")[0] for name in names if asked is not None and name.partition(".")[0] not in asked}
+    asked = {str(key) for key in template.keys} if isinstance(template, Branch) else set()
+    firsts = {name.partition(".")[0] for name in names}
+    skipped = {first for first in firsts if (items or first in aside) and first not in asked}
     rest = sorted(name for name in names if name.partition(".")[0] not in skipped)
     if request.allow_extra:
         made.extra = sorted(skipped) + rest
@@ -180,6 +227,28 @@ def _match(leaf: Leaf, wanted: Any, rule: Rule | None, cast: bool) -> tuple[Take
     if cast and {*names} <= {"int", "float"}:
         return Take(leaf.name, rule, None), " to ".join(names)
     return None, differ
+
+
+def _words(leaf: Leaf, wanted: Any, rule: Rule | None) -> tuple[Take | None, str] | None:
+    """Match the words of a key with a key; None where they are none."""
+    saved = leaf.value
+    if not (isinstance(saved, Array) and isinstance(wanted, Array) and wanted.key and not saved.key):
+        return None
+    turned = rule is not None and (rule.permute or rule.reshape)
+    if turned or (saved.dtype, saved.shape) != ("uint32", wanted.shape):
+        return None
+    return Take(leaf.name, rule, wanted), f"{saved} to {wanted}"
+
+
+def _free(saved: Any, wanted: Any, rule: Rule | None) -> Any:
+    """Return the type that a saved array keeps where the template's says only where it is to lie."""
+    if not isinstance(saved, Array) or not isinstance(wanted, Array) or (saved.key, wanted.key) != ("", ""):
+        return wanted
+    axes: Sequence[int] = range(len(saved.shape))
+    if rule is not None and sorted(rule.permute) == list(axes):
+        axes = rule.permute
+    shape = wanted.shape if rule is not None and rule.reshape else tuple(saved.shape[axis] for axis in axes)
+    return replace(saved, shape=shape, numpy=wanted.numpy)
 
 
 def _shape(saved: Array, wanted: Array, rule: Rule | None) -> tuple[tuple[int, ...], str]:
@@ -229,6 +298,6 @@ def _exact(number: Any, dtype: str) -> bool:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, Array):
+    if isinstance(value, Array | Unheld):
         return str(value)
     return "None" if value is None else f"a Python {type(value).__name__}"

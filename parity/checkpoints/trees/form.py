@@ -139,6 +139,17 @@ class TreeForm(ABC):
         """
 
     @abstractmethod
+    def adopt(self, array: NDArray[np.generic]) -> Any:
+        """Take over an array that was read without the framework, as what `read` returns.
+
+        Args:
+            array: In C order, of one of `DTYPES`; nothing else refers to it.
+
+        Raises:
+            CheckpointError: The framework has no such type.
+        """
+
+    @abstractmethod
     def place(self, value: Any, to: Array, permute: tuple[int, ...], like: Any) -> Any:
         """Return an array as the template has it: transposed, converted, and where the template's lies.
 

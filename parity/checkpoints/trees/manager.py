@@ -5,16 +5,18 @@ from __future__ import annotations
 import operator
 import os
 import re
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 from parity import checkpoints, policy, storage
-from parity.checkpoints import DRAFT, CheckpointStore, Labels, Neutral, Save
-from parity.checkpoints.trees.fit import Request, RestoredTree
+from parity.checkpoints import DRAFT, CheckpointStore, Labels, Neutral, Save, read_pointer, read_seal, steadily
+from parity.checkpoints.trees.fit import Reference, Request, RestoredTree
 from parity.checkpoints.trees.form import TreeForm
-from parity.checkpoints.trees.reading import Pending, read_tree
+from parity.checkpoints.trees.reading import Pending, is_described, read_tree
 from parity.checkpoints.trees.rules import RuleLike
 from parity.checkpoints.trees.snapshot import META, TreeSnapshot
 from parity.contract import RunPlan
@@ -22,7 +24,7 @@ from parity.errors import CheckpointError, UnknownNameError, UnsealedError
 from parity.policy import Rules
 from parity.storage import WriterLock, local_path
 
-__all__ = ["TREES", "CheckpointManager", "TreeCheckpoints"]
+__all__ = ["TREES", "CheckpointManager", "TreeCheckpoints", "is_managed"]
 
 TREES = "trees"
 """What the seal of a manager's checkpoint has in place of the hash of a run."""
@@ -32,6 +34,26 @@ KEEP = Rules(mode="min")
 RESERVED = ("counters", "meta", "seal")
 """Names of the files of a checkpoint, and of what its seal knows besides the items."""
 _ITEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+
+
+def is_managed(directory: Path) -> bool:
+    """Return whether a directory is that of a manager, as its newest checkpoint that can be read says."""
+    store = CheckpointStore(directory)
+    if os.path.lexists(directory / "spec.toml"):
+        return False
+    try:
+        steps = store.steps()
+    except OSError:
+        return False
+    if not steps and not any(os.path.lexists(directory / name) for name in ("steps.jsonl", "attempts.jsonl")):
+        return read_pointer(directory / "latest.json") is not None  # all of them are gone, and were there
+    for step in reversed(steps):
+        path = store.path / str(step)
+        with suppress(CheckpointError):
+            return read_seal(path).spec_hash == TREES
+        if is_described(path):
+            return True
+    return False
 
 
 class TreeCheckpoints(checkpoints.Checkpoints[Any, Pending, TreeSnapshot]):
@@ -85,20 +107,39 @@ class CheckpointManager(ABC):
 
     Args:
         directory: A local directory; it need not exist. Checkpoints are `checkpoints/<step>` in it.
-        keep: Which checkpoints stay, and whether a larger or a smaller metric is better.
+        keep: Which checkpoints stay, and whether a larger or a smaller metric is better; by default the three newest
+            and the one of the smallest metric. `Rules(keep_latest=2)` asks for no best, and takes no metric.
+        save_interval_steps: `save` saves steps that are multiples of it, and the first one of an empty directory, as
+            Orbax does; it returns at once for others.
 
     Raises:
         RunDirectoryError: The directory is a URL.
+        ValueError: The interval is below 1.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], *, keep: Rules = KEEP) -> None:
+    def __init__(
+        self, directory: str | os.PathLike[str], *, keep: Rules = KEEP, save_interval_steps: int = 1
+    ) -> None:
+        self._interval = operator.index(save_interval_steps)
+        if self._interval < 1:
+            raise ValueError(f"save_interval_steps must be at least 1, got {save_interval_steps}")
         self.directory = local_path(directory).absolute()
         self._store = CheckpointStore(self.directory)
         self._plan = RunPlan(steps=policy.INT32, save_every=1, metric="metric", keep=keep)
         self._checkpoints = TreeCheckpoints(self._form(), self._store, self._plan)
         self._lock: WriterLock | None = None
+        self._saved = False
 
-    def save(self, step: int, items: Mapping[str, Any], metric: float | None = None) -> None:
+    def should_save(self, step: int) -> bool:
+        """Return whether `save` saves a step: it is a multiple of the interval, or the first one there is.
+
+        Raises:
+            CheckpointError: It is no number of steps.
+            TypeError: It is no integer.
+        """
+        return _number(step) % self._interval == 0 or not (self._saved or self._store.steps())
+
+    def save(self, step: int, items: Mapping[str, Any], metric: float | None = None, *, force: bool = False) -> bool:
         """Save items as the checkpoint of a step; returns when they are copied.
 
         Args:
@@ -106,27 +147,41 @@ class CheckpointManager(ABC):
             items: Name of an item to any tree that `save` takes. One of dicts with keys of text, lists and finite
                 scalars alone is written as JSON.
             metric: What the best checkpoint is judged by, if it was measured.
+            force: Whether the step is saved although it is none of the interval.
+
+        Returns:
+            Whether it is saved: false where `should_save` says so.
 
         Raises:
-            CheckpointError: There is a checkpoint of this step; the step or the name of an item cannot be used;
-                something in the items cannot be saved (each leaf is named); or the directory cannot be written to.
+            CheckpointError: There is a checkpoint of this step; the rules would remove it at once, as newer ones are
+                there; the step or the name of an item cannot be used; something in the items cannot be saved (each
+                leaf is named); a metric is given, and the rules have no mode; or the directory cannot be written to.
             LockedError: Another process, or another manager of this one, saves to the directory.
             SaveError: The save before failed.
             TypeError: The step is no integer.
         """
-        number = operator.index(step)
-        if not 0 <= number <= policy.INT32 or isinstance(step, bool):
-            raise CheckpointError(f"step {step!r} is no number of completed steps (0 to {policy.INT32})")
+        number = _number(step)
         for name in items:
             if type(name) is not str or _ITEM.fullmatch(name) is None or name in RESERVED:
                 raise CheckpointError(
                     f"{name!r} is no name of an item: letters, digits, - and _ make one, and "
                     f"{', '.join(RESERVED)} are taken"
                 )
+        if metric is not None and self._plan.mode is None:
+            raise CheckpointError(
+                f"metric {metric:g}: the rules do not say whether a larger or a smaller one is better; give "
+                "keep=Rules(mode='max', ...), or 'min'"
+            )
+        if not force and not self.should_save(number):
+            return False
         self._open()
-        snapshot = TreeSnapshot(self._form(), dict(items), items=True, spare=self._checkpoints.take_spare())
-        scalars = {"counters.step": number, **snapshot.scalars()}
-        self._checkpoints.save(number, snapshot, scalars, None if metric is None else float(metric))
+        value = None if metric is None else float(metric)
+        spare = self._checkpoints.take_spare()  # the save before is in its place now
+        self._require_kept(number, value)
+        snapshot = TreeSnapshot(self._form(), dict(items), items=True, spare=spare)
+        self._checkpoints.save(number, snapshot, {"counters.step": number, **snapshot.scalars()}, value)
+        self._saved = True
+        return True
 
     def restore(
         self,
@@ -137,6 +192,7 @@ class CheckpointManager(ABC):
         allow_extra: bool = False,
         allow_missing: bool = False,
         cast: bool = False,
+        reference: Reference = "exact",
     ) -> RestoredTree:
         """Restore items of a checkpoint, after every byte of it was compared with its seal.
 
@@ -148,6 +204,7 @@ class CheckpointManager(ABC):
             allow_extra: As of `restore`.
             allow_missing: As of `restore`.
             cast: As of `restore`.
+            reference: As of `restore`.
 
         Returns:
             The items and everything in which they differed, with step and metric of the checkpoint.
@@ -159,7 +216,14 @@ class CheckpointManager(ABC):
             SaveError: The last save failed; nothing was restored.
         """
         like = None if like is None else dict(like)
-        request = Request(like=like, rules=rules, allow_extra=allow_extra, allow_missing=allow_missing, cast=cast)
+        request = Request(
+            like=like,
+            rules=rules,
+            allow_extra=allow_extra,
+            allow_missing=allow_missing,
+            cast=cast,
+            reference=reference,
+        )
         return self._restored(self._form(), which, request)
 
     def all_steps(self) -> list[int]:
@@ -211,9 +275,25 @@ class CheckpointManager(ABC):
         if which not in ("latest", "best") and type(which) is not int:
             raise UnknownNameError("checkpoint", str(which), ["latest", "best", "or a step, an integer"])
         self._checkpoints.wait()
-        found = TreeCheckpoints(form, self._store, self._plan).restore(which, request)
+        reader = TreeCheckpoints(form, self._store, self._plan)
+        found = steadily(self._store.path, which, lambda: reader.restore(which, request))
         assert found.seal is not None
         return found.state.finish(found.step, found.seal.metric)
+
+    def _require_kept(self, step: int, metric: float | None) -> None:
+        """Refuse a step that the rules would remove as soon as it is saved; only an older one can be such."""
+        if not any(other > step for other in self._store.steps()):
+            return
+        whole, rules = self._store.scan().whole, self._plan.keep
+        new = policy.Saved(step=step, metric=metric, saved_at=time.time())
+        if step in policy.kept([*(saved for saved in whole if saved.step != step), new], rules):
+            return
+        newer = [saved.step for saved in whole if saved.step > step]
+        raise CheckpointError(
+            f"step {step} is older than {', '.join(map(str, newer[-5:]))} in {self._store.path}, and would be "
+            f"removed as soon as it is saved: {rules}; move the newer ones away, save to another directory, or keep "
+            f"more: keep_latest={len(newer) + 1}"
+        )
 
     def _open(self) -> None:
         """Become the one that saves, and remove what a save that was killed left."""
@@ -224,6 +304,14 @@ class CheckpointManager(ABC):
                 self._store.clean()
             except OSError as error:
                 raise CheckpointError(f"{self.directory} cannot be saved to: {storage.reason(error)}") from error
+
+
+def _number(step: int) -> int:
+    """Return a step as an integer."""
+    number = operator.index(step)
+    if not 0 <= number <= policy.INT32 or isinstance(step, bool):
+        raise CheckpointError(f"step {step!r} is no number of completed steps (0 to {policy.INT32})")
+    return number
 
 
 def _step_of(saved: policy.Saved | None) -> int | None:

@@ -21,7 +21,9 @@ __all__ = [
     "Node",
     "Opened",
     "Scalar",
+    "Unheld",
     "Whole",
+    "fixed",
     "is_text",
     "join",
     "leaves",
@@ -62,6 +64,17 @@ class Array:
 
 
 @dataclass(frozen=True)
+class Unheld:
+    """A value of another tool's checkpoint that no tree of ours holds; no leaf of a template takes it."""
+
+    what: str
+
+    def __str__(self) -> str:
+        """Return a phrase for messages."""
+        return self.what
+
+
+@dataclass(frozen=True)
 class Leaf:
     """A value that is no container: an array, its type, or a scalar."""
 
@@ -80,6 +93,8 @@ class Branch:
     build: Callable[[list[Any]], Any]
     type_name: str = ""
     """Name of the class, for people; empty for a dict, a list and a tuple."""
+    in_place: bool = False
+    """Whether an object of the template takes the leaves over in place, so that none may be of another type."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +122,7 @@ class Opened:
     children: Sequence[Any]
     build: Callable[[list[Any]], Any]
     type_name: str = ""
+    in_place: bool = False
 
 
 def walk(value: Any, open_node: Callable[[str, Any], Opened | Whole | None], name: str = "", depth: int = 0) -> Node:
@@ -143,7 +159,7 @@ def walk(value: Any, open_node: Callable[[str, Any], Opened | Whole | None], nam
         walk(child, open_node, join(name, key), depth + 1)
         for key, child in zip(opened.keys, opened.children, strict=True)
     )
-    return Branch(name, opened.form, tuple(opened.keys), children, opened.build, opened.type_name)
+    return Branch(name, opened.form, tuple(opened.keys), children, opened.build, opened.type_name, opened.in_place)
 
 
 def join(name: str, key: Key) -> str:
@@ -178,6 +194,12 @@ def leaves(node: Node) -> dict[str, Leaf]:
 def subtrees(node: Node) -> dict[str, Node]:
     """Return every node of a tree by name."""
     return {one.name: one for one in _each(node)}
+
+
+def fixed(node: Node) -> set[str]:
+    """Return the leaves of a template that an object takes over in place."""
+    held = [one for one in _each(node) if isinstance(one, Branch) and one.in_place]
+    return {name for one in held for name in leaves(one)}
 
 
 def wholes(node: Node) -> list[Whole]:

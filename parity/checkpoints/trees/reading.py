@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ from parity.checkpoints.trees.nodes import Array, Leaf, Node, leaves, rebuild, w
 from parity.checkpoints.trees.snapshot import ITEMS, META, TREE, described
 from parity.errors import CheckpointError
 
-__all__ = ["Pending", "read_tree"]
+__all__ = ["Pending", "is_described", "match_tree", "read_tree"]
+
+Read = Callable[[set[str]], dict[str, Any]]
+"""Reads arrays of a checkpoint by name."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class Pending:
     arrays: dict[str, Any]
     """Name of each saved array that was read to the array."""
     raw: bool
+    unproven: str = ""
+    """What nothing proves of it; empty where there is a seal."""
 
     def neutral(self) -> Neutral:
         """Return the arrays that were read under their names in the seal, and no scalars."""
@@ -64,6 +70,7 @@ class Pending:
             converted=plan.converted,
             step=step,
             metric=metric,
+            unproven=self.unproven,
         )
 
     def _placed(self, name: str, leaf: Leaf, saved: dict[str, Any]) -> Any:
@@ -77,6 +84,14 @@ class Pending:
             return self.form.place(value, take.to, take.rule.permute if take.rule else (), leaf.value)
         number = value.item() if hasattr(value, "item") else value  # a scalar may be saved as an array without axes
         return number if number is None else type(leaf.value)(number)
+
+
+def is_described(path: Path) -> bool:
+    """Return whether a directory has the description of a tree that `save` or a manager wrote."""
+    try:
+        return TREE in read_meta(path / META)["scalars"]
+    except CheckpointError:
+        return False
 
 
 def read_tree(form: TreeForm, path: Path, request: Request) -> Pending:
@@ -96,6 +111,38 @@ def read_tree(form: TreeForm, path: Path, request: Request) -> Pending:
     scalars = read_meta(path / META)["scalars"]
     stored = from_json(scalars.get(TREE))
     items = scalars.get(ITEMS) is True
+    parts = parts_of(stored, items=items)
+    try:
+        return match_tree(form, stored, request, lambda names: form.read(path, parts, names), items=items)
+    except LookupError as error:
+        raise CheckpointError(f"{path} does not hold its leaves {error.args[0]}") from error
+
+
+def match_tree(
+    form: TreeForm,
+    stored: Node,
+    request: Request,
+    read: Read,
+    *,
+    items: bool,
+    foreign: bool = False,
+    aside: Collection[str] = (),
+) -> Pending:
+    """Match a saved tree with a template, and read what that needs.
+
+    Args:
+        form: The framework's part.
+        stored: What was saved; its leaves are scalars and types of arrays.
+        request: The template, and what may differ from it.
+        read: Reads arrays.
+        items: Whether the first keys are items, of which the template need not have all.
+        foreign: Whether another tool wrote it; see `fit`.
+        aside: First keys that are no part of the state; one that the template has not is listed as extra.
+
+    Raises:
+        CheckpointError: It does not fit the template; names each leaf.
+        LookupError: Arrays are not there; its argument names them.
+    """
     if request.like is None:
         template, live, plan = stored, leaves(stored), Fit()
         names = set(live)
@@ -103,13 +150,14 @@ def read_tree(form: TreeForm, path: Path, request: Request) -> Pending:
         template = walk(request.like, form.open_template)
         live = leaves(template)
         kinds = described(template, form, "the template cannot be filled")
-        plan = fit(stored, kinds, request, items=items, fills=lambda name: form.has_value(live[name].value))
+        fills = lambda name: form.has_value(live[name].value)  # noqa: E731
+        plan = fit(stored, kinds, request, items=items, foreign=foreign, aside=aside, fills=fills)
         names = {take.saved for take in plan.takes.values()}
         names |= {name for node in plan.wholes.values() for name in leaves(node)}
     wanted = {name for name, leaf in leaves(stored).items() if name in names and isinstance(leaf.value, Array)}
-    arrays = form.read(path, parts_of(stored, items=items), wanted) if wanted else {}
+    arrays = read(wanted) if wanted else {}
     if missing := wanted - arrays.keys():
-        raise CheckpointError(f"{path} does not hold its leaves {', '.join(sorted(missing)[:5])}")
+        raise LookupError(", ".join(sorted(missing)[:5]))
     return Pending(form, stored, template, live, plan, arrays, request.like is None)
 
 

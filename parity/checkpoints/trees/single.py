@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from parity import storage
-from parity.checkpoints import DRAFT, LONE, Save, commit, require_sealed, require_verified
+from parity.checkpoints import DRAFT, FILE, LONE, Save, commit, require_sealed, require_verified, while_it_stays
 from parity.checkpoints.trees.fit import Request, RestoredTree
+from parity.checkpoints.trees.foreign import open_foreign, read_foreign, seal_of_file
 from parity.checkpoints.trees.form import TreeForm
 from parity.checkpoints.trees.manager import TREES
-from parity.checkpoints.trees.reading import read_tree
+from parity.checkpoints.trees.reading import is_described, read_tree
 from parity.checkpoints.trees.snapshot import TreeSnapshot
 from parity.contract import TrainingState
 from parity.errors import CheckpointError, LockedError, SaveError
@@ -64,25 +65,41 @@ def restore_tree(form: TreeForm, path: str | os.PathLike[str], request: Request)
 
     Args:
         form: What the framework restores.
-        path: A directory that `save_tree` made, or one step of a manager.
+        path: A directory that `save_tree` made, one step of a manager, or a checkpoint of another tool or of a
+            conversion: a file or a directory of any format that `parity.formats` opens.
         request: The template, and what may differ from it.
 
     Raises:
         DamagedError: The checkpoint is not what was sealed; names each file and leaf.
-        UnsealedError: It has no seal.
+        UnsealedError: It was saved by `save_tree` or a manager, and its seal is gone.
         CheckpointError: There is none, it is of a run or of another side, or it does not fit the template; names each
             leaf.
         RunDirectoryError: The path is a URL.
     """
     target = local_path(path)
-    if not target.is_dir():
-        raise CheckpointError(f"{target}: there is no checkpoint{'; it is a file' if target.exists() else ''}")
+    if not os.path.lexists(target):
+        raise CheckpointError(f"{target}: there is no checkpoint")
+    with while_it_stays(target):
+        return _restored(form, target, request)
+
+
+def _restored(form: TreeForm, target: Path, request: Request) -> RestoredTree:
+    if not os.path.lexists(target / FILE):
+        seal = seal_of_file(target)
+        pending = read_foreign(form, open_foreign(target), request, sealed=seal is not None)
+        return pending.finish()
     seal = require_verified(target)
     if seal.spec_hash not in (LONE, TREES):
         raise CheckpointError(f"{target} is a checkpoint of a run, and no tree that was saved; load_model reads it")
-    if seal.side != form.side:
-        raise CheckpointError(f"{target} was saved by the side {seal.side!r}; {form.side!r} cannot read it")
-    pending = read_tree(form, target, request)
+    if not is_described(target):  # a conversion
+        pending = read_foreign(form, open_foreign(target), request, sealed=True)
+    elif seal.side != form.side:
+        raise CheckpointError(
+            f"{target} was saved by the side {seal.side!r}; {form.side!r} cannot read it: `parity convert` turns the "
+            "axes of matrices, and writes it for the other framework"
+        )
+    else:
+        pending = read_tree(form, target, request)
     arrays, _ = pending.neutral()
     require_sealed(seal, TrainingState(arrays=arrays), partial=True)
     if seal.spec_hash == LONE:

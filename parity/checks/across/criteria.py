@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.gap import distance
-from parity.spec import Precision
+from parity.contract import Precision
 
 __all__ = [
     "ENVELOPE_LIMIT",

@@ -5,7 +5,18 @@ process begins as a new one does after its imports. This package does not know w
 """
 
 from parity.checks.forks.client import Forked, ForkServer
+from parity.checks.forks.janitor import Janitor, descendants, end_marked, marking
 from parity.checks.forks.safe import can_fork
 from parity.checks.forks.server import Job, serve
 
-__all__ = ["ForkServer", "Forked", "Job", "can_fork", "serve"]
+__all__ = [
+    "ForkServer",
+    "Forked",
+    "Janitor",
+    "Job",
+    "can_fork",
+    "descendants",
+    "end_marked",
+    "marking",
+    "serve",
+]

@@ -110,6 +110,11 @@ class ForkServer:
                 self._process.join() if isinstance(self._process, BaseProcess) else self._process.wait()
                 self._process = None
 
+    def stop(self) -> None:
+        """Kill it, also while another thread waits for its answer, and so what it has forked."""
+        if self._process is not None:
+            self._process.kill()
+
     def load(self, names: Collection[str]) -> None:
         """Have it import modules that a run has imported, before it forks the next one."""
         new = set(names) - self._known

@@ -18,7 +18,6 @@ from multiprocessing.reduction import recv_handle
 from typing import Any, Protocol
 
 from parity.checks.forks.safe import other_threads
-from parity.runs import end_with_parent
 
 __all__ = ["STATUS", "Job", "serve"]
 
@@ -50,6 +49,8 @@ def serve(requests: Connection, parent: int, job: Job) -> object:
         parent: Process ID of the client; this process ends with it.
         job: Imports and runs.
     """
+    from parity.runs import end_with_parent  # a process that only asks for one needs no runs
+
     os.setpgid(0, 0)
     end_with_parent(parent)
     with open(os.devnull, "wb") as nowhere:

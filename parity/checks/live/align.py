@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from parity.checks.live.trace import Mark
-from parity.contract.capture import Leaf, Snapshot
+from parity.contract.capture import Leaf, Snapshot, root_of
 
 __all__ = ["align", "varying"]
 
@@ -39,8 +39,9 @@ def align(marks: Sequence[Mark], resumed: Snapshot, step: int, changing: Collect
     groups: dict[str, dict[str, Leaf]] = defaultdict(dict)
     for path, leaf in resumed.leaves.items():
         if path in changing and leaf.role in ("state", "array", "stream") and not resumed.is_dead(path):
-            groups[leaf.component.partition(".")[0]][path] = leaf
-    votes = [_votes(mark.snapshot.leaves, groups) for mark in marks]
+            # the parts of a framework's objects are known by their kind, an array by the variable that leads to it
+            groups[root_of(path) if leaf.role == "array" else leaf.component.partition(".")[0]][path] = leaf
+    votes = _votes(marks, groups.values())
     if not votes:
         return 0, False
     best = max(votes)
@@ -58,5 +59,21 @@ def align(marks: Sequence[Mark], resumed: Snapshot, step: int, changing: Collect
     return at, True
 
 
-def _votes(leaves: Mapping[str, Leaf], groups: Mapping[str, Mapping[str, Leaf]]) -> int:
-    return sum(all(leaf.same(leaves.get(path)) for path, leaf in group.items()) for group in groups.values())
+def _votes(marks: Sequence[Mark], groups: Iterable[Mapping[str, Leaf]]) -> list[int]:
+    """Return for each mark how many parts are in full what they were there.
+
+    A part that is as at the first mark and at no other is as in every new process: it was lost, or nothing was
+    restored at all. So it says nothing where another part is of a later mark alone.
+    """
+    fits = []
+    for group in groups:
+        fits.append(
+            {
+                at
+                for at, mark in enumerate(marks)
+                if all(leaf.same(mark.snapshot.leaves.get(path)) for path, leaf in group.items())
+            }
+        )
+    if any(fit and 0 not in fit for fit in fits):
+        fits = [fit - {0} for fit in fits]
+    return [sum(at in fit for fit in fits) for at in range(len(marks))]

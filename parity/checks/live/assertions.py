@@ -33,7 +33,8 @@ def assert_resumes(train: Train, *, steps: int, stop_at: int | None = None, **se
         train: As of `resumes`, which makes the check.
         steps: Completed steps at which the run ends, at least 3.
         stop_at: Completed steps at the kill, after the first save; by default two thirds of the run.
-        settings: Further arguments of `resumes`: `mode`, `roads`, `name`, `options`, `workdir`, `keep`, `metric`.
+        settings: Further arguments of `resumes`: `mode`, `roads`, `name`, `options`, `workdir`, `keep`,
+            `metric`, `ignore`.
 
     Returns:
         The verdict, which is `holds`.

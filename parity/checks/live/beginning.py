@@ -1,13 +1,16 @@
-"""The beginning of a resumed run: whether it continues from the newest checkpoint, at the step of its state."""
+"""The beginning of a resumed run: whether it continues from the newest whole checkpoint, at the step of its state.
+
+A save may still be on its way when a process is killed: one that writes in a thread, or under another name first.
+What counts is what the killed process itself had finished, by the files that were in its folder.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from parity.checks.live.evidence import Evidence
-from parity.checks.live.folder import is_log
-from parity.checks.live.trace import Trace, blot
+from parity.checks.live.trace import Mark, Trace, blot
 
 __all__ = ["Kill", "judge_silence", "judge_start"]
 
@@ -18,10 +21,16 @@ class Kill:
 
     mark: int
     """Mark of the uninterrupted run at which it came, counted from 0; 0 asks for no checkpoint at all."""
+    marks: Sequence[Mark] = ()
+    """Marks of the processes that were killed, at the places of those of the uninterrupted run; these where none."""
     left: Collection[str] | None = None
     """Files in the folder after it; None where that is not known."""
     reads: Collection[str] = field(default_factory=frozenset)
     """Files that resumed runs of this function read: what is saved under other names is no checkpoint."""
+
+    def is_gone(self, names: Collection[str]) -> bool:
+        """Return whether files that were saved are not in the folder any more."""
+        return bool(names) and self.left is not None and not set(names) & set(self.left)
 
 
 def judge_start(reference: Trace, step: int, at: int, kill: Kill, *, shifted: bool) -> list[Evidence]:
@@ -35,26 +44,46 @@ def judge_start(reference: Trace, step: int, at: int, kill: Kill, *, shifted: bo
         shifted: Whether its state is of another step than it says.
     """
     first = reference.steps[0]
-    saves = [mark for mark in reference.saves(kill.reads) if mark <= kill.mark]
     if shifted:
         return [Evidence("counters.step", "mark", step, str(reference.steps[at]), str(step), "at the resume")]
     if (at_once := _removed_at_once(reference, kill)) and step < at_once[0]:
         expected = f"step {at_once[0]} or later"
         got = f"step {step}; {at_once[1]} was removed as soon as it was saved"
         return [Evidence("checkpoint.retention", "mark", step, expected, got, "at the resume")]
+    saver = Trace(marks=list(kill.marks), appended=reference.appended) if kill.marks else reference
+    saves = [mark for mark in saver.saves(kill.reads) if mark <= kill.mark]
+    gone = [mark for mark in saves if kill.is_gone(saver.marks[mark].saved)]
     older = [mark for mark in saves if mark < kill.mark]  # the one of the kill itself may be unfinished
-    if step == first and older and all(_is_gone(reference.marks[mark].saved, kill) for mark in older):
-        return [_not_found(reference, older[-1], step, kill)]
-    newest_is_gone = bool(saves) and _is_gone(reference.marks[saves[-1]].saved, kill)
-    if saves and (step == first or (newest_is_gone and step < reference.steps[saves[-1]] - 1)):
-        return [_not_found(reference, saves[-1], step, kill)]
+    whole = [mark for mark in saves if mark not in gone]
+    lost = older if step == first and older and set(older) <= set(gone) else [m for m in saves[-1:] if m in gone]
+    if lost and step < _saved_step(saver, lost[-1], kill):
+        return [_not_found(lost[-1], step, kill, saver)]
+    if whole and step == first and _saved_step(saver, whole[-1], kill) >= first:
+        return [_not_found(whole[-1], step, kill, saver)]
     if step not in reference.steps:
         return [
             Evidence("counters.step", "mark", step, "a step of the uninterrupted run", str(step), "at the resume")
         ]
-    if len(saves) > 1 and step < reference.steps[saves[-2]] - 1:
-        return [_not_found(reference, saves[-2], step, kill)]
+    settled = [mark for mark in whole if mark < kill.mark]
+    if settled and step < _saved_step(saver, settled[-1], kill):
+        return [_not_found(settled[-1], step, kill, saver)]
     return []
+
+
+def _saved_step(saver: Trace, save: int, kill: Kill) -> int:
+    """Return the least step of the state that a save wrote, whose files were there at a mark.
+
+    A save that takes several steps begins with files of other names: under a temporary one, in a temporary directory.
+    """
+    like = {blot(name) for name in kill.reads}
+    while save > 1 and like and _begun(saver, save - 1, like):
+        save -= 1
+    return saver.steps[save] - 1
+
+
+def _begun(saver: Trace, mark: int, like: Collection[str]) -> bool:
+    """Return whether files of other names than a checkpoint's were written before a mark, logs not counted."""
+    return any(blot(name) not in like for name in saver.marks[mark].saved if name not in saver.appended)
 
 
 def judge_silence(reference: Trace, kill: Kill) -> Evidence:
@@ -68,27 +97,22 @@ def judge_silence(reference: Trace, kill: Kill) -> Evidence:
     return Evidence("counters.step", "mark", step, "a mark", "the function returned without one", "at the resume")
 
 
-def _is_gone(names: Collection[str], kill: Kill) -> bool:
-    """Return whether files that were saved are not in the folder any more."""
-    return bool(names) and kill.left is not None and not set(names) & set(kill.left)
-
-
 def _removed_at_once(reference: Trace, kill: Kill) -> tuple[int, str] | None:
     """Return the step and name of the last checkpoint that was removed before the mark after its save."""
-    listed = {blot(name) for name in kill.reads or reference.names if not is_log(name) and blot(name) != name}
+    listed = {blot(name) for name in kill.reads or reference.names if blot(name) != name}
     for at, name in reversed(reference.removed):
         known = any(one == name or one.startswith(f"{name}/") for one in reference.names)
         alike = not listed or any(one == blot(name) or one.startswith(f"{blot(name)}/") for one in listed)
-        if at < kill.mark and not known and not is_log(name) and alike and blot(name) != name:
+        if at < kill.mark and not known and alike and blot(name) != name:
             return reference.steps[at], name
     return None
 
 
-def _not_found(reference: Trace, save: int, step: int, kill: Kill) -> Evidence:
+def _not_found(save: int, step: int, kill: Kill, saver: Trace) -> Evidence:
     """Return that a checkpoint was not taken: it is gone, or was not found."""
-    names = reference.marks[save].saved
-    gone = _is_gone(names, kill)
+    names = saver.marks[save].saved
+    gone = kill.is_gone(names)
     component = "checkpoint.retention" if gone else "checkpoint.latest"
-    expected = f"step {reference.steps[save] - 1} or later"
+    expected = f"step {_saved_step(saver, save, kill)} or later"
     got = f"step {step}" + (f", and {names[0]} is gone" if gone else "")
     return Evidence(component, "mark", step, expected, got, "at the resume")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -11,13 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from parity.checks.forks import Janitor
 from parity.checks.live.driver import Runner
 from parity.checks.live.home import AtHome
 from parity.checks.live.inline import InlineRunner, Train
+from parity.checks.live.meant import Meant
 from parity.checks.live.process import ProcessRunner, why_not_importable
 from parity.checks.live.roads import ROADS
 from parity.checks.live.session import Session
 from parity.checks.roads import road_names
+from parity.checks.scratch import scratch_directory
 from parity.errors import SpecError
 from parity.policy import Rules
 from parity.results import Resumption
@@ -39,6 +41,7 @@ def resumes(
     workdir: Path | None = None,
     keep: Rules | None = None,
     metric: str = "",
+    ignore: Mapping[str, str] | None = None,
 ) -> Resumption:
     """Check that a training function resumes exactly, and return the verdict.
 
@@ -59,6 +62,8 @@ def resumes(
         keep: The rules by which the trainer keeps its checkpoints (`parity.policy.Rules`); the checkpoints that are
             there at each mark are judged by them. By default only what resumes and what is left is judged.
         metric: Variable of the loop that holds the metric by which `keep` chooses the best.
+        ignore: Paths or components of differences that are meant, to the reason, which the verdict shows:
+            `{"timer": "wall clock", "state.pt: host": "the machine's name"}`; `*` stands for any text.
 
     Returns:
         The verdict: `holds`, `broken` with its suspects, or `inconclusive` with the reason.
@@ -96,13 +101,14 @@ def resumes(
         )
     names = road_names(roads, ROADS)
     options = dict(options or {})
+    meant = Meant(ignore)
     stop_at = _require_stop(steps, stop_at)
     with ExitStack() as stack:
         root = open_workdir(stack, workdir)
         runner, notes = runner_of(train, mode, root)
         stack.enter_context(runner)  # type: ignore[arg-type]
         home = AtHome(runner, root)
-        found = Session(train, home, root, steps, stop_at, options, names, notes, keep, metric).run()
+        found = Session(train, home, root, steps, stop_at, options, names, notes, keep, metric, meant).run()
     return replace(found, name=name or _name(train), seconds=time.perf_counter() - began)
 
 
@@ -117,8 +123,9 @@ def open_workdir(stack: ExitStack, workdir: Path | None) -> Path:
         SpecError: It holds something already: runs would continue from what an earlier check left.
     """
     if workdir is None:
-        made = tempfile.TemporaryDirectory(prefix="parity-", ignore_cleanup_errors=True)
-        return Path(stack.enter_context(made))
+        made = stack.enter_context(scratch_directory("parity-"))
+        stack.enter_context(Janitor(folder=str(made)))
+        return made
     workdir.mkdir(parents=True, exist_ok=True)
     if held := next(workdir.iterdir(), None):
         raise SpecError("workdir", f"{workdir} holds {held.name}; give a new or an empty directory")

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from operator import attrgetter
@@ -15,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from parity import sides
+from parity.checks.forks import descendants
 from parity.checks.live.inline import run_function
 from parity.checks.live.recorder import MarkError
 from parity.checks.live.request import Request
 from parity.checks.live.trace import TraceWriter
 from parity.environment import has_accelerator
-from parity.runs import end_with_parent
 
 __all__ = ["ByFile", "log_of", "run_child"]
 
@@ -59,6 +60,8 @@ def run_child(rows: Connection, train: Any, folder: Path, request: Request, home
             started, which a process of `multiprocessing` would start as itself was.
         parent: Process ID of the parent; this process ends with it.
     """
+    from parity.runs import end_with_parent  # a process that only asks for one needs no runs
+
     os.setpgid(0, 0)  # a kill takes workers along
     end_with_parent(parent)
     multiprocessing.set_start_method(method, force=True)
@@ -105,4 +108,8 @@ def _as_it_is() -> None:
 
 
 def _kill() -> None:
+    """Die by SIGKILL, after what a session of its own would keep from dying with this group."""
+    for pid in descendants(os.getpid()):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -54,7 +54,7 @@ def is_hard(path: str, both: TwoStates, ground: Ground) -> bool:
             return tied and any(p.startswith((f"{path}.", f"{path}[")) for p in both.right.leaves)
         arrays = {leaf.role, other.role if other else "alias"} & {"state"}
         return there and (bool(arrays) or (tied and other is not None))
-    return leaf.role == "array" and path in ground.changing and there and leaf.component != "data.batch"
+    return leaf.role == "array" and path in ground.changing and there
 
 
 def shows(path: str, both: TwoStates, ground: Ground) -> bool:
@@ -68,8 +68,7 @@ def shows(path: str, both: TwoStates, ground: Ground) -> bool:
     leaf = both.left.leaves.get(path)
     if leaf is None or path not in both.right.leaves or ground.is_history(path):
         return False
-    dead = both.left.is_dead(path)
-    return leaf.role == "gradient" or (leaf.role == "array" and (dead or leaf.component == "data.batch"))
+    return leaf.role == "gradient" or (leaf.role == "array" and both.left.is_dead(path))
 
 
 def may_cause(path: str, both: TwoStates, ground: Ground) -> bool:
@@ -142,10 +141,10 @@ def _is_to_come(path: str, both: TwoStates, ground: Ground, *, last: bool) -> bo
         path: A path that differs.
         both: What the uninterrupted run and the resumed one hold.
         ground: What equal runs say.
-        last: Whether it is the last state: a best value that never came is a loss there.
+        last: Whether it is the last state: a number that never came may be a loss there, such as a best value.
     """
     root, expected = root_of(path), both.left.leaves.get(path)
-    if root not in ground.late or (last and expected is not None and expected.component == "best"):
+    if root not in ground.late or (last and expected is not None and expected.role == "scalar"):
         return False
     return path not in both.right.leaves and all(root_of(one) != root for one in both.right.leaves)
 

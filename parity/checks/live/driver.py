@@ -10,11 +10,14 @@ from typing import Any, Protocol
 
 from parity import sides
 from parity.checks.live.beginning import Kill
+from parity.checks.live.decoded import Reader, contents
 from parity.checks.live.envelope import Envelope
-from parity.checks.live.evidence import NONE, Evidence, Ground, Outcome, both_runs, differing, text_of
-from parity.checks.live.folder import Reader, contents, copy_folder, list_folder
+from parity.checks.live.evidence import NONE, Evidence, Ground, Outcome, both_runs, differing, stepwise, text_of
+from parity.checks.live.folder import copy_folder, list_folder
 from parity.checks.live.judge import judge_resumed
-from parity.checks.live.left_files import judge_files
+from parity.checks.live.left_files import judge_files, judge_returned
+from parity.checks.live.meant import Meant
+from parity.checks.live.printed import judge_printed
 from parity.checks.live.request import Request
 from parity.checks.live.roads import Road
 from parity.checks.live.rounding import is_floating
@@ -40,8 +43,11 @@ class Runner(Protocol):
 
         Raises:
             MarkError: A mark is no whole number or goes backwards.
-            TrainerError: A process takes too long.
+            TrainerError: A process cannot be started any more.
         """
+
+    def stop(self) -> None:
+        """End the runs that take place, and refuse others: for a check that does not come to its end."""
 
 
 class Driver:
@@ -53,10 +59,13 @@ class Driver:
         steps: Steps of the whole run.
         stop_at: Completed steps at the kill.
         options: Keyword arguments of the function.
+        meant: What is not judged.
     """
 
-    def __init__(self, runner: Runner, root: Path, steps: int, stop_at: int, options: dict[str, Any]) -> None:
-        self.runner, self.root, self.stop_at = runner, root, stop_at
+    def __init__(
+        self, runner: Runner, root: Path, steps: int, stop_at: int, options: dict[str, Any], meant: Meant
+    ) -> None:
+        self.runner, self.root, self.stop_at, self.meant = runner, root, stop_at, meant
         self.whole = Request(steps=steps, options=options)
         """The whole run, of which nothing else is asked."""
         self.reference: Trace
@@ -99,13 +108,15 @@ class Driver:
         for kill in road.kills[1:]:
             step = self.reference.marks[kill].step
             until = replace(asked, kill_step=step) if kill else replace(asked, kill=0)
+            left = list_folder(folder)
             trace = self.runner.run(folder, until)
             if trace.end != "killed":  # it failed, or came to its end without reaching the kill
-                return self._judge_run(road, trace, killed, folder, before)
+                return self._judge_run(road, trace, killed, folder, before, left)
             killed = kill or killed
             before.append(replace(trace, marks=trace.marks[1:]))
+        left = list_folder(folder)
         trace = self.runner.run(folder, self.kept(asked))
-        return self._judge_run(road, trace, killed, folder, before)
+        return self._judge_run(road, trace, killed, folder, before, left)
 
     def asked(self, road: Road) -> Request:
         """Return the whole run with the options of a road."""
@@ -126,13 +137,18 @@ class Driver:
         known = {mark.step: mark for trace in before for mark in trace.marks}
         return replace(self.reference, marks=[known.get(mark.step, mark) for mark in self.reference.marks])
 
-    def _judge_run(self, road: Road, trace: Trace, killed: int, folder: Path, before: Sequence[Trace]) -> Outcome:
+    def _judge_run(self, road: Road, trace: Trace, killed: int, folder: Path, before: Sequence[Trace],
+                   left: Collection[str]) -> Outcome:  # fmt: skip
+        if trace.end == "late":
+            return Outcome(unsure=True, notes=[f"nothing is judged on the road {road.name}: {trace.error}"])
         lenient = road.name in ("best", "older", "before-save", "extend")
-        left = list_folder(self.copies[road.kills[0]] if road.kills else folder)
         with self._lock:
-            self.reads |= {name for name in trace.reads if name in self.reference.names}
-        kill = Kill(mark=0 if lenient else killed, left=left, reads=self.reads)
+            self.reads |= {name for name in trace.restored or trace.reads if name in self.reference.names}
+        known = {mark.step: mark for one in before for mark in one.marks}
+        marks = [known.get(mark.step, mark) for mark in self.reference.marks]
+        kill = Kill(mark=0 if lenient else killed, marks=marks, left=left, reads=self.reads)
         outcome = judge_resumed(self._truth(before), trace, self.ground, kill)
+        self._leave_out_what_is_meant(outcome)
         if trace.end in ("failed", "lost"):
             outcome.broken.append(self._failed(trace, killed, left))
             outcome.notes.append(f"the function failed when it was resumed (road {road.name}):\n{trace.error}")
@@ -140,10 +156,22 @@ class Driver:
         if self.envelope is not None and not outcome.broken and trace.marks:
             _judge_by(self.envelope, outcome, trace)
         if not outcome.broken and trace.end == "finished" and road.name != "best":
-            files = self._judge_files(folder, trace, left)
-            outcome.broken += files.broken
-            outcome.bookkeeping += files.bookkeeping
+            for found in (self._judge_files(folder, trace, left), self._judge_returned(trace)):
+                outcome.broken += found.broken
+                outcome.bookkeeping += found.bookkeeping
+            end = self.reference.marks[-1].step
+            outcome.bookkeeping += judge_printed(self.reference.printed, self.again.printed, trace.printed, end)
+            self._leave_out_what_is_meant(outcome)
+            if outcome.broken:  # what differs from the resume on, and at the end, is what a file shows
+                causes = [e for e in outcome.differs if e.path in outcome.lasting]
+                outcome.broken = causes + outcome.broken
+                outcome.bookkeeping = [e for e in outcome.bookkeeping if e.path not in {c.path for c in causes}]
         return outcome
+
+    def _leave_out_what_is_meant(self, outcome: Outcome) -> None:
+        for name in ("broken", "differs", "bookkeeping"):
+            found = [e for e in getattr(outcome, name) if not self.meant.takes(e.path, e.component)]
+            setattr(outcome, name, found)
 
     def _failed(self, trace: Trace, killed: int, left: Collection[str]) -> Evidence:
         """Return what a resumed run that failed shows: a file that it wanted may have been removed."""
@@ -164,13 +192,23 @@ class Driver:
             if self._left is None:
                 self._left = contents(self.root / "reference", readers)
         expected, got = self._left, contents(folder, readers)
-        step = self.reference.marks[-1].step
+        steps = (trace.marks[0].step if trace.marks else 0, self.reference.marks[-1].step)
         again = expected if self.envelope is None else self._noisy(expected, readers)
-        found = judge_files(expected, again, got, self.ground, step, comparable=not own)
+        found = judge_files(expected, again, got, steps, comparable=not own)
         if found.broken and self.envelope is None:
             self.full({})
             again = contents(self.root / "once-more", readers)
-            found = judge_files(expected, again, got, self.ground, step, comparable=not own)
+            found = judge_files(expected, again, got, steps, comparable=not own)
+        return found
+
+    def _judge_returned(self, trace: Trace) -> Outcome:
+        expected, end = self.reference.returned, self.reference.marks[-1].step
+        found = judge_returned(expected, expected, trace.returned, end)
+        if found.broken and self.envelope is None:
+            found = judge_returned(expected, self.full({}).returned, trace.returned, end)
+        elif found.broken:
+            again = {path: NONE if is_floating(leaf) else leaf for path, leaf in expected.items()}
+            found = judge_returned(expected, again, trace.returned, end)
         return found
 
     def _noisy(self, expected: Mapping[str, Leaf], readers: Sequence[Reader]) -> dict[str, Leaf]:
@@ -190,11 +228,12 @@ class Driver:
             return out
         when = f"with {', '.join(f'{k}={v}' for k, v in road.options.items())}, never stopped"
         ignored = self.ground.noise | self.ground.rounded
+        often = self.ground.stepwise & stepwise(trace.marks)
         for both in both_runs(self.reference.marks, trace.marks):
             out.compared += 1
             a, b = both.left.leaves, both.right.leaves
             differ = [p for p, leaf in a.items() if p not in ignored and not both.left.is_dead(p)
-                      and _is_training(p, leaf, self.ground) and not leaf.same(b.get(p))]  # fmt: skip
+                      and _is_training(p, leaf, self.ground, often) and not leaf.same(b.get(p))]  # fmt: skip
             if differ and self._decided_by_evaluation(both.left, both.right):
                 out.notes.append(f"{when}: the schedule follows the evaluations, so training may differ")
                 break
@@ -222,20 +261,46 @@ class Driver:
         if short.end != "finished":
             self.closed[road.name] = f"the function failed with steps={self.stop_at}"
             return Outcome()
+        if not _equal_so_far(self.reference, short, self.ground):
+            self.closed[road.name] = "what the function trains depends on steps, such as the horizon of its schedule"
+            return Outcome()
+        left = list_folder(folder)
         trace = self.runner.run(folder, self.kept(self.whole))
-        return self._judge_run(road, trace, 0, folder, [short])
+        return self._judge_run(road, trace, 0, folder, [short], left)
 
 
-def _is_training(path: str, leaf: Leaf, ground: Ground) -> bool:
+def _equal_so_far(reference: Trace, short: Trace, ground: Ground) -> bool:
+    """Return whether a shorter run holds the same state as a longer one, up to its last mark but one.
+
+    Where it does not, to extend it is no resume of the same training: a horizon that follows `steps` is another one.
+    """
+    ignored = ground.noise | ground.rounded
+    for both in both_runs(reference.marks, short.marks[:-1] or short.marks):
+        for path, leaf in both.left.leaves.items():
+            other = both.right.leaves.get(path)
+            counts = leaf.role in ("state", "array") and path in ground.changing and path not in ignored
+            if counts and other is not None and not both.is_dead(path) and not leaf.same(other):
+                return False
+            rate = leaf.role == "state" and leaf.component.startswith(("schedule", "optimizer.hyper"))
+            if rate and path not in ignored and other is not None and not leaf.same(other):
+                return False
+    return True
+
+
+def _is_training(path: str, leaf: Leaf, ground: Ground, often: Collection[str]) -> bool:
+    """Return whether a leaf is trained by what it is, or changes with the steps and not with the evaluations.
+
+    Args:
+        path: Its path.
+        leaf: The leaf.
+        ground: What equal runs say.
+        often: Arrays that change in more than half of the steps of both runs, of which one evaluates less often.
+    """
     if leaf.role == "stream":
         return path in ground.streams
     if leaf.role == "state":
-        return leaf.component.startswith(
-            ("model.params", "model.buffers", "optimizer", "scaler", "model.mode", "ema")
-        )
-    return (
-        leaf.role == "array" and path in ground.changing and leaf.component.startswith(("model", "optimizer", "ema"))
-    )
+        return not leaf.component.startswith(("schedule", "model.mode"))
+    return path in often
 
 
 def _judge_by(envelope: Envelope, out: Outcome, trace: Trace, when: str = "") -> None:

@@ -10,10 +10,8 @@ import ast
 import inspect
 import linecache
 import os
-import re
-import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,16 +20,14 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from parity.checks.live.aside import set_aside_all
 from parity.checks.live.request import Request
 from parity.checks.live.rounding import ULP
+from parity.checks.live.source import EVALUATES, SAVES, called_name
 from parity.checks.live.trace import Effect, Trace
 from parity.contract.capture import Leaf, Scope, Snapshot, live_names, root_of
 
-__all__ = ["SAVES", "Statement", "StatementWatch", "called_name", "statements_of", "writes"]
+__all__ = ["Statement", "StatementWatch", "statements_of"]
 
-SAVES = re.compile(r"(^|_)(save\w*|checkpoint\w*|ckpt|dump\w*|export\w*|snapshot)($|_)", re.IGNORECASE)
-EVALUATES = re.compile(r"(^|_)(eval\w*|valid\w*|val|test|estimate\w*)($|_)", re.IGNORECASE)
 MOST_PARAMS = 64
 """Parameters whose values are kept across a statement."""
 
@@ -126,12 +122,6 @@ def _trains(node: ast.AST, losses: set[str]) -> bool:
     return bool(names & _TRAINS) or any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(node))
 
 
-def called_name(call: ast.Call) -> str:
-    """Return the last name of what is called; empty where it has none, as in `table[0]()`."""
-    name: str = getattr(call.func, "attr", getattr(call.func, "id", ""))
-    return name
-
-
 def _names(node: ast.AST) -> set[str]:
     """Return the last names of a called expression: `torch.save` gives save and torch."""
     return {
@@ -163,7 +153,6 @@ class StatementWatch:
         self._statements: dict[CodeType, list[Statement]] = {}
         self._times: dict[tuple[CodeType, int], int] = {}
         self._open: tuple[FrameType, Statement, Snapshot] | None = None
-        self._put_back: Callable[[], None] | None = None
 
     def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
         """Trace function of the marked frames: called before each line of theirs."""
@@ -187,10 +176,9 @@ class StatementWatch:
         for statement in self._statements[code]:
             if frame.f_lineno == statement.first and self.recorder.trace.marks:
                 times = self._times.get((code, statement.first), 0)
-                if times < MOST or self.recorder.request.put_back:
+                if times < MOST:
                     self._times[(code, statement.first)] = times + 1
                     self._open = (frame, statement, self._now(frame))
-                    self._put_back = set_aside_all() if self.recorder.request.put_back else None
                 return
 
     def _leave(self, frame: FrameType, *, returning: bool = False) -> None:
@@ -210,9 +198,6 @@ class StatementWatch:
         assert self._open is not None
         frame, statement, before = self._open
         self._open = None
-        if self._put_back is not None:
-            self._put_back()
-            return
         paths = {*before.leaves, *after.leaves}
         changed = {
             path: (before.leaves.get(path), after.leaves.get(path))
@@ -244,50 +229,3 @@ def _is_rounding(before: Any, after: Any, snapshot: Snapshot, path: str) -> bool
     unit = ULP.get(snapshot.leaves[path].kind.partition("[")[0], 0.0)
     largest = float(np.abs(before.astype(np.float64)).max(initial=0.0))
     return float(np.abs(before.astype(np.float64) - after.astype(np.float64)).max(initial=0.0)) <= 8 * unit * largest
-
-
-class WriteWatch:
-    """Notes which files below the folder are opened: to write, with the line of the marked frame, or to read."""
-
-    def __init__(self) -> None:
-        self.recorder: Watched | None = None
-        self._installed = False
-
-    def start(self, recorder: Watched) -> None:
-        """Watch for one run; the hook stays, as no audit hook can be taken away, and does nothing meanwhile."""
-        self.recorder = recorder
-        if not self._installed:
-            self._installed = True
-            sys.addaudithook(self._hook)
-
-    def stop(self) -> None:
-        """Watch no more."""
-        self.recorder = None
-
-    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        recorder = self.recorder
-        if recorder is None or event not in _EVENTS:
-            return
-        path = os.fspath(arguments[0]) if isinstance(arguments[0], str | os.PathLike) else None
-        if not isinstance(path, str) or not path.startswith(str(recorder.folder)):
-            return
-        trace, name = recorder.trace, os.path.relpath(path, recorder.folder)
-        mode = arguments[1] if event == "open" else None
-        if event in ("os.listdir", "os.scandir"):
-            trace.reading = True
-        elif event != "open":
-            trace.removed.append((max(0, len(trace.marks) - 1), name))
-        elif isinstance(mode, str) and not set(mode) & set("wax+"):
-            trace.reads.add(name)
-            trace.reading = True
-        elif isinstance(mode, str) and recorder.frame is not None:
-            where = (recorder.frame.f_code.co_filename, recorder.frame.f_lineno)
-            if where not in trace.writes:
-                trace.writes.append(where)
-
-
-_EVENTS = frozenset({"open", "os.remove", "shutil.rmtree", "os.listdir", "os.scandir"})
-"""Audit events that concern files of the folder."""
-
-writes = WriteWatch()
-"""The one of this process."""

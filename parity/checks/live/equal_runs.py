@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
 
@@ -12,6 +12,7 @@ from parity.checks.live.evidence import Evidence, ground_of, parted_paths
 from parity.checks.live.request import Request
 from parity.checks.live.rounding import is_trained_number, moved_by_rounding, why_not_rounding
 from parity.checks.live.trace import Trace
+from parity.checks.live.usage import Use
 
 __all__ = ["likely_cause", "measure_envelope"]
 
@@ -20,7 +21,7 @@ def measure_envelope(
     driver: Driver,
     parted: Evidence,
     changing: frozenset[str],
-    files: Sequence[str],
+    use: Use,
     run: Callable[[str, Request], Trace],
     pool: Executor,
 ) -> str:
@@ -30,7 +31,7 @@ def measure_envelope(
         driver: Holds the two equal runs; takes ground and envelope.
         parted: Where the two part.
         changing: Paths whose value changes while the run goes.
-        files: Source files of the trainer.
+        use: What of the trainer's source ran.
         run: Runs the function without a stop, in a folder of a name.
         pool: Runs several at once.
 
@@ -40,7 +41,7 @@ def measure_envelope(
     marks, again = driver.reference.marks, driver.again.marks
     if why := why_not_rounding(marks, [again], parted, changing):
         return f"{why} differs, which is no rounding"
-    ground = ground_of(marks, again, changing, files)
+    ground = ground_of(marks, again, changing, use)
     paths = [p for p in moved_by_rounding(marks, ground.noise, changing) if is_trained_number(p, marks)]
     steps = choose_steps(marks, paths)
     wanted = dict.fromkeys((*steps, -1), tuple(sorted(paths)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from parity.checks.live.trace import Mark
-from parity.contract.capture import Leaf, Snapshot, component_from_name, root_of
+from parity.checks.live.usage import Use
+from parity.contract.capture import Leaf, Snapshot, root_of
 
 __all__ = [
     "LATER",
@@ -22,6 +24,7 @@ __all__ = [
     "differing",
     "ground_of",
     "parted_paths",
+    "stepwise",
     "text_of",
 ]
 
@@ -53,6 +56,8 @@ class Outcome:
     """What differs at a resume that nothing else shows to be broken: the causes, if an envelope shows that it is."""
     bookkeeping: list[Evidence] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    lasting: frozenset[str] = frozenset()
+    """Paths that differ at the end."""
     compared: int = 0
     """Marks that were compared."""
     first: tuple[int, int] | None = None
@@ -75,11 +80,14 @@ class Ground:
     """Paths whose value changes while the run goes."""
     histories: tuple[str, ...]
     """Paths of containers that only grow: metrics of the past, no state."""
-    files: tuple[str, ...] = ()
-    """Source files of the trainer."""
+    use: Use = field(default_factory=Use)
+    """What of the trainer's source ran."""
     streams: frozenset[str] = frozenset()
     """Generators that training draws from."""
-
+    stepwise: frozenset[str] = frozenset()
+    """Arrays that change in more than half of the steps and are read again: trained, or made anew for each step."""
+    idle: frozenset[str] = frozenset()
+    """Generators that move in less than half of the steps: as one from which loaders draw seeds."""
     ended: Mapping[str, int] = field(default_factory=dict)
     """Positions of schedules that have ended, to the step after which they did not move any more."""
     late: frozenset[str] = frozenset()
@@ -105,14 +113,14 @@ LATER = (
 """At a later mark: what others follow from comes first."""
 
 
-def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[str], files: Sequence[str]) -> Ground:
+def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[str], use: Use) -> Ground:
     """Return what two equal runs say about every leaf.
 
     Args:
         marks: Marks of the first run, at least one.
         again: Marks of the second.
         changing: Paths whose value changes in the first.
-        files: Source files of the trainer.
+        use: What of the trainer's source ran.
 
     Returns:
         What is known of the leaves; no path counts as rounded yet.
@@ -122,19 +130,44 @@ def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[
         for path, leaf in mark.snapshot.leaves.items():
             if leaf.role == "structure" and path.endswith(".len"):
                 lengths.setdefault(path.removesuffix(".len"), []).append(int(leaf.digest))
-    grow = [p for p, n in lengths.items() if len(n) > 2 and n == sorted(n) and n[-1] > n[0] + 1]
+    streams = frozenset(p for p in changing if marks[0].snapshot.leaves.get(p, NONE).role == "stream")
+    # one that grows no more is a window over the last values, which a step may read: a deque that is full
+    grow = [p for p, n in lengths.items() if len(n) > 2 and n == sorted(n) and n[-1] > max(n[0] + 1, n[len(n) // 2])]
     return Ground(
         noise=frozenset(parted_paths(marks, again)),
         changing=changing,
-        histories=tuple(
-            p for p in grow if component_from_name(p) in ("loss", "counters.step", p) or _all_scalar(p, marks)
-        ),
-        files=tuple(files),
+        histories=tuple(p for p in grow if _all_scalar(p, marks)),
+        use=use,
         late=frozenset({root_of(p) for mark in marks for p in mark.snapshot.leaves})
         - frozenset({root_of(p) for p in marks[0].snapshot.leaves}),
         ended=_ended(marks, changing),
-        streams=frozenset(p for p in changing if marks[0].snapshot.leaves.get(p, NONE).role == "stream"),
+        stepwise=stepwise(marks),
+        streams=streams,
+        idle=frozenset(p for p in streams if 2 * _moves(p, marks) < len(marks)),
     )
+
+
+def stepwise(marks: Sequence[Mark]) -> frozenset[str]:
+    """Return the arrays that change in more than half of the steps and are read again.
+
+    What only evaluations or saves change is not among them, unless these come with nearly every step.
+
+    Args:
+        marks: Marks of one run.
+    """
+    times: dict[str, int] = {}
+    for before, after in itertools.pairwise(marks):
+        old, new = before.snapshot, after.snapshot
+        for path, leaf in new.leaves.items():
+            if leaf.role == "array" and path in old.leaves and not leaf.same(old.leaves[path]):
+                times[path] = times.get(path, 0) + (not new.is_dead(path))
+    return frozenset(path for path, count in times.items() if 2 * count > len(marks) - 1)
+
+
+def _moves(path: str, marks: Sequence[Mark]) -> int:
+    """Return how often a value changes from one mark to the next."""
+    series = [mark.snapshot.leaves.get(path, NONE) for mark in marks]
+    return sum(not after.same(before) for before, after in itertools.pairwise(series))
 
 
 def _ended(marks: Sequence[Mark], changing: frozenset[str]) -> dict[str, int]:

@@ -1,21 +1,16 @@
-"""The folder of a run: which files change, which of them are checkpoints, copies at a kill, and what is in them."""
+"""The folder of a run: which files change, which of them are checkpoints, and copies at a kill."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from parity.contract.capture import Leaf, Walk
 from parity.storage import digest_range
 
-__all__ = ["SET_APART", "Listing", "Reader", "contents", "copy_folder", "hidden", "is_log", "list_folder"]
+__all__ = ["SET_APART", "Growth", "Listing", "copy_folder", "hidden", "is_log", "list_folder"]
 
 Listing = dict[str, tuple[int, int, int]]
 """Relative path to size, time of the last change in nanoseconds, inode."""
@@ -24,9 +19,6 @@ _LOG = re.compile(r"(\.(jsonl?|csv|tsv|log|txt|out|err|html|png|toml|ya?ml|md|tm
 _JSON = re.compile(r"(state|trainer|optim|sched|best|latest|meta|index|checkpoint|ckpt|snapshot|progress).*\.json$")
 SET_APART = "-left"
 """End of the name of a folder that was set apart: runs that resume from it may need its first name."""
-
-Reader = Callable[[Path], Any]
-"""Returns what a file or directory holds, or None if it is not of its kind."""
 
 
 def list_folder(folder: Path) -> Listing:
@@ -82,55 +74,35 @@ def copy_folder(folder: Path, to: Path) -> None:
                 continue
 
 
-def contents(folder: Path, readers: Iterable[Reader]) -> dict[str, Leaf]:
-    """Return the leaves of every checkpoint file: `name: path in it` to leaf.
+class Growth:
+    """Tells logs from checkpoints by how they are written: a log keeps what it held, and text is added to its end."""
 
-    A file that no reader understands is one leaf, the digest of its bytes; nothing that is read is run.
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[int, str]] = {}
+        self._grown: dict[str, int] = {}
 
-    Args:
-        folder: Folder of a run; logs, tables and configurations in it are left out.
-        readers: Asked in turn for every directory and file; the first that returns something is believed, and one
-            that raises is passed over.
-    """
-    walk = Walk(hidden(folder))
-    read: list[Path] = []
-    for root, _, _ in os.walk(folder):  # a checkpoint may be a directory, whose files have names of chance
-        path = Path(root)
-        if path == folder or any(parent in path.parents for parent in read):
-            continue
-        found = _first(readers, path)
-        if found is not None:
-            read.append(path)
-            walk.root(f"{path.relative_to(folder)}: ", found)
-    for name in sorted(list_folder(folder)):
-        path = folder / name
-        if is_log(name) or any(parent in path.parents for parent in read):
-            continue
-        found = _first((*readers, _read_plain), path)
-        if found is None:
-            size = path.stat().st_size if path.is_file() else 0
-            walk.add(
-                f"{name}:", Leaf("scalar", "checkpoint", f"file[{size}]", digest_range(path, 0, size)), lambda: None
-            )
-        else:
-            walk.root(f"{name}: ", found)
-    return {path.replace(": .", ": ").replace(": [", ": ["): leaf for path, leaf in walk.finish().leaves.items()}
+    def appended(self, folder: Path, changed: Iterable[str]) -> set[str]:
+        """Return the files that did nothing but grow at their end, each time that they changed.
+
+        Args:
+            folder: The folder of the run.
+            changed: Names of files in it that changed since the last call.
+        """
+        for name in changed:
+            path, (size, held) = folder / name, self._held.get(name, (0, ""))
+            try:
+                now = path.stat().st_size if path.is_file() else MOST_LOG + 1
+                if now > MOST_LOG:  # of a large file its content is not read for this
+                    self._grown[name] = -(1 << 30)
+                    continue
+                keeps = size < now and digest_range(path, 0, size) == held
+                self._held[name] = now, digest_range(path, 0, now)
+            except OSError:  # it is gone meanwhile
+                continue
+            if held:
+                self._grown[name] = self._grown.get(name, 0) + 1 if keeps else -(1 << 30)
+        return {name for name, times in self._grown.items() if times > 0}
 
 
-def _first(readers: Iterable[Reader], path: Path) -> Any:
-    """Return what the first reader that knows a file or directory finds in it."""
-    for reader in readers:
-        try:
-            found = reader(path)
-        except Exception:  # not of this kind, or of classes that are gone: its bytes are compared
-            continue
-        if found is not None:
-            return found
-    return None
-
-
-def _read_plain(path: Path) -> Any:
-    if path.suffix in (".npz", ".npy"):
-        loaded = np.load(path, allow_pickle=False)
-        return dict(loaded) if path.suffix == ".npz" else loaded
-    return json.loads(path.read_text()) if path.suffix == ".json" else None
+MOST_LOG = 4 << 20
+"""Largest file that is taken for a log by its content."""

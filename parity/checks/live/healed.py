@@ -1,7 +1,8 @@
-"""Losses that healed: a best metric that was lost, and that a later evaluation would have replaced anyway.
+"""Losses that healed: a number that was lost, and that a later step would have replaced anyway.
 
-Two such runs end equal, though a kill at another step would show the loss. It is told from a value that the loop
-derives again before it uses it: there the uninterrupted run keeps its value while the resumed one comes to it.
+A best metric, a count of evaluations without a better one: two such runs end equal, though a kill at another step
+would show the loss. It is told from a value that the loop derives again before it uses it: there the uninterrupted
+run keeps its value while the resumed one comes to it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def healed(
     ground: Ground,
     derived: Sequence[bool],
 ) -> tuple[list[str], list[str]]:
-    """Return the paths of lost best metrics that later steps made equal again.
+    """Return the paths of lost numbers that later steps made equal again.
 
     Args:
         states: What the uninterrupted run and the resumed one hold, mark by mark from the resume on.
@@ -35,7 +36,7 @@ def healed(
     unsure: list[str] = []
     for path in found[0]:
         leaf = states[0].left.leaves.get(path)
-        if leaf is None or leaf.component != "best" or leaf.role not in ("scalar", "array"):
+        if leaf is None or leaf.role not in ("scalar", "array") or states[0].is_dead(path):
             continue
         if path not in ground.changing or path in ground.rounded or ground.is_history(path):
             continue

@@ -32,6 +32,10 @@ class AtHome:
         self.mode, self.parallel = runner.mode, runner.parallel
         self._lock = threading.Lock()
 
+    def stop(self) -> None:
+        """End the runs that take place, and refuse others."""
+        self._runner.stop()
+
     def run(self, folder: Path, request: Request) -> Trace:
         """Run it once; the folder has the other path meanwhile, so that such runs follow one another."""
         home = named_in(folder, self._root)

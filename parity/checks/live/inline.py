@@ -12,11 +12,13 @@ from types import GeneratorType
 from typing import Any
 
 from parity.checks.live.aside import fresh_process, seeds_on_import, set_aside_all
-from parity.checks.live.effects import writes
-from parity.checks.live.recorder import Killed, MarkError, Recorder, trace_no_calls
+from parity.checks.live.folder import hidden
+from parity.checks.live.printed import keep_printed
+from parity.checks.live.recorder import Killed, MarkError, Recorder
 from parity.checks.live.request import Request
 from parity.checks.live.trace import Trace, TraceWriter
-from parity.contract.capture import activate, scopes_of
+from parity.checks.live.writing import writes
+from parity.contract.capture import Walk, activate, scopes_of
 
 __all__ = ["InlineRunner", "Train", "run_function"]
 
@@ -50,6 +52,9 @@ class InlineRunner:
                 self._suspended.pop().close()
         self._state.close()
 
+    def stop(self) -> None:
+        """Do nothing: its runs take place in the thread that would call this."""
+
     def run(self, folder: Path, request: Request) -> Trace:
         """Run it once."""
         return run_function(self._train, folder, request, suspended=self._suspended, before=self._before)
@@ -76,11 +81,16 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
     listening, tracing = activate(recorder), sys.gettrace()
     writes.start(recorder)
     try:
-        result = train(folder, **request.options)
-        if isinstance(result, GeneratorType):
-            _drive(recorder, result, suspended if suspended is not None else [])
-        elif recorder.trace.end != "killed":
+        with keep_printed(recorder.trace.printed, hidden(folder)) as recorder.keep_printed:
+            result = train(folder, **request.options)
+            if isinstance(result, GeneratorType):
+                result = _drive(recorder, result, suspended if suspended is not None else [])
+        if recorder.trace.end == "lost":
             recorder.trace.end = "finished"
+        if recorder.trace.end == "finished" and result is not None:
+            walk = Walk(hidden(folder))
+            walk.root("returned", result)
+            recorder.trace.returned = walk.finish().leaves
     except Killed:
         recorder.trace.end = "killed"
         if recorder.left is not None:
@@ -88,8 +98,11 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
             recorder.left.rename(folder)
     except MarkError:
         raise
-    except Exception:  # the trainer's own error: it is reported with its traceback
-        recorder.trace.end, recorder.trace.error = "failed", traceback.format_exc(limit=-6)
+    except (Exception, SystemExit, GeneratorExit) as error:  # the trainer's own: reported with its traceback
+        if _exits_at_its_end(error, recorder):
+            recorder.trace.end = "finished"
+        else:
+            recorder.trace.end, recorder.trace.error = "failed", traceback.format_exc(limit=-6)
     finally:
         activate(listening)
         writes.stop()
@@ -98,10 +111,17 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
     return recorder.trace
 
 
+def _exits_at_its_end(error: BaseException, recorder: Recorder) -> bool:
+    """Return whether a function calls `sys.exit()` in place of a return: after all its steps, and with success."""
+    marks = recorder.trace.marks
+    done = bool(marks) and marks[-1].step >= recorder.request.steps - 1
+    return done and isinstance(error, SystemExit) and error.code in (None, 0)
+
+
 def _drive(
     recorder: Recorder, generator: GeneratorType[Any, Any, Any], suspended: list[GeneratorType[Any, Any, Any]]
-) -> None:
-    """Step through a generator; its frames are looked at while it is suspended."""
+) -> Any:
+    """Step through a generator and return what it returns; its frames are looked at while it is suspended."""
     tracing = sys.gettrace()
     while True:
         scopes = scopes_of(generator)
@@ -111,12 +131,12 @@ def _drive(
             sys.setprofile(recorder.watch_return({scope.code for scope in scopes[-1:]}))
         elif recorder.watch is not None and recorder.frame is not None and marks:
             recorder.frame.f_trace = recorder.watch.trace
-            sys.settrace(trace_no_calls)
+            sys.settrace(recorder.trace_calls)
         try:
             step = next(generator)
-        except StopIteration:
+        except StopIteration as end:
             recorder.trace.end = "finished"
-            return
+            return end.value
         finally:
             sys.setprofile(None)
             if recorder.watch is not None:
@@ -124,7 +144,7 @@ def _drive(
         if recorder.take(step, scopes_of(generator)):
             suspended.append(generator)
             recorder.killed()
-            return
+            return None
 
 
 def _unwrap(train: Any) -> Any:

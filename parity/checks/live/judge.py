@@ -6,16 +6,17 @@ before any step was taken, was lost; what differs first at a later mark shows wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from parity.checks.live.align import align
 from parity.checks.live.beginning import Kill, judge_silence, judge_start
 from parity.checks.live.counting import compare, is_hard, is_setting, may_cause, may_follow, read_by_both, shows
 from parity.checks.live.evidence import LATER, RANK, Evidence, Ground, Outcome, TwoStates, after_resume, both_runs
 from parity.checks.live.healed import healed
+from parity.checks.live.ordering import DATA, identifiers, in_order, with_data
 from parity.checks.live.trace import Mark, Trace
-from parity.checks.live.usage import decides, is_saved
-from parity.contract.capture import TRAINED, Leaf
+from parity.checks.live.usage import indexes
+from parity.contract.capture import TRAINED, Leaf, root_of
 
 __all__ = ["judge_resumed", "judge_same"]
 
@@ -50,8 +51,7 @@ _SHARED = ("random", "numpy.random")
 
 
 def _trained(leaf: Leaf, path: str, changing: Collection[str]) -> bool:
-    trained = leaf.role == "state" or (leaf.role == "array" and path in changing)
-    return trained and leaf.component.startswith(("model", "optimizer", "ema", "schedule", "scaler"))
+    return leaf.role == "state" or (leaf.role == "array" and path in changing)
 
 
 def judge_resumed(reference: Trace, resumed: Trace, ground: Ground, kill: Kill) -> Outcome:
@@ -99,14 +99,17 @@ def _judge_states(
     seen = _Seen(states, ground)
     if seen.broken:
         lost, causes, later = seen.lost(), seen.causes(), seen.later()
-        out.broken += lost + seen.settings() + (causes if lost else _with_data(causes, later, ground)) + later
+        causes = causes if lost or causes else seen.histories()
+        out.broken += (
+            in_order(lost, seen.settings() + (causes if lost else with_data(causes, later, ground)), ground) + later
+        )
         here = 0 if lost or not later else seen.first_later
         out.first = (at + here, here)
     else:
-        out.differs = seen.lost() + seen.causes()
+        out.differs, out.lasting = seen.lost() + seen.causes(), frozenset(seen.found[-1])
         for item in seen.at_the_end():
-            decided = item.component == "best" or _decides(item.path, ground)
-            (out.broken if decided and item.path not in ground.streams else out.bookkeeping).append(item)
+            decided = _decides(item.path, ground) and item.path not in ground.streams
+            (out.broken if decided else out.bookkeeping).append(item)
         derived = [*(mark.read for mark in resumed.marks[: out.compared]), resumed.reading]
         replaced, unsure = seen.healed(derived)
         for item in replaced:
@@ -117,7 +120,7 @@ def _judge_states(
 
 
 def _decides(path: str, ground: Ground) -> bool:
-    return decides((_identifiers(path) or [path])[-1], ground.files)
+    return ground.use.decides((identifiers(path) or [path])[-1])
 
 
 class _Seen:
@@ -139,14 +142,38 @@ class _Seen:
             [p for p in differ if is_hard(p, both, ground) and p not in over]
             for differ, both in zip(self.found, states, strict=True)
         ]
-        firm = [[p for p in hard if not self._is_stream(p)] for hard in self.hard]
+        firm = [
+            [p for p in hard if not self._is_stream(p) and not _is_mode(both.leaf(p))]
+            for hard, both in zip(self.hard, states, strict=True)
+        ]
         shown = [any(shows(p, both, ground) for p in differ) for differ, both in zip(self.found, states, strict=True)]
         later = [index for index in range(1, len(states)) if firm[index] or shown[index]]
         self.first_later = later[0] if later else len(states)
         """The first mark after the resume at which something differs that takes part in training."""
         self._lasting = [p for p in self.hard[0] if len(self.hard) == 1 or p in self.hard[1] or self._is_rounded(p)]
-        self.broken = any(firm[1:]) or any(not self._is_stream(p) for p in self._lasting)
-        """A generator or a gradient alone is no loss: nothing that is trained came to depend on it."""
+        self.broken = any(firm[1:]) or any(p in firm[0] for p in self._lasting)
+        """A generator, a mode or a gradient alone is no loss: nothing that is trained came to depend on it."""
+        parts = {states[0].leaf(p).role for p in firm[0] if p in self._lasting}
+        parts |= {both.leaf(p).role for hard, both in zip(firm[1:], states[1:], strict=True) for p in hard}
+        if parts == {"array"} and not self._spreads():
+            self.broken = False  # an average that feeds nothing but itself; files and what is returned may show it
+
+    def _spreads(self) -> bool:
+        """Return whether arrays that differ at the resume made anything else differ: then something reads them."""
+        lost = set(self.found[0])
+        if not lost:
+            return True
+        before: set[str] = set()
+        for both, differ in zip(self.states[1:], self.found[1:], strict=True):
+            same = {both.left.leaves[p].digest for p in lost & both.left.leaves.keys()}
+            for path in differ:
+                leaf = both.leaf(path)
+                if path in lost or leaf.role in ("structure", "alias", "position") or self.ground.is_history(path):
+                    continue
+                if leaf.digest not in same | before:  # a copy of what was lost is no other value
+                    return True
+            before = same
+        return False
 
     def _is_of_this_step(self, path: str, index: int) -> bool:
         """Return whether a value that nobody reads was made by the step before, in both runs: others tell nothing."""
@@ -169,14 +196,38 @@ class _Seen:
         return self._evidence(0, self._lasting, RANK) + self._evidence(0, fleeting, RANK)
 
     def causes(self) -> list[Evidence]:
-        """Return what else differs at the resume and can be what the later differences follow from."""
+        """Return what else differs at the resume and can be what the later differences follow from.
+
+        What indexes the data is its position, whatever it is called.
+        """
+        return [self._position(e) for e in self._causes()]
+
+    def _position(self, e: Evidence) -> Evidence:
+        words = identifiers(e.path)
+        if e.component == e.path and words and indexes(words[-1], self.ground.use.files):
+            return e._replace(component="data.position")
+        return e
+
+    def _causes(self) -> list[Evidence]:
         both = self.states[0]
         soft = [p for p in self.found[0] if p not in self.hard[0] and may_cause(p, both, self.ground)]
-        if not self._gradients_lost():  # usually cleared before they are used again
+        others = [
+            p for p in soft if both.leaf(p).role in ("scalar", "array") and len(self.found) > 1 and p in self.found[1]
+        ]
+        if others or not self._gradients_lost():  # usually cleared before they are used again
             soft = [p for p in soft if both.leaf(p).role != "gradient"]
         if self._same_batch():  # iterators that have skipped differ inside from those that were never stopped
             soft = [p for p in soft if both.leaf(p).role != "position"]
         return self._evidence(0, soft, RANK)
+
+    def histories(self) -> list[Evidence]:
+        """Return the records of past steps that are shorter: a step may read them, if nothing else is the cause."""
+        both = self.states[0]
+        lengths = [f"{path}.len" for path in self.ground.histories]
+        shorter = [p for p in lengths if p in self.found[0] and p in both.left.leaves]
+        found = [both.evidence(p, after_resume(0)) for p in sorted(shorter)]
+        read = [e for e in found if self.ground.use.reads(identifiers(e.path)[-2])]
+        return [e._replace(path=e.path.removesuffix(".len")) for e in read]
 
     def settings(self) -> list[Evidence]:
         """Return the constants of training that the resumed run has others of."""
@@ -195,7 +246,7 @@ class _Seen:
         """Return the paths of the batch: by name, or the array that the loop assigns first."""
         left = self.states[index].left
         arrays = [p for p, leaf in left.leaves.items() if leaf.role == "array" and p in self.ground.changing]
-        return [p for p in arrays if left.leaves[p].component in _DATA] or [p for p in arrays if left.is_dead(p)][:1]
+        return [p for p in arrays if left.leaves[p].component in DATA] or [p for p in arrays if left.is_dead(p)][:1]
 
     def _gradients_lost(self) -> bool:
         """Return whether gradients differ later although batch and loss are equal: a sum was cut off."""
@@ -203,7 +254,7 @@ class _Seen:
             return False
         both = self.states[self.first_later]
         components = {both.leaf(p).component for p in self.found[self.first_later]}
-        return "gradients" in components and not components & {"loss", *_DATA}
+        return "gradients" in components and not components & {"loss", *DATA}
 
     def later(self) -> list[Evidence]:
         """Return what differs at the first later mark that shows something."""
@@ -216,17 +267,22 @@ class _Seen:
         batch = set(self._batches(self.first_later))
         found = self._evidence(self.first_later, follow, LATER)
         found = [
-            e._replace(component="data.batch") if e.path in batch and e.component not in _DATA else e for e in found
+            e._replace(component="data.batch") if e.path in batch and e.component not in DATA else e for e in found
         ]
-        return sorted(found, key=lambda e: e.component not in _DATA)
+        return sorted(found, key=lambda e: e.component not in DATA)
 
     def at_the_end(self) -> list[Evidence]:
         """Return what differs at the end although nothing in training does."""
         last, both = len(self.found) - 1, self.states[-1]
-        paths = [p for p in self.found[last] if p in self.ground.changing]
+        begun = self.states[0].left.leaves  # a key that holds the value is another path with each value
+        paths = [p for p in self.found[last] if p in self.ground.changing or self._is_new(p, begun)]
         paths = [p for p in paths if both.leaf(p).role not in ("position", "alias")]
         found = self._evidence(last, paths, RANK)
         return [item for item in found if item.expected != "absent"]
+
+    def _is_new(self, path: str, begun: Mapping[str, Leaf]) -> bool:
+        """Return whether a path below a variable that was there at the resume has come to be there since."""
+        return path not in begun and root_of(path) not in self.ground.late
 
     def healed(self, derived: Sequence[bool]) -> tuple[list[Evidence], list[Evidence]]:
         """Return what was lost and replaced before the end; and what may have been derived from the folder.
@@ -246,27 +302,9 @@ class _Seen:
         return [both.evidence(p, after_resume(index)) for p in ordered]
 
 
-_DATA = ("data.batch", "data.position")
-
-_TELLING = ("data", "rng", "gradients", "ema", "model", "optim", "best")
-"""Components of a soft difference at the resume that name a cause by themselves."""
-
-
-def _with_data(causes: list[Evidence], later: list[Evidence], ground: Ground) -> list[Evidence]:
-    """Return the causes where nothing hard was lost: by what the first later difference is of."""
-    if later and later[0].component in _DATA:
-        position = [e for e in causes if e.component == "data.position"] or [
-            later[0]._replace(component="data.position")
-        ]
-        others = [e for e in causes if e.component != "data.position"]
-        telling = [
-            e for e in others if e.component.startswith(("rng", "ema", "model.b", "model.p", "optim", "best"))
-        ]  # what the batch is made with
-        return telling + position + [e for e in others if e not in telling]
-    if later and not any(e.component.startswith(_TELLING) for e in causes):
-        saved = [e for e in causes if any(is_saved(word, ground.files) for word in _identifiers(e.path))]
-        return saved + later[:1] + [e for e in causes if e not in saved]
-    return causes
+def _is_mode(leaf: Leaf) -> bool:
+    """Return whether a leaf is a training mode: a loop may set it where a step begins, after the mark."""
+    return leaf.component == "model.mode"
 
 
 _RATES = ("schedule.lr", "optimizer.hyperparameters")
@@ -276,7 +314,3 @@ def _optimizer_absent(paths: Sequence[str], both: TwoStates) -> bool:
     """Return whether slots of the optimizer are not there at all: it was not loaded."""
     absent = [p for p in paths if p in both.left.leaves and p not in both.right.leaves]
     return any(both.leaf(p).component.startswith("optimizer.") and ".state" in p for p in absent)
-
-
-def _identifiers(path: str) -> list[str]:
-    return [w for w in path.replace("]", "").replace("'", "").replace("[", ".").split(".") if w and not w.isdigit()]

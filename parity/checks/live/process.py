@@ -8,15 +8,18 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
+import uuid
 from contextlib import ExitStack, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
-from parity.checks.forks import Forked, ForkServer, can_fork
+from parity.checks.forks import Forked, ForkServer, Janitor, can_fork, descendants, end_marked, marking
 from parity.checks.live.child import ByFile, log_of, run_child
 from parity.checks.live.fork_server import fork_server
 from parity.checks.live.inline import Train
@@ -72,23 +75,43 @@ class ProcessRunner:
         self._train, self._root, self._count = _by_file(train), root, itertools.count(1)
         self._forks = fork_server(self._train) if (can_fork() if fork is None else fork) else None
         self._stack = ExitStack()
+        self._token = uuid.uuid4().hex
+        self._starting, self._guard = threading.Lock(), threading.Lock()
+        """One process starts at a time, since its mark is this process's environment; the other guards `_live`."""
+        self._live: list[BaseProcess | Forked] = []
+        self._stopped = False
 
     def __enter__(self) -> ProcessRunner:
         if WAITING not in os.environ:
             os.environ[WAITING] = "PASSIVE"
             self._stack.callback(os.environ.pop, WAITING, None)
+        self._stack.enter_context(Janitor(self._token))
+        self._stack.callback(end_marked, self._token)
+        resource_tracker.ensure_running()  # is this process's own, and stays
         if self._forks is not None:
-            self._stack.enter_context(self._forks)
+            with marking(self._token):
+                self._stack.enter_context(self._forks)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    def stop(self) -> None:
+        """Kill the runs that take place, whatever they wait for, and refuse others."""
+        with self._guard:
+            self._stopped = True
+            live = list(self._live)
+        for process in live:
+            if not isinstance(process, Forked) or process.poll() is None:  # its number may be another's after that
+                _kill(process)
+        if self._forks is not None:
+            self._forks.stop()
+
     def run(self, folder: Path, request: Request) -> Trace:
         """Run it once.
 
         Raises:
-            TrainerError: It takes too long.
+            TrainerError: The check was stopped.
             MarkError: A mark cannot be used.
         """
         number = next(self._count)
@@ -102,13 +125,21 @@ class ProcessRunner:
         if process is None:
             whole = (there, self._train, *given)
             process = context.Process(target=run_child, args=whole, kwargs={"parent": os.getpid()})
-            process.start()
+            with self._starting, marking(self._token):
+                process.start()
         there.close()
         try:
-            trace = _receive(here, process, log, self._forks)
+            with self._guard:
+                self._live.append(process)
+                stopped = self._stopped
+            trace = Trace() if stopped else _receive(here, process, log, self._forks)
         finally:
             _end(process)
             here.close()
+            with self._guard:
+                self._live.remove(process)
+        if self._stopped:
+            raise TrainerError("the check was stopped")
         trace.folder = folder
         if trace.end == "lost":
             asked = request.kill is not None or request.kill_step is not None
@@ -127,7 +158,9 @@ def _receive(here: Connection, process: BaseProcess | Forked, log: Path, forks: 
         ready = wait([here, process.sentinel], POLL_SECONDS)
         ended = ended or process.sentinel in ready or process.exitcode is not None
         if not ready and not ended and time.monotonic() > deadline:
-            raise TrainerError(f"a run took longer than {TIMEOUT_SECONDS:g} s:\n{_tail(log)}")
+            reader.trace.end = "late"
+            reader.trace.error = f"a run took longer than {TIMEOUT_SECONDS:g} s:\n{_tail(log)}"
+            break
         if here.poll():
             try:
                 row = here.recv()
@@ -145,17 +178,21 @@ def _receive(here: Connection, process: BaseProcess | Forked, log: Path, forks: 
 
 
 def _end(process: BaseProcess | Forked) -> None:
-    """Kill what is left of a process and all that it started."""
-    if isinstance(process, Forked):
-        process.end()
-        return
+    """Kill what is left of a process and all that it started, and wait for its end."""
+    if not isinstance(process, Forked) or process.poll() is None:
+        _kill(process)
+    process.join()
+
+
+def _kill(process: BaseProcess | Forked) -> None:
+    """Send SIGKILL to a process, to its group, and to what below it has a group of its own."""
     assert process.pid is not None
+    below = descendants(process.pid)
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    if process.exitcode is None:
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
-    process.join()
+    for pid in (*below, *([process.pid] if process.exitcode is None else [])):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _by_file(train: Train) -> Any:

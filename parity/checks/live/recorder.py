@@ -11,14 +11,16 @@ from typing import Any
 
 from parity import sides
 from parity.checks.live.effects import StatementWatch
-from parity.checks.live.folder import copy_folder, hidden, is_log, list_folder
+from parity.checks.live.folder import Growth, copy_folder, hidden, list_folder
 from parity.checks.live.nudge import nudge_parameters
+from parity.checks.live.regions import RegionWatch
 from parity.checks.live.request import Request
+from parity.checks.live.source import is_users
 from parity.checks.live.trace import Mark, Trace, TraceWriter
-from parity.contract.capture import Scope, Snapshot, capture, outer_scopes
+from parity.contract.capture import Region, Scope, Snapshot, capture, outer_scopes
 from parity.errors import ParityError
 
-__all__ = ["Killed", "MarkError", "Recorder", "trace_no_calls"]
+__all__ = ["Killed", "MarkError", "Recorder"]
 
 
 class MarkError(ParityError, ValueError):
@@ -44,15 +46,20 @@ class Recorder:
                  on_kill: Callable[[], None] | None) -> None:  # fmt: skip
         self.request, self.folder, self.code, self.writer, self.on_kill = request, folder, code, writer, on_kill
         self.trace = Trace(folder=folder)
-        self.watch = StatementWatch(self) if request.watch or request.put_back else None
+        self.watch = StatementWatch(self) if request.watch else None
         self.frame: FrameType | None = None
         """The frame that holds the marks, as far as it is known."""
         self.left: Path | None = None
         """Copy of the folder at a kill by exception: what a `finally` saves after it, a killed process does not."""
+        self.keep_printed: Callable[[], None] = lambda: None
+        """Writes what was printed so far into the trace."""
         self._files = list_folder(folder)
         self._hidden = hidden(folder)
         self._process = os.getpid()
         self._last_state: tuple[FrameType, Mapping[str, Any]] | None = None
+        self._regions = RegionWatch(self)
+        self._called: set[CodeType] = set()
+        self._growth = Growth()
 
     def mark_frame(self, step: int, frame: FrameType, state: Mapping[str, Any]) -> None:
         """Take a mark made by a call: raises `Killed` at the kill."""
@@ -68,16 +75,26 @@ class Recorder:
             while around is not None:
                 around.f_trace = self.watch.trace
                 around = None if around.f_code is self.code else around.f_back
-            sys.settrace(trace_no_calls)
+            sys.settrace(self.trace_calls)
         if self.take(step, outer_scopes(frame, self.code), state):
             self.killed()
             self.left = self.folder.with_name(f"{self.folder.name}-at-the-kill")
             copy_folder(self.folder, self.left)
             raise Killed
 
+    @property
+    def told_state(self) -> Mapping[str, Any] | None:
+        """Return what the last mark said the state is; None where it said nothing."""
+        return self._last_state[1] or None if self._last_state else None
+
+    def enter_region(self, what: Region, frame: FrameType) -> Callable[[], None]:
+        """Take the beginning of a declared region; what is returned takes its end."""
+        return self._regions.enter(what, frame) if os.getpid() == self._process else lambda: None
+
     def killed(self) -> None:
         """Write what is known; in a process of its own, end it."""
         if self.writer is not None:
+            self.keep_printed()
             self.writer.end(self.trace)
         if self.on_kill is not None:
             self.on_kill()
@@ -89,6 +106,8 @@ class Recorder:
             self.watch.flush(scopes, state)
         number = self._number(step)
         index = len(self.trace.marks)
+        if index == 0:
+            self.trace.restored = set(self.trace.reads)
         if index == 0 and self.request.nudge is not None:
             self.trace.nudged = nudge_parameters(scopes, state, self.request.nudge)
         keep = self.request.keep.get(index) or self.request.keep_steps.get(number, ())
@@ -130,6 +149,14 @@ class Recorder:
         self.trace.final = self.snapshot(scopes, state, keep=keep, finite=True)
         self.trace.final.dead |= dead
 
+    def trace_calls(self, frame: FrameType, event: str, argument: Any) -> None:
+        """Trace function of the thread: notes which functions of the trainer are called, and traces none of them."""
+        code = frame.f_code
+        if code not in self._called:
+            self._called.add(code)
+            if is_users(code.co_filename):
+                self.trace.executed.add((code.co_filename, code.co_firstlineno))
+
     def watch_return(self, codes: set[CodeType]) -> Callable[[FrameType, str, Any], None]:
         """Return a profile function that captures marked frames as they return."""
 
@@ -158,13 +185,10 @@ class Recorder:
         return number
 
     def _changed(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the files that are no logs and changed since the last call, and those that are gone."""
+        """Return the files that changed since the last call, and those that are gone; notes which ones only grow."""
         before, self._files = self._files, list_folder(self.folder)
         changed = {name for name in {*before, *self._files} if before.get(name) != self._files.get(name)}
         self.trace.names.update(self._files)
-        saved = sorted(name for name in changed if name in self._files and not is_log(name))
+        self.trace.appended = self._growth.appended(self.folder, changed & self._files.keys())
+        saved = sorted(name for name in changed if name in self._files)
         return tuple(saved), tuple(sorted(name for name in before if name not in self._files))
-
-
-def trace_no_calls(frame: FrameType, event: str, argument: Any) -> None:
-    """Trace function of a thread in which only some frames are traced: those that are called are not."""

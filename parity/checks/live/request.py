@@ -31,7 +31,7 @@ class Request:
     keep_steps: Mapping[int, Sequence[str]] = field(default_factory=dict)
     """Completed steps to the paths whose values are wanted, wherever the run begins; -1 is the final state."""
     put_back: bool = False
-    """Whether the generators that all code shares are put back after statements that save or evaluate."""
+    """Whether the generators that all code shares are put back after declared regions."""
     watch: bool = False
     """Whether the state before and after statements that save or evaluate is compared."""
     writes: Sequence[tuple[str, int]] = ()

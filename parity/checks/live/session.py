@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
@@ -23,15 +24,20 @@ from parity.checks.live.home import set_apart
 from parity.checks.live.inline import Train
 from parity.checks.live.judge import judge_same
 from parity.checks.live.kept_files import judge_kept
+from parity.checks.live.meant import Meant
 from parity.checks.live.request import Request
 from parity.checks.live.roads import Road, plan_roads
-from parity.checks.live.side_effects import judge_effects
+from parity.checks.live.side_effects import judge_declared, observe_effects
 from parity.checks.live.trace import Trace
+from parity.checks.live.usage import Use
+from parity.contract import Precision
 from parity.errors import TrainerError
 from parity.policy import Rules
 from parity.results import Resumption, Suspect, Verdict
 
 __all__ = ["Session"]
+
+NARROW_FIRST: tuple[Precision, ...] = ("float16", "bfloat16", "float32", "float64")
 
 SHARED = ("random", "numpy.random", "torch.default_generator")
 """Paths of the generators that all code shares and that a check can put back."""
@@ -44,16 +50,18 @@ class Session:
     """One check: the two equal runs, the roads, the verdict."""
 
     def __init__(self, train: Train, runner: Runner, root: Path, steps: int, stop_at: int, options: dict[str, Any],
-                 names: Sequence[str], notes: list[str], keep: Rules | None, metric: str) -> None:  # fmt: skip
+                 names: Sequence[str], notes: list[str], keep: Rules | None, metric: str,
+                 meant: Meant) -> None:  # fmt: skip
         self.names, self.notes, self.keep, self.metric = names, notes, keep, metric
         try:
             self.parameters: Mapping[str, inspect.Parameter] = inspect.signature(train).parameters
         except (TypeError, ValueError):
             self.parameters = {}
         options = {**({"steps": steps} if "steps" in self.parameters else {}), **options}
-        self.driver = Driver(runner, root, steps, stop_at, options)
+        self.driver = Driver(runner, root, steps, stop_at, options, meant)
         self.suspects: list[Suspect] = []
         self.bookkeeping: list[Suspect] = []
+        self.observations: list[Suspect] = []
         self.driven: list[str] = []
         self.compared = 0
         self.unsure = False
@@ -63,7 +71,12 @@ class Session:
         """Run everything and return the record."""
         parallel = self.driver.runner.parallel
         with AtOnce() if parallel == 1 else ThreadPoolExecutor(parallel) as pool:
-            return self._run(pool)
+            try:
+                return self._run(pool)
+            except BaseException:  # an interrupt, or a run that cannot be judged: nobody waits for the others
+                pool.shutdown(wait=False, cancel_futures=True)
+                self.driver.runner.stop()
+                raise
 
     def _run(self, pool: Executor) -> Resumption:
         first = pool.submit(self._first_run, replace(self.driver.whole, reference=True))
@@ -76,15 +89,28 @@ class Session:
         parted = judge_same(marks, again.marks, changing)
         trained = self._trained(changing)
         if parted is None:
-            self.driver.ground = ground_of(marks, again.marks, changing, self._sources())
-        elif why := measure_envelope(self.driver, parted, changing, self._sources(), self._uninterrupted, pool):
+            self.driver.ground = ground_of(marks, again.marks, changing, self._use(again))
+        elif why := measure_envelope(self.driver, parted, changing, self._use(again), self._uninterrupted, pool):
             return self._inconclusive(parted, trained, why)
-        self._add(self._effects(again), "uninterrupted")
-        if self.keep is not None and not self.suspects:
+        self._leave_out_what_is_meant()
+        declared = self._declared(again)
+        told = {(e.path, e.when) for e in declared}
+        observed = [e for e in observe_effects(again, self.driver.ground) if (e.path, e.when) not in told]
+        self.observations = [suspect(e, "uninterrupted", advise(e, observed)) for e in observed[:MOST]]
+        if self.keep is not None:
             self._add(judge_kept(self.driver.reference, self.keep, self.metric), "uninterrupted")
-        if not self.suspects:
-            self._drive(pool)
+        self._drive(pool)
+        # what a region changed is the cause of what a road shows, and is told first
+        roads, self.suspects = self.suspects, []
+        self._add(declared, "uninterrupted")
+        self.suspects += roads
         return self._verdict(trained)
+
+    def _leave_out_what_is_meant(self) -> None:
+        marks, meant = self.driver.reference.marks, self.driver.meant
+        seen = {(path, leaf.component) for mark in marks for path, leaf in mark.snapshot.leaves.items()}
+        ground = self.driver.ground
+        self.driver.ground = replace(ground, noise=ground.noise | meant.paths(seen))
 
     def _drive(self, pool: Executor) -> None:
         """Drive every road; the first tells what the function reads, so what its checkpoints are."""
@@ -111,17 +137,17 @@ class Session:
         """Whether all roads begin with the kill at the stop."""
         return set(self.names) <= {"kill", "again", "third", "intervals", "best", "extend"}
 
-    def _effects(self, again: Trace) -> list[Evidence]:
-        """Return what saves and evaluations changed; of shared generators only where training comes to differ by it.
+    def _declared(self, again: Trace) -> list[Evidence]:
+        """Return what declared regions changed; of shared generators only where training comes to differ by it.
 
         Every data loader draws a seed when it begins, which mostly nobody reads: so the run is made once more, the
-        generators put back after each such statement, and what it trains is compared.
+        generators put back after each such region, and what it trains is compared.
         """
-        found = judge_effects(again, self.driver.ground)
+        found = judge_declared(again, self.driver.ground)
         shared = [e for e in found if e.path in SHARED]
         if not shared:
             return found
-        asked = replace(self.driver.whole, put_back=True, writes=again.writes)
+        asked = replace(self.driver.whole, put_back=True)
         quiet = self.driver.runner.run(self.driver.root / "put-back", self.driver.kept(asked))
         if not self._trains_alike(quiet):
             return found
@@ -200,6 +226,8 @@ class Session:
         if not set(self.driven) - {"intervals"} and not self.suspects:
             self.notes.append("no road was driven on which the run is resumed")
             self.unsure = True
+        if self.driver.meant.unused and not self.suspects:
+            self.notes.append(f"ignore: no value is called {', '.join(self.driver.meant.unused)}")
         unsure = self.unsure or not trained or not self.compared
         verdict: Verdict = "broken" if self.suspects else "inconclusive" if unsure else "holds"
         if verdict == "holds" and (found := not_finite(self.driver.reference, self.driver.ground.changing)):
@@ -210,7 +238,7 @@ class Session:
     def _first_run(self, asked: Request) -> Trace:
         trace = self._uninterrupted("reference", asked)
         self.stop = next(at for at, mark in enumerate(trace.marks) if mark.step >= self.driver.stop_at)
-        if not any(mark.saved for mark in trace.marks[: self.stop + 1]):
+        if not any(set(mark.saved) - trace.appended for mark in trace.marks[: self.stop + 1]):
             raise TrainerError(
                 f"nothing was saved in the folder before step {self.driver.stop_at}; save into the folder that the "
                 "function is given, or give a later stop_at"
@@ -247,14 +275,18 @@ class Session:
             stop_at=self.driver.stop_at,
             suspects=tuple(self.suspects[:MOST]),
             bookkeeping=tuple(each_once(self.bookkeeping))[:MOST],
+            observations=tuple(each_once(self.observations))[:MOST],
             unseen=dict(last.unseen),
+            moving=self._moving(),
             roads=tuple(self.driven),
             closed=self.driver.closed,
+            ignored=self.driver.meant.patterns,
             notes=tuple(self.notes),
             compared=self.compared,
             leaves=len(last.leaves),
             changed=trained,
             frameworks=self.driver.reference.frameworks,
+            precision=self._precision(),
             equal_runs=envelope.runs if envelope else 0,
             multiple=self.multiple if envelope else None,
             limit=LIMIT if envelope else None,
@@ -262,7 +294,7 @@ class Session:
 
     def _uninterrupted(self, name: str, request: Request) -> Trace:
         trace = self.driver.runner.run(self.driver.root / name, request)
-        if trace.end in ("failed", "lost"):
+        if trace.end in ("failed", "lost", "late"):
             raise TrainerError(f"the function failed without being stopped:\n{trace.error}")
         if len(trace.marks) < 2:
             raise TrainerError(
@@ -276,13 +308,37 @@ class Session:
             )
         return trace
 
+    def _moving(self) -> tuple[str, ...]:
+        """Return what cannot be looked into and changes while the run goes, or could not even be probed."""
+        marks = self.driver.reference.marks
+        found = []
+        for path in marks[-1].snapshot.unseen:
+            probes = {mark.snapshot.probes.get(path, "") for mark in marks if path in mark.snapshot.unseen}
+            if len(probes) > 1 or probes == {""}:
+                found.append(path)
+        return tuple(found)
+
     def _trained(self, changing: Iterable[str]) -> int:
         leaves = self.driver.reference.marks[-1].snapshot.leaves
         changed = [leaves[path] for path in changing if path in leaves]
         return sum(leaf.role in ("state", "array") and "float" in leaf.kind for leaf in changed)
 
-    def _sources(self) -> list[str]:
-        return sorted({self.driver.reference.code[0], *(file for file, _ in self.driver.reference.writes)} - {""})
+    def _use(self, again: Trace) -> Use:
+        """Return what of the trainer's source ran: of both equal runs, of which one is watched."""
+        writes = frozenset((*self.driver.reference.writes, *again.writes))
+        files = {self.driver.reference.code[0], *(file for file, _ in (*writes, *again.executed))} - {""}
+        executed = again.executed | {self.driver.reference.code}
+        return Use(files=tuple(sorted(files)), executed=frozenset(executed), writes=writes)
+
+    def _precision(self) -> Precision:
+        """Return the narrowest floating type of the parameters, or of what else was trained; Python's is float64."""
+        leaves = self.driver.reference.marks[-1].snapshot.leaves
+        changed = [leaves[path] for path in varying(self.driver.reference.marks) if path in leaves]
+        trained = [leaf for leaf in changed if leaf.role in ("state", "array")]
+        params = [leaf for leaf in trained if leaf.component == "model.params"]
+        names = {re.split(r"\W", leaf.kind)[0] for leaf in params or trained or changed}
+        found = {"float64" if name == "float" else name for name in names}
+        return next((one for one in NARROW_FIRST if one in found), "float32")
 
     def _add(self, found: Sequence[Evidence], road: str) -> None:
         self.suspects += [suspect(e, road, advise(e, found)) for e in found[:MOST]]

@@ -1,30 +1,64 @@
-"""Side effects: what saves and evaluations did to the state that training continues from."""
+"""Side effects: what saves and evaluations did to the state that training continues from.
+
+Where the loop declares a region, what it changed is a loss. Of any other statement that seems to save or evaluate, by
+the names of what it calls, the same is only an observation: a step may train under `no_grad`, and what a single run
+shows is confirmed by a second one that saves and evaluates at other steps (the road `intervals`), or by nothing.
+"""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 from parity.checks.live.evidence import NONE, RANK, Evidence, Ground, text_of
 from parity.checks.live.trace import Effect, Mark, Trace
-from parity.contract.capture import Leaf, root_of
+from parity.contract.capture import HARD, Leaf, root_of
 
-__all__ = ["judge_effects"]
+__all__ = ["judge_declared", "observe_effects"]
 
 
-def judge_effects(trace: Trace, ground: Ground) -> list[Evidence]:
-    """Return what statements that save or evaluate did to the state that training continues from.
+def judge_declared(trace: Trace, ground: Ground) -> list[Evidence]:
+    """Return what regions that the loop declares changed of the state that training continues from.
 
     Args:
-        trace: A run whose effects were watched. A save counts only where files changed before the next mark.
+        trace: A run whose effects were watched.
         ground: What equal runs say.
 
     Returns:
         The evidence, in the order of suspicion.
     """
+    found = [item for effect in trace.effects if effect.declared for item in _of_region(effect, trace, ground)]
+    return sorted(found, key=_rank)
+
+
+def _of_region(effect: Effect, trace: Trace, ground: Ground) -> Iterator[Evidence]:
+    before, _ = _marks_around(effect.step, trace)
+    for path, (old, new) in effect.changed.items():
+        leaf = old or new
+        if leaf is None or path in ground.noise or before is None or before.snapshot.is_dead(path):
+            continue
+        if effect.what == "evaluation" and leaf.component.startswith("schedule"):
+            continue  # a plateau's schedule follows the evaluations by design
+        trains = path in ground.streams if leaf.role == "stream" else leaf.role in HARD or path in ground.stepwise
+        if trains:
+            when = f"across the {effect.what}, {effect.where}"
+            yield Evidence(leaf.component, path, effect.step, text_of(old), text_of(new), when)
+
+
+def observe_effects(trace: Trace, ground: Ground) -> list[Evidence]:
+    """Return what statements that seem to save or evaluate changed: worth a look, and no verdict.
+
+    Args:
+        trace: A run whose effects were watched. A save is listed only where files changed before the next mark.
+        ground: What equal runs say.
+
+    Returns:
+        What was seen, in the order of suspicion.
+    """
     found: list[Evidence] = []
     for effect in trace.effects:
         before, after = _marks_around(effect.step, trace)
-        if before is None or (effect.what == "save" and not (after is not None and after.saved)):
+        if effect.declared or before is None or (effect.what == "save" and not (after is not None and after.saved)):
             continue  # `checkpoint` may also be the one of activations
         known = {root_of(path) for path in before.snapshot.leaves}  # the others are made by the statement
         leaves = {

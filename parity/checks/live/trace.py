@@ -12,8 +12,8 @@ from parity.contract.capture import Leaf, Snapshot
 
 __all__ = ["Effect", "End", "Mark", "Trace", "TraceReader", "TraceWriter", "blot"]
 
-End = Literal["finished", "killed", "failed", "lost"]
-"""How a run ended; `lost`: its process died without a word."""
+End = Literal["finished", "killed", "failed", "lost", "late"]
+"""How a run ended; `lost`: its process died without a word; `late`: it was ended, since it took too long."""
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class Mark:
     step: int
     snapshot: Snapshot
     saved: tuple[str, ...] = ()
-    """Checkpoint files that changed since the mark before, by their names in the folder."""
+    """Files that changed since the mark before, by their names in the folder."""
     gone: tuple[str, ...] = ()
     """Files that were there at the mark before and are not any more."""
     read: bool = False
@@ -43,6 +43,8 @@ class Effect:
     """Path to the leaf before and after."""
     rounded: frozenset[str] = frozenset()
     """Paths of parameters that changed by no more than rounding: swapped for others and put back by arithmetic."""
+    declared: bool = False
+    """Whether the loop says what the statement is for (`parity.evaluation`): then what it changed is a loss."""
 
 
 @dataclass(slots=True)
@@ -65,29 +67,39 @@ class Trace:
     """Files that were in the folder at any mark."""
     reads: set[str] = field(default_factory=set)
     """Files of the folder that were opened for reading."""
+    restored: set[str] = field(default_factory=set)
+    """Those that were opened before the first mark: what a run resumed from."""
     reading: bool = False
     """Whether files of the folder were read or listed since the last mark."""
+    appended: set[str] = field(default_factory=set)
+    """Files that did nothing but grow at their end: logs, by how they are written."""
     removed: list[tuple[int, str]] = field(default_factory=list)
     """Mark after which a file or directory of the folder was removed, and its name."""
+    returned: dict[str, Leaf] = field(default_factory=dict)
+    """What the function returned, as leaves."""
+    printed: dict[str, Leaf] = field(default_factory=dict)
+    """What the run printed, line by line, as leaves."""
     told: bool = False
     """Whether the marks said what the state is: what is new at the return was never said."""
     nudged: list[str] = field(default_factory=list)
     """Parameters that were moved at the first mark."""
     writes: list[tuple[str, int]] = field(default_factory=list)
-    """Files and lines of the marked code during which files of the folder were opened for writing."""
+    """Files and lines of the trainer's code during which files of the folder were opened for writing."""
+    executed: set[tuple[str, int]] = field(default_factory=set)
+    """File and first line of each function of the trainer that was called after the first mark, in a watched run."""
 
     def saves(self, reads: Collection[str] = ()) -> list[int]:
         """Return the marks, counted from 0, before which a checkpoint was saved.
 
         Args:
             reads: Files that a resumed run read: then only files named like those are checkpoints. Digits in names
-                do not count.
+                do not count. Logs do not count either.
         """
         like = {blot(name) for name in reads}
         return [
             at
             for at, mark in enumerate(self.marks)
-            if at > 0 and any(not like or blot(name) in like for name in mark.saved)
+            if at > 0 and any(not like or blot(name) in like for name in mark.saved if name not in self.appended)
         ]
 
     @property
@@ -122,7 +134,7 @@ class TraceWriter:
         changed = {p: leaf for p, leaf in mark.snapshot.leaves.items() if self._last.get(p) != leaf}
         gone = [p for p in self._last if p not in mark.snapshot.leaves]
         seen = mark.snapshot
-        rest = (seen.dead, seen.unseen, seen.values, seen.not_finite)
+        rest = (seen.dead, seen.unseen, seen.values, seen.not_finite, seen.probes)
         self._send(("mark", mark.step, (mark.saved, mark.gone, mark.read), changed, gone, rest))
         self._last = dict(mark.snapshot.leaves)
 

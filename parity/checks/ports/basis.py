@@ -138,17 +138,24 @@ def different_settings(a: Trained, b: Trained) -> list[tuple[str, str, str, str]
 
 
 def _settings(trained: Trained) -> dict[str, tuple[str, float]]:
-    """Return name to path and value of hyperparameters that have one value in all groups."""
-    values: dict[str, set[tuple[str, float]]] = {}
+    """Return name to path and value of hyperparameters that have one value in all groups.
+
+    What a module of its own holds counts where the loop's own variables hold none of that name: the other trainer's
+    module is in the process too.
+    """
+    own: dict[str, set[tuple[str, float]]] = {}
+    aside: dict[str, set[tuple[str, float]]] = {}
     for path, leaf in trained.leaves.items():
         if leaf.component != "optimizer.hyperparameters" or leaf.kind not in ("float", "int", "number", "float32[]"):
             continue
         last = path.rpartition(".")[2]
+        values = aside if ":" in path else own
         try:
             values.setdefault(SAME_SETTING.get(last, last), set()).add((path, float(leaf.digest)))
         except ValueError:
             continue
-    return {name: next(iter(found)) for name, found in values.items() if len({value for _, value in found}) == 1}
+    held = {**aside, **own}
+    return {name: next(iter(found)) for name, found in held.items() if len({value for _, value in found}) == 1}
 
 
 def different_counts(source: Trained, taken: Trace, step: int) -> list[tuple[str, str, str, str]]:

@@ -140,7 +140,8 @@ def _judge(sides: Sides, parts: Sequence[_Taken], base: Series, rules: Sequence[
             break
         every = [one for one in part.series.steps if one > step and one in set(base.steps)]
         if noise is None:
-            noise = measure_noise(((a, base, basis.left),), base.kept(basis.left), basis.precision, seeds)
+            rounds = measure_noise(((a, base, basis.left),), base.kept(basis.left), basis.precision, seeds)
+            noise = list(rounds)[-1]
         found = judge_pair(base, part.series, of.pairs, of.curves, noise, basis.precision, every)
         settings = different_counts(part.source, part.trace, step)
         judged = sides.conclude(_worse(judged, found), of, noise, settings=settings, component="optimizer.step")

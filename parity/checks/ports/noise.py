@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from parity.checks.across import SEEDS, widest
 from parity.checks.gap import distance
 from parity.checks.live import AtOnce, Compute, Nudge, Trace
 from parity.checks.ports.series import Series, Trained
+from parity.checks.progress import tell
 
 __all__ = ["FLOAT64_SEEDS", "Noise", "measure_noise", "spread_of"]
 
@@ -49,43 +51,61 @@ class Noise:
 def measure_noise(
     sides: Sequence[tuple[Trained, Series, Sequence[str]]], steps: Sequence[int], precision: Compute,
     seeds: int | None,
-) -> Noise:  # fmt: skip
-    """Run each side with nudged starts and return how far that moves it.
+) -> Iterator[Noise]:  # fmt: skip
+    """Run each side with nudged starts and show how far that moves it, each time after as many runs as before.
+
+    More runs only widen what may differ. So below float64 two trainers that agree within the noise of the first runs
+    agree within that of all: who judges stops there. In float64 more noise may forbid a verdict: all runs are made.
 
     Args:
         sides: A trainer, the values of its run, and the paths of its arrays.
         steps: Completed steps at which arrays are kept.
         precision: Type in which the products are computed.
-        seeds: Nudged runs of each side; None for 16, in float64 4.
+        seeds: Nudged runs of each side; None for up to 16, in float64 4.
+
+    Returns:
+        The same noise each time, after 2, 4, 8 and 16 runs of each side; after all of them where `seeds` is given.
     """
-    seeds = seeds or (FLOAT64_SEEDS if precision == "float64" else SEEDS)
+    most = seeds or (FLOAT64_SEEDS if precision == "float64" else SEEDS)
+    ends = [most] if seeds or precision == "float64" else [n for n in (2, 4, 8) if n < most] + [most]
     noise = Noise()
-    for trained, base, paths in sides:
-        nudged = False
-        for moved in _nudged(trained, paths, steps, precision, seeds):
-            _take(noise, base, moved, paths, trained.numbers)
-            nudged = True
+    try:
+        for begin, end in pairwise([0, *ends]):
+            for trained, base, paths in sides:
+                if trained.name not in noise.unmoved:
+                    tell(f"noise of {trained.name}: runs {begin + 1} to {end} of at most {most}")
+                    _add(noise, trained, base, paths, _nudged(trained, paths, steps, precision, range(begin, end)))
+            yield noise
+    finally:
+        tell()
+
+
+def _add(noise: Noise, trained: Trained, base: Series, paths: Sequence[str], runs: Iterable[Series]) -> None:
+    nudged = False
+    for moved in runs:
+        _take(noise, base, moved, paths, trained.numbers)
+        nudged = True
+    if trained.name not in noise.sides + noise.unmoved:
         if nudged:
             noise.sides = (*noise.sides, trained.name)
         else:
             noise.unmoved = (*noise.unmoved, trained.name)
-    return noise
 
 
 def _nudged(
-    trained: Trained, paths: Sequence[str], steps: Sequence[int], precision: Compute, seeds: int
+    trained: Trained, paths: Sequence[str], steps: Sequence[int], precision: Compute, seeds: range
 ) -> Iterator[Series]:
     """Run with nudged starts, none where the first run cannot be; of processes, the first alone and then several."""
 
     def run(seed: int) -> tuple[Series, Trace]:
         return trained.series(f"nudged-{seed}", paths, steps, nudge=Nudge(seed, precision))
 
-    first, trace = run(0)
+    first, trace = run(seeds[0])
     if not trace.nudged:
         return
     yield first
     with AtOnce() if trained.runner.parallel == 1 else ThreadPoolExecutor(trained.runner.parallel) as pool:
-        yield from (moved for moved, _ in pool.map(run, range(1, seeds)))
+        yield from (moved for moved, _ in pool.map(run, seeds[1:]))
 
 
 def _take(noise: Noise, base: Series, moved: Series, paths: Sequence[str], numbers: Sequence[str]) -> None:

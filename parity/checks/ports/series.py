@@ -127,7 +127,7 @@ class Trained:
 
     def _run(self, name: str, request: Request, folder: Path | None = None) -> Trace:
         trace = self.runner.run(folder or self.root / name, request)
-        if trace.end in ("failed", "lost"):
+        if trace.end in ("failed", "lost", "late"):
             raise TrainerError(f"{self.name}: the function failed without being stopped:\n{trace.error}")
         return trace
 

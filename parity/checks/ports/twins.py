@@ -49,7 +49,8 @@ def twins_agree(
         precision: Type in which the products are computed; by default the narrowest of the parameters.
         mode: As of `parity.resumes`.
         options: Further keyword arguments for both functions.
-        seeds: Runs of each side with nudged starts, by which noise is measured; by default 16, in float64 4.
+        seeds: Runs of each side with nudged starts, by which noise is measured; by default as many as it takes,
+            up to 16: 2 where the trainers agree within what these move; in float64 4.
         name: Name of the record; by default those of the functions.
         workdir: Directory that keeps the folders of the runs; by default a temporary one.
 
@@ -93,9 +94,11 @@ def _compare(
     unlike = exact(left, right, basis.params, start, start)
     if unlike or not basis.params:
         return _no_start(unlike, basis, a, b), basis
-    noise = measure_noise(((a, left, basis.left), (b, right, basis.right)), steps, basis.precision, seeds)
     every = [step for step in left.steps if step in set(right.steps) and step > start]
-    judged = judge_pair(left, right, basis.pairs, basis.curves, noise, basis.precision, every)
+    for noise in measure_noise(((a, left, basis.left), (b, right, basis.right)), steps, basis.precision, seeds):
+        judged = judge_pair(left, right, basis.pairs, basis.curves, noise, basis.precision, every)
+        if judged.verdict != "broken":
+            break
     return sides.conclude(judged, basis, noise, settings=different_settings(a, b)), basis
 
 

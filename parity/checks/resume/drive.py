@@ -142,7 +142,7 @@ def drive_here(
     return read_evidence(workdir / "reference"), done
 
 
-def _drive(road: Road, mode: Mode, home: Path, run_leg: RunLeg) -> Driven:
+def _drive(road: Road, mode: Mode | None, home: Path, run_leg: RunLeg) -> Driven:
     try:
         expected = follow(road.legs, home, run_leg, mode)
         return Driven(road=road, resumed=read_evidence(home), expected=tuple(expected))
@@ -150,7 +150,7 @@ def _drive(road: Road, mode: Mode, home: Path, run_leg: RunLeg) -> Driven:
         return Driven(road=road, error=str(error))
 
 
-def follow(legs: Sequence[Leg], home: Path, run_leg: RunLeg, mode: Mode = "max") -> list[int | None]:
+def follow(legs: Sequence[Leg], home: Path, run_leg: RunLeg, mode: Mode | None = "max") -> list[int | None]:
     """Run the processes of a road, one after the other, and return the step at which each had to start.
 
     Args:
@@ -170,7 +170,7 @@ def follow(legs: Sequence[Leg], home: Path, run_leg: RunLeg, mode: Mode = "max")
     return expected
 
 
-def _choice(home: Path, leg: Leg, mode: Mode) -> tuple[Resume, int | None]:
+def _choice(home: Path, leg: Leg, mode: Mode | None) -> tuple[Resume, int | None]:
     """Return what a process asks for, and the step at which it must start, as a scan from outside sees it."""
     if leg.resume == "auto":
         return "auto", newest_checkpoint(home) if home.is_dir() else None

@@ -3,18 +3,24 @@
 Knows the kinds of the standard library and of NumPy; those of a framework are registered by its side.
 """
 
+from parity.contract.capture import code as _code  # noqa: F401 - registers its kinds
+from parity.contract.capture.arrays import array_leaf, digest_of, role_of_array
+from parity.contract.capture.attributes import attributes_of
 from parity.contract.capture.frames import Scope, ambient, capture, outer_scopes, scopes_of
 from parity.contract.capture.kinds import TRAINED
 from parity.contract.capture.leaf import HARD, Leaf, Role, Snapshot, root_of
 from parity.contract.capture.liveness import live_names
-from parity.contract.capture.marks import activate, mark
+from parity.contract.capture.marks import Region, activate, evaluation, mark, saving
+from parity.contract.capture.modules import is_of_user
 from parity.contract.capture.names import component_from_name, slot_component
-from parity.contract.capture.walk import Visit, Walk, array_leaf, attributes_of, digest_of, kind_of, register
+from parity.contract.capture.registry import Visit, kind_of, register
+from parity.contract.capture.walk import Walk
 
 __all__ = [
     "HARD",
     "TRAINED",
     "Leaf",
+    "Region",
     "Role",
     "Scope",
     "Snapshot",
@@ -27,12 +33,16 @@ __all__ = [
     "capture",
     "component_from_name",
     "digest_of",
+    "evaluation",
+    "is_of_user",
     "kind_of",
     "live_names",
     "mark",
     "outer_scopes",
     "register",
+    "role_of_array",
     "root_of",
+    "saving",
     "scopes_of",
     "slot_component",
 ]

@@ -8,16 +8,20 @@ from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
-from parity.contract.capture.kinds import capture_python_streams, loop_iterators
+from parity.contract.capture.iterators import loop_iterators
 from parity.contract.capture.leaf import Snapshot
 from parity.contract.capture.liveness import live_names
-from parity.contract.capture.walk import LIBRARY_ROOTS, Walk, kind_of
+from parity.contract.capture.modules import show_modules
+from parity.contract.capture.process import show_process
+from parity.contract.capture.registry import LIBRARY_ROOTS, is_a
+from parity.contract.capture.streams import capture_python_streams
+from parity.contract.capture.walk import Walk
 
 __all__ = ["Scope", "ambient", "capture", "outer_scopes", "scopes_of"]
 
 Ambient = Callable[[Walk], None]
 _PLAIN = (bool, int, float, str, type(None))
-_ambient: list[Ambient] = [capture_python_streams]
+_ambient: list[Ambient] = [capture_python_streams, show_process]
 """Functions that show a walk the state that all code of a process shares."""
 
 
@@ -110,34 +114,51 @@ def capture(
         for scope in sorted(scopes, key=_is_library):  # the user's own variables give the paths
             prefix = f"{scope.name}()." if scope.name else ""
             live = live_names(scope.code, scope.lasti) - scope.dead
-            if not scope.code.co_flags & inspect.CO_GENERATOR:  # what a callback was given has its name there
-                live |= {name for name, value in scope.local.items() if not _is_value(value)}
+            if not scope.code.co_flags & inspect.CO_GENERATOR:  # what a callback was given lives on with its caller
+                live |= {name for name in _parameters(scope.code) if not _is_value(scope.local.get(name))}
             for name, value in scope.local.items():
-                if name.startswith(("__", "@")) or (_is_library(scope) and isinstance(value, _PLAIN)):
+                if name.startswith(("__", "@")) or (_is_library(scope) and is_a(value, *_PLAIN)):
                     continue  # what a framework counts in its own variables, nobody else can save
                 if name not in live:
                     dead.add(prefix + name)
                 walk.root(prefix + name, value, dead=name not in live)
             for at, iterator in enumerate(scope.iterators):
                 walk.root(f"{prefix}for[{at}]", iterator)
-        shown: set[str] = set()
-        for scope in scopes:
-            if _is_library(scope):
-                continue
-            for name, value in _globals_of(scope.code, scope.shared).items():
-                if name not in shown and name not in scope.local:
-                    shown.add(name)
-                    walk.root(name, value)
+        _show_globals(walk, scopes)
     for show in _ambient:
         show(walk)
     snapshot = walk.finish()
-    snapshot.dead = frozenset(dead)
+    snapshot.dead |= dead
     return snapshot
+
+
+def _show_globals(walk: Walk, scopes: Sequence[Scope]) -> None:
+    """Show the globals that the loop's code names, by their names; then those of all modules of the user."""
+    shown: set[str] = set()
+    by_module: dict[str, frozenset[str]] = {}
+    for scope in scopes:
+        if _is_library(scope):
+            continue
+        found = _globals_of(scope.code, scope.shared)
+        for name, value in found.items():
+            if name not in shown and name not in scope.local:
+                shown.add(name)
+                walk.root(name, value)
+        module = str(scope.shared.get("__name__", ""))
+        by_module[module] = by_module.get(module, frozenset()) | found.keys()
+    if by_module:
+        show_modules(walk, by_module, by_module)
+
+
+def _parameters(code: CodeType) -> tuple[str, ...]:
+    """Return the names of a function's parameters."""
+    more = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + more]
 
 
 def _is_value(value: Any) -> bool:
     """Return whether a variable holds a result, not an object that others hold too and that lives on."""
-    return isinstance(value, (*_PLAIN, tuple, list)) or (hasattr(value, "dtype") and hasattr(value, "shape"))
+    return is_a(value, *_PLAIN, tuple, list) or (hasattr(type(value), "dtype") and hasattr(type(value), "shape"))
 
 
 def _is_library(scope: Scope) -> bool:
@@ -157,12 +178,12 @@ def _globals_of(code: CodeType, shared: Mapping[str, Any]) -> dict[str, Any]:
         waiting += [const for const in one.co_consts if isinstance(const, CodeType)]
         for name in one.co_names:
             value = shared.get(name)
-            if name in found or name not in shared or isinstance(value, ModuleType):
+            if name in found or name not in shared or is_a(value, ModuleType):
                 continue
-            if isinstance(value, FunctionType) and kind_of(type(value)) is None:
+            if isinstance(value, FunctionType):
                 if (value.__module__ or "").partition(".")[0] not in LIBRARY_ROOTS and value.__globals__ is shared:
                     waiting.append(value.__code__)
-            elif isinstance(value, type):
+            elif is_a(value, type):
                 if value.__module__ == shared.get("__name__"):
                     methods = [m for m in vars(value).values() if isinstance(m, FunctionType)]
                     waiting += [method.__code__ for method in methods]

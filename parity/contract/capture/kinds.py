@@ -1,4 +1,4 @@
-"""Kinds of the standard library and of NumPy: scalars, containers, dataclasses, iterators, generators of numbers."""
+"""Kinds of the standard library and of NumPy: scalars, containers, dataclasses."""
 
 from __future__ import annotations
 
@@ -9,33 +9,23 @@ import decimal
 import enum
 import fractions
 import functools
-import gc
-import io
-import itertools
-import logging
-import operator
-import random
 import re
 import threading
 import types
-import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from parity.contract.capture.liveness import live_names
+from parity.contract.capture.arrays import LONG, PLAIN, role_of_array
 from parity.contract.capture.names import component_from_name
-from parity.contract.capture.walk import Visit, Walk, digest_of, register
+from parity.contract.capture.registry import Visit, is_a, register
+from parity.contract.capture.walk import Walk
 
-__all__ = ["TRAINED", "capture_python_streams", "loop_iterators"]
+__all__ = ["TRAINED"]
 
 TRAINED = ("model", "optimizer", "ema")
 """Components of which a single number is a parameter, not a figure for people."""
-
-LONG = 64
-"""Length above which a list of plain scalars is one leaf."""
-
-_SCALARS = (bool, int, float, complex, str, bytes, type(None))
 
 
 def _scalar(walk: Walk, path: str, value: Any) -> None:
@@ -43,7 +33,7 @@ def _scalar(walk: Walk, path: str, value: Any) -> None:
 
 
 def _ignore(walk: Walk, path: str, value: Any) -> None:
-    """Files, locks, threads, loggers: no state of a training loop."""
+    """Locks, patterns, code: no state of a training loop."""
 
 
 def _text(walk: Walk, path: str, value: Any) -> None:
@@ -56,49 +46,95 @@ def _array(walk: Walk, path: str, value: np.ndarray[Any, Any]) -> None:
     key = ("array", interface["data"][0], value.shape, value.strides, value.dtype.str)
     if value.size and not walk.is_new(path, value, component, key):
         return
-    walk.array(path, value, component, "array" if value.size != 1 or component.startswith(TRAINED) else "scalar")
+    walk.array(path, value, component, role_of_array(value.ndim))
 
 
 def _sequence(walk: Walk, path: str, value: Any) -> None:
     component = component_from_name(path)
     if not isinstance(value, tuple) and not walk.is_new(path, value, component):
         return
-    walk.leaf(f"{path}.len", len(value), component, "structure")
+    items = _items(value)
+    if isinstance(value, collections.UserList):
+        walk.is_new(path, value.data, component)
+    walk.leaf(f"{path}.len", len(items), component, "structure")
+    if isinstance(value, collections.deque) and value.maxlen is not None:
+        walk.leaf(f"{path}.maxlen", value.maxlen, component, "structure")
     fields = getattr(type(value), "_fields", None)
     if fields:
-        for name, item in zip(fields, value, strict=False):
+        for name, item in zip(fields, items, strict=False):
             walk.visit(f"{path}.{name}", item)
-    elif len(value) > LONG and all(_plain(item) for item in value):
-        walk.data(path, repr(list(value)).encode(), f"{type(value).__name__}[{len(value)}]", component, "scalar")
+    elif len(items) > LONG and all(_plain(item) for item in items):
+        walk.data(path, repr(items).encode(), f"{type(value).__name__}[{len(items)}]", component, "scalar")
     else:
-        for at, item in enumerate(value):
+        for at, item in enumerate(items):
             walk.visit(f"{path}[{at}]", item)
+
+
+def _items(value: Any) -> list[Any]:
+    """Return the items of a sequence by its own class's way: a user's subclass may count what is read of it."""
+    classes: tuple[Any, ...] = (list, tuple, collections.deque)
+    for cls in classes:
+        if isinstance(value, cls):
+            return list(cls.__iter__(value))
+    return list(value.data)
 
 
 def _plain(item: Any) -> bool:
     """Return whether an item of a long list is a scalar, or a list of scalars such as a document of tokens."""
-    return type(item) in _SCALARS or (type(item) in (list, tuple) and all(type(one) in _SCALARS for one in item))
+    return type(item) in PLAIN or (type(item) in (list, tuple) and all(type(one) in PLAIN for one in item))
 
 
 def _set(walk: Walk, path: str, value: Any) -> None:
-    if walk.is_new(path, value, component_from_name(path)):
-        text = repr(sorted(map(_said, value)))
-        walk.data(path, text.encode(), type(value).__name__, component_from_name(path), "scalar")
+    component = component_from_name(path)
+    if not walk.is_new(path, value, component):
+        return
+    said = sorted(map(_said, set.__iter__(value) if isinstance(value, set) else frozenset.__iter__(value)))
+    walk.data(path, repr(said).encode(), type(value).__name__, component, "scalar")
+    for item in value:
+        if not _is_name(item) and said.count(_said(item)) == 1:  # several that print alike have no order
+            walk.visit(f"{path}[{_said(item)}]", item)
 
 
 def _mapping(walk: Walk, path: str, value: Any) -> None:
     component = component_from_name(path)
     if not walk.is_new(path, value, component):
         return
-    walk.leaf(f"{path}.len", len(value), component, "structure")
-    for key in list(value):
+    if isinstance(value, collections.UserDict):
+        walk.is_new(path, value.data, component)
+        value = value.data
+    _pairs(walk, path, list(dict.items(value) if isinstance(value, dict) else value.items()))
+    factory = getattr(value, "default_factory", None) if isinstance(value, collections.defaultdict) else None
+    if factory is not None:
+        walk.visit(f"{path}.default_factory", factory)
+
+
+def _pairs(walk: Walk, path: str, pairs: Iterable[tuple[Any, Any]]) -> None:
+    """Show keys and values; a key that is more than a name may hold state itself."""
+    pairs, used = list(pairs), set[str]()
+    walk.leaf(f"{path}.len", len(pairs), component_from_name(path), "structure")
+    for at, (key, item) in enumerate(pairs):
         name = f"{path}.{key}" if isinstance(key, str) and key.isidentifier() else f"{path}[{_said(key)}]"
-        walk.visit(name, value[key])
+        if name in used:  # two objects that print alike
+            name = f"{path}[{_said(key)}#{at}]"
+        used.add(name)
+        walk.visit(name, item)
+        if not _is_name(key):
+            walk.visit(f"{name}.key", key)
+
+
+def _is_name(key: Any) -> bool:
+    """Return whether a key or an element says all that it is in its printed form."""
+    if is_a(key, tuple, frozenset):
+        return all(_is_name(item) for item in key)
+    return is_a(key, *PLAIN, enum.Enum, type, np.generic, np.dtype, types.FunctionType) or type(key) is object
 
 
 def _said(key: object) -> str:
     """Return the representation of a key without addresses, which differ from process to process."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(key))
+    return _AT.sub("", repr(key))
+
+
+_AT = re.compile(r" at 0x[0-9a-f]+")
 
 
 def _partial(walk: Walk, path: str, value: functools.partial[Any]) -> None:
@@ -109,149 +145,40 @@ def _partial(walk: Walk, path: str, value: functools.partial[Any]) -> None:
         walk.visit(f"{path}.{name}", item)
 
 
-def _python_random(walk: Walk, path: str, value: random.Random) -> None:
-    if walk.is_new(path, value, f"rng.{path}"):
-        walk.data(path, repr(value.getstate()).encode(), "random.Random", f"rng.{path}", "stream")
+def _enum(walk: Walk, path: str, value: enum.Enum) -> None:
+    """Show which member it is, and what was put on it."""
+    _text(walk, path, value)
+    for name, item in list(vars(value).items()):
+        if name not in _OF_MEMBERS and not (name == "_value_" and isinstance(item, PLAIN)):
+            walk.visit(f"{path}.{name}", item)
 
 
-def _numpy_generator(walk: Walk, path: str, value: Any) -> None:
-    source = getattr(value, "bit_generator", None) or getattr(value, "_bit_generator", None) or value
-    if walk.is_new(path, value, f"rng.{path}", ("stream", id(source))):
-        state = value.get_state(legacy=False) if isinstance(value, np.random.RandomState) else source.state
-        walk.data(path, _canonical(state), type(value).__name__, f"rng.{path}", "stream")
-
-
-def _canonical(state: Any) -> bytes:
-    """Return bytes of a nested state: the same for equal states, however they came about."""
-    if isinstance(state, dict):
-        return b"{" + b",".join(f"{k}:".encode() + _canonical(v) for k, v in sorted(state.items())) + b"}"
-    if isinstance(state, np.ndarray):
-        return f"{state.dtype}{state.shape}".encode() + digest_of(np.ascontiguousarray(state)).encode()
-    return repr(state.item() if isinstance(state, np.generic) else state).encode()
-
-
-def _generator(walk: Walk, path: str, value: types.GeneratorType[Any, Any, Any]) -> None:
-    """Look into a suspended generator: where it is, its variables, and the iterators of its loops."""
-    frame = value.gi_frame
-    component = component_from_name(path)
-    if not walk.is_new(path, value, component):
-        return
-    walk.leaf(f"{path}.at", frame.f_lasti if frame else -1, component, "position")
-    if frame is None or value.gi_running:
-        return
-    walk.inside_iterator(path)
-    live = live_names(frame.f_code, frame.f_lasti)
-    for name, item in frame.f_locals.items():
-        if name in live:
-            _inner(walk, f"{path}.{name}", item)
-    for at, iterator in enumerate(loop_iterators(value)):
-        _inner(walk, f"{path}.for[{at}]", iterator)
-
-
-def _inner(walk: Walk, path: str, value: Any) -> None:
-    """Show what an iterator holds: numbers and arrays inside of it are its position."""
-    if isinstance(value, _SCALARS):
-        walk.leaf(path, value, "data.position", "position")
-    elif isinstance(value, np.ndarray):
-        walk.array(path, value, "data.position", "position")
-    elif isinstance(value, list | tuple) and all(type(item) in _SCALARS for item in value):
-        walk.data(path, repr(value).encode(), f"{type(value).__name__}[{len(value)}]", "data.position", "position")
-    else:
-        walk.visit(path, value)
-
-
-def loop_iterators(generator: types.GeneratorType[Any, Any, Any]) -> list[Any]:
-    """Return the iterators of the for-loops in which a suspended generator stands, the outermost first.
-
-    They are on its stack, not among its variables; the garbage collector sees both.
-    """
-    frame = generator.gi_frame
-    if frame is None:
-        return []
-    local = {id(value) for value in frame.f_locals.values()}
-    return [
-        one for one in gc.get_referents(generator)
-        if id(one) not in local and one is not generator and hasattr(type(one), "__next__")
-    ]  # fmt: skip
-
-
-def _iterator(walk: Walk, path: str, value: Any) -> None:
-    """Look into an iterator of the standard library: its position, and what it iterates over."""
-    if not walk.is_new(path, value, "data.position"):
-        return
-    walk.inside_iterator(path)
-    if isinstance(value, _RANGES):
-        walk.leaf(f"{path}.left", operator.length_hint(value), "data.position", "position")
-        return
-    hint = getattr(value, "__length_hint__", None)
-    if hint is not None:
-        walk.leaf(f"{path}.left", hint(), "data.position", "position")
-    try:
-        parts = value.__reduce__()
-    except TypeError:
-        parts = None
-    if isinstance(parts, tuple) and len(parts) > 2:
-        _inner(walk, f"{path}.state", parts[2])
-    if isinstance(value, enumerate) and isinstance(parts, tuple):
-        walk.leaf(f"{path}.count", parts[1][1], "data.position", "position")
-    for at, part in enumerate(gc.get_referents(value)):
-        if not isinstance(part, type | types.ModuleType):
-            _inner(walk, f"{path}.of[{at}]" if at else f"{path}.of", part)
-
-
-_RANGES = (type(iter(range(0))), type(iter(range(1 << 70))))
-
-
-def _counter(walk: Walk, path: str, value: Any) -> None:
-    """`itertools.count` shows its next number in its text."""
-    if walk.is_new(path, value, component_from_name(path)):
-        walk.leaf(f"{path}.next", str(value), component_from_name(path), "position")
+_OF_MEMBERS = ("_name_", "__objclass__", "_sort_order_", "name", "value")
 
 
 def _install() -> None:
     """Register the kinds of this module."""
-    constants = (enum.Enum, complex, decimal.Decimal, fractions.Fraction, slice, range, type(...))
-    others = (datetime.datetime, datetime.timedelta, np.dtype)
+    constants = (complex, decimal.Decimal, decimal.Context, fractions.Fraction, slice, range, type(...))
+    others = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta, np.dtype)
     nothing = (
-        logging.Logger, logging.Handler, io.IOBase, threading.Thread, threading.Event, type(threading.Lock()),
-        type(threading.RLock()), threading.Condition, weakref.ref, argparse.ArgumentParser, re.Pattern,
-        types.CodeType, types.FrameType, types.TracebackType, type, property, staticmethod, classmethod,
-        datetime.timezone,
-    )  # fmt: skip
-    streams = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
-    iterators: tuple[Any, ...] = (
-        enumerate, zip, map, filter, reversed, type(iter([])), type(iter(())), type(iter({})), type(iter({}.items())),
-        type(iter({}.values())), type(iter(set())), type(iter("")), type(iter(int, 1)), type(iter(np.zeros(1))),
-        itertools.cycle, itertools.chain, itertools.islice, itertools.zip_longest, itertools.repeat,
-        itertools.product, itertools.permutations, itertools.combinations, itertools.starmap, itertools.accumulate,
-        itertools.takewhile, itertools.dropwhile, *_RANGES,
+        threading.Event, type(threading.Lock()), type(threading.RLock()), threading.Condition,
+        argparse.ArgumentParser, re.Pattern, re.Match, types.CodeType, types.TracebackType, datetime.timezone,
+        np.ufunc,
     )  # fmt: skip
     rows: tuple[tuple[tuple[Any, ...], Visit, int], ...] = (
-        ((*_SCALARS, np.generic), _scalar, 3),
+        ((*PLAIN, np.generic), _scalar, 3),
         ((*constants, *others), _text, 3),
         (nothing, _ignore, 3),
+        ((enum.Enum,), _enum, 3),
         ((list, tuple, collections.deque, collections.UserList), _sequence, 2),
         ((set, frozenset), _set, 3),
         ((dict, types.MappingProxyType, collections.UserDict), _mapping, 2),
         ((np.ndarray,), _array, 3),
         ((functools.partial,), _partial, 3),
-        ((random.Random,), _python_random, 3),
-        (streams, _numpy_generator, 3),
-        ((types.GeneratorType,), _generator, 3),
-        (iterators, _iterator, 3),
-        ((itertools.count,), _counter, 3),
-        ((random.SystemRandom,), Walk.not_seen, 3),
     )
     for kinds, visit, order in rows:
         for kind in kinds:
-            register(kind, visit, order=order)
+            register(kind, visit, order=order, attributes=visit not in (_ignore, _text, _enum))
 
 
 _install()
-
-
-def capture_python_streams(walk: Walk) -> None:
-    """Show the generators that Python and NumPy share in a process."""
-    walk.data("random", repr(random.getstate()).encode(), "random.Random", "rng.python", "stream")
-    state = np.random.mtrand._rand  # the shared RandomState
-    walk.data("numpy.random", _canonical(state.get_state(legacy=False)), "RandomState", "rng.numpy", "stream")

@@ -59,6 +59,9 @@ class Snapshot:
     """Path to a copy of the value, of the leaves that were asked for: NumPy arrays and Python values."""
     not_finite: dict[str, str] = field(default_factory=dict)
     """Path to `nan` or `inf`, of floating arrays that hold such a number, `only nan` where no other; on request."""
+    probes: dict[str, str] = field(default_factory=dict)
+    """Path in `unseen` to a digest of what the object shows of itself: it changed if two marks differ in it. A path
+    without one could not even be probed."""
 
     def is_dead(self, path: str) -> bool:
         """Return whether a path begins with a variable that is written before it is read."""
@@ -75,11 +78,18 @@ def root_of(path: str) -> str:
     Example:
         >>> root_of("self.model.head.weight"), root_of("batches[0]"), root_of("x")
         ('self', 'batches', 'x')
-        >>> root_of("fit().state['model']")
-        'fit().state'
+        >>> root_of("fit().state['model']"), root_of("pack.helper:average[0]"), root_of("helper:Meter.average")
+        ('fit().state', 'pack.helper:average', 'helper:Meter')
     """
+    module, of_module, rest = path.partition(":")
+    if of_module and all(part.isidentifier() for part in module.split(".")):
+        return f"{module}:{_first_word(rest)}"
     frame, outer, rest = path.partition("().")
     if not outer or not frame.isidentifier():
         frame, outer, rest = "", "", path
+    return f"{frame}{outer}{_first_word(rest)}"
+
+
+def _first_word(rest: str) -> str:
     ends = [at for at in (rest.find("."), rest.find("[")) if at > 0]
-    return f"{frame}{outer}{rest[: min(ends)] if ends else rest}"
+    return rest[: min(ends)] if ends else rest

@@ -16,7 +16,9 @@ __all__ = ["live_names"]
 
 _ENDS = frozenset({"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"})
 _JUMPS = frozenset({"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_ABSOLUTE", "JUMP"})
-_PART = re.compile(r"(LOAD|STORE|DELETE)_(?:FAST|NAME)")
+_PART = re.compile(r"(LOAD|STORE|DELETE)_(?:FAST|NAME|DEREF|CLOSURE)")
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+"""Inner functions that end where they stand: before Python 3.12 each comprehension is one."""
 
 
 def live_names(code: CodeType, lasti: int) -> frozenset[str]:
@@ -27,12 +29,25 @@ def live_names(code: CodeType, lasti: int) -> frozenset[str]:
         lasti: Offset of the instruction that runs, in bytes (`frame.f_lasti`).
 
     Returns:
-        Their names; those that inner functions share are always among them.
+        Their names; those that inner functions share are always among them, unless all of these are comprehensions.
     """
     at = _live_after(code)
     while lasti not in at and lasti > 0:  # within a call, Python 3.11 gives the place behind it, among its caches
         lasti -= 2
-    return at.get(lasti, frozenset(code.co_varnames)) | frozenset(code.co_cellvars) | frozenset(code.co_freevars)
+    return (
+        at.get(lasti, frozenset((*code.co_varnames, *code.co_cellvars))) | _shared(code) | frozenset(code.co_freevars)
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _shared(code: CodeType) -> frozenset[str]:
+    """Return the variables of a function that inner functions may read after they were made."""
+    found: set[str] = set()
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            outlives = inner.co_name not in _COMPREHENSIONS
+            found |= set(inner.co_freevars) if outlives else _shared(inner) & set(inner.co_freevars)
+    return frozenset(found)
 
 
 @functools.lru_cache(maxsize=256)

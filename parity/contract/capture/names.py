@@ -35,8 +35,9 @@ _PATTERNS = [(component, re.compile(pattern)) for component, pattern in _HINTS]
 _OPTIMIZER = re.compile(r"^(\w+_)?opt(im|imizer)?(_?states?)?$")
 """Names of an optimizer or of its state, as whole words."""
 
-_FRAME = re.compile(r"^\w+\(\)\.")
-"""The function of an outer frame, as `train_epoch().model`: its name says nothing of a variable's purpose."""
+_FRAME = re.compile(r"^(\w+\(\)\.|[\w.]+:)")
+"""The function of an outer frame, as `train_epoch().model`, or a module, as `helper:model`: its name says nothing of
+a variable's purpose."""
 
 _SLOTS = {
     "exp_avg": "first_moment",

@@ -1,122 +1,48 @@
 """The walk over live objects: from variables to a flat list of leaves, by kind; nothing that it meets is changed.
 
 A kind is a class and a function that shows the walk what an object of it holds. Kinds are looked up along the
-class's own order of resolution, so a subclass is seen as its nearest registered base. What has no kind is looked
-into by its attributes; what has none of those is asked for its state; what does not answer is listed as not seen.
+class's own order of resolution, so a subclass is seen as its nearest registered base, and by its own attributes. What
+has no kind is looked into by its attributes; what has none of those is asked for its state; what hides memory of C,
+or does not answer, is listed as not seen, with a probe that tells whether it changes.
 """
 
 from __future__ import annotations
 
+import gc
 import heapq
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 import numpy as np
-import xxhash
 
+from parity.contract.capture.arrays import array_leaf, digest_of, show_elements
+from parity.contract.capture.attributes import attributes_of, hides_memory
 from parity.contract.capture.leaf import Leaf, Role, Snapshot
 from parity.contract.capture.names import component_from_name
-from parity.errors import SpecError
+from parity.contract.capture.probes import probe
+from parity.contract.capture.registry import (
+    CONTAINERS,
+    DEAD,
+    PLACES,
+    SHOWING_ROOTS,
+    class_visits,
+    is_a,
+    kind_of,
+    root_package,
+)
 
-__all__ = ["LIBRARY_ROOTS", "Visit", "Walk", "array_leaf", "attributes_of", "digest_of", "kind_of", "register"]
-
-Visit = Callable[["Walk", str, Any], None]
-"""Shows a walk what the object at a path holds: calls `leaf`, `array` and `visit` of the walk."""
+__all__ = ["Walk"]
 
 TIES = ("model.ties", "optimizer.param_groups", "optimizer.identity", "schedule.identity")
 """Components of which a second path matters: what is edited through it must reach the first."""
 MOST_LEAVES = 100_000
 """Leaves of one snapshot; what is above is listed as not seen."""
 MOST_DEPTH = 40
-FIRST, OPTIMIZERS, CONTAINERS, LAST, DEAD = 0, 1, 2, 3, 9
-"""Order of visits: modules, whose names others use; optimizers; containers; the rest; variables nobody reads."""
-
-_by_type: dict[type, tuple[Visit, int]] = {}
-_by_name: dict[str, tuple[Visit, int]] = {}
-
-LIBRARY_ROOTS = (
-    "torch", "jax", "jaxlib", "numpy", "flax", "optax", "orbax", "grain", "lightning", "pytorch_lightning",
-    "lightning_fabric", "transformers", "accelerate",
-)  # fmt: skip
-"""Packages whose functions are not looked into: their closures hold no state of a training loop."""
-
-SHOWING_ROOTS = ("tqdm", "rich", "tensorboard", "tensorboardX", "wandb", "mlflow", "comet_ml", "neptune", "aim")
-"""Packages that show and log: their objects hold nothing that training continues from."""
-
-
-def register(kind: type | str, visit: Visit, *, order: int = LAST) -> None:
-    """Add a kind, or replace one.
-
-    Args:
-        kind: The class, or its full name, `package.module.Class`, for a class that need not be imported.
-        visit: Called as `visit(walk, path, value)`; must not change the value.
-        order: 0 for what gives names to others, 1 for what uses them, 3 for the rest.
-
-    Raises:
-        SpecError: `kind` is neither a class nor a dotted name, or `visit` cannot be called.
-
-    Example:
-        >>> class Meter:
-        ...     def __init__(self): self.total = 3.0
-        >>> register(Meter, lambda walk, path, meter: walk.visit(f"{path}.total", meter.total))
-        >>> walk = Walk(); walk.root("meter", Meter()); snapshot = walk.finish()
-        >>> snapshot.leaves["meter.total"].digest
-        '3.0'
-    """
-    if not callable(visit):
-        raise SpecError("visit", f"must be a function of (walk, path, value), got {visit!r}")
-    if isinstance(kind, type):
-        _by_type[kind] = (visit, order)
-    elif isinstance(kind, str) and "." in kind:
-        _by_name[kind] = (visit, order)
-    else:
-        raise SpecError("kind", f"must be a class, or its name with its module, got {kind!r}")
-    _lookup.clear()
-
-
-_lookup: dict[type, tuple[Visit, int] | None] = {}
-
-
-def kind_of(cls: type) -> tuple[Visit, int] | None:
-    """Return what is registered for a class or its nearest base."""
-    if cls not in _lookup:
-        found = None
-        for base in cls.__mro__:
-            found = _by_type.get(base) or _by_name.get(f"{base.__module__}.{base.__qualname__}")
-            if found is not None:
-                break
-        _lookup[cls] = found
-    return _lookup[cls]
-
-
-def array_leaf(role: Role, component: str, value: np.ndarray[Any, Any], order: str = "") -> Leaf:
-    """Return the leaf of a NumPy array: its bytes in memory order, canonical order only where it has gaps.
-
-    Args:
-        role: As of `Leaf`.
-        component: As of `Leaf`.
-        value: The array.
-        order: What the kind says of the order in memory; by default `F` where the axes lie in reverse.
-    """
-    if value.ndim == 0 and not value.dtype.hasobject:
-        return Leaf(role, component, f"{value.dtype.name}[]", repr(value.item()))
-    if not (value.flags.c_contiguous or value.flags.f_contiguous):
-        value = np.ascontiguousarray(value)
-    if value.flags.f_contiguous and not value.flags.c_contiguous:
-        order, value = order or "F", value.T
-    shape = "x".join(map(str, value.shape if order != "F" else value.shape[::-1]))
-    if value.dtype.hasobject:
-        return Leaf(role, component, f"object[{shape}]", digest_of(repr(value.tolist()).encode()))
-    data = value.reshape(-1).view(np.uint8).data if value.size else b""
-    return Leaf(role, component, f"{value.dtype.name}[{shape}]{order and '@' + order}", digest_of(data))
-
-
-def digest_of(data: Any) -> str:
-    """Return the XXH3-128 of bytes."""
-    return str(xxhash.xxh3_128_hexdigest(data))
+_CHECK = ("parity.checks", "parity.contract.capture", "parity.pytest_plugin")
+"""What checks the loop is no state of it."""
 
 
 class Walk:
@@ -145,6 +71,9 @@ class Walk:
         self._count = itertools.count()
         self._depth = 0
         self._iterators: tuple[str, ...] = ()
+        self._batches: tuple[str, ...] = ()
+        self._opened: set[int] = set()
+        self._known_classes: set[type] = set()
 
     def root(self, name: str, value: Any, *, dead: bool = False) -> None:
         """Add a variable; a dead one is walked last, so that what is live gives the paths.
@@ -155,6 +84,15 @@ class Walk:
             dead: Whether the code writes it before it reads it again.
         """
         self._push(name, value, DEAD if dead else None, 0)
+
+    def place(self, name: str, value: Any) -> None:
+        """Add what no variable of the loop leads to, such as an attribute of a class; it is walked after all else.
+
+        Args:
+            name: What its paths begin with.
+            value: What it holds.
+        """
+        self._push(name, value, PLACES, 0)
 
     def finish(self) -> Snapshot:
         """Walk everything that was added and return what was seen."""
@@ -194,7 +132,10 @@ class Walk:
         self.add(path, Leaf(role, component, kind, text), lambda: value)
 
     def array(self, path: str, value: np.ndarray[Any, Any], component: str, role: Role = "state") -> None:
-        """Add an array; arguments as of `leaf`."""
+        """Add an array, of fields or objects its elements; arguments as of `leaf`."""
+        if value.dtype.names or (value.dtype.hasobject and value.ndim):
+            show_elements(self, path, value, component)
+            return
         self.add(path, array_leaf(role, component, value), lambda: np.array(value))
 
     def data(self, path: str, data: Any, kind: str, component: str, role: Role) -> None:
@@ -212,7 +153,8 @@ class Walk:
     def add(self, path: str, leaf: Leaf, value: Callable[[], Any]) -> None:
         """Add a leaf; `value` copies what it stands for and is called if the path is wanted."""
         leaves = self.snapshot.leaves
-        if leaf.role in ("array", "scalar") and path.startswith(self._iterators):
+        inside = self._batches if _is_floats(leaf) else self._iterators
+        if leaf.role in ("array", "scalar") and path.startswith(inside):
             leaf = Leaf("position", "data.position", leaf.kind, leaf.digest)
         if len(leaves) >= MOST_LEAVES:
             self.snapshot.unseen.setdefault("...", f"more than {MOST_LEAVES} leaves")
@@ -232,9 +174,20 @@ class Walk:
             what = "nan" if np.isnan(value).any() else "inf"
             self.snapshot.not_finite[path] = what if finite.any() else f"only {what}"
 
-    def inside_iterator(self, path: str) -> None:
-        """Note that what lies below a path is the inside of an iterator: its numbers and arrays are its position."""
+    def inside_iterator(self, path: str, *, floats: bool = True) -> None:
+        """Note that a path is an iterator's: numbers and arrays below are its position.
+
+        Args:
+            path: Path of the iterator.
+            floats: Whether arrays of floats are too, as batches that a library has ready.
+        """
         self._iterators = (*self._iterators, f"{path}.")
+        if floats:
+            self._batches = (*self._batches, f"{path}.")
+
+    def dead(self, path: str) -> None:
+        """Note that what lies below a path is written before it is read, as a variable of a suspended generator."""
+        self.snapshot.dead |= {path}
 
     def is_new(self, path: str, value: Any, component: str, key: Any = None) -> bool:
         """Return whether an object is met for the first time; of one that was met before, add an alias.
@@ -255,8 +208,9 @@ class Walk:
         return False
 
     def not_seen(self, path: str, value: Any) -> None:
-        """List a value that cannot be looked into."""
+        """List a value that cannot be looked into, with a probe that tells whether it changes."""
         self.snapshot.unseen[path] = f"{type(value).__module__}.{type(value).__qualname__}"
+        self.snapshot.probes[path] = probe(value)
 
     def _push(self, path: str, value: Any, order: int | None, depth: int) -> None:
         if order is None:
@@ -265,40 +219,59 @@ class Walk:
         heapq.heappush(self._queue, (order, next(self._count), path, value, depth))
 
     def _enter(self, path: str, value: Any) -> None:
+        try:
+            self._show(path, value)
+        except Exception:  # whatever an object raises when it is looked at: it is said, and the walk goes on
+            self.not_seen(path, value)
+
+    def _show(self, path: str, value: Any) -> None:
         cls = type(value)
         kind = kind_of(cls)
+        if cls not in self._known_classes:
+            self._known_classes.add(cls)
+            for visit in class_visits:
+                visit(self, cls)
         if kind is not None:
             kind[0](self, path, value)
-        elif isinstance(value, type | ModuleType | BuiltinFunctionType) or _root(cls) in SHOWING_ROOTS:
+            if kind[2]:
+                self._open(path, value)
+        elif is_a(value, ModuleType) or _is_left_out(cls):
             return
         elif self._depth > MOST_DEPTH:
             self.not_seen(path, value)
-        elif isinstance(value, PurePath):
+        elif is_a(value, BuiltinFunctionType):
+            if not is_a(value.__self__, ModuleType, type, type(None)):  # `history.append` holds the history
+                self.visit(f"{path}.__self__", value.__self__)
+        elif is_a(value, PurePath):
             self.leaf(path, str(value), component_from_name(path), "scalar")
-        elif isinstance(value, MethodType):
-            self.visit(f"{path}.__self__", value.__self__)
-        elif isinstance(value, FunctionType):
-            self._function(path, value)
         elif self.is_new(path, value, component_from_name(path)):
             self._object(path, value)
 
-    def _function(self, path: str, function: FunctionType) -> None:
-        """Look into the variables that a user's function closes over."""
-        if (function.__module__ or "").partition(".")[0] in LIBRARY_ROOTS or not self.is_new(path, function, "code"):
+    def _open(self, path: str, value: Any) -> None:
+        """Show the attributes that a subclass of a known kind has beside what its kind says."""
+        if id(value) in self._opened or not type(value).__flags__ & _ON_THE_HEAP:
             return
-        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            try:
-                content = cell.cell_contents
-            except ValueError:  # not assigned yet
-                continue
-            self.visit(f"{path}.{name}", content)
+        self._opened.add(id(value))
+        self._held.append(value)
+        for name, attribute in attributes_of(value).items():
+            if name != "_mmap":  # the memory of an array in a file
+                self.visit(f"{path}.{name}", attribute)
 
     def _object(self, path: str, value: Any) -> None:
         names = attributes_of(value)
-        if names:
-            for name, attribute in names.items():
-                self.visit(f"{path}.{name}", attribute)
+        for name, attribute in names.items():
+            self.visit(f"{path}.{name}", attribute)
+        hidden = hides_memory(type(value))
+        if (names and not hidden) or self._asked(path, value):
             return
+        if hidden:
+            self.not_seen(path, value)
+            for at, part in enumerate(gc.get_referents(value)):  # what a queue of C holds
+                if is_a(part, list, tuple, dict, np.ndarray) and not _is_namespace(part):
+                    self.visit(f"{path}.of[{at}]", part)
+
+    def _asked(self, path: str, value: Any) -> bool:
+        """Ask an object that shows no attributes for its state; return whether it answered."""
         for ask in ("state_dict", "get_state", "__getstate__"):
             method = getattr(type(value), ask, None)
             if method is None or method is object.__getstate__:
@@ -307,30 +280,25 @@ class Walk:
                 state = method(value)
             except Exception:  # the object's own code: what it cannot show is not seen
                 continue
-            self.visit(f"{path}.{ask}()", state)
-            return
-        if not type(value).__flags__ & (1 << 9):  # a class written in Python has no attributes: nothing to see
-            self.not_seen(path, value)
+            if not isinstance(state, _NO_STATE):
+                self.visit(f"{path}.{ask}()", state)
+                return True
+        return False
 
 
-def _root(cls: type) -> str:
-    return cls.__module__.partition(".")[0]
+_ON_THE_HEAP = 1 << 9
+"""Flag of classes that `class` statements make; those of the standard library's C code have no attributes to open."""
+_NO_STATE = (str, type(None))
+"""What a class without a state of its own answers."""
 
 
-def attributes_of(value: Any) -> dict[str, Any]:
-    """Return the attributes that an object holds itself: its `__dict__` and its slots, properties not called."""
-    found = dict(getattr(value, "__dict__", None) or {})
-    for cls in type(value).__mro__:
-        slots = cls.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name in ("__dict__", "__weakref__"):
-                continue
-            mangled = (
-                f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
-            )
-            descriptor = cls.__dict__.get(mangled)
-            try:
-                found[name] = descriptor.__get__(value) if descriptor is not None else getattr(value, name)
-            except AttributeError:
-                continue
-    return found
+def _is_left_out(cls: type) -> bool:
+    return root_package(cls) in SHOWING_ROOTS or cls.__module__.startswith(_CHECK)
+
+
+def _is_namespace(part: Any) -> bool:
+    return is_a(part, dict) and ("__builtins__" in part or "__module__" in part)
+
+
+def _is_floats(leaf: Leaf) -> bool:
+    return leaf.role == "array" and "float" in leaf.kind and not leaf.kind.endswith("[]")

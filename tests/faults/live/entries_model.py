@@ -103,7 +103,7 @@ ENTRIES = (
         lost="model.eval() left after validation; dropout/BN frozen",
         train=trainer_torch.train,
         expected=("model.mode",),
-        reveals="the mode across the evaluation",
+        reveals="dropout in the steps after the resume, and the mode before them",
     ),
     Entry(
         id="eval_mode_left_on",

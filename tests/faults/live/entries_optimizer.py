@@ -58,7 +58,7 @@ ENTRIES = (
         train=trainer_torch.train,
         options={"save_first": True},
         expected=("optimizer.step",),
-        reveals="the live state across the save before the first step",
+        reveals="the live state across the save before the first step, which the loop declares",
     ),
     Entry(
         id="param_order_swap",

@@ -19,6 +19,8 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+import parity
+
 __all__ = ["train"]
 
 VOCABULARY, WIDTH, CONTEXT = 12, 8, 5
@@ -361,7 +363,8 @@ def train(
     while progress.step < steps and not progress.stopped:
         yield progress.step
         if save_first and progress.step == 0:
-            save(folder, model, ema, optimizer, scheduler, scaler, feed, progress, best_state, fault, resumed)
+            with parity.saving():
+                save(folder, model, ema, optimizer, scheduler, scaler, feed, progress, best_state, fault, resumed)
         optimizer.zero_grad()
         for _ in range(accumulate):
             inputs, targets = feed.take()

@@ -1,0 +1,63 @@
+"""The tree that an Optax transformation keeps for some parameters, as it is saved: its shapes, and its small values.
+
+Nothing of the size of the parameters is allocated: the state is traced, and its scalars alone are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+from parity.errors import SpecError
+from parity.formats import Array, InMemory, Tree, map_leaves
+
+__all__ = ["optimizer_template"]
+
+
+def optimizer_template(option: str, tx: Any, params: Tree, shape_only: Callable[..., Array]) -> Tree:
+    """Return what `tx.init` makes of parameters: tuples as lists, fields as a dict, scalars with their values.
+
+    Args:
+        option: The option that names it, for messages.
+        tx: A transformation, or a function without arguments that returns one.
+        params: A tree of arrays, which are not read.
+        shape_only: Makes an array of a shape and a dtype that holds nothing.
+
+    Raises:
+        SpecError: It is no transformation, or cannot be initialised with these parameters.
+    """
+    try:
+        tx = tx if hasattr(tx, "init") else tx()
+        shapes = map_leaves(params, lambda _, one: jax.ShapeDtypeStruct(one.shape, one.dtype))
+        made = jax.eval_shape(tx.init, shapes)
+        flat, structure = jax.tree.flatten(made)
+        small = [at for at, leaf in enumerate(flat) if leaf.ndim == 0]
+
+        def scalars() -> list[jax.Array]:
+            zeros = jax.tree.map(lambda one: jax.numpy.zeros(one.shape, one.dtype), shapes)
+            found = jax.tree.leaves(tx.init(zeros))
+            return [found[at] for at in small]
+
+        values: dict[int, Any] = dict(zip(small, jax.jit(scalars)(), strict=True))
+    except Exception as error:  # anything that the user's code does
+        lines = f"{type(error).__name__}: {error}".splitlines()
+        raise SpecError(option, f"its init cannot take these parameters: {lines[0][:300]}") from error
+    leaves = [
+        InMemory(np.asarray(values[at])) if at in values else shape_only(leaf.shape, np.dtype(leaf.dtype))
+        for at, leaf in enumerate(flat)
+    ]
+    return _plain(jax.tree.unflatten(structure, leaves))
+
+
+def _plain(node: Any) -> Tree:
+    if isinstance(node, tuple) and hasattr(node, "_fields"):
+        return {name: _plain(getattr(node, name)) for name in node._fields}
+    if isinstance(node, dict):
+        return {key: _plain(child) for key, child in node.items()}
+    if isinstance(node, list | tuple):
+        return [_plain(child) for child in node]
+    return {} if node is None or isinstance(node, optax.EmptyState) else node

@@ -1,0 +1,138 @@
+"""Iterators, suspended generators and coroutines: their positions, their variables, and what they iterate over."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import operator
+import types
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from parity.contract.capture.arrays import PLAIN
+from parity.contract.capture.liveness import live_names
+from parity.contract.capture.modules import is_of_user
+from parity.contract.capture.names import component_from_name
+from parity.contract.capture.registry import is_a, register
+from parity.contract.capture.walk import Walk
+
+__all__ = ["loop_iterators"]
+
+
+def _generator(walk: Walk, path: str, value: Any) -> None:
+    """Look into a suspended generator or coroutine: where it is, its variables, and the iterators of its loops.
+
+    What it does not read any more is looked at last, and is noted as such: a variable that is dead in its code may be
+    shared with one that is not.
+    """
+    prefix = _PREFIXES[next(cls for cls in _PREFIXES if isinstance(value, cls))]
+    frame = getattr(value, f"{prefix}_frame")
+    component = component_from_name(path)
+    if not walk.is_new(path, value, component):
+        return
+    walk.leaf(f"{path}.at", frame.f_lasti if frame else -1, component, "position")
+    if frame is None or getattr(value, f"{prefix}_running"):
+        return
+    walk.inside_iterator(path, floats=not is_of_user(frame.f_globals.get("__name__")))
+    live = live_names(frame.f_code, frame.f_lasti)
+    for name, item in frame.f_locals.items():
+        if name in live:
+            _inner(walk, f"{path}.{name}", item)
+        elif not is_a(item, *PLAIN):
+            walk.dead(f"{path}.{name}")
+            walk.root(f"{path}.{name}", item, dead=True)
+    for at, iterator in enumerate(_on_the_stack(value, frame)):
+        _inner(walk, f"{path}.for[{at}]", iterator)
+    awaited = getattr(value, f"{prefix}_await", None)
+    if awaited is not None:
+        _inner(walk, f"{path}.await", awaited)
+
+
+_PREFIXES = {types.GeneratorType: "gi", types.CoroutineType: "cr", types.AsyncGeneratorType: "ag"}
+
+
+def _inner(walk: Walk, path: str, value: Any) -> None:
+    """Show what an iterator holds: numbers and arrays of whole numbers inside of it are its position."""
+    if is_a(value, *PLAIN):
+        walk.leaf(path, value, "data.position", "position")
+    elif is_a(value, list, tuple) and all(type(item) in PLAIN for item in value):
+        walk.data(path, repr(value).encode(), f"{type(value).__name__}[{len(value)}]", "data.position", "position")
+    else:
+        walk.visit(path, value)
+
+
+def loop_iterators(generator: types.GeneratorType[Any, Any, Any]) -> list[Any]:
+    """Return the iterators of the for-loops in which a suspended generator stands, the outermost first.
+
+    They are on its stack, not among its variables; the garbage collector sees both.
+    """
+    return _on_the_stack(generator, generator.gi_frame)
+
+
+def _on_the_stack(suspended: Any, frame: Any) -> list[Any]:
+    if frame is None:
+        return []
+    local = {id(value) for value in frame.f_locals.values()}
+    return [
+        one for one in gc.get_referents(suspended)
+        if id(one) not in local and one is not suspended and hasattr(type(one), "__next__")
+    ]  # fmt: skip
+
+
+def _iterator(walk: Walk, path: str, value: Any) -> None:
+    """Look into an iterator of the standard library: its position, and what it iterates over."""
+    if not walk.is_new(path, value, "data.position"):
+        return
+    walk.inside_iterator(path, floats=False)
+    if isinstance(value, _RANGES):
+        walk.leaf(f"{path}.left", operator.length_hint(value), "data.position", "position")
+        return
+    with suppress(TypeError):  # an endless one has no length
+        hint = getattr(value, "__length_hint__", None)
+        if hint is not None:
+            walk.leaf(f"{path}.left", hint(), "data.position", "position")
+    try:
+        parts = value.__reduce__()
+    except TypeError:
+        parts = None
+    if isinstance(parts, tuple) and len(parts) > 2:
+        _inner(walk, f"{path}.state", parts[2])
+    if isinstance(value, enumerate) and isinstance(parts, tuple):
+        walk.leaf(f"{path}.count", parts[1][1], "data.position", "position")
+    for at, part in enumerate(gc.get_referents(value)):
+        if not is_a(part, type, types.ModuleType):
+            _inner(walk, f"{path}.of[{at}]" if at else f"{path}.of", part)
+
+
+_RANGES = (type(iter(range(0))), type(iter(range(1 << 70))))
+
+
+def _counter(walk: Walk, path: str, value: Any) -> None:
+    """`itertools.count` shows its next number in its text."""
+    if walk.is_new(path, value, component_from_name(path)):
+        walk.leaf(f"{path}.next", str(value), component_from_name(path), "position")
+
+
+_ITERATORS: tuple[Any, ...] = (
+    enumerate, zip, map, filter, reversed, type(iter([])), type(iter(())), type(iter({})), type(iter({}.items())),
+    type(iter({}.values())), type(iter(set())), type(iter("")), type(iter(int, 1)), type(iter(np.zeros(1))),
+    type(reversed([])), type(reversed({})), type(iter(b"")), type(iter(bytearray())), type(iter(memoryview(b""))),
+    itertools.cycle, itertools.chain, itertools.islice, itertools.zip_longest, itertools.repeat, itertools.product,
+    itertools.permutations, itertools.combinations, itertools.combinations_with_replacement, itertools.starmap,
+    itertools.accumulate, itertools.takewhile, itertools.dropwhile, itertools.filterfalse, itertools.compress,
+    itertools.pairwise, itertools.groupby, type(itertools.tee(())[0]),
+    *(getattr(itertools, name) for name in ("_tee_dataobject", "_grouper")), *_RANGES,
+)  # fmt: skip
+
+
+def _register() -> None:
+    for kind in _ITERATORS:
+        register(kind, _iterator)
+    register(itertools.count, _counter)
+    for kind in _PREFIXES:
+        register(kind, _generator)
+
+
+_register()

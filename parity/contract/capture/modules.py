@@ -1,0 +1,208 @@
+"""Modules of the user: what a training loop keeps in a global of any module, and which modules are not the user's."""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+from parity.contract.capture.registry import is_a
+from parity.contract.capture.walk import Walk
+
+__all__ = ["class_path", "is_of_user", "show_modules"]
+
+_SUITE = Path(__file__).parents[3]
+"""Folder of the suite: in its own checkout its files lie where a user's would."""
+_PACKAGES = frozenset(("site-packages", "dist-packages"))
+_NO_STATE = frozenset(("In", "Out", "get_ipython", "exit", "quit", "open"))
+"""Names that an interactive shell puts among the user's variables."""
+
+
+@functools.lru_cache(maxsize=1)
+def _library_folders() -> tuple[Path, ...]:
+    names = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    folders = {*names, *site.getsitepackages(), site.getusersitepackages()}
+    return tuple({Path(folder).resolve() for folder in folders if folder})
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _is_library_file(file: str) -> bool:
+    """Return whether a file belongs to Python or to an installed package.
+
+    The place of the file decides, not a list of names: a user's package may be called anything, and what is installed
+    in place for development is the user's own.
+    """
+    path = Path(file)
+    if _PACKAGES & set(path.parts):
+        return True
+    with_links = (path, path.resolve())
+    return any(one.is_relative_to(folder) for one in with_links for folder in _library_folders())
+
+
+def is_of_user(module: str | None) -> bool:
+    """Return whether a module is the user's: neither of Python, nor installed, nor of this suite.
+
+    Args:
+        module: Its name. The outermost package decides: inside of an installed one some files lie elsewhere, or have
+            no file. A module without a file that no package of files has was made on the fly, by the user.
+    """
+    if not module:
+        return False
+    root = module.partition(".")[0]
+    if root == "parity" or root in sys.builtin_module_names:
+        return False
+    for name in dict.fromkeys((root, module)):
+        held = sys.modules.get(name)
+        spec = getattr(held, "__spec__", None)
+        if getattr(spec, "origin", None) in ("built-in", "frozen"):
+            return False
+        file = getattr(held, "__file__", None)
+        if isinstance(file, str):
+            of_a_side = root.rpartition("_")[2] == "side" and Path(file).is_relative_to(_SUITE)
+            return not (of_a_side or _is_library_file(file))
+        if spec is not None and getattr(spec, "origin", None) is None and root == module:
+            return False  # a folder of packages without a file of its own holds nothing
+    return True
+
+
+def class_path(cls: type) -> str:
+    """Return the path of a class, such as `helper:Meter` or `helper:train().Meter`."""
+    return f"{cls.__module__}:{cls.__qualname__.replace('.<locals>', '()')}"
+
+
+def show_modules(walk: Walk, names: Iterable[str], shown: Mapping[str, frozenset[str]]) -> None:
+    """Show the globals of all modules of the user, after everything that the loop itself leads to.
+
+    Under pytest the modules of other tests are in the process too; then those count that the loop's own lead to, by
+    what they import, name in a text or hold a function or class of, and those that have no file.
+
+    Args:
+        walk: Takes them.
+        names: Modules of the loop's frames.
+        shown: Module to the globals of it that are shown already.
+    """
+    mine = {name: held for name, held in list(sys.modules.items()) if is_of_user(name) and held is not None}
+    if "_pytest" in sys.modules:
+        reached = _reached(names, mine)
+        mine = {n: held for n, held in mine.items() if n in reached or not getattr(held, "__file__", None)}
+    done: set[int] = set()
+    for name, held in mine.items():
+        content = getattr(held, "__dict__", None)
+        if not isinstance(content, dict) or id(content) in done:
+            continue  # the main module of a child process has two names
+        done.add(id(content))
+        for key, value in list(content.items()):
+            if not isinstance(key, str) or key in shown.get(name, ()) or key in _NO_STATE or _is_dunder(key):
+                continue
+            if is_a(value, ModuleType, BuiltinFunctionType):
+                continue
+            if is_a(value, FunctionType, type) and value.__module__ != name:
+                continue  # shown where it is made, if that is the user's too
+            walk.place(f"{name}:{key}", value)
+    for path, value in _put_on_libraries(mine):
+        walk.place(path, value)
+
+
+def _is_dunder(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+def _reached(names: Iterable[str], mine: Mapping[str, ModuleType]) -> set[str]:
+    """Return the modules of the user that some modules lead to, these among them."""
+    waiting, found = [name for name in names if name in mine], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            held = mine[name]
+            waiting += [other for other in _leads_to(name, len(vars(held))) if other in mine and other not in found]
+    return found
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _leads_to(name: str, size: int) -> frozenset[str]:
+    """Return the modules that the content of a module names; asked again when the module has grown."""
+    held = sys.modules[name]
+    package = getattr(held, "__package__", None) or ""
+    found: set[str] = set()
+    for value in list(vars(held).values()):
+        other = value.__name__ if is_a(value, ModuleType) else getattr(type(value), "__module__", None)
+        if is_a(value, FunctionType, type):
+            other = value.__module__
+        if isinstance(other, str):
+            found.add(other)
+    for code in _codes_of(held):
+        texts = [const for const in code.co_consts if isinstance(const, str)]
+        for word in (*code.co_names, *texts):
+            found |= {word, f"{package}.{word}"} & sys.modules.keys()
+    return frozenset(found)
+
+
+_CACHED = type(functools.lru_cache(id))
+
+
+def _codes_of(module: ModuleType) -> Iterator[CodeType]:
+    """Return the code of the functions and methods of a module, and of the functions inside of them."""
+    waiting: list[Any] = []
+    for value in list(vars(module).values()):
+        if is_a(value, type) and value.__module__ == module.__name__:
+            waiting += [getattr(item, "__func__", item) for item in vars(value).values()]
+        else:
+            waiting.append(getattr(value, "__wrapped__", None) if is_a(value, _CACHED) else value)
+    codes = [f.__code__ for f in waiting if is_a(f, FunctionType) and f.__module__ == module.__name__]
+    while codes:
+        code = codes.pop()
+        yield code
+        codes += [const for const in code.co_consts if isinstance(const, CodeType)]
+
+
+def _put_on_libraries(mine: Mapping[str, ModuleType]) -> Iterator[tuple[str, Any]]:
+    """Return what the user's code puts on builtins, and on modules and classes of libraries.
+
+    These have too many attributes to look at all; those count whose name some code of the user stores.
+    """
+    shown: set[str] = set()
+    for name, held in mine.items():
+        stored, used = _stored(name, len(vars(held)))
+        if not stored:
+            continue
+        waiting = [builtins, *vars(held).values(), *(sys.modules.get(one) for one in used)]
+        done: set[int] = set()
+        while waiting:
+            target = waiting.pop()
+            if not is_a(target, ModuleType, type) or id(target) in done:
+                continue
+            done.add(id(target))
+            path = class_path(target) if is_a(target, type) else f"{target.__name__}:"
+            if is_of_user(path.partition(":")[0]):
+                continue
+            content = vars(target)
+            waiting += [content[word] for word in used & content.keys()]
+            for attribute in stored & content.keys():
+                where = f"{path}{'' if path.endswith(':') else '.'}{attribute}"
+                if where not in shown and not is_a(content[attribute], *_CODE) and not _is_dunder(attribute):
+                    shown.add(where)
+                    yield where, content[attribute]
+
+
+_CODE = (FunctionType, BuiltinFunctionType, ModuleType, type, property)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _stored(name: str, size: int) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the attributes that the code of a module stores, by name or `setattr`, and all names in it."""
+    stored: set[str] = set()
+    used: set[str] = set()
+    for code in _codes_of(sys.modules[name]):
+        stored |= {i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR"}
+        if "setattr" in code.co_names:
+            stored |= {const for const in code.co_consts if isinstance(const, str)}
+        used |= set(code.co_names)
+    return frozenset(stored), frozenset(used)

@@ -1,0 +1,261 @@
+"""Kinds of the standard library that hold memory, references or other objects in ways of their own."""
+
+from __future__ import annotations
+
+import _io
+import array
+import ctypes
+import io
+import logging
+import mmap
+import os
+import stat
+import threading
+import types
+import weakref
+from collections.abc import Iterable
+from contextvars import Context, ContextVar
+from typing import Any
+
+import numpy as np
+
+from parity.contract.capture.arrays import role_of_array
+from parity.contract.capture.leaf import Role
+from parity.contract.capture.modules import is_of_user
+from parity.contract.capture.names import component_from_name
+from parity.contract.capture.registry import Visit, register
+from parity.contract.capture.walk import Walk
+
+__all__ = ["holds_of_user"]
+
+_CFuncPtr: Any = type(ctypes.pythonapi.Py_IncRef).__base__
+_WHOLE = 1 << 28
+"""Bytes of one anonymous file or mapping above which its content is not read at each mark."""
+
+
+def _memory(walk: Walk, path: str, value: Any) -> None:
+    """Show what has a buffer: as an array where its format is one of numbers, else as bytes."""
+    component = component_from_name(path)
+    if not walk.is_new(path, value, component):
+        return
+    with memoryview(value) as view:
+        if view.readonly and isinstance(value, mmap.mmap):  # nobody can change it through this
+            walk.leaf(f"{path}.len", view.nbytes, component, "structure")
+            return
+        if view.nbytes > _WHOLE and isinstance(value, mmap.mmap):
+            walk.not_seen(path, value)
+            return
+        if view.format in ("B", "c", "b") or not view.nbytes:
+            data = view if view.c_contiguous else view.tobytes()
+            walk.data(path, data, f"{type(value).__name__}[{view.nbytes}]", component, "array")
+            return
+    numbers = np.array(value)
+    walk.array(path, numbers, component, role_of_array(numbers.ndim))
+
+
+def _ctypes(walk: Walk, path: str, value: Any) -> None:
+    """Show an array, a structure or a number of C; a pointer by the object that it keeps alive, never followed."""
+    component = component_from_name(path)
+    if not walk.is_new(path, value, component):
+        return
+    kept = getattr(value, "_objects", None)
+    if isinstance(value, ctypes._Pointer | _CFuncPtr):
+        walk.visit(f"{path}._objects", kept) if kept else walk.not_seen(path, value)
+    elif isinstance(value, ctypes.Array) and value._type_ in _NUMBERS:
+        numbers = np.frombuffer(value, dtype=np.dtype(value._type_)) if len(value) else np.zeros(0)
+        walk.array(path, numbers, component, "array")
+    else:
+        with memoryview(value) as view:
+            role: Role = "scalar" if isinstance(value, ctypes._SimpleCData) else "array"
+            walk.data(path, view.tobytes(), f"{type(value).__name__}[{view.nbytes}]", component, role)
+
+
+_NUMBERS = (
+    ctypes.c_float, ctypes.c_double, ctypes.c_int8, ctypes.c_uint8, ctypes.c_int16, ctypes.c_uint16, ctypes.c_int32,
+    ctypes.c_uint32, ctypes.c_int64, ctypes.c_uint64, ctypes.c_bool,
+)  # fmt: skip
+
+
+def _bytes_io(walk: Walk, path: str, value: io.BytesIO) -> None:
+    component = component_from_name(path)
+    if walk.is_new(path, value, component) and not value.closed:
+        with value.getbuffer() as view:
+            walk.data(path, view, f"BytesIO[{view.nbytes}]", component, "array")
+        walk.leaf(f"{path}.tell()", io.BytesIO.tell(value), component, "scalar")
+
+
+def _string_io(walk: Walk, path: str, value: io.StringIO) -> None:
+    component = component_from_name(path)
+    if walk.is_new(path, value, component) and not value.closed:
+        text = io.StringIO.getvalue(value)
+        walk.data(path, text.encode("utf-8", "surrogatepass"), f"StringIO[{len(text)}]", component, "scalar")
+
+
+def _file(walk: Walk, path: str, value: Any) -> None:
+    """Show the content of a file that has no name any more; those with one are seen in their folder."""
+    if not walk.is_new(path, value, component_from_name(path)) or value.closed:
+        return
+    try:
+        number = value.fileno()
+        about = os.fstat(number)
+    except (OSError, ValueError, AttributeError):
+        return
+    if not stat.S_ISREG(about.st_mode) or about.st_nlink:
+        return
+    if about.st_size > _WHOLE:
+        walk.not_seen(path, value)
+        return
+    content = os.pread(number, about.st_size, 0)  # moves no position
+    walk.data(path, content, f"{type(value).__name__}[{about.st_size}]", component_from_name(path), "array")
+
+
+def _database(walk: Walk, path: str, value: Any) -> None:
+    """Show a database of SQLite that is in memory; one in a file is seen there."""
+    if walk.is_new(path, value, component_from_name(path)):
+        content = value.serialize()
+        walk.data(path, content, "sqlite3.Connection", component_from_name(path), "array")
+
+
+def _reference(walk: Walk, path: str, value: Any) -> None:
+    """Follow a weak reference to what it refers to."""
+    referent = weakref.ref.__call__(value)
+    if referent is None:
+        walk.leaf(f"{path}()", None, component_from_name(path), "structure")
+    else:
+        walk.visit(f"{path}()", referent)
+
+
+def _proxy(walk: Walk, path: str, value: Any) -> None:
+    try:
+        walk.visit(path, value.__repr__.__self__)  # a bound method of the referent holds it
+    except (ReferenceError, AttributeError):
+        walk.not_seen(path, weakref.ref)
+
+
+def _weak_collection(walk: Walk, path: str, value: Any) -> None:
+    """Show what a weak dictionary or set holds, in order; `items` of it would hold up its own cleaning."""
+    if walk.is_new(path, value, component_from_name(path)):
+        walk.visit(f"{path}.data", value.data)
+
+
+def _finalizer(walk: Walk, path: str, value: weakref.finalize[Any, Any]) -> None:
+    alive = value.peek()
+    if alive is not None and walk.is_new(path, value, component_from_name(path)):
+        for name, item in zip(("obj", "func", "args", "kwargs"), alive, strict=True):
+            walk.visit(f"{path}.{name}", item)
+
+
+def _context_variable(walk: Walk, path: str, value: ContextVar[Any]) -> None:
+    missing = object()
+    content = value.get(missing)
+    if content is not missing:
+        walk.visit(f"{path}[{value.name!r}]", content)
+
+
+def _future(walk: Walk, path: str, value: Any) -> None:
+    """Show the result of a future, where it has one; to ask for an exception would mark it as read."""
+    if walk.is_new(path, value, component_from_name(path)) and value.done() and not value.cancelled():
+        walk.visit(f"{path}._result", getattr(value, "_result", None))
+
+
+def _context(walk: Walk, path: str, value: Context) -> None:
+    if walk.is_new(path, value, component_from_name(path)):
+        for variable, content in value.items():
+            walk.visit(f"{path}[{variable.name!r}]", content)
+
+
+def _of_thread(walk: Walk, path: str, value: Any) -> None:
+    """Show what this thread has in a `threading.local`."""
+    if walk.is_new(path, value, component_from_name(path)):
+        for name, item in list(vars(value).items()):
+            walk.visit(f"{path}.{name}", item)
+
+
+def _without(names: Iterable[str]) -> Visit:
+    """Return what shows the attributes of an object that its library does not give it."""
+    left_out = frozenset(names)
+
+    def visit(walk: Walk, path: str, value: Any) -> None:
+        if walk.is_new(path, value, component_from_name(path)):
+            for name, item in list(vars(value).items()):
+                if name not in left_out:
+                    walk.visit(f"{path}.{name}", item)
+
+    return visit
+
+
+def _logger(walk: Walk, path: str, value: logging.Logger) -> None:
+    """Show what a user put on a logger, on its handlers and on its filters."""
+    if not walk.is_new(path, value, component_from_name(path)):
+        return
+    for kind in ("handlers", "filters"):
+        for at, item in enumerate(getattr(value, kind)):
+            if is_of_user(type(item).__module__) or isinstance(item, types.FunctionType):
+                walk.visit(f"{path}.{kind}[{at}]", item)
+    for name, item in list(vars(value).items()):
+        if name not in _OF_LOGGERS and not isinstance(item, logging.Logger):
+            walk.visit(f"{path}.{name}", item)
+
+
+def holds_of_user(logger: logging.Logger) -> bool:
+    """Return whether a logger has a filter, a handler or an attribute of the user."""
+    inside = any(is_of_user(type(item).__module__) for item in (*logger.handlers, *logger.filters))
+    return inside or not vars(logger).keys() <= set(_OF_LOGGERS)
+
+
+def _exception(walk: Walk, path: str, value: BaseException) -> None:
+    if not walk.is_new(path, value, component_from_name(path)):
+        return
+    for name in ("args", "__cause__", "__context__"):
+        item = getattr(value, name)
+        if item:
+            walk.visit(f"{path}.{name}", item)
+
+
+def _frame(walk: Walk, path: str, value: types.FrameType) -> None:
+    if is_of_user(value.f_globals.get("__name__")) and walk.is_new(path, value, "code"):
+        for name, item in dict(value.f_locals).items():
+            walk.visit(f"{path}.f_locals.{name}", item)
+
+
+def _environment(walk: Walk, path: str, value: Any) -> None:
+    """Show nothing: what the run sets in its environment is shown for the whole process."""
+
+
+_OF_LOGGERS = ("name", "level", "parent", "propagate", "handlers", "filters", "disabled", "_cache", "manager", "root")
+_OF_HANDLERS = ("_name", "level", "formatter", "lock", "_closed", "stream", "terminator", "baseFilename", "mode",
+                "encoding", "errors", "delay", "_builtin_open")  # fmt: skip
+_OF_THREADS = ("_name", "_daemonic", "_ident", "_native_id", "_tstate_lock", "_started", "_is_stopped",
+               "_initialized", "_stderr", "_invoke_excepthook", "_handle", "_context")  # fmt: skip
+
+
+def _register() -> None:
+    rows: tuple[tuple[tuple[Any, ...], Visit, bool], ...] = (
+        ((bytearray, memoryview, array.array, mmap.mmap), _memory, True),
+        ((ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._Pointer, _CFuncPtr),
+         _ctypes, False),
+        ((io.BytesIO,), _bytes_io, True),
+        ((io.StringIO,), _string_io, True),
+        ((_io._IOBase,), _file, True),
+        (("sqlite3.Connection",), _database, True),
+        ((weakref.ref,), _reference, True),
+        ((weakref.ProxyType, weakref.CallableProxyType), _proxy, False),
+        ((weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet), _weak_collection, False),
+        ((weakref.finalize,), _finalizer, False),
+        ((ContextVar,), _context_variable, False),
+        ((Context,), _context, False),
+        (("_asyncio.Future", "_asyncio.Task"), _future, False),
+        ((threading.local,), _of_thread, False),
+        ((threading.Thread,), _without(_OF_THREADS), False),
+        ((logging.Handler,), _without(_OF_HANDLERS), False),
+        ((logging.Logger,), _logger, False),
+        ((BaseException,), _exception, True),
+        ((types.FrameType,), _frame, False),
+        ((type(os.environ),), _environment, False),
+    )  # fmt: skip
+    for kinds, visit, attributes in rows:
+        for kind in kinds:
+            register(kind, visit, attributes=attributes)
+
+
+_register()

@@ -1,0 +1,68 @@
+"""State of the whole process beside generators: environment, threads of the user, what waits for an object's end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import types
+import weakref
+from typing import Any
+
+from parity.contract.capture.modules import is_of_user
+from parity.contract.capture.places import holds_of_user
+from parity.contract.capture.walk import Walk
+
+__all__ = ["show_process"]
+
+_environment = dict(os.environ)
+"""As it was when the capture was loaded: before the first mark of a run."""
+
+
+def show_process(walk: Walk) -> None:
+    """Show variables of the environment that were set since, threads of the user, and arguments of finalizers."""
+    for name, value in os.environ.items():
+        if _environment.get(name) != value and not name.startswith(_NOISY):
+            walk.leaf(f"os.environ[{name!r}]", value, f"os.environ[{name!r}]", "scalar")
+    _threads(walk)
+    for name, logger in (("", logging.root), *list(logging.root.manager.loggerDict.items())):
+        if isinstance(logger, logging.Logger) and holds_of_user(logger):
+            walk.place(f"logging.getLogger({name!r})", logger)
+    for at, one in enumerate(list(getattr(weakref.finalize, "_registry", ()))):
+        alive = one.peek()
+        if alive is not None and is_of_user(getattr(alive[1], "__module__", None)):
+            walk.place(f"finalize[{at}]", one)
+
+
+_NOISY = ("PYTEST_", "KMP_")
+"""Variables that a test runner and a library of threads set for themselves, with names of processes in them."""
+
+
+def _threads(walk: Walk) -> None:
+    """Show what a user's threads hold; what runs in them is in motion, so its variables are listed as not seen."""
+    frames = sys._current_frames()
+    found = 0
+    for thread in threading.enumerate():
+        frame: types.FrameType | None = frames.get(thread.ident or 0)
+        if thread is threading.current_thread() or thread is threading.main_thread():
+            continue
+        function = _of_user(frame)
+        if function or is_of_user(type(thread).__module__) or _is_users(getattr(thread, "_target", None)):
+            walk.place(f"threads[{found}]", thread)
+            if function:
+                walk.snapshot.unseen[f"threads[{found}].{function}()"] = "variables of a running thread"
+            found += 1
+
+
+def _of_user(frame: types.FrameType | None) -> str:
+    while frame is not None:
+        if is_of_user(frame.f_globals.get("__name__")):
+            return frame.f_code.co_name
+        frame = frame.f_back
+    return ""
+
+
+def _is_users(target: Any) -> bool:
+    name = getattr(target, "__module__", None)
+    return isinstance(name, str) and is_of_user(name)

@@ -1,0 +1,217 @@
+"""What the state of an Optax transformation is made of: moments, counts and hyperparameters, through its wrappers.
+
+A saved state has no names of transformations, only the fields of their states. Each of those below has fields of its
+own, so that a state with any other fields is of no transformation that is known, and is refused by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from parity.errors import CheckpointError
+from parity.formats import Array, InMemory, Key, Tree, leaf_name, leaves
+
+__all__ = ["HYPERPARAMETERS", "Hyperparameter", "Moments", "Parts", "parts_of_optax"]
+
+MOMENTS: Mapping[frozenset[str], Mapping[str, str]] = {
+    frozenset({"count", "mu", "nu"}): {"mu": "first_moment", "nu": "second_moment"},
+    frozenset({"trace"}): {"trace": "momentum"},
+}
+"""Fields of a state to its trees like the parameters, and the slot that each is: `scale_by_adam`, `trace`."""
+
+INJECTED = {"count", "hyperparams", "inner_state"}
+MULTI_STEPS = {"mini_step", "gradient_step", "inner_opt_state", "acc_grads", "skip_state"}
+IF_FINITE = {"notfinite_count", "last_finite", "total_notfinite", "inner_state"}
+
+HYPERPARAMETERS = {
+    "learning_rate": "lr",
+    "weight_decay": "weight_decay",
+    "eps": "eps",
+    "momentum": "momentum",
+    "b1": "betas.0",
+    "b2": "betas.1",
+}
+"""Arguments of Optax's functions to those of torch's groups; a number after the dot is the place in a tuple."""
+
+KNOWN = (
+    "chain, scale_by_adam, trace, schedules, clipping and decay, masked, partition, inject_hyperparams, MultiSteps "
+    "and apply_if_finite are"
+)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The state of one transformation that keeps arrays like the parameters."""
+
+    slots: Mapping[str, Mapping[str, tuple[str, Array]]]
+    """Slot to path of a parameter to the leaf and its array."""
+    count: tuple[str, Array] | None
+    """Leaf that counts its updates."""
+
+    @property
+    def paths(self) -> set[str]:
+        """Return the paths of the parameters that it has arrays of."""
+        return {path for own in self.slots.values() for path in own}
+
+
+@dataclass(frozen=True)
+class Hyperparameter:
+    """One value of `inject_hyperparams`."""
+
+    leaf: str
+    name: str
+    """Argument of Optax's function."""
+    value: Array
+    paths: frozenset[str]
+    """Parameters that it is for."""
+    masked: bool
+    """Whether a part of what it is given to is masked, as decay is that some parameters do not have."""
+
+
+@dataclass
+class Parts:
+    """The state of a transformation, taken apart."""
+
+    moments: list[Moments] = field(default_factory=list)
+    schedules: dict[str, Array] = field(default_factory=dict)
+    """Leaves that count updates for a schedule."""
+    counts: dict[str, Array] = field(default_factory=dict)
+    """Other leaves that count updates."""
+    hyperparameters: list[Hyperparameter] = field(default_factory=list)
+    masked: bool = False
+    """Whether a part of it is masked."""
+    zeros: dict[str, Array] = field(default_factory=dict)
+    """Leaves that are zero between two updates, such as gradients that are accumulated."""
+    flags: dict[str, Array] = field(default_factory=dict)
+    """Leaves that are as at the beginning unless a gradient was not finite."""
+
+    def paths(self) -> set[str]:
+        """Return the paths of all parameters that have arrays."""
+        return {path for one in self.moments for path in one.paths}
+
+
+def parts_of_optax(tree: Tree, where: str, at: tuple[Key, ...] = ("opt_state",)) -> Parts:
+    """Take the state of a transformation apart.
+
+    Args:
+        tree: Its containers as they are saved: a tuple as a list, or a dict of "0", "1", ...; fields as a dict.
+        where: The checkpoint or the transformation, for messages.
+        at: Keys on the way to it.
+
+    Raises:
+        CheckpointError: A part of it is of no transformation that is known; names its place and its fields.
+
+    Example:
+        >>> import numpy as np
+        >>> from parity.formats import InMemory
+        >>> one = InMemory(np.zeros(2))
+        >>> parts = parts_of_optax([{}, [{"trace": {"w": one}}, {"count": InMemory(np.array(7))}]], "checkpoint")
+        >>> parts.paths(), list(parts.schedules)
+        ({'w'}, ['opt_state.1.1.count'])
+    """
+    found = Parts()
+    _visit(tree, at, found, where)
+    return found
+
+
+def _visit(node: Tree, at: tuple[Key, ...], found: Parts, where: str) -> None:
+    children = _children(node)
+    if children is not None:
+        for key, child in children:
+            _visit(child, (*at, key), found, where)
+        return
+    fields = set(node) if isinstance(node, dict) else set()
+    arrays = MOMENTS.get(frozenset(map(str, fields)))
+    if arrays is not None:
+        found.moments.append(_moments(node, at, arrays))
+    elif fields == {"count"} and (count := _small(node["count"])) is not None:
+        found.schedules[leaf_name((*at, "count"))] = count
+    elif fields == {"inner_state"}:
+        found.masked = True
+        _visit(node["inner_state"], (*at, "inner_state"), found, where)
+    elif fields == {"inner_states"} and isinstance(node["inner_states"], dict):
+        for label, child in node["inner_states"].items():
+            _visit(child, (*at, "inner_states", label), found, where)
+    elif fields - {"hyperparams_states"} == INJECTED:
+        _visit_injected(node, at, found, where)
+    elif fields == MULTI_STEPS:
+        _take(node, at, ("mini_step", "acc_grads"), found.zeros)
+        _take(node, at, ("gradient_step",), found.counts)
+        _take(node, at, ("skip_state",), found.flags)
+        _visit(node["inner_opt_state"], (*at, "inner_opt_state"), found, where)
+    elif fields == IF_FINITE:
+        _take(node, at, ("notfinite_count", "last_finite", "total_notfinite"), found.flags)
+        _visit(node["inner_state"], (*at, "inner_state"), found, where)
+    else:
+        what = f"has the fields {', '.join(sorted(map(str, fields)))}" if fields else f"is {node!s}"
+        raise CheckpointError(
+            f"{where}: {leaf_name(at)} {what}, which no transformation of Optax has that is known here; {KNOWN}"
+        )
+
+
+def _children(node: Tree) -> list[tuple[Key, Tree]] | None:
+    """Return what a chain holds, nothing for a state without arrays; None for what is no chain."""
+    if node is None or (isinstance(node, dict | list | tuple) and not node):
+        return []
+    if isinstance(node, list | tuple):
+        return list(enumerate(node))
+    if isinstance(node, dict) and {str(key) for key in node} == {str(at) for at in range(len(node))}:
+        return list(node.items())
+    return None
+
+
+def _visit_injected(node: Mapping[str, Tree], at: tuple[Key, ...], found: Parts, where: str) -> None:
+    inner = parts_of_optax(node["inner_state"], where, (*at, "inner_state"))
+    _take(node, at, ("count",), found.counts)
+    _take(node, at, ("hyperparams_states",), found.schedules)
+    states = node.get("hyperparams_states")
+    moved = {str(key) for key in states} if isinstance(states, dict) else set()
+    for name, given in node["hyperparams"].items():
+        value = _small(given)
+        if value is not None and name not in moved:  # the others are computed anew at the next update
+            leaf = leaf_name((*at, "hyperparams", name))
+            found.hyperparameters.append(Hyperparameter(leaf, name, value, frozenset(inner.paths()), inner.masked))
+        elif value is not None:
+            found.counts[leaf_name((*at, "hyperparams", name))] = value
+    found.moments += inner.moments
+    found.hyperparameters += inner.hyperparameters
+    found.masked |= inner.masked
+    for mine, other in ((found.schedules, inner.schedules), (found.counts, inner.counts)):
+        mine |= other
+    found.zeros |= inner.zeros
+    found.flags |= inner.flags
+
+
+def _moments(node: Mapping[str, Tree], at: tuple[Key, ...], arrays: Mapping[str, str]) -> Moments:
+    slots = {
+        slot: {
+            leaf_name(keys): (leaf_name((*at, key, *keys)), leaf)
+            for keys, leaf in leaves(node[key])
+            if isinstance(leaf, Array)
+        }
+        for key, slot in arrays.items()
+    }
+    count = _small(node.get("count"))
+    return Moments(slots, None if count is None else (leaf_name((*at, "count")), count))
+
+
+def _small(leaf: Tree) -> Array | None:
+    """Return an array, or a number as one: Orbax keeps numbers of Python as such; None for anything else."""
+    if isinstance(leaf, bool | int | float):
+        return InMemory(np.array(leaf))
+    return leaf if isinstance(leaf, Array) else None
+
+
+def _take(node: Mapping[str, Tree], at: tuple[Key, ...], keys: tuple[str, ...], into: dict[str, Array]) -> None:
+    into |= dict(_arrays(node, at, keys))
+
+
+def _arrays(node: Mapping[str, Tree], at: tuple[Key, ...], keys: tuple[str, ...]) -> Iterator[tuple[str, Array]]:
+    for key in keys:
+        for below, leaf in leaves(node.get(key)):
+            value = _small(leaf)
+            if value is not None:
+                yield leaf_name((*at, key, *below)), value
