@@ -8,6 +8,7 @@ from jax_side.optim.adam import adam, adamax, adamw, nadam, radam
 from jax_side.optim.adaptive import adadelta, adagrad, rmsprop
 from jax_side.optim.clipping import clip_by_global_norm, clip_by_group_norm, clip_by_value
 from jax_side.optim.leaves import Leaves
+from jax_side.optim.losses import losses, translations
 from jax_side.optim.matrices import adafactor, muon
 from jax_side.optim.momentum import asgd, lion, rprop, sgd
 from jax_side.optim.state import from_neutral, optimizer_of, to_neutral
@@ -31,6 +32,7 @@ __all__ = [
     "clip_by_value",
     "from_neutral",
     "lion",
+    "losses",
     "muon",
     "nadam",
     "optimizer_of",
@@ -39,4 +41,5 @@ __all__ = [
     "rprop",
     "sgd",
     "to_neutral",
+    "translations",
 ]

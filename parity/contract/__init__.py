@@ -50,6 +50,7 @@ from parity.contract.trainer import (
     Validation,
     require_trainer,
 )
+from parity.contract.translation import LeastSquares, Measured, Translation
 
 __all__ = [
     "OPTIMIZERS",
@@ -64,6 +65,8 @@ __all__ = [
     "GroupRule",
     "LeafDigest",
     "LeafSize",
+    "LeastSquares",
+    "Measured",
     "NeutralGroup",
     "NeutralOptimizer",
     "OptimizerKind",
@@ -79,6 +82,7 @@ __all__ = [
     "StepRecord",
     "Trainer",
     "TrainingState",
+    "Translation",
     "Validation",
     "assign_groups",
     "block_shape",

@@ -12,9 +12,8 @@ from importlib import resources
 from typing import Any
 
 from parity.contract import OPTIMIZERS, OptimizerKind
-from parity.errors import SpecError
 
-__all__ = ["equivalence_page", "equivalence_rows", "jax_code", "optimizer_report"]
+__all__ = ["equivalence_page", "equivalence_rows", "jax_code", "state_keys"]
 
 FILE = "equivalence.json"
 HEAD = ("optimizer", "obvious translation", "first differs", "in 200 steps", "in all steps", "exact")
@@ -49,7 +48,7 @@ def equivalence_page(measured: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in measured["versions"].items())
     rows = [_cells(OPTIMIZERS[name], row) for name, row in measured["rows"].items()]
     sources = [(f"`{name}`", row["torch_source"], row["optax_source"]) for name, row in measured["rows"].items()]
-    states = [(f"`{name}`", _slots(OPTIMIZERS[name])) for name in measured["rows"]]
+    states = [(f"`{name}`", state_keys(OPTIMIZERS[name])) for name in measured["rows"]]
     return "\n".join(
         [
             "# Optimizers of PyTorch in Optax",
@@ -85,29 +84,6 @@ def equivalence_page(measured: Mapping[str, Any]) -> str:
     )
 
 
-def optimizer_report(kind: OptimizerKind, given: Mapping[str, Any]) -> str:
-    """Return the row of an optimizer and the code for one's own arguments.
-
-    Args:
-        kind: The optimizer.
-        given: Its arguments under PyTorch's names; those left out are PyTorch's defaults.
-
-    Raises:
-        SpecError: An argument outside of its range, or an optimizer that was not measured.
-        UnknownNameError: The optimizer has no such argument.
-    """
-    kind.resolve(given)
-    if kind.name not in equivalence_rows()["rows"]:
-        raise SpecError(kind.name, f"has no row; call {jax_code(kind, given)}")
-    row = equivalence_rows()["rows"][kind.name]
-    cells = dict(zip(HEAD, _cells(kind, row), strict=True))
-    cells["exact"] = jax_code(kind, given)
-    cells["state"] = _slots(kind)
-    cells["sources"] = f"{row['torch_source']}; {row['optax_source']}"
-    width = max(map(len, cells))
-    return "\n".join(f"{name:<{width}}  {text.replace('`', '')}" for name, text in cells.items())
-
-
 def _cells(kind: OptimizerKind, row: Mapping[str, Any]) -> tuple[str, ...]:
     first = "never" if row["first"] is None else f"step {row['first']}"
     exact = f"`{jax_code(kind, row['arguments'])}`: {row['exact']:.1e} in {row['judged']:,}"
@@ -121,7 +97,8 @@ def _cells(kind: OptimizerKind, row: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _slots(kind: OptimizerKind) -> str:
+def state_keys(kind: OptimizerKind) -> str:
+    """Return the keys of the state of a `state_dict` with the leaves that they are here."""
     pairs = [f"`{slot.key}`: `{slot.name}`" for slot in kind.slots]
     return ", ".join([*(["`step`: `step`"] if kind.counts else []), *pairs])
 
