@@ -106,7 +106,8 @@ def test_the_command_prints_what_was_measured(capsys):
     rows = [" ".join(line.split()) for line in out.splitlines()]
     assert rows[2] == "obvious translation optax.sgd(0.1, momentum=0.9)"
     assert rows[3:5] == ["leaves out weight_decay", "first differs step 1"]
-    assert rows[5].startswith("in 200 steps") and rows[6].startswith("in 210 steps")
+    assert rows[5].startswith("in 200 steps")
+    assert rows[6].startswith("in 210 steps")
     assert rows[7] == "also written optax.chain(optax.add_decayed_weights(0.2), optax.sgd(0.1, momentum=0.9))"
     assert rows[8] == "first differs never"
 
