@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from jax_side.optim.arithmetic import correction, lerp, like, power, wide
-from jax_side.optim.transform import Optimizer, Slots, Step, make, moved, register
+from jax_side.optim.groups import Optimizer
+from jax_side.optim.rules import Slots, Step, moved, register
+from jax_side.optim.transform import make
 
 __all__ = ["adam", "adamax", "adamw", "nadam", "radam"]
 

@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from jax_side.optim.arithmetic import lerp, like
-from jax_side.optim.transform import Optimizer, Slots, Step, make, register
+from jax_side.optim.groups import Optimizer
+from jax_side.optim.rules import Slots, Step, register
+from jax_side.optim.transform import make
 
 __all__ = ["adadelta", "adagrad", "rmsprop"]
 

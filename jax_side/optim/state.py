@@ -10,8 +10,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from jax_side.optim.groups import Group, Optimizer, OptimState
 from jax_side.optim.leaves import Leaves
-from jax_side.optim.transform import Group, Optimizer, OptimState, by_name
+from jax_side.optim.transform import by_name
 from parity.contract import GroupRule, NeutralGroup, NeutralOptimizer, TrainingState, optimizer_kind
 from parity.errors import StateError, UnknownNameError
 
