@@ -13,6 +13,7 @@ from jax_side.optim.arithmetic import correction, lerp, like, power, wide
 from jax_side.optim.groups import Optimizer
 from jax_side.optim.rules import Slots, Step, moved, register
 from jax_side.optim.transform import make
+from parity.contract import has_effect
 
 __all__ = ["adam", "adamax", "adamw", "nadam", "radam"]
 
@@ -118,7 +119,7 @@ def _start(g: jax.Array, p: jax.Array, at: Step, decoupled: bool) -> tuple[jax.A
     decay = at.h["weight_decay"]
     if decoupled:
         return g, at.decayed(p)
-    return (at.stored(g + at.term(decay, g) * p) if decay else g), p
+    return (at.stored(g + at.term(decay, g) * p) if has_effect(decay) else g), p
 
 
 def _corrections(h: Mapping[str, Any], t: jax.Array, first: jax.Array, kept: Any) -> dict[str, jax.Array]:

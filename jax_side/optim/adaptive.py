@@ -12,6 +12,7 @@ from jax_side.optim.arithmetic import lerp, like
 from jax_side.optim.groups import Optimizer
 from jax_side.optim.rules import Slots, Step, register
 from jax_side.optim.transform import make
+from parity.contract import has_effect
 
 __all__ = ["adadelta", "adagrad", "rmsprop"]
 
@@ -54,7 +55,7 @@ def rmsprop(
 
 def _rmsprop(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
     h, alpha = at.h, at.h["alpha"]
-    if h["weight_decay"]:
+    if has_effect(h["weight_decay"]):
         g = at.stored(g + at.term(h["weight_decay"], g) * p)
     squares = at.product(alpha * slots["second_moment"]) + (1 - alpha) * g * g
     new = {"second_moment": at.stored(squares)}
@@ -105,7 +106,7 @@ def adagrad(
 
 def _adagrad(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
     h = at.h
-    if h["weight_decay"]:
+    if has_effect(h["weight_decay"]):
         g = at.stored(g + at.term(h["weight_decay"], g) * p)
     total = at.stored(slots["sum_of_squares"] + g * g)
     root = at.stored(at.stored(jnp.sqrt(total)) + at.term(h["eps"], g))
@@ -149,7 +150,7 @@ def adadelta(
 
 def _adadelta(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
     h, rho = at.h, at.h["rho"]
-    if h["weight_decay"]:
+    if has_effect(h["weight_decay"]):
         g = at.stored(g + at.term(h["weight_decay"], g) * p)
     eps = at.term(h["eps"], g)
     squares = at.stored(at.product(rho * slots["second_moment"]) + (1 - rho) * g * g)

@@ -12,6 +12,7 @@ from jax_side.optim.arithmetic import like, wide
 from jax_side.optim.groups import Optimizer
 from jax_side.optim.rules import Slots, Step, moved, register
 from jax_side.optim.transform import make
+from parity.contract import has_effect
 
 __all__ = ["asgd", "lion", "rprop", "sgd"]
 
@@ -60,12 +61,12 @@ def sgd(
 
 def _sgd(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
     h = at.h
-    if h["weight_decay"]:
+    if has_effect(h["weight_decay"]):
         g = at.stored(g + at.term(h["weight_decay"], g) * p)
     if "momentum" in slots:
         mu, weight = like(h["momentum"], g), 1 - h["dampening"]
         buffer = at.stored(at.product(mu * slots["momentum"]) + at.term(weight, g) * g)
-        if h["dampening"]:
+        if has_effect(h["dampening"]):
             buffer = jnp.where(at.first, g, buffer)
         slots = {"momentum": buffer}
         g = at.stored(g + at.term(mu, g) * buffer) if h["nesterov"] else buffer
@@ -198,7 +199,7 @@ def _asgd_scalars(
 
 def _asgd(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
     h, once = at.h, at.once
-    if h["weight_decay"]:
+    if has_effect(h["weight_decay"]):
         g = at.stored(g + at.term(h["weight_decay"], g) * p)
     start, step = at.product(p * like(once["left"], p)), -at.term(once["now"], g) * g
     new, average, weight = at.stored(start + step), slots["average"], like(once["weight"], p)

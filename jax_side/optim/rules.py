@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jax_side.optim.arithmetic import halved, like, rounded
+from parity.contract import has_effect
 
 __all__ = ["RULES", "Rule", "Scalars", "Slots", "Step", "moved", "register"]
 
@@ -41,7 +42,7 @@ class Step(NamedTuple):
 
     def decayed(self, p: jax.Array) -> jax.Array:
         """Return the parameter after decoupled decay, which PyTorch multiplies by 1 - lr * weight_decay."""
-        return self.product(p * like(self.h["keep"], p)) if self.h["weight_decay"] else p
+        return self.product(p * like(self.h["keep"], p)) if has_effect(self.h["weight_decay"]) else p
 
 
 Slots = dict[str, jax.Array]

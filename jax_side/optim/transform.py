@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jax_side.optim.arguments import resolved
 from jax_side.optim.arithmetic import wide
 from jax_side.optim.groups import Group, Optimizer, OptimState
 from jax_side.optim.leaves import Leaves
@@ -36,13 +37,14 @@ def make(name: str, given: Mapping[str, Any], options: Mapping[str, Any]) -> Opt
         UnknownNameError: An optimizer or an argument that does not exist.
         SpecError: A value outside of its range.
     """
-    kind, own = optimizer_kind(name), dict(options)
+    kind, own = optimizer_kind(name), {**options, **(options.get("options") or {})}
+    own.pop("options", None)  # optax.inject_hyperparams binds what it does not know to the name of the parameter
     rules: Sequence[GroupRule] = own.pop("groups", ())
     kinds, leaves = own.pop("kinds", None), own.pop("leaves", None)
     scalar_dtype, iteration = own.pop("scalar_dtype", None), own.pop("iteration_dtype", None)
     given = {**given, **own}
     if not rules:
-        groups: tuple[Group, ...] = (Group(label="all", kind=kind, arguments=kind.resolve(given)),)
+        groups: tuple[Group, ...] = (Group(label="all", kind=kind, arguments=resolved(kind, given)),)
     else:
         groups = tuple(_group(rule, kind, given) for rule in rules)
     scalar = None if scalar_dtype is None else jnp.dtype(scalar_dtype)
@@ -61,11 +63,13 @@ def _group(rule: GroupRule, kind: OptimizerKind, given: Mapping[str, Any]) -> Gr
     other = own.pop("optimizer", None)
     if other is not None and optimizer_kind(other).name != kind.name:
         kind, given = optimizer_kind(other), {}
-    return Group(label=rule.label, kind=kind, arguments=kind.resolve({**given, **own}))
+    return Group(label=rule.label, kind=kind, arguments=resolved(kind, {**given, **own}))
 
 
 def _init(tx: Optimizer, params: Any) -> OptimState:
     names, leaves, treedef = tx.leaves.flatten(params)
+    if not leaves:
+        return _outline(tx, params)
     if tx.scalar_dtype == jnp.float64 and wide() != jnp.float64:
         raise SpecError("scalar_dtype", "float64 needs 64-bit types: jax.enable_x64(True)")
     scalar = tx.scalar_dtype or wide()
@@ -80,8 +84,8 @@ def _init(tx: Optimizer, params: Any) -> OptimState:
         for slot in group.kind.kept(group.arguments, leaf.ndim):
             dtype = scalar if slot.form == "scalar" else leaf.dtype
             start = group.arguments[slot.start] if isinstance(slot.start, str) else slot.start
-            value = jnp.full(slot_shape(slot, shapes[name]), start, dtype)
-            slots[slot.name][at] = tx.leaves.to_jax(value, name)
+            value = tx.leaves.to_jax(jnp.full(slot_shape(slot, shapes[name]), start, dtype), name)
+            slots[slot.name][at] = _placed(value, leaf)
     return OptimState(
         count=_beginning(leaves),
         step=jnp.zeros(len(leaves), scalar),
@@ -89,6 +93,36 @@ def _init(tx: Optimizer, params: Any) -> OptimState:
             name: treedef.unflatten(values) for name, values in slots.items() if any(v is not None for v in values)
         },
     )
+
+
+def _outline(tx: Optimizer, params: Any) -> OptimState:
+    """Return the state of a tree without leaves, such as the stand-in of `optax.tree.map_params` for any parameters.
+
+    A slot in the shape of its parameter is the tree itself. Which parameters have the others follows from shapes,
+    which are not known: the slots of a group that has such are one value that stands for none.
+    """
+    slots: Any = {}
+    for group in tx.groups:
+        for slot in group.kind.slots:
+            if slot.form in ("rows", "columns", "unfactored"):
+                return OptimState(jnp.zeros((), jnp.int32), jnp.zeros(0), slots=jnp.zeros(0))
+            if slot.is_kept(group.arguments, 0):
+                slots[slot.name] = jnp.zeros(0) if slot.form == "scalar" else params
+    return OptimState(jnp.zeros((), jnp.int32), jnp.zeros(0, tx.scalar_dtype or wide()), slots)
+
+
+def _placed(value: jax.Array, leaf: Any) -> jax.Array:
+    """Put a slot beside its parameter: on the same devices, and divided as it is where it is as long."""
+    if isinstance(leaf, jax.core.Tracer) or not isinstance(leaf, jax.Array) or not leaf.committed:
+        return value
+    sharding = leaf.sharding
+    if value.shape == leaf.shape:
+        return jax.device_put(value, sharding)
+    if not isinstance(sharding, jax.sharding.NamedSharding):
+        return value
+    spec = [*sharding.spec, *[None] * leaf.ndim][: leaf.ndim] if value.ndim == leaf.ndim else []
+    own = [part if value.shape[at] == leaf.shape[at] else None for at, part in enumerate(spec)]
+    return jax.device_put(value, jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec(*own)))
 
 
 def _beginning(leaves: Sequence[Any]) -> jax.Array:

@@ -5,6 +5,7 @@ The update counts those of each parameter, leaves those without a gradient alone
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from jax_side.optim.arithmetic import unknown_zero, wide
 from jax_side.optim.groups import Group, Optimizer, OptimState
 from jax_side.optim.rules import RULES, Slots, Step
+from parity.contract import OptimizerKind, has_effect
 from parity.errors import SpecError, UnknownNameError
 
 __all__ = ["updated"]
@@ -152,11 +154,24 @@ def _leaf(
     rule, _ = RULES[group.kind.name]
     delta, after = rule(-g if group.arguments.get("maximize") else g, turn(leaf).astype(exact), inside, step)
     back = {k: tx.leaves.to_jax(v, name).astype(own[k].dtype) for k, v in after.items()}
-    delta = tx.leaves.to_jax(delta, name)
+    delta = tx.leaves.to_jax(delta.astype(exact), name)  # a scalar that was given in float64 has promoted it
     if mask is not None:
         delta = jnp.where(mask, delta, -0.0)
         back = {k: jnp.where(mask, v, own[k]) for k, v in back.items()}
     return delta, back
+
+
+def _require_foreign(given: str, kind: OptimizerKind) -> None:
+    """Refuse a name that is meant for this optimizer, or nearly one of its own; what is left is for another part.
+
+    Optax hands the arguments of an update to every part of a chain, such as the `value` of a plateau, and asks each to
+    pass over those of others. Nothing says whose a name is: so one that shares a word with an own one is refused.
+    """
+    known = ["mask", *MOVED]
+    words = {word for name in known for word in name.split("_")}
+    own = given in (*kind.arguments, *kind.flags) or words & {*given.split("_")}
+    if own or difflib.get_close_matches(given, known, n=1, cutoff=0.7):
+        raise UnknownNameError("argument of an update", given, known)
 
 
 def _hyper(tx: Optimizer, group: Group, count: jax.Array, extra: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,7 +179,8 @@ def _hyper(tx: Optimizer, group: Group, count: jax.Array, extra: Mapping[str, An
     h = dict(group.arguments)
     for given, value in extra.items():
         if given not in MOVED:
-            raise UnknownNameError("argument of an update", given, ["mask", *MOVED])
+            _require_foreign(given, group.kind)
+            continue
         if isinstance(value, Mapping) and group.label not in value:
             given_for = ", ".join(map(str, value)) or "none"
             raise SpecError(given, f"has no value for the group {group.label!r}; it has: {given_for}")
@@ -174,11 +190,13 @@ def _hyper(tx: Optimizer, group: Group, count: jax.Array, extra: Mapping[str, An
             if one is not None and len(tx.groups) == 1:
                 raise UnknownNameError(f"argument of {group.kind.name}", argument, group.kind.arguments)
             continue
-        if argument == "momentum" and not group.arguments["momentum"]:
+        if argument == "momentum" and not has_effect(group.arguments["momentum"]):
             raise SpecError("momentum", "cannot be given with an update of an optimizer that was made without it")
         h[argument] = tuple(jnp.asarray(x, wide()) for x in one) if argument == "betas" else jnp.asarray(one, wide())
     if callable(h["lr"]):
         h["lr"] = h["lr"](count)
+    if isinstance(h["lr"], jax.Array):
+        h["lr"] = h["lr"].astype(wide())  # a schedule may give float32, in which 1 - lr * decay would be rounded
     h["keep"] = 1 - h["lr"] * h.get("weight_decay", 0)  # in float64 as long as both are numbers of Python
     h["lr"] = jnp.asarray(h["lr"], wide())
     return h

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from parity.errors import SpecError, UnknownNameError
 
-__all__ = ["FLAGS", "OptimizerKind", "Slot"]
+__all__ = ["FLAGS", "OptimizerKind", "Slot", "has_effect"]
 
 FLAGS = {"foreach": None, "fused": None, "capturable": False, "differentiable": False}
 """Arguments that choose a kernel, with torch's defaults; they are carried in the groups. They have no meaning for the
@@ -43,7 +43,20 @@ class Slot:
         """
         if self.form in ("rows", "columns") or self.form == "unfactored":
             return (ndim > 1) == (self.form != "unfactored")
-        return not self.when or bool(arguments[self.when])
+        return not self.when or has_effect(arguments[self.when])
+
+
+def has_effect(value: Any) -> bool:
+    """Return whether an argument may have an effect: the number 0 has none, and an array may hold another one later.
+
+    Args:
+        value: An argument: a number, a flag, or a scalar array of a framework.
+
+    Example:
+        >>> has_effect(0.0), has_effect(0.1)
+        (False, True)
+    """
+    return bool(value) if isinstance(value, bool | int | float) else True
 
 
 Check = tuple[str, Callable[[Any], bool]]
