@@ -164,8 +164,8 @@ def _leaf(
 def _require_foreign(given: str, kind: OptimizerKind) -> None:
     """Refuse a name that is meant for this optimizer, or nearly one of its own; what is left is for another part.
 
-    Optax hands the arguments of an update to every part of a chain, such as the `value` of a plateau, and asks each to
-    pass over those of others. Nothing says whose a name is: so one that shares a word with an own one is refused.
+    Optax hands the arguments of an update to every part of a chain, such as the `value` of a plateau, and each passes
+    over those of others. Nothing says whose a name is, so one that shares a word with an own one is refused.
     """
     known = ["mask", *MOVED]
     words = {word for name in known for word in name.split("_")}
