@@ -39,7 +39,7 @@ def sgd(
         weight_decay: Coupled: its product with the parameter is added to the gradient.
         nesterov: Whether to look one step ahead; needs momentum and no dampening.
         maximize: Whether to climb.
-        **options: `groups`, `kinds`, `leaves`, `scalar_dtype`, and torch's flags, which change no result.
+        **options: `groups`, `kinds`, `leaves`, `scalar_dtype`, and torch's flags, which change nothing here.
 
     Raises:
         SpecError: A value outside of its range.
@@ -171,7 +171,8 @@ def asgd(
         t0: Update from which on the parameters are averaged.
         weight_decay: Coupled: its product with the parameter is added to the gradient.
         maximize: Whether to climb.
-        **options: As of `sgd`. With `scalar_dtype` float32, the rate is rounded to float32, as torch does.
+        **options: As of `sgd`; `foreach` is torch's False, for with True it computes the rate in float32, also in a
+            loss of float64 (2e-8 of it). With `scalar_dtype` float32, the rate is rounded to float32, as torch does.
 
     Raises:
         SpecError: A value outside of its range.
