@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jax_side.optim.arithmetic import correction, lerp, like, power, wide
+from jax_side.optim.arithmetic import correction, lerp, like, power, quotient, wide
 from jax_side.optim.groups import Optimizer
 from jax_side.optim.rules import Slots, Step, moved, register
 from jax_side.optim.transform import make
@@ -124,7 +124,7 @@ def _start(g: jax.Array, p: jax.Array, at: Step, decoupled: bool) -> tuple[jax.A
 
 def _corrections(h: Mapping[str, Any], t: jax.Array, first: jax.Array, kept: Any) -> dict[str, jax.Array]:
     c1, c2 = (correction(beta, t) for beta in h["betas"])
-    return {"rate": h["lr"] / c1, "inverse": 1 / jnp.sqrt(c2)}
+    return {"rate": h["lr"] / c1, "root": jnp.sqrt(c2)}
 
 
 def _adam(
@@ -137,7 +137,7 @@ def _adam(
     if "second_moment_maximum" in slots:
         divisor = jnp.maximum(slots["second_moment_maximum"], divisor)
         new["second_moment_maximum"] = divisor
-    denominator = at.product(at.stored(jnp.sqrt(divisor)) * like(at.once["inverse"], g))
+    denominator = at.stored(quotient(at.stored(jnp.sqrt(divisor)), at.once["root"]))
     denominator = at.stored(denominator + at.term(h["eps"], g))
     return moved(p, start, -like(at.once["rate"], g) * new["first_moment"] / denominator), new
 
@@ -202,7 +202,7 @@ def _nadam(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Arra
     h, once = at.h, at.once
     g, start = _start(g, p, at, h["decoupled_weight_decay"])
     new = _moments(g, slots, at)
-    root = at.stored(jnp.sqrt(at.stored(new["second_moment"] / like(once["correction"], g))))
+    root = at.stored(jnp.sqrt(at.stored(quotient(new["second_moment"], once["correction"]))))
     denominator = at.stored(root + at.term(h["eps"], g))
     middle = at.stored(start + like(once["of_gradient"], g) * g / denominator)
     return moved(p, middle, like(once["of_moment"], g) * new["first_moment"] / denominator), new
@@ -261,7 +261,7 @@ def _radam(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Arra
     root = at.stored(at.stored(jnp.sqrt(new["second_moment"])) + at.term(h["eps"], g))
     narrow = at.dtype.itemsize < 4  # PyTorch divides a number by a tensor as 1 / tensor * number
     adaptive = at.stored(1 / root) * like(once["root"], g) if narrow else like(once["root"], g) / root
-    step = at.product(at.stored(new["first_moment"] / like(once["correction"], g)) * like(h["lr"], g))
+    step = at.product(at.stored(quotient(new["first_moment"], once["correction"])) * like(h["lr"], g))
     long = at.product(at.product(step * at.stored(adaptive)) * like(once["factor"], g))
     return moved(p, start, -jnp.where(once["rectified"] != 0, long, step)), new
 

@@ -6,7 +6,8 @@ The update counts those of each parameter, leaves those without a gradient alone
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -42,14 +43,15 @@ def updated(
     slots = {name: treedef.flatten_up_to(tree) for name, tree in state.slots.items()}
     given = [leaf is not None and grad is not None for leaf, grad in zip(leaves, grads, strict=True)]
     after = state.step + 1
-    steps = _steps(tx, state, group_of, (names, leaves, given, slots, masks), hyper)
+    once = _once(tx, state, group_of, (names, given, slots, masks), hyper)
+    applied = _applied(tx, hyper, isinstance(state.count, jax.core.Tracer))
     deltas: list[Any] = []
     for at, (name, leaf) in enumerate(zip(names, leaves, strict=True)):
         if not given[at]:
             deltas.append(None if leaf is None else jnp.full_like(leaf, -0.0))  # x + -0.0 is x, also for x = -0.0
             continue
         own = {slot: values[at] for slot, values in slots.items() if values[at] is not None}
-        delta, kept = _leaf(tx, name, group_of[name], steps[at], (grads[at], leaf, own), masks[at])
+        delta, kept = applied(group_of[name], name)(grads[at], leaf, own, once[at], masks[at])
         deltas.append(delta)
         for slot, value in kept.items():
             slots[slot][at] = value
@@ -62,11 +64,11 @@ def updated(
     return treedef.unflatten(deltas), new
 
 
-def _steps(
+def _once(
     tx: Optimizer, state: OptimState, group_of: Mapping[str, Group], values: tuple[Any, ...], hyper: Mapping[str, Any]
-) -> dict[int, Step]:
-    """Return what each parameter's rule knows, by its place; put the new values of scalar slots into the slots."""
-    names, leaves, given, slots, masks = values
+) -> dict[int, dict[str, jax.Array]]:
+    """Return the scalars of each parameter's rule, by its place; put new values of scalar slots into the slots."""
+    names, given, slots, masks = values
     zero, found = unknown_zero(state.count), {}
     for group in tx.groups:
         places = [at for at, name in enumerate(names) if given[at] and group_of[name].label == group.label]
@@ -79,12 +81,13 @@ def _steps(
         kept = [slot.name for slot in group.kind.slots if slot.form == "scalar"]
         old = {name: jnp.stack([slots[name][at] for at in places]) for name in kept}
         vectors = scalars(h, t, first, old) if scalars else {}
-        rows = _rows({**vectors, "first": first}, len(places))
+        rows = _rows({**vectors, "first": first, "zero": zero}, len(places))
         for at, row in zip(places, rows, strict=True):
+            found[at] = row
             for name in kept:
-                before_it, new = slots[name][at], row.pop(name).astype(slots[name][at].dtype)
-                slots[name][at] = new if masks[at] is None else jnp.where(masks[at], new, before_it)
-            found[at] = Step(row, row.pop("first") != 0, h, leaves[at].dtype, zero)
+                past = slots[name][at]
+                new = row.pop(name).astype(past.dtype)
+                slots[name][at] = new if masks[at] is None else jnp.where(masks[at], new, past)
     return found
 
 
@@ -141,16 +144,44 @@ def _masks(mask: Any, treedef: Any, names: Sequence[str]) -> list[Any]:
     return masks
 
 
+def _applied(tx: Optimizer, hyper: Mapping[str, Any], traced: bool) -> Callable[..., Callable[..., Any]]:
+    """Return what gives the function that updates a parameter: gradient, value, slots, scalars, mask to new ones.
+
+    Args:
+        tx: The optimizer.
+        hyper: Label of a group to its arguments for this update.
+        traced: Whether this is compiled: parameters of one group and shape then share one trace.
+    """
+    made: dict[Any, Callable[..., Any]] = {}
+
+    def of(group: Group, name: str) -> Callable[..., Any]:
+        key = group.label, tx.leaves.axes.get(name)
+        if key not in made:
+            one = partial(_leaf, tx, name, group, hyper[group.label])
+            made[key] = jax.jit(one) if traced else one
+        return made[key]
+
+    return of
+
+
 def _leaf(
-    tx: Optimizer, name: str, group: Group, step: Step, values: tuple[Any, ...], mask: Any
+    tx: Optimizer,
+    name: str,
+    group: Group,
+    h: Mapping[str, Any],
+    grad: Any,
+    leaf: Any,
+    own: Slots,
+    once: Any,
+    mask: Any,
 ) -> tuple[jax.Array, Slots]:
     """Apply the rule of a group to one parameter, in PyTorch's layout and at least in float32."""
-    grad, leaf, own = values
     exact = jnp.promote_types(leaf.dtype, jnp.float32)
     forms = {slot.name: slot.form for slot in group.kind.slots}
     turn = lambda x: tx.leaves.to_torch(x, name)  # noqa: E731
     g = turn(grad).astype(exact)
     inside = {k: turn(v).astype(exact) for k, v in own.items() if forms[k] != "scalar"}
+    step = Step(once, once["first"] != 0, h, leaf.dtype, once["zero"])
     rule, _ = RULES[group.kind.name]
     delta, after = rule(-g if group.arguments.get("maximize") else g, turn(leaf).astype(exact), inside, step)
     back = {k: tx.leaves.to_jax(v, name).astype(own[k].dtype) for k, v in after.items()}
