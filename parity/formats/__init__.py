@@ -20,6 +20,7 @@ from parity.formats.dcp import open_dcp
 from parity.formats.dcp_tree import DCP_TREE, dcp_tree_text
 from parity.formats.document import TREE_ENTRY, decode_tree, encode_tree
 from parity.formats.flax_msgpack import open_flax
+from parity.formats.joblib_file import read_joblib
 from parity.formats.mapping import map_file
 from parity.formats.orbax import EMPTY_ARRAYS, open_orbax
 from parity.formats.raw_chunks import chunk_name
@@ -71,6 +72,7 @@ __all__ = [
     "open_orbax",
     "open_torch_file",
     "open_zip",
+    "read_joblib",
     "read_pickle",
     "recognise",
 ]

@@ -8,6 +8,7 @@ Source: the opcodes as `pickletools` documents them, protocols 0 to 5, Python 3.
 
 from __future__ import annotations
 
+import io
 import pickletools
 import posixpath
 from collections import Counter
@@ -19,7 +20,7 @@ from parity.errors import CheckpointError
 from parity.formats.bounds import Work, require_bounded
 from parity.formats.tree import Opaque
 
-__all__ = ["PLAIN_CALLS", "Call", "Global", "read_pickle"]
+__all__ = ["PLAIN_CALLS", "Built", "Call", "Global", "Made", "read_pickle"]
 
 MOST_BYTES = 1 << 30
 """Longest pickle that is walked; the arrays of a `torch.save` file are outside its own."""
@@ -47,11 +48,14 @@ class Global:
 
 
 @dataclass
-class _Made:
+class Made:
     """A call that the table does not answer: an object that later opcodes may give attributes and items."""
 
     name: str
     content: list[Any]
+
+
+Built = Callable[[Made, io.BytesIO], Any]
 
 
 class _Mark:
@@ -103,6 +107,7 @@ def read_pickle(
     persistent: Callable[[Any], Any] | None = None,
     end: Callable[[int], None] | None = None,
     tensors: int = 0,
+    built: Built | None = None,
 ) -> Any:
     """Return the tree that a pickle describes.
 
@@ -113,6 +118,8 @@ def read_pickle(
         persistent: Takes a persistent id and returns what it stands for.
         end: Takes the offset of the first byte after the pickle.
         tensors: How many tensors the pickle may describe: as many as there are storages beside it.
+        built: Takes each object that was given its attributes, and what follows in the stream; returns what stands
+            for the object. For formats that put bytes behind an object of the pickle.
 
     Raises:
         CheckpointError: It is no pickle, is larger than any state needs, or uses what only code could answer, such as
@@ -120,10 +127,11 @@ def read_pickle(
     """
     if len(data) > MOST_BYTES:
         raise CheckpointError(f"{where}: the pickle has {len(data):,} bytes, more than {MOST_BYTES:,}")
+    stream = io.BytesIO(data)
     machine = _Machine(where, calls, persistent)
     most = MOST_OPCODES + OPCODES_OF_A_TENSOR * tensors
     try:
-        for count, (opcode, argument, position) in enumerate(pickletools.genops(data)):
+        for count, (opcode, argument, position) in enumerate(pickletools.genops(stream)):
             if count > most:
                 raise CheckpointError(
                     f"{where}: the pickle has more than {most:,} opcodes; no training state needs so many"
@@ -135,6 +143,8 @@ def read_pickle(
                 require_bounded(tree, where, tensors)
                 return tree
             machine.run(opcode.name, argument)
+            if built and opcode.name == "BUILD" and isinstance(made := machine.stack[-1], Made):
+                machine.replace(built(made, stream))
     except CheckpointError as error:
         if str(error).startswith(where):
             raise
@@ -160,6 +170,11 @@ class _Machine:
         if value is _Mark:
             raise ValueError("a mark stands where a value should")
         return value
+
+    def replace(self, value: Any) -> None:
+        """Let another value stand for the last one, where later opcodes take it from the memo too."""
+        old, self.stack[-1] = self.stack[-1], value
+        self.memo |= {key: value for key, held in self.memo.items() if held is old and held is not value}
 
     def pop_mark(self) -> list[Any]:
         at = next((at for at in range(len(self.stack) - 1, -1, -1) if self.stack[at] is _Mark), None)
@@ -233,9 +248,9 @@ class _Machine:
         if name in self.calls and not named:
             self.stack.append(self.calls[name](*args))
         elif name == "copyreg._reconstructor" and args and isinstance(args[0], Global):
-            self.stack.append(_Made(args[0].name, [x for x in args[2:] if x is not None]))
+            self.stack.append(Made(args[0].name, [x for x in args[2:] if x is not None]))
         else:
-            self.stack.append(_Made(name, [*args, *([named] if named else [])]))
+            self.stack.append(Made(name, [*args, *([named] if named else [])]))
 
     def _op_reduce(self, argument: Any) -> None:
         args = self.pop()
@@ -258,7 +273,7 @@ class _Machine:
     def _op_build(self, argument: Any) -> None:
         state, target = self.pop(), self.stack[-1]
         self.work.add((state,))
-        if isinstance(target, _Made):
+        if isinstance(target, Made):
             target.content.append(state)
         elif hasattr(target, "set_state"):
             target.set_state(state)
@@ -270,7 +285,7 @@ class _Machine:
 
 def _set_items(machine: _Machine, items: list[Any]) -> None:
     target, pairs = machine.stack[-1], _pairs(items)
-    if isinstance(target, _Made):
+    if isinstance(target, Made):
         target.content.append([list(pair) for pair in pairs])
         return
     for key, value in pairs:
@@ -290,17 +305,17 @@ def _as_key(key: Any) -> str | int:
     if isinstance(key, str | int) and type(key) is not bool:
         return key
     if isinstance(key, tuple):
-        if len(key) > MOST_KEY or any(isinstance(part, dict | list | tuple | _Made) for part in key):
+        if len(key) > MOST_KEY or any(isinstance(part, dict | list | tuple | Made) for part in key):
             raise ValueError("a key is a container of containers")
         return str(tuple(part.name if isinstance(part, Global) else part for part in key))
-    if isinstance(key, dict | list | _Made):
+    if isinstance(key, dict | list | Made):
         raise ValueError(f"a key is a {type(key).__name__}")
     return str(key.name if isinstance(key, Global) else key)
 
 
 def _append(machine: _Machine, items: list[Any]) -> None:
     target = machine.stack[-1]
-    (target.content if isinstance(target, _Made) else target).extend(items)
+    (target.content if isinstance(target, Made) else target).extend(items)
 
 
 def _last(machine: _Machine, count: int) -> list[Any]:
@@ -317,7 +332,7 @@ _EMPTY: Mapping[str, Call] = {
     "EMPTY_DICT": dict,
     "EMPTY_LIST": list,
     "EMPTY_TUPLE": tuple,
-    "EMPTY_SET": lambda: _Made("builtins.set", []),
+    "EMPTY_SET": lambda: Made("builtins.set", []),
 }
 _BUILDERS: Mapping[str, Callable[[_Machine], object]] = {
     "POP": lambda m: m.stack.pop(),
@@ -329,7 +344,7 @@ _BUILDERS: Mapping[str, Callable[[_Machine], object]] = {
     "TUPLE1": lambda m: m.stack.append(tuple(_last(m, 1))),
     "TUPLE2": lambda m: m.stack.append(tuple(_last(m, 2))),
     "TUPLE3": lambda m: m.stack.append(tuple(_last(m, 3))),
-    "FROZENSET": lambda m: m.stack.append(_Made("builtins.frozenset", m.pop_mark())),
+    "FROZENSET": lambda m: m.stack.append(Made("builtins.frozenset", m.pop_mark())),
     "SETITEM": lambda m: _set_items(m, _last(m, 2)),
     "SETITEMS": lambda m: _set_items(m, m.pop_mark()),
     "APPEND": lambda m: _append(m, _last(m, 1)),
@@ -349,11 +364,11 @@ def _plain(value: Any, seen: dict[int, Any]) -> Any:
         return found
     if isinstance(value, bytearray):
         return bytes(value)
-    if not isinstance(value, dict | list | tuple | _Made):
+    if not isinstance(value, dict | list | tuple | Made):
         return value
     seen[id(value)] = _Mark
     made: Any
-    if isinstance(value, _Made):
+    if isinstance(value, Made):
         content = _plain(value.content[0] if len(value.content) == 1 else value.content, seen)
         made = Opaque(value.name, content)
     elif isinstance(value, dict):

@@ -72,6 +72,21 @@ def test_a_table_that_is_not_full_yet_and_a_mask_of_infinity_are_no_alarm() -> N
     assert found.verdict == "holds", found.text()
 
 
+@pytest.mark.parametrize("name", ["best", "loss", "smallest"])
+@pytest.mark.parametrize(("blank", "verdict"), [(True, "holds"), (False, "inconclusive")])
+def test_a_number_that_never_was_one_is_a_blank_whatever_it_is_called(name: str, blank: bool, verdict: str) -> None:
+    def train(folder: Path) -> Iterator[int]:
+        numbers = {name: np.nan if blank else 1.0}
+        for step in numpy_loop(folder):
+            if step == STEPS - 2:
+                numbers[name] = float("nan")
+            yield step
+            if step > STEPS:
+                print(numbers)
+
+    assert check(train).verdict == verdict
+
+
 def test_nothing_is_searched_unless_it_is_asked_for() -> None:
     walk = Walk()
     walk.root("weights", np.full(2, np.nan))

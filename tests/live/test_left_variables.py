@@ -1,7 +1,9 @@
 """Loops of others that resume exactly: variables that a load has left, a condition around a part of the loss."""
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -102,7 +104,27 @@ def distills_under_a_condition(folder, steps=12, fault=""):
             torch.save({"net": net.state_dict(), "step": step + 1}, file)
 
 
+def explores_less_and_less(folder, steps=12, fault=""):
+    """The rate of exploration is NumPy's number in a run, and Python's of the same value after a load."""
+    rng, table, epsilon, start, file = np.random.default_rng(0), np.zeros(4), 1.0, 0, Path(folder) / "s.json"
+    if file.exists():
+        saved = json.loads(file.read_text())
+        table, start = np.array(saved["table"]), saved["step"]
+        epsilon = epsilon if fault == "epsilon" else saved["epsilon"]
+        rng.bit_generator.state = saved["rng"]
+    for step in range(start, steps):
+        yield step
+        for _ in range(8):
+            action = int(rng.integers(4)) if rng.uniform() < epsilon else int(table.argmax())
+            table[action] += 0.3 * (rng.normal() - table[action])
+        epsilon = np.exp(-0.2 * (step + 1))
+        if (step + 1) % 3 == 0:
+            state = {"table": table.tolist(), "epsilon": float(epsilon), "rng": rng.bit_generator.state}
+            file.write_text(json.dumps({**state, "step": step + 1}))
+
+
 CASES = [
+    (explores_less_and_less, "epsilon", "epsilon"),
     (leaves_a_loop_variable, "optimizer", "optimizer.first_moment"),
     (keeps_what_was_loaded, "buffer", "data.position"),
     (distills_under_a_condition, "evaluation", "model.buffers"),

@@ -57,7 +57,7 @@ def _module(walk: Walk, path: str, module: nn.Module) -> None:
             else:
                 walk.visit(f"{path}.{name}", value)
     if type(module).get_extra_state is not nn.Module.get_extra_state:
-        walk.visit(f"{path}.get_extra_state()", module.get_extra_state())
+        _extra_state(walk, f"{path}.get_extra_state()", module.get_extra_state())
     for name in _HOOKS:
         show_hooks(walk, f"{path}.{name}", getattr(module, name, None))
 
@@ -78,6 +78,17 @@ def _attribute(walk: Walk, path: str, value: Any, *, known: bool) -> None:
         add_tensor(walk, path, value, "state", "model.buffers")
     else:
         walk.leaf(path, value, "model.hyperparameters", "state" if known else "scalar")
+
+
+def _extra_state(walk: Walk, path: str, value: Any) -> None:
+    """Show what a module saves beside its tensors: of the kind of its buffers, whatever holds it."""
+    items = value.items() if isinstance(value, dict) else (("", value),)
+    for name, item in items:
+        where = f"{path}.{name}" if name else path
+        if isinstance(item, torch.Tensor):
+            add_tensor(walk, where, item, "state", "model.buffers")
+        else:
+            walk.visit(where, item)
 
 
 def _metric(walk: Walk, path: str, metric: Any) -> None:

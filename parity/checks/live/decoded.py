@@ -13,6 +13,7 @@ import os
 import re
 import stat
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,8 @@ def _decoded(data: bytes) -> Any:
     if data[:2] == b"\x1f\x8b":  # whose header has the time
         inside = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MOST_BYTES)
         return _or_bytes(inside)
+    if data[:2] in (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda"):
+        return _inflated(data)
     if data[:1] == b"\x80" and data[-1:] == b".":
         return _unpickled(data)
     try:
@@ -161,17 +164,29 @@ def _decoded(data: bytes) -> Any:
 
 def _unpickled(data: bytes) -> Any:
     """Return a pickle as data, nothing of it executed."""
-    from parity.formats import read_pickle  # with the first pickle: a check of other files needs none of it
+    from parity.formats import read_joblib, read_pickle  # with the first pickle: others need none of it
 
+    for reader in (read_pickle, read_joblib):
+        try:
+            return reader(data, "a file of the run", persistent=list)
+        except ParityError:
+            continue
+    return None
+
+
+def _inflated(data: bytes) -> Any:
     try:
-        return read_pickle(data, "a file of the run")
-    except ParityError:
+        inside = zlib.decompressobj().decompress(data, MOST_BYTES)
+    except zlib.error:
         return None
+    return _or_bytes(inside)
 
 
 def _members(data: bytes) -> Iterator[tuple[str, Any]]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for item in archive.infolist():
+            if item.filename.endswith("/.data/serialization_id"):
+                continue  # torch.save's digest of the bytes of the pickle, which may differ where the values do not
             yield item.filename.removesuffix(".npy"), _or_bytes(archive.read(item))
 
 

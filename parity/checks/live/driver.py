@@ -12,11 +12,23 @@ from parity import sides
 from parity.checks.live.beginning import Kill
 from parity.checks.live.decoded import Reader, contents
 from parity.checks.live.envelope import Envelope
-from parity.checks.live.evidence import NONE, Evidence, Ground, Outcome, both_runs, differing, stepwise, text_of
+from parity.checks.live.evidence import (
+    NONE,
+    Evidence,
+    Ground,
+    Outcome,
+    TwoStates,
+    both_runs,
+    differing,
+    stepwise,
+    text_of,
+)  # fmt: skip
 from parity.checks.live.folder import copy_folder, list_folder
 from parity.checks.live.judge import judge_resumed
 from parity.checks.live.left_files import judge_files, judge_returned
+from parity.checks.live.loads import Access, is_unread
 from parity.checks.live.meant import Meant
+from parity.checks.live.ordering import identifiers
 from parity.checks.live.printed import judge_printed
 from parity.checks.live.request import Request
 from parity.checks.live.roads import Road
@@ -85,6 +97,8 @@ class Driver:
         """Files that resumed runs read: the checkpoints."""
         self._full: Trace | None = None
         self._left: dict[str, Leaf] | None = None
+        self._loads: set[Access] = set()
+        self._measured: frozenset[str] = frozenset()
         self._lock = threading.Lock()
 
     def full(self, keep: Mapping[int, Sequence[str]]) -> Trace:
@@ -148,6 +162,7 @@ class Driver:
         marks = [known.get(mark.step, mark) for mark in self.reference.marks]
         kill = Kill(mark=0 if lenient else killed, marks=marks, left=left, reads=self.reads)
         outcome = judge_resumed(self._truth(before), trace, self.ground, kill)
+        self._settle(outcome)
         self._leave_out_what_is_meant(outcome)
         if trace.end in ("failed", "lost"):
             outcome.broken.append(self._failed(trace, killed, left))
@@ -162,11 +177,32 @@ class Driver:
             end = self.reference.marks[-1].step
             outcome.bookkeeping += judge_printed(self.reference.printed, self.again.printed, trace.printed, end)
             self._leave_out_what_is_meant(outcome)
-            if outcome.broken:  # what differs from the resume on, and at the end, is what a file shows
-                causes = [e for e in outcome.differs if e.path in outcome.lasting]
-                outcome.broken = causes + outcome.broken
-                outcome.bookkeeping = [e for e in outcome.bookkeeping if e.path not in {c.path for c in causes}]
+        if outcome.broken:  # what differs from the resume on, and at the end, is what files and numbers show
+            causes = [e for e in outcome.differs if e.path in outcome.lasting]
+            outcome.broken = causes + [e for e in outcome.broken if e not in causes]
+            outcome.bookkeeping = [e for e in outcome.bookkeeping if e.path not in {c.path for c in causes}]
         return outcome
+
+    def _settle(self, outcome: Outcome) -> None:
+        """Tell the losses among values that no other difference follows from: those that are read before written."""
+        names = {asked: identifiers(asked.evidence.path)[-1:] or [asked.evidence.path] for asked in outcome.asked}
+        accesses = self._accesses(frozenset(name for found in names.values() for name in found))
+        for asked, (name,) in names.items():
+            unread = is_unread(name, accesses, asked.first, asked.last, written=asked.written)
+            (outcome.bookkeeping if unread else outcome.broken).append(asked.evidence)
+
+    def _accesses(self, names: frozenset[str]) -> set[Access]:
+        """Measure the first accesses to names after each mark, in a run that nothing stops."""
+        with self._lock:
+            new = names - self._measured
+            if new:
+                folder = self.root / f"loads-{len(self._measured)}"
+                trace = self.runner.run(folder, replace(self.whole, loads=new))
+                measured = trace.end == "finished"
+                every = range(len(self.reference.marks) + 1)
+                self._loads |= trace.loads if measured else {(name, at, "load") for name in new for at in every}
+                self._measured |= new
+            return self._loads
 
     def _leave_out_what_is_meant(self, outcome: Outcome) -> None:
         for name in ("broken", "differs", "bookkeeping"):
@@ -194,11 +230,11 @@ class Driver:
         expected, got = self._left, contents(folder, readers)
         steps = (trace.marks[0].step if trace.marks else 0, self.reference.marks[-1].step)
         again = expected if self.envelope is None else self._noisy(expected, readers)
-        found = judge_files(expected, again, got, steps, comparable=not own)
+        found = judge_files(expected, again, got, steps, own)
         if found.broken and self.envelope is None:
             self.full({})
             again = contents(self.root / "once-more", readers)
-            found = judge_files(expected, again, got, steps, comparable=not own)
+            found = judge_files(expected, again, got, steps, own)
         return found
 
     def _judge_returned(self, trace: Trace) -> Outcome:
@@ -229,11 +265,18 @@ class Driver:
         when = f"with {', '.join(f'{k}={v}' for k, v in road.options.items())}, never stopped"
         ignored = self.ground.noise | self.ground.rounded
         often = self.ground.stepwise & stepwise(trace.marks)
-        for both in both_runs(self.reference.marks, trace.marks):
+        lazy = _put_back_later(
+            [self._parted(both, ignored, often) for both in both_runs(self.reference.marks, trace.marks)]
+        )
+        for at, both in enumerate(both_runs(self.reference.marks, trace.marks)):
             out.compared += 1
             a, b = both.left.leaves, both.right.leaves
-            differ = [p for p, leaf in a.items() if p not in ignored and not both.left.is_dead(p)
-                      and _is_training(p, leaf, self.ground, often) and not leaf.same(b.get(p))]  # fmt: skip
+            differ = self._parted(both, ignored, often)
+            if at in lazy:
+                out.bookkeeping += [
+                    Evidence(a[p].component, p, both.step, a[p].text, text_of(b.get(p)), when) for p in differ
+                ]
+                continue
             if differ and self._decided_by_evaluation(both.left, both.right):
                 out.notes.append(f"{when}: the schedule follows the evaluations, so training may differ")
                 break
@@ -245,6 +288,14 @@ class Driver:
             if self.envelope is not None:
                 _judge_by(self.envelope, out, trace, when)
         return out
+
+    def _parted(self, both: TwoStates, ignored: Collection[str], often: Collection[str]) -> list[str]:
+        """Return the paths of what is trained in which a run with other intervals differs at a mark."""
+        return [
+            p for p, leaf in both.left.leaves.items()
+            if p not in ignored and not both.left.is_dead(p) and _is_training(p, leaf, self.ground, often)
+            and not leaf.same(both.right.leaves.get(p))
+        ]  # fmt: skip
 
     def _decided_by_evaluation(self, left: Snapshot, right: Snapshot) -> bool:
         """Return whether rates differ too, and follow evaluations by design, as on a plateau."""
@@ -285,6 +336,33 @@ def _equal_so_far(reference: Trace, short: Trace, ground: Ground) -> bool:
             if rate and path not in ignored and other is not None and not leaf.same(other):
                 return False
     return True
+
+
+def _put_back_later(parted: Sequence[Collection[str]]) -> set[int]:
+    """Return the marks at which runs differ in what later steps wrote before they read it.
+
+    Weights that an evaluation exchanges, and that the next step puts back when it begins: two runs that evaluate at
+    other steps differ at such marks, and are equal again, bit for bit. What a step had trained with would not be. At
+    the end nothing can tell; what was put back before, after as many marks, counts as such there.
+
+    Args:
+        parted: Paths of what is trained that differ, at each mark.
+    """
+    found: set[int] = set()
+    known: set[str] = set()
+    longest, begin = 0, None
+    for at, paths in enumerate([*parted, ()]):
+        if paths:
+            begin = at if begin is None else begin
+            continue
+        if begin is not None:
+            stretch = range(begin, at)
+            here = {path for index in stretch for path in parted[index]}
+            if at < len(parted) or (known >= here and len(stretch) <= longest):
+                found |= {*stretch}
+                known, longest = known | here, max(longest, len(stretch))
+        begin = None
+    return found
 
 
 def _is_training(path: str, leaf: Leaf, ground: Ground, often: Collection[str]) -> bool:

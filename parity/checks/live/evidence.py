@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 from parity.checks.live.trace import Mark
 from parity.checks.live.usage import Use
-from parity.contract.capture import Leaf, Snapshot, root_of
+from parity.contract.capture import Leaf, Snapshot, component_from_name, root_of
 
 __all__ = [
     "LATER",
     "NONE",
     "RANK",
+    "Asked",
     "Evidence",
     "Ground",
     "Outcome",
@@ -46,6 +47,18 @@ NONE = Leaf("scalar", "", "", "")
 """Stands for a leaf that is not there."""
 
 
+class Asked(NamedTuple):
+    """A value that differs at a resume, and the steps in which it matters whether it is read."""
+
+    evidence: Evidence
+    first: int
+    """Marks of the uninterrupted run before the first of the steps."""
+    last: int
+    """The same of the last one."""
+    written: bool
+    """Whether the last one makes it equal again."""
+
+
 @dataclass(kw_only=True)
 class Outcome:
     """What one comparison found."""
@@ -54,6 +67,8 @@ class Outcome:
     """In the order of suspicion."""
     differs: list[Evidence] = field(default_factory=list)
     """What differs at a resume that nothing else shows to be broken: the causes, if an envelope shows that it is."""
+    asked: list[Asked] = field(default_factory=list)
+    """Losses if their values are read before they are written, else bookkeeping: to be measured."""
     bookkeeping: list[Evidence] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     lasting: frozenset[str] = frozenset()
@@ -261,6 +276,8 @@ class TwoStates(NamedTuple):
         component = self.component(path)
         if component == "data.batch" and when == "at the resume":
             component = "data.position"
+        if component == "model.ties" and (word := component_from_name(path)).startswith("best"):
+            component = word  # a best state that is the live one: a word for the reader, the tie is what differs
         expected, got = (text_of(state.leaves.get(path)) for state in (self.left, self.right))
         return Evidence(component, path, self.step, expected, got, when)
 

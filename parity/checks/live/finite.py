@@ -23,7 +23,7 @@ def not_finite(trace: Trace, changing: Collection[str]) -> str:
     last = trace.marks[-1].snapshot
     found = {**_in_training(last, changing), **(_in_training(trace.final, changing) if trace.final else {})}
     if not found:
-        scalar = any(_is_nan_scalar(last, path) for path in last.leaves)
+        scalar = any(_became_nan(last, path) for path in last.leaves if path in changing)
         return "values are NaN in the uninterrupted run: after that every difference is hidden" if scalar else ""
     shown = ", ".join(f"{path} ({what})" for path, what in sorted(found.items())[:MOST])
     more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
@@ -33,9 +33,10 @@ def not_finite(trace: Trace, changing: Collection[str]) -> str:
     )
 
 
-def _is_nan_scalar(snapshot: Snapshot, path: str) -> bool:
+def _became_nan(snapshot: Snapshot, path: str) -> bool:
+    """Return whether a number that was one before is none now, and is read again: one that never was is a blank."""
     leaf = snapshot.leaves[path]
-    return "float" in leaf.kind and leaf.digest == "nan" and not leaf.component.startswith("best")
+    return "float" in leaf.kind and leaf.digest == "nan" and not snapshot.is_dead(path)
 
 
 def _in_training(snapshot: Snapshot, changing: Collection[str]) -> dict[str, str]:
@@ -46,13 +47,10 @@ def _in_training(snapshot: Snapshot, changing: Collection[str]) -> dict[str, str
     """
     found = {}
     for path, what in snapshot.not_finite.items():
-        component = snapshot.leaves[path].component
-        stuck = "nan" in what and component.startswith("model.params")
-        trained = component.startswith(TRAINED) or (what.startswith("only") and not component.startswith(_SHOWN))
+        leaf = snapshot.leaves[path]
+        stuck = "nan" in what and leaf.component.startswith("model.params")
+        by_class = leaf.role == "state" and leaf.component.startswith(TRAINED)
+        trained = by_class or (what.startswith("only") and leaf.role != "gradient")
         if (stuck or (trained and path in changing)) and not snapshot.is_dead(path):
             found[path] = what
     return found
-
-
-_SHOWN = ("best", "loss", "gradients", "data", "counters")
-"""Components of arrays that training does not continue from."""

@@ -19,8 +19,8 @@ def healed(
     found: Sequence[Sequence[str]],
     ground: Ground,
     derived: Sequence[bool],
-) -> tuple[list[str], list[str]]:
-    """Return the paths of lost numbers that later steps made equal again.
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the paths of lost numbers that later steps made equal again, with the first state of which they did.
 
     Args:
         states: What the uninterrupted run and the resumed one hold, mark by mark from the resume on.
@@ -32,8 +32,8 @@ def healed(
     Returns:
         Those that were lost, and those of which that cannot be said.
     """
-    lost: list[str] = []
-    unsure: list[str] = []
+    lost: dict[str, int] = {}
+    unsure: dict[str, int] = {}
     for path in found[0]:
         leaf = states[0].left.leaves.get(path)
         if leaf is None or leaf.role not in ("scalar", "array") or states[0].is_dead(path):
@@ -45,5 +45,5 @@ def healed(
             continue
         before, after = (states[index].left.leaves.get(path) for index in (at - 1, at))
         if before is not None and after is not None and not after.same(before):
-            (unsure if derived[at] else lost).append(path)
+            (unsure if derived[at] else lost)[path] = at
     return lost, unsure

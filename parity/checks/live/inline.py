@@ -127,10 +127,11 @@ def _drive(
         scopes = scopes_of(generator)
         recorder.frame = generator.gi_frame
         marks = recorder.trace.marks
-        if marks and marks[-1].step >= recorder.request.steps - 1:
+        last = bool(marks) and marks[-1].step >= recorder.request.steps - 1
+        if last:
             sys.setprofile(recorder.watch_return({scope.code for scope in scopes[-1:]}))
-        elif recorder.watch is not None and recorder.frame is not None and marks:
-            recorder.frame.f_trace = recorder.watch.trace
+        if recorder.traces and recorder.frame is not None and marks and (not last or recorder.request.loads):
+            recorder.trace_frame(recorder.frame)
             sys.settrace(recorder.trace_calls)
         try:
             step = next(generator)
@@ -139,7 +140,7 @@ def _drive(
             return end.value
         finally:
             sys.setprofile(None)
-            if recorder.watch is not None:
+            if recorder.traces:
                 sys.settrace(tracing)
         if recorder.take(step, scopes_of(generator)):
             suspended.append(generator)

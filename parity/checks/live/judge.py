@@ -11,7 +11,17 @@ from collections.abc import Collection, Mapping, Sequence
 from parity.checks.live.align import align
 from parity.checks.live.beginning import Kill, judge_silence, judge_start
 from parity.checks.live.counting import compare, is_hard, is_setting, may_cause, may_follow, read_by_both, shows
-from parity.checks.live.evidence import LATER, RANK, Evidence, Ground, Outcome, TwoStates, after_resume, both_runs
+from parity.checks.live.evidence import (
+    LATER,
+    RANK,
+    Asked,
+    Evidence,
+    Ground,
+    Outcome,
+    TwoStates,
+    after_resume,
+    both_runs,
+)
 from parity.checks.live.healed import healed
 from parity.checks.live.ordering import DATA, identifiers, in_order, with_data
 from parity.checks.live.trace import Mark, Trace
@@ -107,20 +117,28 @@ def _judge_states(
         out.first = (at + here, here)
     else:
         out.differs, out.lasting = seen.lost() + seen.causes(), frozenset(seen.found[-1])
+        ends = at + len(states)
         for item in seen.at_the_end():
-            decided = _decides(item.path, ground) and item.path not in ground.streams
-            (out.broken if decided else out.bookkeeping).append(item)
+            decided = _decides(item, ground) and item.path not in ground.streams
+            if decided and seen.is_at_rest(item.path):
+                out.asked.append(Asked(item, at + 1, ends, written=False))
+            else:
+                (out.broken if decided else out.bookkeeping).append(item)
         derived = [*(mark.read for mark in resumed.marks[: out.compared]), resumed.reading]
         replaced, unsure = seen.healed(derived)
-        for item in replaced:
-            (out.broken if _decides(item.path, ground) else out.bookkeeping).append(item)
-        out.bookkeeping += unsure
-        if out.broken:
+        for item, healed_at in replaced:
+            if _decides(item, ground):
+                out.asked.append(Asked(item, at + 1, at + healed_at, written=True))
+            else:
+                out.bookkeeping.append(item)
+        out.bookkeeping += [item for item, _ in unsure]
+        if out.broken or out.asked:
             out.first = (at, 0)
 
 
-def _decides(path: str, ground: Ground) -> bool:
-    return ground.use.decides((identifiers(path) or [path])[-1])
+def _decides(item: Evidence, ground: Ground) -> bool:
+    """Return whether what ran decides by a value; the same number in another type decides nothing by itself."""
+    return item.expected != item.got and ground.use.decides((identifiers(item.path) or [item.path])[-1])
 
 
 class _Seen:
@@ -284,14 +302,24 @@ class _Seen:
         """Return whether a path below a variable that was there at the resume has come to be there since."""
         return path not in begun and root_of(path) not in self.ground.late
 
-    def healed(self, derived: Sequence[bool]) -> tuple[list[Evidence], list[Evidence]]:
+    def is_at_rest(self, path: str) -> bool:
+        """Return whether neither run changes a value from the resume on."""
+        sides = zip(*((both.left.leaves.get(path), both.right.leaves.get(path)) for both in self.states), strict=True)
+        return all(one == leaves[0] for leaves in sides for one in leaves)
+
+    def healed(self, derived: Sequence[bool]) -> tuple[list[tuple[Evidence, int]], list[tuple[Evidence, int]]]:
         """Return what was lost and replaced before the end; and what may have been derived from the folder.
+
+        Each with the number of the state of which it is equal again.
 
         Args:
             derived: Of each state, whether the resumed run read its folder in the step before.
         """
-        lost, unsure = healed(self.states, self.found, self.ground, derived)
-        return self._evidence(0, lost, RANK), self._evidence(0, unsure, RANK)
+        lost, unsure = (
+            [(e, paths[e.path]) for e in self._evidence(0, [*paths], RANK)]
+            for paths in healed(self.states, self.found, self.ground, derived)
+        )
+        return lost, unsure
 
     def _evidence(self, index: int, paths: Sequence[str], order: Sequence[str]) -> list[Evidence]:
         both = self.states[index]

@@ -5,7 +5,7 @@ Every file counts, whatever it is called: a log, an exported model, a checkpoint
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from parity.checks.live.evidence import Evidence, Outcome, differing, text_of
 from parity.checks.live.trace import blot
@@ -19,8 +19,7 @@ def judge_files(
     again: Mapping[str, Leaf],
     got: Mapping[str, Leaf],
     steps: tuple[int, int],
-    *,
-    comparable: bool = True,
+    own: Collection[str] = (),
 ) -> Outcome:
     """Compare what a resumed run left with what a run left that nothing stopped.
 
@@ -29,7 +28,8 @@ def judge_files(
         again: What an equal run left.
         got: What the resumed run left.
         steps: Completed steps at the resume, and at the end.
-        comparable: Whether names can be compared: not where each process writes into a directory of its own.
+        own: Directories that the resumed process alone made. Where there are some, each process writes into one of
+            its own: names cannot be compared then, nor what is in others of that kind.
     """
     out = Outcome()
     start, end = steps
@@ -37,7 +37,8 @@ def judge_files(
     names, names_again, names_got = _files(expected), _files(again), _files(got)
     families = {blot(name) for name in names}
     chance = {blot(name) for name in names ^ names_again}  # names that hold a time or a process number
-    for name in sorted(names ^ names_got) if comparable else ():
+    by_process = {blot(name) for name in own}
+    for name in sorted(names ^ names_got) if not own else ():
         if blot(name) in chance:
             continue
         before, after = ("there", "absent") if name in names else ("absent", "there")
@@ -58,6 +59,7 @@ def judge_files(
         component = _component(name, component_from_name(inside) if inside else "checkpoint")
         item = Evidence(component, path, end, leaf.text, text_of(got.get(path)), f"in {name} at the end")
         harmless = name in rewritten or _tells_the_start(leaf, got.get(path), start)
+        harmless = harmless or blot(name.partition("/")[0]) in by_process
         (out.bookkeeping if harmless else out.broken).append(item)
     return out
 

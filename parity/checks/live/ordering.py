@@ -34,10 +34,12 @@ def with_data(causes: list[Evidence], later: list[Evidence], ground: Ground) -> 
         ]  # what the batch is made with
         return telling + position + [e for e in others if e not in telling]
     if later and not any(e.component.startswith(_TELLING) for e in causes):
+        known = later[0].component.startswith("schedule.")  # by its class: no consequence of what nothing tells about
         saved = [
             e
             for e in causes
-            if _is_read(e, ground) or any(is_saved(word, ground.use.files) for word in identifiers(e.path))
+            if (_is_read(e, ground) and not known)
+            or any(is_saved(word, ground.use.files) for word in identifiers(e.path))
         ]
         return saved + later[:1] + [e for e in causes if e not in saved]
     return causes

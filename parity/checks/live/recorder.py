@@ -12,6 +12,7 @@ from typing import Any
 from parity import sides
 from parity.checks.live.effects import StatementWatch
 from parity.checks.live.folder import Growth, copy_folder, hidden, list_folder
+from parity.checks.live.loads import LoadWatch
 from parity.checks.live.nudge import nudge_parameters
 from parity.checks.live.regions import RegionWatch
 from parity.checks.live.request import Request
@@ -47,6 +48,7 @@ class Recorder:
         self.request, self.folder, self.code, self.writer, self.on_kill = request, folder, code, writer, on_kill
         self.trace = Trace(folder=folder)
         self.watch = StatementWatch(self) if request.watch else None
+        self.loads = LoadWatch(request.loads, lambda: len(self.trace.marks), self.trace.loads, is_users)
         self.frame: FrameType | None = None
         """The frame that holds the marks, as far as it is known."""
         self.left: Path | None = None
@@ -70,10 +72,10 @@ class Recorder:
         self.trace.told = bool(state)
         if step >= self.request.steps - 1:
             sys.setprofile(self.watch_return({frame.f_code}))
-        elif self.watch is not None:
+        if self.traces and (step < self.request.steps - 1 or self.request.loads):
             around: FrameType | None = frame
             while around is not None:
-                around.f_trace = self.watch.trace
+                self.trace_frame(around)
                 around = None if around.f_code is self.code else around.f_back
             sys.settrace(self.trace_calls)
         if self.take(step, outer_scopes(frame, self.code), state):
@@ -149,13 +151,28 @@ class Recorder:
         self.trace.final = self.snapshot(scopes, state, keep=keep, finite=True)
         self.trace.final.dead |= dead
 
-    def trace_calls(self, frame: FrameType, event: str, argument: Any) -> None:
-        """Trace function of the thread: notes which functions of the trainer are called, and traces none of them."""
+    @property
+    def traces(self) -> bool:
+        """Return whether the code of the trainer is traced between its marks."""
+        return self.watch is not None or bool(self.request.loads)
+
+    def trace_frame(self, frame: FrameType) -> None:
+        """Trace a frame that is there already, line by line or instruction by instruction."""
+        frame.f_trace = self.watch.trace if self.watch is not None else self.loads.enter(frame)
+
+    def trace_calls(self, frame: FrameType, event: str, argument: Any) -> Any:
+        """Trace function of the thread: notes which functions of the trainer are called, and traces none of them.
+
+        Where the accesses to some names are asked for, it traces those that have one in them.
+        """
+        if self.request.loads:
+            return self.loads.enter(frame)
         code = frame.f_code
         if code not in self._called:
             self._called.add(code)
             if is_users(code.co_filename):
                 self.trace.executed.add((code.co_filename, code.co_firstlineno))
+        return None
 
     def watch_return(self, codes: set[CodeType]) -> Callable[[FrameType, str, Any], None]:
         """Return a profile function that captures marked frames as they return."""

@@ -34,6 +34,8 @@ class Request:
     """Whether the generators that all code shares are put back after declared regions."""
     watch: bool = False
     """Whether the state before and after statements that save or evaluate is compared."""
+    loads: frozenset[str] = frozenset()
+    """Names of which is noted whether the trainer takes or writes them first in a step."""
     writes: Sequence[tuple[str, int]] = ()
     """Files and lines that write to the folder, from an earlier run: statements to watch."""
     nudge: Nudge | None = None

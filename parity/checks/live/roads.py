@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -129,23 +130,41 @@ def _intervals(parameters: Mapping[str, inspect.Parameter]) -> dict[str, int]:
 
 
 def epoch_ends(marks: Sequence[Mark]) -> list[int]:
-    """Return the marks at which an epoch counter had just grown, or an iterator of the data had begun anew."""
-    found: list[int] = []
-    for at in range(1, len(marks)):
-        before, after = marks[at - 1].snapshot.leaves, marks[at].snapshot.leaves
-        if any(_begins(path, leaf, after.get(path)) for path, leaf in before.items()):
-            found.append(at)
-    return found
+    """Return the marks at which an epoch had just begun: an iterator of the data anew, or a counter one higher.
+
+    A counter is told by how it grows, whatever it is called: by one, every few steps. Of several
+    the first that the loop's variables lead to counts.
+    """
+    leaves = [mark.snapshot.leaves for mark in marks]
+    anew = [
+        at
+        for at in range(1, len(leaves))
+        if any(_begins(path, leaf, leaves[at].get(path)) for path, leaf in leaves[at - 1].items())
+    ]
+    numbers = [path for path, leaf in leaves[0].items() if leaf.kind == "int" and all(path in one for one in leaves)]
+    series = ([one[path].digest for one in leaves] for path in numbers)
+    return anew or next(filter(None, map(_steps_up, series)), [])
 
 
 def _begins(path: str, before: Leaf, after: Leaf | None) -> bool:
-    if after is None or before.same(after):
-        return False
-    if before.kind == "int" and path.rpartition(".")[2] in ("epoch", "ep", "epochs"):
-        return True
     return (
-        path.endswith(".yielded")
+        after is not None
+        and path.endswith(".yielded")
         and before.digest.isdigit()
         and after.digest.isdigit()
         and int(after.digest) < int(before.digest)
     )
+
+
+def _steps_up(texts: Sequence[str]) -> list[int]:
+    """Return where a number grows by one, twice or more, every few steps; empty otherwise."""
+    try:
+        values = [int(text) for text in texts]
+    except ValueError:
+        return []
+    up = [at for at in range(1, len(values)) if values[at] != values[at - 1]]
+    apart = [b - a for a, b in itertools.pairwise(up)]
+    if not apart or any(values[at] != values[at - 1] + 1 for at in up):
+        return []
+    equal = max(apart) - min(apart) <= 1 < min(apart)  # the data of an epoch may not divide
+    return up if equal and max(up[0], len(values) - up[-1]) <= max(apart) else []

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from parity.checks.live.loads import Access
 from parity.contract.capture import Leaf, Snapshot
 
 __all__ = ["Effect", "End", "Mark", "Trace", "TraceReader", "TraceWriter", "blot"]
@@ -87,6 +88,8 @@ class Trace:
     """Files and lines of the trainer's code during which files of the folder were opened for writing."""
     executed: set[tuple[str, int]] = field(default_factory=set)
     """File and first line of each function of the trainer that was called after the first mark, in a watched run."""
+    loads: set[Access] = field(default_factory=set)
+    """First accesses to names that the request asks for, after each mark."""
 
     def saves(self, reads: Collection[str] = ()) -> list[int]:
         """Return the marks, counted from 0, before which a checkpoint was saved.

@@ -130,8 +130,13 @@ def _is_name(key: Any) -> bool:
 
 
 def _said(key: object) -> str:
-    """Return the representation of a key without addresses, which differ from process to process."""
-    return _AT.sub("", repr(key))
+    """Return the representation of a key without addresses, which differ from process to process.
+
+    One of several lines, as of an array, shows values: it would be another path after each step. Its class stands
+    for it.
+    """
+    said = _AT.sub("", repr(key))
+    return type(key).__qualname__ if "\n" in said else said
 
 
 _AT = re.compile(r" at 0x[0-9a-f]+")

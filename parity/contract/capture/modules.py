@@ -187,9 +187,17 @@ def _put_on_libraries(mine: Mapping[str, ModuleType]) -> Iterator[tuple[str, Any
             waiting += [content[word] for word in used & content.keys()]
             for attribute in stored & content.keys():
                 where = f"{path}{'' if path.endswith(':') else '.'}{attribute}"
-                if where not in shown and not is_a(content[attribute], *_CODE) and not _is_dunder(attribute):
+                if where not in shown and not _is_code(content[attribute]) and not _is_dunder(attribute):
                     shown.add(where)
                     yield where, content[attribute]
+
+
+def _is_code(value: Any) -> bool:
+    """Return whether an attribute of a library is a function of its own, in whatever way it was made."""
+    if is_a(value, *_CODE):
+        return True
+    home, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
+    return callable(value) and isinstance(name, str) and isinstance(home, str) and not is_of_user(home)
 
 
 _CODE = (FunctionType, BuiltinFunctionType, ModuleType, type, property)

@@ -8,7 +8,7 @@ from functools import lru_cache
 __all__ = ["component_from_name", "slot_component"]
 
 _HINTS: tuple[tuple[str, str], ...] = (
-    ("ema", r"(^|_)(ema|swa|polyak)|shadow|averag|teacher|target_(net|model|params)"),
+    ("ema", r"(^|_)(emas?|swa|polyak)(_|\d|$)|shadow|averag|teacher|target_(net|model|params)"),
     ("optimizer.master_params", r"master|fp32_(params|copy|weights)"),
     ("best", r"best|patience|bad_epochs|early_stop|(^|_)wait(ed)?$|(^|_)stop(ped)?(_flag)?$|top_?k"),
     ("model.buffers", r"normali[sz]er|batch_?stats|running_(mean|var)"),

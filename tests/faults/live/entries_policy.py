@@ -38,7 +38,7 @@ ENTRIES = (
         source="Lightning-AI/pytorch-lightning#4911",
         lost="best_k_models empty after resume; top-k built afresh",
         train=trainer_torch.train,
-        expected=("best", "checkpoint.retention"),
+        expected=("progress.top", "best", "checkpoint.retention"),
         reveals="the files at the end",
     ),
     Entry(

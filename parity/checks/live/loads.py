@@ -1,0 +1,91 @@
+"""Loads: which variables, attributes and keys of a name the trainer's code takes before it writes them, step by step.
+
+A value that differs at a resume matters where it is read before it is written. For variables of the loop the code
+says which; for attributes and keys that any function may take it is measured, in one more run of the same steps.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+from collections.abc import Callable, Collection, Mapping
+from types import CodeType, FrameType
+from typing import Any, Literal
+
+__all__ = ["Access", "LoadWatch", "is_unread"]
+
+Kind = Literal["load", "store"]
+Access = tuple[str, int, Kind]
+"""Name, number of marks before it, and what came first of that name since the last of them."""
+
+
+class LoadWatch:
+    """Notes the first access to each of some names after every mark.
+
+    Args:
+        names: Identifiers: the last one of a path each.
+        count: Returns how many marks there were.
+        found: Takes the accesses.
+        is_users: Returns whether a file is the trainer's.
+    """
+
+    def __init__(
+        self, names: Collection[str], count: Callable[[], int], found: set[Access], is_users: Callable[[str], bool]
+    ) -> None:
+        self._names, self._count, self._found, self._is_users = frozenset(names), count, found, is_users
+        self._seen: set[tuple[str, int]] = set()
+
+    def enter(self, frame: FrameType) -> Any:
+        """Watch a frame from now on, if its code is the trainer's and has one of the names in it."""
+        if not self._is_users(frame.f_code.co_filename) or not _accesses(frame.f_code, self._names):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self.trace
+
+    def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
+        """Trace function of a frame."""
+        if event == "opcode":
+            for name, kind in _accesses(frame.f_code, self._names).get(frame.f_lasti, ()):
+                key = (name, self._count())
+                if key not in self._seen:
+                    self._seen.add(key)
+                    self._found.add((*key, kind))
+        return self.trace
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _accesses(code: CodeType, names: frozenset[str]) -> Mapping[int, list[tuple[str, Kind]]]:
+    """Return what each instruction of a function takes or writes, by its offset.
+
+    A constant text that is one of the names counts as taken, unless it is the key of a subscript that is written.
+    """
+    found: dict[int, list[tuple[str, Kind]]] = {}
+    instructions = list(dis.get_instructions(code))
+    for at, one in enumerate(instructions):
+        kinds = [part for part in one.opname.split("_") if part in ("LOAD", "STORE")]  # two in one, of Python 3.13
+        values = one.argval if isinstance(one.argval, tuple) else (one.argval,)
+        if not kinds:
+            continue
+        following = instructions[at + 1].opname if at + 1 < len(instructions) else ""
+        for value, kind in zip(values, kinds if len(kinds) == len(values) else kinds * len(values), strict=False):
+            if isinstance(value, str) and value in names:
+                written = kind == "STORE" or (one.opname == "LOAD_CONST" and following == "STORE_SUBSCR")
+                found.setdefault(one.offset, []).append((value, "store" if written else "load"))
+    return found
+
+
+def is_unread(name: str, accesses: Collection[Access], first: int, last: int, *, written: bool) -> bool:
+    """Return whether a value was not taken after a mark until it was written.
+
+    Args:
+        name: Last identifier of its path.
+        accesses: What was measured.
+        first: Marks before the first step in question.
+        last: Marks before the last one.
+        written: Whether the last step writes it. What it does then without an access that was seen, such as a
+            function in C, is not known: False is returned.
+    """
+    kinds = {count: kind for of, count, kind in accesses if of == name and first <= count <= last}
+    if written:
+        return kinds.get(last) == "store" and all(kinds.get(at) is None for at in range(first, last))
+    return not kinds

@@ -1,0 +1,77 @@
+"""Files of joblib: a pickle with the bytes of each array behind the object that describes it; nothing is executed.
+
+Source: joblib 1.5, `joblib.numpy_pickle.NumpyArrayWrapper` (its attributes, the padding before the bytes).
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from parity.errors import CheckpointError
+from parity.formats.symbolic import Global, Made, read_pickle
+
+__all__ = ["read_joblib"]
+
+WRAPPER = "joblib.numpy_pickle.NumpyArrayWrapper"
+
+
+def read_joblib(data: bytes, where: str, persistent: Callable[[Any], Any] | None = None) -> Any:
+    """Return the tree of a file that `joblib.dump` wrote without compression.
+
+    Args:
+        data: The file.
+        where: Its name, for messages.
+        persistent: As of `read_pickle`.
+
+    Returns:
+        The tree; each array a dict of its dtype, shape and bytes, one of objects the tree of its own pickle.
+
+    Raises:
+        CheckpointError: It is no such file, or is cut off.
+    """
+    return read_pickle(data, where, persistent=persistent, built=functools.partial(_array, where))
+
+
+def _array(where: str, made: Made, stream: io.BytesIO) -> Any:
+    """Return what stands for an object that was built: the array whose bytes follow, or the object itself."""
+    if made.name != WRAPPER:
+        return made
+    state = made.content[-1]
+    dtype, shape = _dtype(state["dtype"]), tuple(state["shape"])
+    if dtype == "O":
+        rest = stream.read()
+        used: list[int] = []
+        found = read_pickle(rest, where, end=used.append, built=functools.partial(_array, where))
+        stream.seek(used[0] - len(rest), io.SEEK_CUR)
+        return found
+    if state.get("numpy_array_alignment_bytes") is not None:
+        stream.seek(stream.read(1)[0], io.SEEK_CUR)
+    wanted = np.dtype(dtype).itemsize * math.prod(shape)
+    content = stream.read(wanted) if wanted >= 0 else b""
+    if len(content) != wanted:
+        raise CheckpointError(f"{where}: an array of {wanted:,} bytes is cut off after {len(content):,}")
+    return {"dtype": dtype, "shape": list(shape), "order": state.get("order"), "bytes": content}
+
+
+def _dtype(described: Any) -> str:
+    """Return a dtype as text, `O` for objects: as the call of `numpy.dtype` in the pickle describes it.
+
+    Raises:
+        ValueError: It is a type of fields, or no dtype.
+    """
+    if not isinstance(described, Made) or described.name != "numpy.dtype":
+        raise ValueError(f"a dtype is a {type(described).__name__}")
+    name, *rest = described.content
+    state = rest[-1] if rest and isinstance(rest[-1], tuple) else ()
+    if isinstance(name, Global) or (len(state) > 3 and state[3] is not None):
+        raise ValueError("an array of fields")
+    if str(name).startswith("O"):
+        return "O"
+    order = state[1] if len(state) > 1 and state[1] in ("<", ">") else ""
+    return f"{order}{name}"

@@ -1,0 +1,85 @@
+"""Files that hold equal values in other bytes: pickles whose shared parts were written another way, joblib, torch."""
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import SGDClassifier
+
+import parity
+from parity.formats import read_joblib
+
+X = np.random.default_rng(0).normal(size=(12, 20, 6))
+
+
+def estimates(folder: Path, lost: str = "", compress: int = 0) -> Iterator[int]:
+    """Fit an estimator of scikit-learn in parts."""
+    model: Any = SGDClassifier(random_state=0, average=True)
+    start, file = 0, folder / "model.joblib"
+    if file.exists():
+        model, start = joblib.load(file)
+        if lost:
+            setattr(model, lost, getattr(model, lost) * 0.5)
+    for step in range(start, 12):
+        yield step
+        model.partial_fit(X[step], (X[step, :, 0] > 0).astype(int), classes=[0, 1])
+        if step % 4 == 3:
+            joblib.dump((model, step + 1), file, compress=compress)
+
+
+def counts(folder: Path, lost: str = "") -> Iterator[int]:
+    """Keep running statistics beside a tensor: NumPy's arrays and a number of NumPy in a file of torch."""
+    state: dict[str, Any] = {"w": torch.zeros(3), "mean": np.zeros(2), "best": np.float64(0.0)}
+    start, file = 0, folder / "state.pt"
+    if file.exists():
+        state, start = torch.load(file, weights_only=False)
+        state |= {lost: np.zeros(2)} if lost else {}
+    for step in range(start, 12):
+        yield step
+        state["w"] = state["w"] + 0.5
+        state["mean"] = state["mean"] * 0.5 + X[step, 0, :2]
+        state["best"] = np.float64(max(state["best"], X[step, 0, 0]))
+        if step % 4 == 3:
+            torch.save((state, step + 1), file)
+
+
+def verdict(train: Any, **options: Any) -> str:
+    return parity.resumes(train, steps=12, stop_at=9, mode="inline", roads="kill", options=options).verdict
+
+
+@pytest.mark.parametrize(("lost", "expected"), [("", "holds"), ("t_", "broken"), ("standard_coef_", "broken")])
+@pytest.mark.parametrize("compress", [0, 3])
+def test_an_estimator_is_compared_by_what_its_file_holds(lost: str, expected: str, compress: int) -> None:
+    assert verdict(estimates, lost=lost, compress=compress) == expected
+
+
+@pytest.mark.parametrize(("lost", "expected"), [("", "holds"), ("mean", "broken")])
+def test_a_file_of_torch_with_numbers_of_numpy_is_compared_by_what_it_holds(lost: str, expected: str) -> None:
+    assert verdict(counts, lost=lost) == expected
+
+
+@pytest.mark.parametrize("dtype", ["float32", ">i4", "bool", "complex64", "object"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_of_joblib_are_read(tmp_path: Path, dtype: str, order: Any) -> None:
+    array = np.array([[0, 1, 2], [3, 4, 0]], order=order).astype(dtype)
+    joblib.dump({"a": array, "n": 3}, tmp_path / "a")
+    found = read_joblib((tmp_path / "a").read_bytes(), "a")
+    assert found["n"] == 3
+    if dtype != "object":
+        data = np.frombuffer(found["a"]["bytes"], found["a"]["dtype"])
+        assert (data.reshape(array.shape, order=found["a"]["order"]) == array).all()
+    joblib.dump({"a": np.roll(array, 1), "n": 3}, tmp_path / "b")
+    assert repr(read_joblib((tmp_path / "b").read_bytes(), "b")) != repr(found)
+
+
+def test_a_file_of_joblib_that_is_cut_off_is_none(tmp_path: Path) -> None:
+    joblib.dump(np.zeros(100), tmp_path / "a")
+    data = (tmp_path / "a").read_bytes()
+    with pytest.raises(parity.errors.CheckpointError, match=r"cut off|no end|no pickle"):
+        read_joblib(data[:-200], "a")
+    assert pickle.loads(pickle.dumps(3)) == read_joblib(pickle.dumps(3), "plain")
