@@ -11,7 +11,7 @@ import optax.contrib
 import pytest
 
 from jax_side import optim
-from parity.contract import GroupRule
+from parity.contract import OPTIMIZERS, GroupRule
 from parity.errors import UnknownNameError
 from tests.docs import pages
 from tests.docs.pages import expect_failure
@@ -150,6 +150,23 @@ def test_a_scalar_that_is_injected_counts_from_the_next_step_on_also_momentum() 
             state.hyperparams["momentum"] = jnp.asarray(0.5)
             updates, _ = update({"w": jnp.ones(3)}, state, params)
             np.testing.assert_allclose(updates["w"], -0.1 * 1.5, rtol=1e-15)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_class_takes_the_same_steps_with_all_of_its_numbers_injected(name: str) -> None:
+    """Also where `init` is compiled, so that no value is known when the slots are made."""
+    factory, static = getattr(optim, name.lower()), ("ns_steps",) if name == "Muon" else ()
+    with jax.enable_x64(True):
+        params = {"w": jnp.arange(12.0).reshape(4, 3) / 7 + 0.1}
+        ends = []
+        for tx in (factory(lr=0.05), optax.inject_hyperparams(factory, static_args=static)(lr=0.05)):
+            state, update, at = jax.jit(tx.init)(params), jax.jit(tx.update), params
+            for _ in range(5):
+                updates, state = update(jax.tree.map(jnp.sin, at), state, at)
+                at = optax.apply_updates(at, updates)
+            ends.append(at["w"])
+        np.testing.assert_allclose(ends[0], ends[1], rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize("name", ["value", "grad", "value_fn", "loss", "metrics"])
