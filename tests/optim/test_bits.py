@@ -29,7 +29,7 @@ CASES = {
     "RMSprop": (CENTRED, 0.06),
     "Adafactor": (DECAY, 0.5),
 }
-"""Arguments, and the share of elements that may differ in float32, by a few units in the last place. The root of torch's
+"""Arguments, and the share of elements that may differ in float32, by few units in the last place. The root of torch's
 library is a unit off for 17 of 100 numbers (`torch.Tensor.sqrt` against NumPy), which reaches 0.3 to 4 % of the
 parameters; Adafactor's sums of squares are added in another order."""
 
@@ -110,14 +110,14 @@ def test_bfloat16_has_torchs_bits(name):
 
 @pytest.mark.parametrize("how", ["jit", "scan"])
 def test_a_rounded_product_is_not_contracted_and_a_quotient_is_divided(how):
-    """Without, 23 and 15 of 100 numbers differ from NumPy's."""
+    """Without the first, 23 of 100 sums differ from NumPy's."""
     generator = np.random.default_rng(0)
     a, b, c = generator.normal(size=(3, 20_000)).astype(np.float32)
     by = np.float32(0.0316)
 
     def inputs(count, a, b, c, by):
         zero = unknown_zero(count)
-        return rounded(a * b, zero) + c, quotient(jnp.sqrt(abs(a)), by), a * b + c, jnp.sqrt(abs(a)) / by
+        return rounded(a * b, zero) + c, quotient(jnp.sqrt(abs(a)), by), a * b + c
 
     if how == "scan":
         step = lambda carry, _: (carry, inputs(*carry))  # noqa: E731
@@ -125,11 +125,10 @@ def test_a_rounded_product_is_not_contracted_and_a_quotient_is_divided(how):
         found = [value[0] for value in found]
     else:
         found = jax.jit(inputs)(jnp.int32(3), a, b, c, by)
-    differ = [
-        int((np.asarray(x) != y).sum()) for x, y in zip(found, [a * b + c, np.sqrt(abs(a)) / by] * 2, strict=True)
-    ]
+    wanted = a * b + c, np.sqrt(abs(a)) / by, a * b + c
+    differ = [int((np.asarray(x) != y).sum()) for x, y in zip(found, wanted, strict=True)]
     assert differ[:2] == [0, 0]
-    assert min(differ[2:]) > 1000, "XLA contracts and inverts no more: both functions can go"
+    assert differ[2] > 1000, "XLA contracts no more: the function can go"
 
 
 @pytest.mark.parametrize("alpha", [0.5, 0.9])
