@@ -29,9 +29,9 @@ CASES = {
     "RMSprop": (CENTRED, 0.06),
     "Adafactor": (DECAY, 0.5),
 }
-"""Arguments, and the share of elements that may differ in float32, by few units in the last place. The root of torch's
-library is a unit off for 17 of 100 numbers (`torch.Tensor.sqrt` against NumPy), which reaches 0.3 to 4 % of the
-parameters; Adafactor's sums of squares are added in another order."""
+"""Arguments, and the share of elements that may differ in float32, by few units in the last place. The root of
+torch's library is a unit off for 17 of 100 numbers (`torch.Tensor.sqrt` against NumPy), which reaches 0.3 to 4 % of
+the parameters; Adafactor's sums of squares are added in another order."""
 
 
 def drawn(seed, scale=1.0):
