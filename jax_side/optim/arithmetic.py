@@ -102,7 +102,7 @@ def rounded(x: jax.Array, zero: jax.Array) -> jax.Array:
 
 
 def quotient(x: jax.Array, by: Any) -> jax.Array:
-    """Divide by a scalar: XLA would take the reciprocal once and multiply, which is another number one time in three.
+    """Divide by a scalar: XLA would multiply a root by its reciprocal, another number one time in seven.
 
     Args:
         x: The dividend.

@@ -35,6 +35,11 @@ GENERATED = {
     (
         OPTIMIZERS,
         "optimizer",
+        "arguments",
+    ): "optim/test_equivalence::test_the_page_is_the_one_of_the_figures",
+    (
+        OPTIMIZERS,
+        "optimizer",
         "key in PyTorch: leaf here",
     ): "optim/test_equivalence::test_the_page_is_the_one_of_the_figures",
     (
