@@ -20,7 +20,7 @@ from tests.optim.walks import MATRICES, QUICK, start, torch_optimizer
 
 FAULTS = [
     ("SGD", "_sgd", "1 - h[\"dampening\"]", "1.0", "momentum"),
-    ("SGD", "_sgd", "if h[\"dampening\"]:", "if False:", "momentum"),
+    ("SGD", "_sgd", "if has_effect(h[\"dampening\"]):", "if False:", "momentum"),
     ("SGD", "_sgd", "g + at.term(h[\"weight_decay\"], g)", "g - at.term(h[\"weight_decay\"], g)", "momentum"),
     ("Adam", "_adam", "jnp.maximum(slots[\"second_moment_maximum\"], divisor)", "jnp.maximum("
      "slots[\"second_moment_maximum\"], divisor / at.once[\"root\"] ** 2)", "second_moment_maximum"),
