@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -97,3 +98,34 @@ def test_update_against_bare_equations(benchmark: Any, name: str) -> None:
     for leaf, value in found["bare"].items():
         np.testing.assert_allclose(found["ours"][leaf], value, rtol=1e-5, atol=1e-6)
     run_paired(benchmark, arms, [slower("ours", "bare", bar=1.05), slower("ours", "optax")], rounds=25)
+
+
+COMPILED = ("AdamW", "NAdam", "RAdam")
+MANY = 300
+"""Leaves of 1,000 parameters: scalars of a step are computed once for all, and those of one shape share a kernel."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMPILED)
+def test_compilation_against_optax(benchmark: Any, name: str) -> None:
+    """Trace, lower and compile one training step; beside it, without a bar, the step itself."""
+    from jax_side.optim import by_name
+
+    small = {f"layer {at}": jax.numpy.ones((40, 25)) for at in range(MANY)}
+    made: dict[str, Any] = {"ours": by_name(name, {}), "optax": NEAREST[name]()}
+
+    def compiled(tx: Any) -> Any:
+        def step(params: Any, state: Any, grads: Any) -> Any:
+            updates, state = tx.update(grads, state, params)
+            return optax.apply_updates(params, updates), state
+
+        return jax.jit(step).lower(small, tx.init(small), small).compile()
+
+    arms = [Arm(name=arm, run=partial(compiled, tx), reset=jax.clear_caches) for arm, tx in made.items()]
+    run_paired(benchmark, arms, [slower("ours", "optax", bar=2.0)], rounds=3, label="compile")
+    steps = [Arm(name=arm, run=_run(compiled(tx), small, tx.init(small), small)) for arm, tx in made.items()]
+    run_paired(benchmark, steps, [slower("ours", "optax")], rounds=25, label="step")
+
+
+def _run(call: Any, *given: Any) -> Callable[[], Any]:
+    return lambda: jax.block_until_ready(call(*given))

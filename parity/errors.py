@@ -145,9 +145,12 @@ class MissingFrameworkError(ParityError, ImportError):
         side: `jax` or `torch`, which is also the name of the extra to install.
     """
 
-    def __init__(self, side: str, module: str) -> None:
+    def __init__(self, side: str, module: str, package: str = "", companions: Iterable[str] = ()) -> None:
         self.side = side
-        super().__init__(f"side {side!r} needs the module {module!r}: pip install 'parity-suite[{side}]'")
+        needs = f"side {side!r} needs the module {module!r}"
+        if package:
+            needs = f"{package} needs {', '.join(companions)}; there is no {module}"
+        super().__init__(f"{needs}: pip install 'parity-suite[{side}]'")
 
 
 class SideError(ParityError, ImportError):

@@ -11,32 +11,38 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from parity.contract import Side
+from parity.contract import LeastSquares, OptimizerKind, Side, Translation
 from parity.errors import MissingFrameworkError, SideError, SpecError, UnknownNameError
 
 __all__ = [
     "GROUP",
     "SIDES",
     "Adapters",
+    "Optimizers",
     "Side",
     "adapters",
     "installed",
     "is_builtin",
     "load",
     "named_object",
+    "optimizers",
     "source_digest",
 ]
 
 SIDES = {"jax": ("jax", "flax", "optax", "orbax"), "torch": ("torch",)}
 """Built-in side to the modules it needs."""
+
+OPTIM = {"jax": ("jax", "optax"), "torch": ("torch",)}
+"""Built-in side to the modules that its optimizers need."""
 
 GROUP = "parity.sides"
 """Group of the entry points by which installed packages add sides."""
@@ -64,6 +70,23 @@ class Adapters(Protocol):
         """Write values into a parameter in place; return whether it is one of the framework's that can be written."""
 
 
+class Optimizers(Protocol):
+    """What measures an optimizer of a side: `jax_side.optim`, `torch_side.optim`."""
+
+    def losses(
+        self, name: str, arguments: Mapping[str, Any], problem: LeastSquares, steps: int
+    ) -> NDArray[np.float64]:
+        """Return the losses of a training with an optimizer of torch.optim, or with its exact counterpart."""
+
+    def source(self, name: str) -> str:
+        """Return file and line of a class of torch.optim; PyTorch's side alone has it."""
+
+    def translations(
+        self, kind: OptimizerKind, given: Mapping[str, Any], problem: LeastSquares, steps: int
+    ) -> Sequence[tuple[Translation, NDArray[np.float64] | str]]:
+        """Return what one would write in Optax, and the losses or why there are none; JAX's side alone has it."""
+
+
 def load(name: str) -> Side:
     """Import a side.
 
@@ -78,6 +101,18 @@ def load(name: str) -> Side:
         if importlib.util.find_spec(module) is None:
             raise MissingFrameworkError(name, module)
     return cast(Side, importlib.import_module(f"{name}_side"))
+
+
+def optimizers(name: str) -> Optimizers:
+    """Import the optimizers of a built-in side, which need less than the side.
+
+    Raises:
+        MissingFrameworkError: Its framework is not installed; names the extra to install.
+    """
+    for module in OPTIM[name]:
+        if importlib.util.find_spec(module) is None:
+            raise MissingFrameworkError(name, module)
+    return cast(Optimizers, importlib.import_module(f"{name}_side.optim"))
 
 
 def adapters() -> dict[str, Adapters]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jax_side.optim.arithmetic import correction, lerp, like, power, wide
-from jax_side.optim.transform import Optimizer, Slots, Step, make, register
+from jax_side.optim.arithmetic import correction, lerp, like, power, quotient, wide
+from jax_side.optim.groups import Optimizer
+from jax_side.optim.rules import Slots, Step, moved, register
+from jax_side.optim.transform import make
+from parity.contract import has_effect
 
 __all__ = ["adam", "adamax", "adamw", "nadam", "radam"]
 
@@ -105,32 +109,37 @@ def adamw(
 
 def _moments(g: jax.Array, slots: Slots, at: Step) -> Slots:
     b1, b2 = at.h["betas"]
-    first = lerp(slots["first_moment"], g, 1 - b1)
-    second = like(b2, g) * slots["second_moment"] + like(1 - b2, g) * g * g
+    first = at.stored(lerp(slots["first_moment"], g, 1 - b1))
+    second = at.stored(at.product(like(b2, g) * slots["second_moment"]) + like(1 - b2, g) * g * g)
     return {"first_moment": first, "second_moment": second}
 
 
-def _decayed(g: jax.Array, p: jax.Array, at: Step, decoupled: bool) -> tuple[jax.Array, Any]:
-    """Return the gradient with coupled decay, and the step that a decoupled one takes."""
+def _start(g: jax.Array, p: jax.Array, at: Step, decoupled: bool) -> tuple[jax.Array, jax.Array]:
+    """Return the gradient with coupled decay, and the parameter after a decoupled one."""
     decay = at.h["weight_decay"]
-    if not decay:
-        return g, 0.0
-    return (g, -like(at.h["lr"] * decay, p) * p) if decoupled else (g + decay * p, 0.0)
+    if decoupled:
+        return g, at.decayed(p)
+    return (at.stored(g + at.term(decay, g) * p) if has_effect(decay) else g), p
+
+
+def _corrections(h: Mapping[str, Any], t: jax.Array, first: jax.Array, kept: Any) -> dict[str, jax.Array]:
+    c1, c2 = (correction(beta, t) for beta in h["betas"])
+    return {"rate": h["lr"] / c1, "root": jnp.sqrt(c2)}
 
 
 def _adam(
     g: jax.Array, p: jax.Array, slots: Slots, at: Step, decoupled: bool | None = None
 ) -> tuple[jax.Array, Slots]:
     h = at.h
-    g, decay = _decayed(g, p, at, h["decoupled_weight_decay"] if decoupled is None else decoupled)
+    g, start = _start(g, p, at, h["decoupled_weight_decay"] if decoupled is None else decoupled)
     new = _moments(g, slots, at)
     divisor = new["second_moment"]
     if "second_moment_maximum" in slots:
         divisor = jnp.maximum(slots["second_moment_maximum"], divisor)
         new["second_moment_maximum"] = divisor
-    c1, c2 = (correction(beta, at.t) for beta in h["betas"])
-    denominator = jnp.sqrt(divisor) / like(jnp.sqrt(c2), g) + h["eps"]
-    return decay - like(h["lr"] / c1, g) * new["first_moment"] / denominator, new
+    denominator = at.stored(quotient(at.stored(jnp.sqrt(divisor)), at.once["root"]))
+    denominator = at.stored(denominator + at.term(h["eps"], g))
+    return moved(p, start, -like(at.once["rate"], g) * new["first_moment"] / denominator), new
 
 
 def _adamw(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
@@ -173,19 +182,30 @@ def nadam(
     return make("NAdam", {**own, "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize}, options)
 
 
-def _nadam(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
-    h, product = at.h, slots["momentum_product"]
-    g, decay = _decayed(g, p, at, h["decoupled_weight_decay"])
-    new = _moments(g, slots, at)
+def _nadam_scalars(
+    h: Mapping[str, Any], t: jax.Array, first: jax.Array, kept: Mapping[str, jax.Array]
+) -> dict[str, jax.Array]:
     beta1, beta2 = h["betas"]
-    mu, following = (beta1 * (1 - 0.5 * power(0.96, t * h["momentum_decay"])) for t in (at.t, at.t + 1))
+    mu, following = (beta1 * (1 - 0.5 * power(0.96, at * h["momentum_decay"])) for at in (t, t + 1))
+    product = kept["momentum_product"]
     product = product * mu.astype(product.dtype)
     exact = product.astype(wide())
-    denominator = jnp.sqrt(new["second_moment"] / like(correction(beta2, at.t), g)) + h["eps"]
-    of_gradient = -h["lr"] * (1 - mu) / (1 - exact)
-    of_moment = -h["lr"] * following / (1 - exact * following)
-    step = decay + like(of_gradient, g) * g / denominator + like(of_moment, g) * new["first_moment"] / denominator
-    return step, {**new, "momentum_product": product}
+    return {
+        "momentum_product": product,
+        "correction": correction(beta2, t),
+        "of_gradient": -h["lr"] * (1 - mu) / (1 - exact),
+        "of_moment": -h["lr"] * following / (1 - exact * following),
+    }
+
+
+def _nadam(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+    h, once = at.h, at.once
+    g, start = _start(g, p, at, h["decoupled_weight_decay"])
+    new = _moments(g, slots, at)
+    root = at.stored(jnp.sqrt(at.stored(quotient(new["second_moment"], once["correction"]))))
+    denominator = at.stored(root + at.term(h["eps"], g))
+    middle = at.stored(start + like(once["of_gradient"], g) * g / denominator)
+    return moved(p, middle, like(once["of_moment"], g) * new["first_moment"] / denominator), new
 
 
 def radam(
@@ -224,19 +244,26 @@ def radam(
     return make("RAdam", {**own, "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize}, options)
 
 
-def _radam(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
-    h = at.h
-    g, decay = _decayed(g, p, at, h["decoupled_weight_decay"])
-    new = _moments(g, slots, at)
+def _radam_scalars(h: Mapping[str, Any], t: jax.Array, first: jax.Array, kept: Any) -> dict[str, jax.Array]:
     beta1, beta2 = h["betas"]
-    c1, c2 = correction(beta1, at.t), correction(beta2, at.t)
-    longest, length = 2 / (1 - beta2) - 1, _length(beta2, at.t, c2)
+    c2 = correction(beta2, t)
+    longest, length = 2 / (1 - beta2) - 1, _length(beta2, t, c2)
     square = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
     rectified = length > 5
     factor = jnp.where(rectified, jnp.sqrt(jnp.where(rectified, square, 1)), 1)
-    adaptive = like(jnp.sqrt(c2), g) / (jnp.sqrt(new["second_moment"]) + h["eps"])
-    step = new["first_moment"] / like(c1, g) * like(h["lr"], g)
-    return decay - jnp.where(rectified, step * adaptive * like(factor, g), step), new
+    return {"correction": correction(beta1, t), "root": jnp.sqrt(c2), "rectified": rectified, "factor": factor}
+
+
+def _radam(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+    h, once = at.h, at.once
+    g, start = _start(g, p, at, h["decoupled_weight_decay"])
+    new = _moments(g, slots, at)
+    root = at.stored(at.stored(jnp.sqrt(new["second_moment"])) + at.term(h["eps"], g))
+    narrow = at.dtype.itemsize < 4  # PyTorch divides a number by a tensor as 1 / tensor * number
+    adaptive = at.stored(1 / root) * like(once["root"], g) if narrow else like(once["root"], g) / root
+    step = at.product(at.stored(quotient(new["first_moment"], once["correction"])) * like(h["lr"], g))
+    long = at.product(at.product(step * at.stored(adaptive)) * like(once["factor"], g))
+    return moved(p, start, -jnp.where(once["rectified"] != 0, long, step)), new
 
 
 def _length(beta: Any, t: jax.Array, correction2: jax.Array) -> jax.Array:
@@ -281,17 +308,21 @@ def adamax(
     return make("Adamax", own, options)
 
 
+def _adamax_scalars(h: Mapping[str, Any], t: jax.Array, first: jax.Array, kept: Any) -> dict[str, jax.Array]:
+    return {"rate": h["lr"] / correction(h["betas"][0], t)}
+
+
 def _adamax(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
     h, (b1, b2) = at.h, at.h["betas"]
-    g, _ = _decayed(g, p, at, False)
-    first = lerp(slots["first_moment"], g, 1 - b1)
-    norm = jnp.maximum(like(b2, g) * slots["infinity_norm"], jnp.abs(g) + h["eps"])
-    rate = like(h["lr"] / correction(b1, at.t), g)
-    return -rate * first / norm, {"first_moment": first, "infinity_norm": norm}
+    g, _ = _start(g, p, at, False)
+    first = at.stored(lerp(slots["first_moment"], g, 1 - b1))
+    size = at.stored(jnp.abs(g) + at.term(h["eps"], g))
+    norm = jnp.maximum(at.stored(like(b2, g) * slots["infinity_norm"]), size)
+    return -like(at.once["rate"], g) * first / norm, {"first_moment": first, "infinity_norm": norm}
 
 
-register("Adam", _adam)
-register("AdamW", _adamw)
-register("NAdam", _nadam)
-register("RAdam", _radam)
-register("Adamax", _adamax)
+register("Adam", _adam, _corrections)
+register("AdamW", _adamw, _corrections)
+register("NAdam", _nadam, _nadam_scalars)
+register("RAdam", _radam, _radam_scalars)
+register("Adamax", _adamax, _adamax_scalars)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jax_side.optim.arithmetic import lerp, like, rounded
-from jax_side.optim.transform import Optimizer, Slots, Step, make, register
+from jax_side.optim.arithmetic import lerp, like
+from jax_side.optim.groups import Optimizer
+from jax_side.optim.rules import Slots, Step, register
+from jax_side.optim.transform import make
+from parity.contract import has_effect
 
 __all__ = ["adadelta", "adagrad", "rmsprop"]
 
@@ -51,19 +55,20 @@ def rmsprop(
 
 def _rmsprop(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
     h, alpha = at.h, at.h["alpha"]
-    if h["weight_decay"]:
-        g = g + h["weight_decay"] * p
-    new = {"second_moment": alpha * slots["second_moment"] + (1 - alpha) * g * g}
+    if has_effect(h["weight_decay"]):
+        g = at.stored(g + at.term(h["weight_decay"], g) * p)
+    squares = at.product(alpha * slots["second_moment"]) + (1 - alpha) * g * g
+    new = {"second_moment": at.stored(squares)}
     variance = new["second_moment"]
     if "first_moment" in slots:
-        mean = lerp(slots["first_moment"], g, 1 - alpha)
+        mean = at.stored(lerp(slots["first_moment"], g, 1 - alpha))
         new["first_moment"] = mean
-        variance = variance - rounded(mean * mean)  # contracted, it could turn negative where torch's does not
-    scale = jnp.sqrt(variance) + h["eps"]
+        variance = at.stored(variance - mean * mean)  # contracted here and in PyTorch: negative in both or in neither
+    scale = at.stored(at.stored(jnp.sqrt(variance)) + at.term(h["eps"], g))
     if "momentum" not in slots:
         return -like(h["lr"], g) * g / scale, new
-    buffer = like(h["momentum"], g) * slots["momentum"] + g / scale
-    return -like(h["lr"], g) * buffer, {**new, "momentum": buffer}
+    buffer = at.stored(at.product(like(h["momentum"], g) * slots["momentum"]) + g / scale)
+    return -at.term(h["lr"], g) * buffer, {**new, "momentum": buffer}
 
 
 def adagrad(
@@ -101,11 +106,15 @@ def adagrad(
 
 def _adagrad(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
     h = at.h
-    if h["weight_decay"]:
-        g = g + h["weight_decay"] * p
-    rate = h["lr"] / (1 + (at.t - 1) * h["lr_decay"])
-    total = slots["sum_of_squares"] + g * g
-    return -like(rate, g) * g / (jnp.sqrt(total) + h["eps"]), {"sum_of_squares": total}
+    if has_effect(h["weight_decay"]):
+        g = at.stored(g + at.term(h["weight_decay"], g) * p)
+    total = at.stored(slots["sum_of_squares"] + g * g)
+    root = at.stored(at.stored(jnp.sqrt(total)) + at.term(h["eps"], g))
+    return -like(at.once["rate"], g) * g / root, {"sum_of_squares": total}
+
+
+def _adagrad_scalars(h: Mapping[str, Any], t: jax.Array, first: jax.Array, kept: Any) -> dict[str, jax.Array]:
+    return {"rate": h["lr"] / (1 + (t - 1) * h["lr_decay"])}
 
 
 def adadelta(
@@ -141,14 +150,17 @@ def adadelta(
 
 def _adadelta(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
     h, rho = at.h, at.h["rho"]
-    if h["weight_decay"]:
-        g = g + h["weight_decay"] * p
-    squares = rho * slots["second_moment"] + (1 - rho) * g * g
-    step = jnp.sqrt(slots["squared_updates"] + h["eps"]) / jnp.sqrt(squares + h["eps"]) * g
-    updates = rho * slots["squared_updates"] + (1 - rho) * step * step
-    return -like(h["lr"], g) * step, {"second_moment": squares, "squared_updates": updates}
+    if has_effect(h["weight_decay"]):
+        g = at.stored(g + at.term(h["weight_decay"], g) * p)
+    eps = at.term(h["eps"], g)
+    squares = at.stored(at.product(rho * slots["second_moment"]) + (1 - rho) * g * g)
+    root = at.stored(jnp.sqrt(at.stored(squares + eps)))
+    step = at.stored(jnp.sqrt(at.stored(slots["squared_updates"] + eps)))
+    step = at.product(at.stored(step / root) * g)
+    updates = at.stored(at.product(rho * slots["squared_updates"]) + (1 - rho) * step * step)
+    return -at.term(h["lr"], g) * step, {"second_moment": squares, "squared_updates": updates}
 
 
 register("RMSprop", _rmsprop)
-register("Adagrad", _adagrad)
+register("Adagrad", _adagrad, _adagrad_scalars)
 register("Adadelta", _adadelta)

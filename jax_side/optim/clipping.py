@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from jax_side.optim.arithmetic import like
-from jax_side.optim.transform import Optimizer
+from jax_side.optim.groups import Optimizer
 from parity.errors import SpecError
 
 __all__ = ["clip_by_global_norm", "clip_by_group_norm", "clip_by_value"]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jax_side.optim.arithmetic import lerp, like
-from jax_side.optim.transform import Optimizer, Slots, Step, make, register
+from jax_side.optim.arithmetic import halved, lerp, like
+from jax_side.optim.groups import Optimizer
+from jax_side.optim.rules import Slots, Step, moved, register
+from jax_side.optim.transform import make
 
 __all__ = ["adafactor", "muon"]
 
@@ -52,25 +55,37 @@ def adafactor(
 def _adafactor(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
     h = at.h
     eps1 = h["eps"][0] if h["eps"][0] is not None else float(jnp.finfo(p.dtype).eps)
-    weight = at.t ** h["beta2_decay"]
-    size = jnp.maximum(h["eps"][1], _size(p))
-    rate = size * like(jnp.minimum(h["lr"], 1 / jnp.sqrt(at.t)), p)
+    weight, keep = at.once["weight"], at.stored
+    size = jnp.maximum(h["eps"][1], keep(_norm(p)) / _root(p))
+    rate = size * like(at.once["rate"], p)
+    start = at.decayed(p)
     if g.ndim > 1:
-        rows = lerp(slots["row_variance"], jnp.mean(g * g, axis=-1, keepdims=True), weight)
-        columns = lerp(slots["column_variance"], jnp.mean(g * g, axis=-2, keepdims=True), weight)
+        means = [keep(keep(keep(_norm(g, axis)) ** 2) / max(1, g.shape[axis])) for axis in (-1, -2)]
+        rows = keep(lerp(slots["row_variance"], means[0], weight))
+        columns = keep(lerp(slots["column_variance"], means[1], weight))
         slots = {"row_variance": rows, "column_variance": columns}
-        variance = rows * columns / jnp.maximum(jnp.mean(rows, axis=-2, keepdims=True), eps1)
+        mean = keep(jnp.mean(rows, axis=-2, keepdims=True))
+        variance = keep(keep(rows * columns) / jnp.maximum(mean, eps1))
     else:
-        variance = lerp(slots["variance"], g * g, weight)
+        variance = keep(lerp(slots["variance"], keep(g * g), weight))
         slots = {"variance": variance}
-    step = g * jax.lax.rsqrt(jnp.maximum(variance, eps1 * eps1))
-    step = step * (-rate / jnp.maximum(1.0, _size(step) / h["d"]))
-    return step - like(h["lr"] * h["weight_decay"], p) * p if h["weight_decay"] else step, slots
+    step = keep(keep(jax.lax.rsqrt(jnp.maximum(variance, eps1 * eps1))) * g)
+    factor = -rate / jnp.maximum(1.0, keep(_norm(step)) / (_root(step) * h["d"]))
+    return moved(p, start, keep(factor) * step), slots
 
 
-def _size(x: jax.Array) -> jax.Array:
-    """Return the root mean square of all elements, 0 of none."""
-    return jnp.sqrt(jnp.sum(x * x)) / math.sqrt(max(1, x.size))
+def _adafactor_scalars(h: Mapping[str, Any], t: jax.Array, first: jax.Array, kept: Any) -> dict[str, jax.Array]:
+    return {"weight": t ** h["beta2_decay"], "rate": jnp.minimum(h["lr"], 1 / jnp.sqrt(t))}
+
+
+def _norm(x: jax.Array, axis: int | None = None) -> jax.Array:
+    """Return the root of the sum of squares, over all elements or along an axis that stays."""
+    return jnp.sqrt(jnp.sum(x * x, axis=axis, keepdims=axis is not None))
+
+
+def _root(x: jax.Array) -> float:
+    """Return the root of the number of elements, 1 of none."""
+    return math.sqrt(max(1, x.size))
 
 
 def muon(
@@ -129,34 +144,38 @@ def muon(
 
 def _muon(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
     h = at.h
-    buffer = lerp(slots["momentum"], g, 1 - h["momentum"])
-    update = lerp(g, buffer, h["momentum"]) if h["nesterov"] else buffer
+    buffer = at.stored(lerp(slots["momentum"], g, 1 - h["momentum"]))
+    update = at.stored(lerp(g, buffer, h["momentum"])) if h["nesterov"] else buffer
     rows, columns = p.shape
     ratio = 0.2 * math.sqrt(max(rows, columns)) if h["adjust_lr_fn"] == "match_rms_adamw" else None
     ratio = ratio if ratio is not None else math.sqrt(max(1, rows / columns)) if columns else 1.0
-    step = -like(h["lr"] * ratio, p) * _orthogonal(update, h).astype(p.dtype)
-    return step - like(h["lr"] * h["weight_decay"], p) * p, {"momentum": buffer}
+    step = -at.term(h["lr"] * ratio, p) * _orthogonal(update, h).astype(p.dtype)
+    return moved(p, at.decayed(p), step), {"momentum": buffer}
 
 
 def _orthogonal(update: jax.Array, h: Any) -> jax.Array:
     """Return a matrix with the singular vectors of `update`, its singular values near 1.
 
-    Numerics: in bfloat16, each product is added and scaled in float32 and rounded once, as torch.addmm does it.
+    Numerics: in bfloat16, each product is added and scaled in float32 and rounded once, as torch.addmm does it. The
+    values are kept in float32, for XLA drops a cast to bfloat16 and back, and with it the rounding.
     """
     a, b, c = h["ns_coefficients"]
     tall = update.shape[0] > update.shape[1]
-    kind = h.get("iteration_dtype", jnp.bfloat16)
+    kind = jnp.dtype(h.get("iteration_dtype", jnp.bfloat16))
     exact = jnp.promote_types(kind, jnp.float32)
-    x = update.T.astype(kind) if tall else update.astype(kind)
-    norm = jnp.linalg.norm(x.astype(exact)).astype(kind)
-    x = x / jnp.maximum(norm, jnp.asarray(h["eps"], kind))
-    product = lambda left, right: jnp.matmul(left, right, precision="highest", preferred_element_type=exact)  # noqa: E731
+    near = lambda x: halved(x, kind)  # noqa: E731
+    x = near((update.T if tall else update).astype(exact))
+    x = near(x / jnp.maximum(near(jnp.linalg.norm(x)), near(jnp.asarray(h["eps"], exact))))
     for _ in range(h["ns_steps"]):
-        gram = product(x, x.T).astype(kind)
-        quadratic = (b * gram.astype(exact) + c * product(gram, gram)).astype(kind)
-        x = (a * x.astype(exact) + product(quadratic, x)).astype(kind)
+        gram = near(_product(x, x.T))
+        quadratic = near(b * gram + c * _product(gram, gram))
+        x = near(a * x + _product(quadratic, x))
     return x.T if tall else x
 
 
-register("Adafactor", _adafactor)
+def _product(left: jax.Array, right: jax.Array) -> jax.Array:
+    return jnp.matmul(left, right, precision="highest")
+
+
+register("Adafactor", _adafactor, _adafactor_scalars)
 register("Muon", _muon)

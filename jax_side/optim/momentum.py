@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from jax_side.optim.arithmetic import like, wide
-from jax_side.optim.transform import Optimizer, Slots, Step, make, register
+from jax_side.optim.groups import Optimizer
+from jax_side.optim.rules import Slots, Step, moved, register
+from jax_side.optim.transform import make
+from parity.contract import has_effect
 
 __all__ = ["asgd", "lion", "rprop", "sgd"]
 
@@ -35,7 +39,7 @@ def sgd(
         weight_decay: Coupled: its product with the parameter is added to the gradient.
         nesterov: Whether to look one step ahead; needs momentum and no dampening.
         maximize: Whether to climb.
-        **options: `groups`, `kinds`, `leaves`, `scalar_dtype`, and torch's flags, which change no result.
+        **options: `groups`, `kinds`, `leaves`, `scalar_dtype`, and torch's flags, which change nothing here.
 
     Raises:
         SpecError: A value outside of its range.
@@ -57,16 +61,16 @@ def sgd(
 
 def _sgd(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
     h = at.h
-    if h["weight_decay"]:
-        g = g + h["weight_decay"] * p
+    if has_effect(h["weight_decay"]):
+        g = at.stored(g + at.term(h["weight_decay"], g) * p)
     if "momentum" in slots:
         mu, weight = like(h["momentum"], g), 1 - h["dampening"]
-        buffer = mu * slots["momentum"] + weight * g
-        if h["dampening"]:
+        buffer = at.stored(at.product(mu * slots["momentum"]) + at.term(weight, g) * g)
+        if has_effect(h["dampening"]):
             buffer = jnp.where(at.first, g, buffer)
         slots = {"momentum": buffer}
-        g = g + mu * buffer if h["nesterov"] else buffer
-    return -like(h["lr"], g) * g, slots
+        g = at.stored(g + at.term(mu, g) * buffer) if h["nesterov"] else buffer
+    return -at.term(h["lr"], g) * g, slots
 
 
 def lion(
@@ -100,9 +104,9 @@ def lion(
 
 def _lion(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
     (b1, b2), m = at.h["betas"], slots["momentum"]
-    sign = jnp.sign(like(b1, m) * m + like(1 - b1, g) * g)
-    step = -like(at.h["lr"], g) * (sign + at.h["weight_decay"] * p)
-    return step, {"momentum": like(b2, m) * m + like(1 - b2, g) * g}
+    sign = jnp.sign(at.product(like(b1, m) * m) + like(1 - b1, g) * g)
+    momentum = at.stored(at.product(like(b2, m) * m) + like(1 - b2, g) * g)
+    return moved(p, at.decayed(p), -at.term(at.h["lr"], g) * sign), {"momentum": momentum}
 
 
 def rprop(
@@ -140,7 +144,7 @@ def _rprop(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Arra
     sign = jnp.sign(g * slots["previous_gradient"])
     factor = jnp.where(sign > 0, plus, jnp.where(sign < 0, minus, jnp.where(sign == 0, 1, sign)))
     size = jnp.where(at.first, like(at.h["lr"], g), slots["step_size"])
-    size = jnp.clip(size * factor.astype(g.dtype), low, high)
+    size = jnp.clip(at.stored(size * at.stored(factor.astype(g.dtype))), low, high)
     held = jnp.where(sign < 0, 0, g)
     return -jnp.sign(held) * size, {"previous_gradient": held, "step_size": size}
 
@@ -167,7 +171,8 @@ def asgd(
         t0: Update from which on the parameters are averaged.
         weight_decay: Coupled: its product with the parameter is added to the gradient.
         maximize: Whether to climb.
-        **options: As of `sgd`. With `scalar_dtype` float32, the rate is rounded to float32, as torch does.
+        **options: As of `sgd`; `foreach` is torch's False, for with True it computes the rate in float32, also in a
+            loss of float64 (2e-8 of it). With `scalar_dtype` float32, the rate is rounded to float32, as torch does.
 
     Raises:
         SpecError: A value outside of its range.
@@ -179,20 +184,32 @@ def asgd(
     return make("ASGD", own, options)
 
 
+def _asgd_scalars(
+    h: Mapping[str, Any], t: jax.Array, first: jax.Array, kept: Mapping[str, jax.Array]
+) -> dict[str, jax.Array]:
+    scalar = kept["rate"].dtype
+    rate = jnp.where(first, h["lr"].astype(scalar), kept["rate"]).astype(wide())
+    return {
+        "now": rate,
+        "left": 1 - h["lambd"] * rate,
+        "weight": kept["average_weight"].astype(wide()),
+        "rate": h["lr"] / (1 + h["lambd"] * h["lr"] * t) ** h["alpha"],
+        "average_weight": 1 / jnp.maximum(1, t - h["t0"]),
+    }
+
+
 def _asgd(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
-    h, scalar = at.h, slots["rate"].dtype
-    if h["weight_decay"]:
-        g = g + h["weight_decay"] * p
-    rate = jnp.where(at.first, h["lr"].astype(scalar), slots["rate"]).astype(wide())
-    step = -like(h["lambd"] * rate, p) * p - like(rate, g) * g
-    new, average, weight = p + step, slots["average"], slots["average_weight"]
-    average = jnp.where(weight == 1, new, average + (new - average) * like(weight, p))
-    next_rate = h["lr"] / (1 + h["lambd"] * h["lr"] * at.t) ** h["alpha"]
-    next_weight = 1 / jnp.maximum(1, at.t - h["t0"])
-    return step, {"rate": next_rate.astype(scalar), "average_weight": next_weight.astype(scalar), "average": average}
+    h, once = at.h, at.once
+    if has_effect(h["weight_decay"]):
+        g = at.stored(g + at.term(h["weight_decay"], g) * p)
+    start, step = at.product(p * like(once["left"], p)), -at.term(once["now"], g) * g
+    new, average, weight = at.stored(start + step), slots["average"], like(once["weight"], p)
+    apart = at.product(at.stored(new - average) * weight)
+    average = jnp.where(weight == 1, new, at.stored(average + apart))
+    return moved(p, start, step), {"average": average}
 
 
 register("SGD", _sgd)
 register("Lion", _lion)
 register("Rprop", _rprop)
-register("ASGD", _asgd)
+register("ASGD", _asgd, _asgd_scalars)

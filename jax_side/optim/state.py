@@ -10,8 +10,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from jax_side.optim.groups import Group, Optimizer, OptimState
 from jax_side.optim.leaves import Leaves
-from jax_side.optim.transform import Group, Optimizer, OptimState, by_name
+from jax_side.optim.transform import by_name
 from parity.contract import GroupRule, NeutralGroup, NeutralOptimizer, TrainingState, optimizer_kind
 from parity.errors import StateError, UnknownNameError
 
@@ -110,7 +111,8 @@ def optimizer_of(state: TrainingState, leaves: Leaves | None = None, **options: 
     Args:
         state: A neutral state, as either side gives it.
         leaves: Names and layouts on PyTorch's side.
-        **options: As of `jax_side.optim.sgd`; `scalar_dtype` is that of the counts unless given.
+        **options: As of `jax_side.optim.sgd`; `scalar_dtype` is that of the counts unless given, JAX's default where
+            there is no count yet.
 
     Raises:
         StateError: It has no `optimizer.name` or no `optimizer.groups`.
@@ -122,7 +124,8 @@ def optimizer_of(state: TrainingState, leaves: Leaves | None = None, **options: 
         raise StateError("optimizer.name", "is missing, or optimizer.groups is")
     kind = optimizer_kind(name)
     counts = [v.dtype for k, v in state.arrays.items() if k.startswith("optimizer.step.")]
-    options.setdefault("scalar_dtype", str(counts[0]) if counts else "float32")
+    if counts:
+        options.setdefault("scalar_dtype", str(counts[0]))
     known = {*kind.arguments, *kind.flags}
     own = [{k: tuple(v) if isinstance(v, list) else v for k, v in one.items() if k in known} for one in groups]
     carried = [{k: v for k, v in one.items() if k not in known and k != "params"} for one in groups]
@@ -161,7 +164,7 @@ def from_neutral(tx: Optimizer, state: TrainingState, params: Any, count: int | 
     shapes = tx.leaves.shapes(names, leaves)
     found = NeutralOptimizer.unpack(state, shapes)
     _compare(tx, found, shapes)
-    empty = tx.init(params)
+    empty = _empty(tx, found, params)
     steps = np.array(empty.step)
     trees = {slot: treedef.flatten_up_to(tree) for slot, tree in empty.slots.items()}
     forms = {slot.name: slot.form for slot in found.kind.slots}
@@ -187,6 +190,18 @@ def from_neutral(tx: Optimizer, state: TrainingState, params: Any, count: int | 
         step=jnp.asarray(steps),
         slots={slot: treedef.unflatten(values) for slot, values in trees.items()},
     )
+
+
+def _empty(tx: Optimizer, found: NeutralOptimizer, params: Any) -> OptimState:
+    """Return the state before the first step, its scalars in the dtype of those counts unless `tx` has one."""
+    counts = [own["step"].dtype for own in found.slots.values() if "step" in own]
+    if tx.scalar_dtype is not None or not counts:
+        return tx.init(params)
+    tx.scalar_dtype = jnp.dtype(counts[0])
+    try:
+        return tx.init(params)
+    finally:
+        tx.scalar_dtype = None
 
 
 def _compare(tx: Optimizer, found: NeutralOptimizer, shapes: Mapping[str, tuple[int, ...]]) -> None:

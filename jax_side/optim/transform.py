@@ -1,124 +1,23 @@
-"""The transformation of every optimizer of this package: one rule per parameter, torch's counts and arguments.
-
-A rule is a pure function of one parameter. The transformation applies it to each parameter of its group, counts the
-updates of each parameter, leaves those without a gradient alone, and hands the learning rate over.
-"""
+"""Build an optimizer as a transformation of Optax, and its state before the first step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-import optax
 
+from jax_side.optim.arguments import resolved
 from jax_side.optim.arithmetic import wide
+from jax_side.optim.groups import Group, Optimizer, OptimState
 from jax_side.optim.leaves import Leaves
-from parity.contract import GroupRule, OptimizerKind, assign_groups, optimizer_kind, slot_shape
-from parity.errors import SpecError, StateError, UnknownNameError
+from jax_side.optim.update import updated
+from parity.contract import GroupRule, OptimizerKind, optimizer_kind, slot_shape
+from parity.errors import SpecError, StateError
 
-__all__ = [
-    "Group",
-    "OptimState",
-    "Optimizer",
-    "Rule",
-    "Slots",
-    "Step",
-    "by_name",
-    "make",
-    "register",
-]
-
-MOVED = {"learning_rate": "lr", "betas": "betas", "momentum": "momentum"}
-"""What an update may be given, and the argument it stands for."""
-
-
-class Step(NamedTuple):
-    """What a rule knows beside the gradient, the parameter and its slots."""
-
-    t: jax.Array
-    """Updates of this parameter, this one included; a scalar of the wide dtype."""
-    first: jax.Array
-    """Whether this is its first update."""
-    h: Mapping[str, Any]
-    """Arguments of its group; `lr`, and what else a schedule moves, as scalars of the wide dtype."""
-
-
-Slots = dict[str, jax.Array]
-"""Neutral slot name to value, of one parameter."""
-
-Rule = Callable[[jax.Array, jax.Array, Slots, Step], tuple[jax.Array, Slots]]
-"""Gradient, parameter, slots, step to what is added to the parameter, and its new slots; in PyTorch's layout."""
-
-_RULES: dict[str, Rule] = {}
-
-
-def register(name: str, rule: Rule) -> None:
-    """Give an optimizer of the table its rule.
-
-    Args:
-        name: Its name in the table, such as `Adam`.
-        rule: What computes its update of one parameter.
-    """
-    _RULES[name] = rule
-
-
-class OptimState(NamedTuple):
-    """State of an optimizer.
-
-    PyTorch counts updates for each parameter, Optax once for all; a parameter that is unfrozen late has another bias
-    correction, so the types of Optax, which have one count, cannot hold the state.
-    """
-
-    count: jax.Array
-    """Calls of `update`, int32: the position of a learning rate that is a schedule."""
-    step: jax.Array
-    """Updates of each parameter, in the order of the leaves, 0 before its first one; where torch keeps no count (SGD,
-    Muon, Lion), 1 after the first. One vector: a hundred scalars cost a call half a millisecond."""
-    slots: dict[str, Any]
-    """Neutral slot name to a tree like the parameters, None where a parameter has no such slot."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """One parameter group with all of its arguments."""
-
-    label: str
-    kind: OptimizerKind
-    arguments: Mapping[str, Any]
-    carried: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of torch's group that mean nothing here, such as the `initial_lr` of a scheduler."""
-
-
-class Optimizer(optax.GradientTransformationExtraArgs):
-    """An Optax transformation that knows its groups, so that its state can be converted.
-
-    `init(params)` returns an `OptimState`. `update(grads, state, params)` also takes `mask`, and the values that a
-    schedule moves: `learning_rate`, `betas`, `momentum`, each one for all groups or label to value.
-    """
-
-    groups: tuple[Group, ...]
-    rules: tuple[GroupRule, ...]
-    kinds: Mapping[str, str] | None
-    leaves: Leaves
-    scalar_dtype: Any
-
-    def group_of(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Group]:
-        """Return the group of each parameter, by neutral name.
-
-        Args:
-            shapes: Neutral name to shape, in PyTorch's layout.
-
-        Raises:
-            SpecError: As of `parity.contract.assign_groups`.
-        """
-        if not self.rules:
-            return dict.fromkeys(shapes, self.groups[0])
-        by_label = {group.label: group for group in self.groups}
-        return {name: by_label[label] for name, label in assign_groups(self.rules, shapes, self.kinds).items()}
+__all__ = ["by_name", "make"]
 
 
 def make(name: str, given: Mapping[str, Any], options: Mapping[str, Any]) -> Optimizer:
@@ -130,27 +29,30 @@ def make(name: str, given: Mapping[str, Any], options: Mapping[str, Any]) -> Opt
         options: Further arguments, torch's flags among them, and four of ours. `groups`: rules of parameter groups,
             one group of all parameters without. `kinds`: neutral name to kind of parameter, where rules ask for it.
             `leaves`: names and layouts on PyTorch's side. `scalar_dtype`: of counts, NAdam's product and ASGD's rate;
-            PyTorch keeps them in its default dtype, float32 unless that was changed.
+            by default that of JAX's own numbers, float64 with 64-bit types and float32 without, as PyTorch keeps them
+            in its default dtype. Where the two defaults differ, as for a model in float64 under PyTorch's default of
+            float32, say it here; `optimizer_of` and `from_neutral` take it from the counts of a state.
 
     Raises:
         UnknownNameError: An optimizer or an argument that does not exist.
         SpecError: A value outside of its range.
     """
-    kind, own = optimizer_kind(name), dict(options)
+    kind, own = optimizer_kind(name), {**options, **(options.get("options") or {})}
+    own.pop("options", None)  # optax.inject_hyperparams binds what it does not know to the name of the parameter
     rules: Sequence[GroupRule] = own.pop("groups", ())
     kinds, leaves = own.pop("kinds", None), own.pop("leaves", None)
-    scalar_dtype, iteration = own.pop("scalar_dtype", "float32"), own.pop("iteration_dtype", None)
+    scalar_dtype, iteration = own.pop("scalar_dtype", None), own.pop("iteration_dtype", None)
     given = {**given, **own}
     if not rules:
-        groups: tuple[Group, ...] = (Group(label="all", kind=kind, arguments=kind.resolve(given)),)
+        groups: tuple[Group, ...] = (Group(label="all", kind=kind, arguments=resolved(kind, given)),)
     else:
         groups = tuple(_group(rule, kind, given) for rule in rules)
-    scalar = jnp.dtype(scalar_dtype)
-    if scalar not in (jnp.float32, jnp.float64):
+    scalar = None if scalar_dtype is None else jnp.dtype(scalar_dtype)
+    if scalar not in (None, jnp.float32, jnp.float64):
         raise SpecError("scalar_dtype", f"must be float32 or float64, got {scalar}")
     if iteration is not None:  # of Muon alone, and no argument of torch's
         groups = tuple(replace(g, arguments={**g.arguments, "iteration_dtype": jnp.dtype(iteration)}) for g in groups)
-    tx: Optimizer = Optimizer(lambda params: _init(tx, params), lambda *args, **extra: _update(tx, *args, **extra))
+    tx: Optimizer = Optimizer(lambda params: _init(tx, params), lambda *args, **extra: updated(tx, *args, **extra))
     tx.groups, tx.rules, tx.kinds = groups, tuple(rules), kinds
     tx.leaves, tx.scalar_dtype = leaves or Leaves(), scalar
     return tx
@@ -161,13 +63,16 @@ def _group(rule: GroupRule, kind: OptimizerKind, given: Mapping[str, Any]) -> Gr
     other = own.pop("optimizer", None)
     if other is not None and optimizer_kind(other).name != kind.name:
         kind, given = optimizer_kind(other), {}
-    return Group(label=rule.label, kind=kind, arguments=kind.resolve({**given, **own}))
+    return Group(label=rule.label, kind=kind, arguments=resolved(kind, {**given, **own}))
 
 
 def _init(tx: Optimizer, params: Any) -> OptimState:
     names, leaves, treedef = tx.leaves.flatten(params)
+    if not leaves:
+        return _outline(tx, params)
     if tx.scalar_dtype == jnp.float64 and wide() != jnp.float64:
         raise SpecError("scalar_dtype", "float64 needs 64-bit types: jax.enable_x64(True)")
+    scalar = tx.scalar_dtype or wide()
     shapes = tx.leaves.shapes(names, leaves)
     group_of = tx.group_of(shapes)
     _check(names, leaves, group_of)
@@ -177,17 +82,58 @@ def _init(tx: Optimizer, params: Any) -> OptimState:
             continue
         group = group_of[name]
         for slot in group.kind.kept(group.arguments, leaf.ndim):
-            dtype = tx.scalar_dtype if slot.form == "scalar" else leaf.dtype
+            dtype = scalar if slot.form == "scalar" else leaf.dtype
             start = group.arguments[slot.start] if isinstance(slot.start, str) else slot.start
-            value = jnp.full(slot_shape(slot, shapes[name]), start, dtype)
-            slots[slot.name][at] = tx.leaves.to_jax(value, name)
+            value = tx.leaves.to_jax(jnp.full(slot_shape(slot, shapes[name]), start, dtype), name)
+            slots[slot.name][at] = _placed(value, leaf)
     return OptimState(
-        count=jnp.zeros((), jnp.int32),
-        step=jnp.zeros(len(leaves), tx.scalar_dtype),
+        count=_beginning(leaves),
+        step=jnp.zeros(len(leaves), scalar),
         slots={
             name: treedef.unflatten(values) for name, values in slots.items() if any(v is not None for v in values)
         },
     )
+
+
+def _outline(tx: Optimizer, params: Any) -> OptimState:
+    """Return the state of a tree without leaves, such as the stand-in of `optax.tree.map_params` for any parameters.
+
+    A slot in the shape of its parameter is the tree itself. Which parameters have the others follows from shapes,
+    which are not known: the slots of a group that has such are one value that stands for none.
+    """
+    slots: Any = {}
+    for group in tx.groups:
+        for slot in group.kind.slots:
+            if slot.form in ("rows", "columns", "unfactored"):
+                return OptimState(jnp.zeros((), jnp.int32), jnp.zeros(0), slots=jnp.zeros(0))
+            if slot.is_kept(group.arguments, 0):
+                slots[slot.name] = jnp.zeros(0) if slot.form == "scalar" else params
+    return OptimState(jnp.zeros((), jnp.int32), jnp.zeros(0, tx.scalar_dtype or wide()), slots)
+
+
+def _placed(value: jax.Array, leaf: Any) -> jax.Array:
+    """Put a slot beside its parameter: on the same devices, and divided as it is where it is as long."""
+    if isinstance(leaf, jax.core.Tracer) or not isinstance(leaf, jax.Array) or not leaf.committed:
+        return value
+    sharding = leaf.sharding
+    if value.shape == leaf.shape:
+        return jax.device_put(value, sharding)
+    if not isinstance(sharding, jax.sharding.NamedSharding):
+        return value
+    spec = [*sharding.spec, *[None] * leaf.ndim][: leaf.ndim] if value.ndim == leaf.ndim else []
+    own = [part if value.shape[at] == leaf.shape[at] else None for at, part in enumerate(spec)]
+    return jax.device_put(value, jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec(*own)))
+
+
+def _beginning(leaves: Sequence[Any]) -> jax.Array:
+    """Return the count 0; within a compiled function as one that only its run knows, which `unknown_zero` needs."""
+    traced = [leaf for leaf in leaves if isinstance(leaf, jax.core.Tracer) and leaf.size]
+    if not traced or getattr(jax.typeof(traced[0]), "vma", None):
+        return jnp.zeros((), jnp.int32)
+    smallest = min(traced, key=lambda leaf: leaf.size)
+    first = jax.lax.slice(smallest, (0,) * smallest.ndim, (1,) * smallest.ndim).reshape(())
+    bits = jax.lax.bitcast_convert_type(first.astype(jnp.float32), jnp.int32)
+    return jnp.where((bits * bits & 7) == 5, bits, 0)
 
 
 def _check(names: Sequence[str], leaves: Sequence[Any], group_of: Mapping[str, Group]) -> None:
@@ -209,117 +155,6 @@ def _check(names: Sequence[str], leaves: Sequence[Any], group_of: Mapping[str, G
             raise StateError(
                 name, "Adafactor's first eps follows the dtype, and torch takes that of the first parameter; give eps"
             )
-
-
-def _update(
-    tx: Optimizer, updates: Any, state: OptimState, params: Any = None, *, mask: Any = None, **extra: Any
-) -> tuple[Any, OptimState]:
-    """Return what is added to the parameters, and the new state.
-
-    Where `mask` is false, nothing changes: one scalar for all parameters, or a tree of scalars, None for true.
-    """
-    if params is None:
-        raise SpecError("params", "the update needs the parameters: tx.update(grads, state, params)")
-    names, leaves, treedef = tx.leaves.flatten(params)
-    grads = treedef.flatten_up_to(updates)
-    masks = _masks(mask, treedef, names)
-    group_of = tx.group_of(tx.leaves.shapes(names, leaves))
-    hyper = {group.label: _hyper(tx, group, state.count, extra) for group in tx.groups}
-    slots = {name: treedef.flatten_up_to(tree) for name, tree in state.slots.items()}
-    given = [leaf is not None and grad is not None for leaf, grad in zip(leaves, grads, strict=True)]
-    after = state.step + 1
-    deltas: list[Any] = []
-    for at, (name, leaf) in enumerate(zip(names, leaves, strict=True)):
-        if not given[at]:
-            deltas.append(None if leaf is None else jnp.full_like(leaf, -0.0))  # x + -0.0 is x, also for x = -0.0
-            continue
-        group = group_of[name]
-        own = {slot: values[at] for slot, values in slots.items() if values[at] is not None}
-        step = Step(t=_count(group, after[at]), first=state.step[at] == 0, h=hyper[group.label])
-        delta, kept = _leaf(tx, name, group, step, (grads[at], leaf, own), masks[at])
-        deltas.append(delta)
-        for slot, value in kept.items():
-            slots[slot][at] = value
-    counts = [name in group_of and group_of[name].kind.counts for name in names]
-    new = OptimState(
-        count=state.count + 1,
-        step=_counted(state.step, after, given, counts, masks),
-        slots={slot: treedef.unflatten(values) for slot, values in slots.items()},
-    )
-    return treedef.unflatten(deltas), new
-
-
-def _count(group: Group, after: jax.Array) -> jax.Array:
-    """Return the updates of a parameter, this one included, in the wide dtype; 1 where torch keeps no count."""
-    return (after if group.kind.counts else jnp.ones_like(after)).astype(wide())
-
-
-def _counted(
-    before: jax.Array, after: jax.Array, given: Sequence[bool], counts: Sequence[bool], masks: Sequence[Any]
-) -> jax.Array:
-    """Return the counts after an update: of those that have a gradient and are not masked."""
-    new = after if all(counts) else jnp.where(np.array(counts, bool), after, 1)
-    if not all(given):
-        new = jnp.where(np.array(given, bool), new, before)
-    if all(mask is None for mask in masks):
-        return new
-    one = all(mask is masks[0] for mask in masks)
-    kept = masks[0] if one else jnp.stack([jnp.asarray(True if mask is None else mask) for mask in masks])
-    return jnp.where(kept, new, before)
-
-
-def _masks(mask: Any, treedef: Any, names: Sequence[str]) -> list[Any]:
-    """Return the mask of each parameter, None where it is always updated."""
-    one = mask is None or jax.tree_util.all_leaves([mask])
-    masks = [mask] * len(names) if one else treedef.flatten_up_to(mask)
-    for name, own in zip(names, masks, strict=True):
-        if own is not None and jnp.ndim(own):
-            raise SpecError("mask", f"must be a scalar for each parameter; of {name} it has shape {jnp.shape(own)}")
-    return masks
-
-
-def _leaf(
-    tx: Optimizer, name: str, group: Group, step: Step, values: tuple[Any, ...], mask: Any
-) -> tuple[jax.Array, Slots]:
-    """Apply the rule of a group to one parameter, in PyTorch's layout and at least in float32."""
-    grad, leaf, own = values
-    exact = jnp.promote_types(leaf.dtype, jnp.float32)
-    forms = {slot.name: slot.form for slot in group.kind.slots}
-    turn = lambda x: tx.leaves.to_torch(x, name)  # noqa: E731
-    g = turn(grad).astype(exact)
-    inside = {k: v if forms[k] == "scalar" else turn(v).astype(exact) for k, v in own.items()}
-    rule = _RULES[group.kind.name]
-    delta, after = rule(-g if group.arguments.get("maximize") else g, turn(leaf).astype(exact), inside, step)
-    back = {k: tx.leaves.to_jax(v, name).astype(own[k].dtype) for k, v in after.items()}
-    delta = tx.leaves.to_jax(delta, name)
-    if mask is not None:
-        delta = jnp.where(mask, delta, -0.0)
-        back = {k: jnp.where(mask, v, own[k]) for k, v in back.items()}
-    return delta, back
-
-
-def _hyper(tx: Optimizer, group: Group, count: jax.Array, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a group for this update: those given with it come first."""
-    h = dict(group.arguments)
-    for given, value in extra.items():
-        if given not in MOVED:
-            raise UnknownNameError("argument of an update", given, ["mask", *MOVED])
-        if isinstance(value, Mapping) and group.label not in value:
-            given_for = ", ".join(map(str, value)) or "none"
-            raise SpecError(given, f"has no value for the group {group.label!r}; it has: {given_for}")
-        one = value[group.label] if isinstance(value, Mapping) else value
-        argument = MOVED[given]
-        if one is None or argument not in h:
-            if one is not None and len(tx.groups) == 1:
-                raise UnknownNameError(f"argument of {group.kind.name}", argument, group.kind.arguments)
-            continue
-        if argument == "momentum" and not group.arguments["momentum"]:
-            raise SpecError("momentum", "cannot be given with an update of an optimizer that was made without it")
-        h[argument] = tuple(jnp.asarray(x, wide()) for x in one) if argument == "betas" else jnp.asarray(one, wide())
-    if callable(h["lr"]):
-        h["lr"] = h["lr"](count)
-    h["lr"] = jnp.asarray(h["lr"], wide())
-    return h
 
 
 def by_name(name: str, arguments: Mapping[str, Any], **options: Any) -> Optimizer:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         with_overflows,
     )
     from parity.checks.traces import MOST_STEPS, digest_batches, digest_leaves, trace
+    from parity.checks.translating import measure_optimizer
 
 __all__ = [
     "CHECKS",
@@ -56,6 +57,7 @@ __all__ = [
     "drill_spec",
     "epochs_spec",
     "list_tasks",
+    "measure_optimizer",
     "policy_spec",
     "read_durations",
     "remove_scratch",
@@ -75,9 +77,9 @@ def __getattr__(name: str) -> object:
     """Import a name when it is first used (PEP 562), and what needs a RunSpec only for a name that does."""
     if name not in __all__:
         raise AttributeError(f"module 'parity.checks' has no attribute {name!r}")
-    from parity.checks import cache, gap, policy, roads, runs, scratch, traces
+    from parity.checks import cache, gap, policy, roads, runs, scratch, traces, translating
 
-    for module in (cache, gap, policy, roads, runs, scratch, traces):
+    for module in (cache, gap, policy, roads, runs, scratch, traces, translating):
         if name in module.__all__:
             return getattr(module, name)
     from parity.checks import drill, suite

@@ -24,7 +24,7 @@ from parity.contract.leaf_digests import (
     schema_of,
 )
 from parity.contract.leaf_values import VALUES, LeafSize, keep_values, measure_arrays, measure_kept
-from parity.contract.optimizer_kinds import OptimizerKind, Slot
+from parity.contract.optimizer_kinds import OptimizerKind, Slot, has_effect
 from parity.contract.optimizer_state import NeutralGroup, NeutralOptimizer, slot_shape
 from parity.contract.optimizers import OPTIMIZERS, optimizer_kind
 from parity.contract.place import Place
@@ -50,6 +50,7 @@ from parity.contract.trainer import (
     Validation,
     require_trainer,
 )
+from parity.contract.translation import LeastSquares, Measured, Translation
 
 __all__ = [
     "OPTIMIZERS",
@@ -64,6 +65,8 @@ __all__ = [
     "GroupRule",
     "LeafDigest",
     "LeafSize",
+    "LeastSquares",
+    "Measured",
     "NeutralGroup",
     "NeutralOptimizer",
     "OptimizerKind",
@@ -79,6 +82,7 @@ __all__ = [
     "StepRecord",
     "Trainer",
     "TrainingState",
+    "Translation",
     "Validation",
     "assign_groups",
     "block_shape",
@@ -91,6 +95,7 @@ __all__ = [
     "drafts_of",
     "first_divergence",
     "flatten_tables",
+    "has_effect",
     "in_schema_2",
     "keep_values",
     "leaf_digests",

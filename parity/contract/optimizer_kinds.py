@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from parity.errors import SpecError, UnknownNameError
 
-__all__ = ["FLAGS", "OptimizerKind", "Slot"]
+__all__ = ["FLAGS", "OptimizerKind", "Slot", "has_effect"]
 
 FLAGS = {"foreach": None, "fused": None, "capturable": False, "differentiable": False}
-"""Arguments that choose a kernel and have no meaning for the result, with torch's defaults; they are carried in the
-groups."""
+"""Arguments that choose a kernel, with torch's defaults; they are carried in the groups. They have no meaning for the
+result, up to the rounding of a kernel; where one has, it is in `OptimizerKind.inexact`."""
 
 Form = Literal["same", "scalar", "rows", "columns", "unfactored"]
 
@@ -43,7 +43,20 @@ class Slot:
         """
         if self.form in ("rows", "columns") or self.form == "unfactored":
             return (ndim > 1) == (self.form != "unfactored")
-        return not self.when or bool(arguments[self.when])
+        return not self.when or has_effect(arguments[self.when])
+
+
+def has_effect(value: Any) -> bool:
+    """Return whether an argument may have an effect: the number 0 has none, and an array may hold another one later.
+
+    Args:
+        value: An argument: a number, a flag, or a scalar array of a framework.
+
+    Example:
+        >>> has_effect(0.0), has_effect(0.1)
+        (False, True)
+    """
+    return bool(value) if isinstance(value, bool | int | float) else True
 
 
 Check = tuple[str, Callable[[Any], bool]]
@@ -108,6 +121,8 @@ class OptimizerKind:
     eager: bool = False
     """Whether torch has the state of each parameter before its first update."""
     in_torch: bool = True
+    inexact: Mapping[str, str] = field(default_factory=dict)
+    """Flag that changes what torch computes to what it does; the exact call takes it, and does not follow it."""
 
     def resolve(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return all arguments: those given, torch's defaults for the others, flags only where given.
@@ -129,6 +144,9 @@ class OptimizerKind:
         for name in self.arguments:
             if not (name == "lr" and callable(full["lr"])):
                 self._check(name, full[name])
+        for name in self.flags:
+            if full.get(name) not in (None, True, False):
+                raise SpecError(f"{self.name}.{name}", f"must be True, False or None, got {full[name]!r}")
         if full.get("nesterov") and "dampening" in full and (full["momentum"] <= 0 or full["dampening"] != 0):
             raise SpecError(f"{self.name}.nesterov", "needs momentum above 0 and dampening 0")
         return full

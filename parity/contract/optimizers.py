@@ -137,6 +137,10 @@ _KINDS = (
             Slot(name="average_weight", key="mu", form="scalar", start=1.0),
             Slot(name="average", key="ax"),
         ),
+        inexact={
+            "foreach": "foreach=True, as foreach=None on a GPU, computes the rate of a step in float32, which moves "
+            "a loss in float64 by about 1e-8; the exact call is that of foreach=False"
+        },
     ),
     OptimizerKind(
         name="Adafactor",

@@ -100,7 +100,7 @@ def carry_schedule(tree: dict[str, Any], text: Any, moved: Moved, where: str) ->
         if moved.counted is None or moved.counted[0] == moved.counted[1] or schedule.rule.metric:
             return None
         before, now = moved.counted
-        if not before <= now <= before + MOST_STEPS or before != moved.recorded:
+        if not before <= now <= before + MOST_STEPS or before != moved.recorded or not schedule.whole:
             return None  # not stepped once a step, so that updates do not tell where it is
         schedule.take(now - before)
         how = f"moved on from step {before} to {now} by Optax's count"

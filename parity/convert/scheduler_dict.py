@@ -6,6 +6,7 @@ other name is of no class that is known. Functions (`LambdaLR`) are not in it, s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -131,7 +132,8 @@ def _read(state: Dict, groups: Sequence[Dict]) -> tuple[AnyRule, Any]:
         _require(own == {"_schedulers", "_milestones"})
         rule: AnyRule = Sequential(rules=rules, milestones=tuple(map(_number, state["_milestones"])))
         return rule, TreePosition(last, children, _count(state, "last_epoch"))
-    epoch = _count(state, "last_epoch")
+    epoch = _number(state["last_epoch"])  # a fraction after step(epoch)
+    _require(math.isfinite(epoch))
     if own >= SEEN:
         _require(own == PLATEAU | SEEN | {"default_min_lr", "min_lrs", "mode_worse"})
         one = state["default_min_lr"]

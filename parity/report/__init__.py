@@ -12,11 +12,12 @@ from parity.report.bench_words import (
 )
 from parity.report.comparison import print_changes, print_ratios
 from parity.report.differences import print_differences, print_runs
-from parity.report.equivalence import equivalence_page, optimizer_report
+from parity.report.equivalence import equivalence_page, jax_code
 from parity.report.github import MOST_SUMMARY, annotate, append_summary, quoted
 from parity.report.inspection import print_comparison, print_inspection
 from parity.report.ledger import print_ledger, print_placements
 from parity.report.markdown import cell, check_markdown, check_table, table
+from parity.report.optimizer_row import optimizer_report
 from parity.report.policy import print_moments
 from parity.report.terminal import open_console, print_table
 from parity.report.words import MARKS, clean, counts, duration, exact, flatten, meaning, short, sides
@@ -43,6 +44,7 @@ __all__ = [
     "equivalence_page",
     "exact",
     "flatten",
+    "jax_code",
     "meaning",
     "open_console",
     "optimizer_report",

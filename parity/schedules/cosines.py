@@ -43,7 +43,7 @@ class Cosine(Single):
         if self.T_max == 0:
             raise self.error("T_max", "must not be 0")
 
-    def next_rates(self, epoch: int, groups: Groups, bases: Values, *, first: bool) -> Values:
+    def next_rates(self, epoch: Number, groups: Groups, bases: Values, *, first: bool) -> Values:
         """Return the rates at a step."""
         if first:
             return groups.rates
@@ -128,7 +128,7 @@ class CosineRestarts(Rule[RestartPosition]):
         return replace(position, epoch=position.epoch - 1)
 
     def _at(
-        self, position: RestartPosition, groups: Groups, epoch: int, within: Number, length: Number
+        self, position: RestartPosition, groups: Groups, epoch: Number, within: Number, length: Number
     ) -> tuple[RestartPosition, Groups]:
         height, low = 1 + math.cos(math.pi * within / length), self.eta_min
         rates = tuple(low + (base - low) * height / 2 for base in position.bases)

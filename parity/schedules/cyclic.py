@@ -143,14 +143,14 @@ class Cyclic(Single):
         position, groups = super().build(groups._replace(rates=bases, momenta=momenta))
         return replace(position, bases=bases), groups
 
-    def next_rates(self, epoch: int, groups: Groups, bases: Values, *, first: bool) -> Values:
+    def next_rates(self, epoch: Number, groups: Groups, bases: Values, *, first: bool) -> Values:
         """Return the rates at a step."""
         cycle, height = self._height(epoch)
         scale = self._scale(cycle, epoch)
         pairs = zip(bases, spread(self.max_lr, len(bases)), strict=True)
         return tuple(base + (peak - base) * height * scale for base, peak in pairs)
 
-    def next_momenta(self, epoch: int, groups: Groups) -> Values | None:
+    def next_momenta(self, epoch: Number, groups: Groups) -> Values | None:
         """Return the momenta at a step."""
         if not self.cycle_momentum:
             return groups.momenta
@@ -160,7 +160,7 @@ class Cyclic(Single):
         pairs = zip(spread(self.base_momentum, count), spread(self.max_momentum, count), strict=True)
         return tuple(high - (high - low) * height * scale for low, high in pairs)
 
-    def _height(self, epoch: int) -> tuple[int, float]:
+    def _height(self, epoch: Number) -> tuple[int, float]:
         """Return the number of the cycle, from 1, and how high in it the step is, 0 to 1."""
         cycle = math.floor(1 + epoch / self.total_size)
         x = 1.0 + epoch / self.total_size - cycle
@@ -168,7 +168,7 @@ class Cyclic(Single):
             return cycle, x / self.step_ratio
         return cycle, (x - 1) / (self.step_ratio - 1)
 
-    def _scale(self, cycle: int, epoch: int) -> float:
+    def _scale(self, cycle: int, epoch: Number) -> float:
         if self.mode == "triangular":
             return 1.0
         if self.mode == "triangular2":
@@ -176,6 +176,6 @@ class Cyclic(Single):
         if self.mode == "exp_range":
             return float(self.gamma**epoch)
         index = cycle - 1 if self.scale_mode == "cycle" else epoch
-        if not 0 <= index < len(self.table):
+        if not 0 <= index < len(self.table) or index != int(index):
             raise self.error("table", f"has {len(self.table)} factors, and step {epoch} needs number {index}")
-        return self.table[index]
+        return self.table[int(index)]

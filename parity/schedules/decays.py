@@ -45,7 +45,7 @@ class Constant(Single):
         if not 0 <= self.factor <= 1:
             raise self.error("factor", f"must be in [0, 1], got {self.factor!r}")
 
-    def next_rates(self, epoch: int, groups: Groups, bases: Values, *, first: bool) -> Values:
+    def next_rates(self, epoch: Number, groups: Groups, bases: Values, *, first: bool) -> Values:
         """Return the rates at a step."""
         if epoch == 0:
             return tuple(rate * self.factor for rate in groups.rates)
@@ -89,7 +89,7 @@ class Linear(Single):
         if not 0 <= self.end_factor <= 1:
             raise self.error("end_factor", f"must be in [0, 1], got {self.end_factor!r}")
 
-    def next_rates(self, epoch: int, groups: Groups, bases: Values, *, first: bool) -> Values:
+    def next_rates(self, epoch: Number, groups: Groups, bases: Values, *, first: bool) -> Values:
         """Return the rates at a step."""
         if epoch == 0:
             return tuple(rate * self.start_factor for rate in groups.rates)
@@ -131,7 +131,7 @@ class Polynomial(Single):
     def __post_init__(self) -> None:
         self.require_number("total_iters", "power")
 
-    def next_rates(self, epoch: int, groups: Groups, bases: Values, *, first: bool) -> Values:
+    def next_rates(self, epoch: Number, groups: Groups, bases: Values, *, first: bool) -> Values:
         """Return the rates at a step."""
         if first or epoch > self.total_iters:
             return groups.rates
@@ -168,7 +168,7 @@ class Exponential(Single):
     def __post_init__(self) -> None:
         self.require_number("gamma")
 
-    def next_rates(self, epoch: int, groups: Groups, bases: Values, *, first: bool) -> Values:
+    def next_rates(self, epoch: Number, groups: Groups, bases: Values, *, first: bool) -> Values:
         """Return the rates at a step."""
         return groups.rates if first else tuple(rate * self.gamma for rate in groups.rates)
 
@@ -204,7 +204,7 @@ class Step(Single):
         if self.step_size == 0:
             raise self.error("step_size", "must not be 0")
 
-    def next_rates(self, epoch: int, groups: Groups, bases: Values, *, first: bool) -> Values:
+    def next_rates(self, epoch: Number, groups: Groups, bases: Values, *, first: bool) -> Values:
         """Return the rates at a step."""
         if epoch == 0 or epoch % self.step_size != 0:
             return groups.rates
@@ -248,7 +248,7 @@ class MultiStep(Single):
     def _times(self) -> Counter[Number]:
         return Counter(self.milestones)
 
-    def next_rates(self, epoch: int, groups: Groups, bases: Values, *, first: bool) -> Values:
+    def next_rates(self, epoch: Number, groups: Groups, bases: Values, *, first: bool) -> Values:
         """Return the rates at a step."""
         if epoch not in self._times:
             return groups.rates

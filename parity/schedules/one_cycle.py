@@ -133,7 +133,7 @@ class OneCycle(Single):
         momenta = spread(self.max_momentum, count) if self.cycle_momentum else groups.momenta
         return super().build(groups._replace(initial=spread(self.initial_lr, count), momenta=momenta))
 
-    def next_rates(self, epoch: int, groups: Groups, bases: Values, *, first: bool) -> Values:
+    def next_rates(self, epoch: Number, groups: Groups, bases: Values, *, first: bool) -> Values:
         """Return the rates at a step."""
         phase, part = self._phase(epoch)
         low, high, end = (spread(value, len(bases)) for value in (self.initial_lr, self.max_lr, self.min_lr))
@@ -144,7 +144,7 @@ class OneCycle(Single):
         )
         return tuple(self._anneal(a, b, part) for a, b in zip(starts, stops, strict=True))
 
-    def next_momenta(self, epoch: int, groups: Groups) -> Values | None:
+    def next_momenta(self, epoch: Number, groups: Groups) -> Values | None:
         """Return the momenta at a step."""
         if not self.cycle_momentum:
             return groups.momenta
@@ -153,7 +153,7 @@ class OneCycle(Single):
         starts, stops = ((high, low), (low, high), (high, high))[phase]
         return tuple(self._anneal(a, b, part) for a, b in zip(starts, stops, strict=True))
 
-    def _phase(self, epoch: int) -> tuple[int, float]:
+    def _phase(self, epoch: Number) -> tuple[int, float]:
         """Return the phase of a step, from 0, and the part of it that is over."""
         if epoch > self.total_steps:
             raise self.error("total_steps", f"is {self.total_steps}: there is no rate for step {epoch}")

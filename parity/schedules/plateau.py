@@ -17,7 +17,7 @@ __all__ = ["Plateau", "PlateauPosition"]
 class PlateauPosition(Place):
     """What a plateau rule has seen."""
 
-    epoch: int
+    epoch: Number
     """Metrics seen."""
     best: float
     """Best metric that counted; infinitely bad before the first one."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from parity.errors import ScheduleError
-from parity.schedules.values import Groups, Values, is_finite, shown
+from parity.schedules.values import Groups, Number, Values, is_finite, shown
 
 __all__ = [
     "AnyRule",
@@ -35,8 +35,8 @@ class Place:
 class Position(Place):
     """The position of a rule that counts its steps."""
 
-    epoch: int
-    """Steps taken, -1 before the first rate."""
+    epoch: Number
+    """Steps taken, -1 before the first rate; PyTorch's `step(epoch)` makes fractions of it."""
     calls: int
     """Times that the rule was asked for a rate, its first one included; PyTorch's `_step_count`."""
     bases: Values
@@ -216,7 +216,7 @@ class Single(Rule[Position]):
     position: ClassVar[type[Place]] = Position
 
     @abstractmethod
-    def next_rates(self, epoch: int, groups: Groups, bases: Values, *, first: bool) -> Values:
+    def next_rates(self, epoch: Number, groups: Groups, bases: Values, *, first: bool) -> Values:
         """Return the rates at a step.
 
         Args:
@@ -230,7 +230,7 @@ class Single(Rule[Position]):
         """Return the rates when a sequence comes to this rule; rules with a closed form use it at step 0."""
         return self.next_rates(0, groups, bases, first=False)
 
-    def next_momenta(self, epoch: int, groups: Groups) -> Values | None:
+    def next_momenta(self, epoch: Number, groups: Groups) -> Values | None:
         """Return the momenta at a step; unchanged unless the rule moves them."""
         return groups.momenta
 
@@ -261,7 +261,7 @@ class Single(Rule[Position]):
         return replace(position, epoch=position.epoch - 1)
 
     def _at(
-        self, position: Position, groups: Groups, rates: Values, epoch: int, calls: int
+        self, position: Position, groups: Groups, rates: Values, epoch: Number, calls: int
     ) -> tuple[Position, Groups]:
         momenta = self.next_momenta(epoch, groups)
         return Position(rates, epoch, calls, position.bases), Groups(rates, groups.initial, momenta)

@@ -113,6 +113,11 @@ class Schedule:
         """The values of the parameter groups."""
         return self._groups
 
+    @property
+    def whole(self) -> bool:
+        """Whether it stands at a whole step; PyTorch's `step(epoch)` also makes fractions."""
+        return _is_whole(self._position)
+
     def step(self, metric: float | None = None) -> None:
         """Move on: after each training step without a metric, after each validation with one.
 
@@ -185,3 +190,10 @@ class Schedule:
         except (ArithmeticError, ValueError) as error:  # a division by zero, a power or a cosine beyond float64
             problem = f"has no next rate with these constants, nor has PyTorch's: {error}"
             raise ScheduleError(self.rule.kind, problem) from error
+
+
+def _is_whole(position: Any) -> bool:
+    counts = [getattr(position, name, 0) for name in ("epoch", "T_cur")]
+    return all(float(count).is_integer() for count in counts) and all(
+        _is_whole(child) for child in getattr(position, "children", ())
+    )

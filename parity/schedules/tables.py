@@ -49,18 +49,21 @@ class _Tables(Single):
         if len(self.tables) > 1:
             self.require_fit(count, "tables")
 
-    def factors(self, epoch: int, count: int) -> Values:
+    def factors(self, epoch: Number, count: int) -> Values:
         """Return the factor of each group at a step.
 
         Raises:
-            ScheduleError: A table ends before the step.
+            ScheduleError: A table ends before the step, or the step is a fraction.
         """
         tables = self.tables if len(self.tables) == count else self.tables * count
         shortest = min(len(table) for table in tables)
         if epoch >= shortest:
             problem = f"end at step {shortest - 1}, and step {epoch} needs a factor; tabulate the function further"
             raise self.error("tables", problem)
-        return tuple(table[epoch] for table in tables)
+        if epoch < 0 or epoch != int(epoch):
+            problem = f"hold the factors of the whole steps from 0 on, and step {epoch} is not one of them"
+            raise self.error("tables", f"{problem}; step without an epoch")
+        return tuple(table[int(epoch)] for table in tables)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +83,7 @@ class Lambda(_Tables):
 
     kind: ClassVar[str] = "lambda"
 
-    def next_rates(self, epoch: int, groups: Groups, bases: Values, *, first: bool) -> Values:
+    def next_rates(self, epoch: Number, groups: Groups, bases: Values, *, first: bool) -> Values:
         """Return the rates at a step."""
         pairs = zip(bases, self.factors(epoch, len(bases)), strict=True)
         return tuple(base * factor for base, factor in pairs)
@@ -103,7 +106,7 @@ class Multiplicative(_Tables):
 
     kind: ClassVar[str] = "multiplicative"
 
-    def next_rates(self, epoch: int, groups: Groups, bases: Values, *, first: bool) -> Values:
+    def next_rates(self, epoch: Number, groups: Groups, bases: Values, *, first: bool) -> Values:
         """Return the rates at a step."""
         if first:
             return groups.rates

@@ -131,7 +131,7 @@ def require_layers(layers: int, name: str) -> None:
 class MlpSpec:
     """A fully connected network with ReLU and dropout after every hidden layer.
 
-    Shapes: input [batch, inputs], output logits [batch, classes].
+    Shapes: input [batch, inputs], output logits [batch, classes]; of a regression, as many numbers.
 
     Raises:
         SpecError: A value is out of range, or does not fit another one; names the field.
@@ -143,6 +143,7 @@ class MlpSpec:
     hidden: tuple[int, ...] = (128, 128)
     """Width of each hidden layer."""
     classes: int = 10
+    """Number of outputs."""
 
     def __post_init__(self) -> None:
         require_numbers(self, "model")

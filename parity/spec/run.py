@@ -219,7 +219,10 @@ class RunSpec:
             f"micro-batch of {self.batch} / {self.accumulation} = {self.micro_batch} samples over "
             f"{self.mesh.data} devices leaves {self.micro_batch % self.mesh.data}",
         )
-        source, kinds = self.data.source, {"text": ("gpt",), "regression": ("linear",), "digits": ("mlp", "cnn")}
+        source, kinds = (
+            self.data.source,
+            {"text": ("gpt",), "regression": ("linear", "mlp"), "digits": ("mlp", "cnn")},
+        )
         require(
             self.model.kind in kinds[source],
             "data.source",

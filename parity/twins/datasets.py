@@ -66,7 +66,9 @@ def load_dataset(spec: RunSpec) -> Dataset:
         samples = _windows(text, context)
         inputs, targets = samples[:, :-1], samples[:, 1:]
     elif isinstance(spec.model, LinearSpec):
-        inputs, targets = _regression(spec.model, spec.seed)
+        inputs, targets = _regression(spec.model.inputs, spec.model.outputs, spec.seed)
+    elif isinstance(spec.model, MlpSpec) and spec.data.source == "regression":
+        inputs, targets = _regression(spec.model.inputs, spec.model.classes, spec.seed)
     else:
         inputs, targets = _digits()
     _check_model(spec, inputs, targets)
@@ -96,7 +98,7 @@ def load_dataset(spec: RunSpec) -> Dataset:
 def _check_model(spec: RunSpec, inputs: NDArray[np.generic], targets: NDArray[np.generic]) -> None:
     """Refuse a model that does not fit the samples, before a framework does so in its own words."""
     model = spec.model
-    if isinstance(model, LinearSpec):  # its samples are made to fit
+    if isinstance(model, LinearSpec) or spec.data.source == "regression":  # its samples are made to fit
         return
     needed = int(targets.max()) + 1
     if isinstance(model, MlpSpec) and model.inputs != inputs.shape[1]:
@@ -125,7 +127,7 @@ def _table(path: Path) -> NDArray[np.float32]:
     return table
 
 
-def _regression(model: LinearSpec, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _regression(features: int, outputs: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Draw a linear map, inputs, and outputs with noise, all uniform, from the shared generator.
 
     Products are added feature by feature in float64: a matrix product adds in another order on another machine.
@@ -135,10 +137,10 @@ def _regression(model: LinearSpec, seed: int) -> tuple[NDArray[np.float32], NDAr
     def draw(part: int, *shape: int) -> NDArray[np.float64]:
         return 2.0 * threefry.uniform(threefry.fold_in(root, part), math.prod(shape)).reshape(shape) - 1.0
 
-    inputs = draw(0, SAMPLES, model.inputs)
-    weight = draw(1, model.inputs, model.outputs)
-    targets = draw(2, model.outputs) + NOISE * draw(3, SAMPLES, model.outputs)
-    for feature in range(model.inputs):
+    inputs = draw(0, SAMPLES, features)
+    weight = draw(1, features, outputs)
+    targets = draw(2, outputs) + NOISE * draw(3, SAMPLES, outputs)
+    for feature in range(features):
         targets = targets + inputs[:, feature, None] * weight[feature]
     return inputs.astype(np.float32), targets.astype(np.float32)
 

@@ -134,7 +134,7 @@ def _chunk(spec: RunSpec) -> Need:
     if isinstance(model, LinearSpec):
         sample = 4 * model.inputs + 4 * model.outputs
     elif isinstance(model, MlpSpec):
-        sample = 4 * model.inputs + 4
+        sample = 4 * model.inputs + 4 * (model.classes if spec.data.source == "regression" else 1)
     else:
         sample = 4 * model.size**2 + 4 if isinstance(model, CnnSpec) else 8 * model.context
     steps = spec.plan.chunk_length(0, spec.steps, spec.execution.chunk)

@@ -181,6 +181,29 @@ def test_a_schedule_that_counts_epochs_is_refused(tmp_path: Path, capsys: Any) -
     assert "scheduler" in back(tmp_path, tree, capsys, 1)
 
 
+@pytest.mark.filterwarnings("ignore:The epoch parameter in `scheduler.step")
+@pytest.mark.parametrize("name", ["cosine", "restarts"])
+def test_a_schedule_that_moves_by_fractions_of_an_epoch_crosses_and_is_not_moved_on_by_a_count(
+    tmp_path: Path, capsys: Any, name: str
+) -> None:
+    """As `step(epoch + i / batches)` moves it: no update is a whole step of it, so a count says nothing."""
+    run = Run(SCHEDULERS[name])
+    run.train(BEFORE)
+    run.schedule.step(7.5)
+    torch.save(run.state(BEFORE), tmp_path / "a.pt")
+    (tmp_path / "names").write_text("\n".join(name for name, _ in run.model.named_parameters()))
+    words = [str(tmp_path / "a.pt"), str(tmp_path / "o"), "--to", "orbax", "--names", str(tmp_path / "names")]
+    assert main(["convert", *words]) == 0
+    import orbax.checkpoint as ocp
+
+    tree = ocp.PyTreeCheckpointer().restore(tmp_path / "o")
+    schedule = Schedule.restore(json.loads(tree["schedule"]))
+    assert schedule.rates == tuple(group["lr"] for group in run.optimizer.param_groups)
+    assert not schedule.whole
+    train_on(tree)
+    assert "scheduler" in back(tmp_path, tree, capsys, 1)
+
+
 def test_a_second_scheduler_beside_it_is_not_passed_over(tmp_path: Path, capsys: Any) -> None:
     """Which of them the count of Optax is of, nothing says; that of the other would stay as it was."""
     import orbax.checkpoint as ocp

@@ -12,6 +12,7 @@ TRAINER, CI, BUGS = "docs/your-trainer.md", "docs/ci.md", "docs/resume-bugs.md"
 LOADING, POLICY, RESULTS, VERSIONS = "docs/loading.md", "docs/policy.md", "docs/results.md", "docs/versions.md"
 SCHEDULES, PORT, FORMATS = "docs/schedules.md", "docs/your-port.md", "docs/formats.md"
 OTHERS = "docs/other-tools.md"
+COMPOSITIONS = "docs/compositions.md"
 
 GENERATED = {
     ("README.md", "check", "spec"): "docs/test_results_page::test_the_readme_shows_the_checks_of_the_page",
@@ -30,6 +31,11 @@ GENERATED = {
         OPTIMIZERS,
         "optimizer",
         "obvious translation",
+    ): "optim/test_equivalence::test_the_page_is_the_one_of_the_figures",
+    (
+        OPTIMIZERS,
+        "optimizer",
+        "arguments",
     ): "optim/test_equivalence::test_the_page_is_the_one_of_the_figures",
     (
         OPTIMIZERS,
@@ -106,6 +112,12 @@ COMPARED = {
     ),
     (FORMATS, "field", "value"): "docs/test_formats_page::test_the_fields_of_a_rule_are_those_of_the_page",
     (FORMATS, "class", "rules"): "docs/test_formats_page::test_the_classes_of_rules_are_those_of_the_page",
+    (COMPOSITIONS, "composition", "equal to"): (
+        "docs/test_compositions::test_the_compositions_of_the_page_are_what_it_says"
+    ),
+    (COMPOSITIONS, "of the state", "gives"): (
+        "docs/test_compositions::test_the_uses_of_the_state_give_what_the_page_says"
+    ),
     (VERSIONS, "file", "schema now"): "docs/test_facts::test_the_schemas_are_those_that_are_written_and_read",
 }
 """Page and first two columns to the test that compares it with the code, with edited pages that must turn it red."""

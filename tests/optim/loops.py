@@ -219,7 +219,7 @@ class JaxLoop:
             own = {"iteration_dtype": "float64"} if case.name == "Muon" and case.how.params == "float64" else {}
             self.scaler = ScalerState(jnp.float32(SCALER.init_scale), jnp.int32(0))
             if state is None:
-                self.tx = by_name(case.name, case.arguments, groups=case.rules, **own)
+                self.tx = by_name(case.name, case.arguments, groups=case.rules, scalar_dtype="float32", **own)
                 self.state, self.schedule = self.tx.init(self.params), case.made()
             else:
                 self.tx = optimizer_of(state, **own)

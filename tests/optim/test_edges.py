@@ -102,7 +102,8 @@ def in_torch(name):
 def in_jax(name):
     """Return the same, of `jax_side.optim`."""
     with jax.enable_x64(True):
-        tx = by_name(name, arguments(name), **({"iteration_dtype": "float64"} if name == "Muon" else {}))
+        own = {"iteration_dtype": "float64"} if name == "Muon" else {}
+        tx = by_name(name, arguments(name), scalar_dtype="float32", **own)  # torch counts in its default dtype
         params = {row: jnp.asarray(value) for row, value in begin(name).items()}
         state, out = tx.init(params), []
 

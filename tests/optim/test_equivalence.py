@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks.equivalence import FIGURES, OBVIOUS, PAGE, measure
+from benchmarks.equivalence import EXACT_STEPS, FIGURES, NARROW, OBVIOUS, PAGE, measure
 from parity.cli import main
 from parity.contract import OPTIMIZERS
 from parity.report import equivalence_page
@@ -15,6 +15,10 @@ def test_the_page_is_the_one_of_the_figures():
     assert PAGE.read_text(encoding="utf-8") == equivalence_page(measured)
     assert measured["rows"].keys() == OBVIOUS.keys() == {n for n, kind in OPTIMIZERS.items() if kind.in_torch}
     assert all(row["exact"] <= 1e-12 for row in measured["rows"].values())
+    assert all(row["judged"] >= EXACT_STEPS for row in measured["rows"].values())
+    for name, row in measured["rows"].items():
+        for dtype in NARROW:
+            assert name == "Muon" or row["narrow"][dtype]["exact"] <= row["narrow"][dtype]["floor"]
 
 
 @pytest.mark.parametrize("name", ["NAdam", "Adamax"])

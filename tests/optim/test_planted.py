@@ -13,36 +13,38 @@ import torch
 
 import jax_side.optim
 import torch_side.optim
-from jax_side.optim import by_name, transform
+from jax_side.optim import by_name, rules
 from parity.contract import OPTIMIZERS, TrainingState
 from tests.optim.test_exact import EDGES
 from tests.optim.walks import MATRICES, QUICK, start, torch_optimizer
 
 FAULTS = [
-    ("SGD", "_sgd", "1 - h[\"dampening\"]", "1", "momentum"),
-    ("SGD", "_sgd", "if h[\"dampening\"]:", "if False:", "momentum"),
-    ("SGD", "_sgd", "g + h[\"weight_decay\"]", "g - h[\"weight_decay\"]", "momentum"),
+    ("SGD", "_sgd", "1 - h[\"dampening\"]", "1.0", "momentum"),
+    ("SGD", "_sgd", "if has_effect(h[\"dampening\"]):", "if False:", "momentum"),
+    ("SGD", "_sgd", "g + at.term(h[\"weight_decay\"], g)", "g - at.term(h[\"weight_decay\"], g)", "momentum"),
     ("Adam", "_adam", "jnp.maximum(slots[\"second_moment_maximum\"], divisor)", "jnp.maximum("
-     "slots[\"second_moment_maximum\"], divisor / correction(h[\"betas\"][1], at.t))", "second_moment_maximum"),
-    ("Adam", "_decayed", "(g + decay * p, 0.0)", "(g, -decay * like(at.h[\"lr\"], p) * p)", "first_moment"),
-    ("AdamW", "_adam", "jnp.sqrt(divisor) / like(jnp.sqrt(c2), g) + h[\"eps\"]",
-     "jnp.sqrt(divisor / like(c2, g) + h[\"eps\"])", "model.params"),
-    ("AdamW", "_adam", "correction(beta, at.t)", "correction(beta, at.t - at.first + 1)", "model.params"),
-    ("NAdam", "_nadam", "at.t + 1", "at.t", "model.params"),
-    ("NAdam", "_nadam", "product * mu", "mu * mu", "momentum_product"),
-    ("RAdam", "_radam", "length > 5", "length > 4", "model.params"),
-    ("Adamax", "_adamax", "jnp.abs(g) + h[\"eps\"]", "jnp.abs(g)", "infinity_norm"),
-    ("RMSprop", "_rmsprop", "jnp.sqrt(variance) + h[\"eps\"]", "jnp.sqrt(variance + h[\"eps\"])", "momentum"),
-    ("RMSprop", "_rmsprop", "-like(h[\"lr\"], g) * buffer", "like(h[\"lr\"], g) * buffer", "model.params"),
-    ("Adagrad", "_adagrad", "(at.t - 1)", "at.t", "model.params"),
+     "slots[\"second_moment_maximum\"], divisor / at.once[\"root\"] ** 2)", "second_moment_maximum"),
+    ("Adam", "_start", "if decoupled:", "if True:", "first_moment"),
+    ("AdamW", "_adam", "at.stored(denominator + at.term(h[\"eps\"], g))",
+     "jnp.sqrt(denominator**2 + h[\"eps\"])", "model.params"),
+    ("AdamW", "_corrections", "correction(beta, t)", "correction(beta, t - first + 1)", "model.params"),
+    ("NAdam", "_nadam_scalars", "(t, t + 1)", "(t, t)", "model.params"),
+    ("NAdam", "_nadam_scalars", "product * mu", "mu * mu", "momentum_product"),
+    ("RAdam", "_radam_scalars", "length > 5", "length > 4", "model.params"),
+    ("Adamax", "_adamax", "jnp.abs(g) + at.term(h[\"eps\"], g)", "jnp.abs(g)", "infinity_norm"),
+    ("RMSprop", "_rmsprop", "at.stored(jnp.sqrt(variance)) + at.term(h[\"eps\"], g)",
+     "jnp.sqrt(variance + h[\"eps\"])", "momentum"),
+    ("RMSprop", "_rmsprop", "-at.term(h[\"lr\"], g) * buffer", "at.term(h[\"lr\"], g) * buffer", "model.params"),
+    ("Adagrad", "_adagrad_scalars", "(t - 1)", "t", "model.params"),
     ("Adadelta", "_adadelta", "(1 - rho) * step * step", "(1 - rho) * g * g", "squared_updates"),
     ("Rprop", "_rprop", "jnp.where(sign < 0, 0, g)", "g", "previous_gradient"),
-    ("ASGD", "_asgd", "h[\"lr\"] * at.t)", "h[\"lr\"] * (at.t - 1))", "rate"),
-    ("Adafactor", "_adafactor", "-2, keepdims=True), weight", "-2, keepdims=True), 1 - weight", "column_variance"),
-    ("Adafactor", "_adafactor", "jnp.minimum(h[\"lr\"], 1 / jnp.sqrt(at.t))", "h[\"lr\"]", "model.params"),
+    ("ASGD", "_asgd_scalars", "h[\"lr\"] * t)", "h[\"lr\"] * (t - 1))", "rate"),
+    ("Adafactor", "_adafactor", "means[1], weight", "means[1], 1 - weight", "column_variance"),
+    ("Adafactor", "_adafactor_scalars", "jnp.minimum(h[\"lr\"], 1 / jnp.sqrt(t))", "h[\"lr\"]", "model.params"),
     ("Muon", "_muon", "max(rows, columns)", "min(rows, columns)", "model.params"),
-    ("Lion", "_lion", "like(b2, m) * m + like(1 - b2, g) * g", "like(b1, m) * m + like(1 - b1, g) * g", "momentum"),
-    ("Lion", "_lion", "sign + at.h", "sign - at.h", "model.params"),
+    ("Lion", "_lion", "at.product(like(b2, m) * m) + like(1 - b2, g) * g",
+     "like(b1, m) * m + like(1 - b1, g) * g", "momentum"),
+    ("Lion", "_lion", "at.decayed(p), -", "at.decayed(p), ", "model.params"),
 ]  # fmt: skip
 """Optimizer, function, what stands there, what is planted, the component that must be named first."""
 
@@ -89,7 +91,8 @@ def first_difference(name, arguments=None):
     optimizer = LionOfThePaper(params) if name == "Lion" else torch_optimizer(name, params.values(), **arguments)
     generator = np.random.default_rng(2)
     with jax.enable_x64(True):
-        tx = by_name(name, arguments, **({"iteration_dtype": "float64"} if name == "Muon" else {}))
+        own = {"iteration_dtype": "float64"} if name == "Muon" else {}
+        tx = by_name(name, arguments, scalar_dtype="float32", **own)
         ours = {k: jnp.asarray(v) for k, v in begin.items()}
         update, state = jax.jit(tx.update, compiler_options=QUICK), tx.init(ours)
         for step in range(STEPS):
@@ -140,15 +143,17 @@ def test_a_fault_is_found_and_its_component_named_first(
     exact_muon,
     monkeypatch,
 ):
-    rule = transform._RULES[name]
+    rule, scalars = rules.RULES[name]
     module = importlib.import_module(rule.__module__)
     source = textwrap.dedent(inspect.getsource(getattr(module, function)))
     assert source.count(there) == 1, "the planted line is no more"
     space = dict(vars(module))
     exec(compile(source.replace(there, planted), f"<{function}>", "exec"), space)
-    for other in {rule.__name__, "_adam"} & {*vars(module)} - {function}:  # those that call it see the faulty one
+    names = {own.__name__ for own in (rule, scalars) if own}
+    for other in (names | {"_adam"}) & {*vars(module)} - {function}:  # those that call it see the faulty one
         exec(compile(textwrap.dedent(inspect.getsource(getattr(module, other))), f"<{other}>", "exec"), space)
-    monkeypatch.setitem(transform._RULES, name, space[rule.__name__])
+    planted_rule = space[rule.__name__], space[scalars.__name__] if scalars else None
+    monkeypatch.setitem(rules.RULES, name, planted_rule)
     found = first_difference(name)
     assert found is not None
     assert found[0] == component

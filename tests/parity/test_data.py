@@ -309,9 +309,18 @@ def test_a_regression_is_a_linear_map_with_bounded_noise_drawn_from_the_seed():
     assert other.digest != data.digest
 
 
-def test_a_regression_needs_a_linear_model_and_is_judged_by_its_loss():
+def test_a_regression_by_an_mlp_has_the_samples_of_one_by_a_linear_map():
+    linear = load_dataset(load("linear-regression", None, ["model.inputs=5", "model.outputs=3"]))
+    mlp = load_dataset(load("linear-regression", None, ["model.kind=mlp", "model.inputs=5", "model.classes=3"]))
+    assert mlp.targets.shape == (2048 - 256, 3)
+    assert mlp.digest == linear.digest
+
+
+def test_a_regression_needs_outputs_that_are_numbers_and_is_judged_by_its_loss():
     for overrides, message in (
-        (["model.kind=mlp"], r"data\.source: 'regression' does not fit a model of kind 'mlp'"),
+        (["model.kind=gpt"], r"data\.source: 'regression' does not fit a model of kind 'gpt'"),
+        (["model.kind=cnn"], r"data\.source: 'regression' does not fit a model of kind 'cnn'"),
+        (["model.kind=mlp", "metric=accuracy"], "metric: a regression run is judged by 'loss'"),
         (["data.source=digits"], r"data\.source: 'digits' does not fit a model of kind 'linear'"),
         (["metric=accuracy"], "metric: a regression run is judged by 'loss'"),
     ):

@@ -17,6 +17,12 @@ CASES = [
     ("gpt-text", "float64", 100, ()),
     ("linear-regression", "float64", 1000, ()),
     ("linear-regression", "float32", 50, ("model.outputs=3", "optimizer.momentum=0.9", "accumulation=4")),
+    (
+        "linear-regression",
+        "float64",
+        200,
+        ("model.kind=mlp", "model.hidden=[16]", "model.inputs=8", "model.classes=3"),
+    ),
     ("mlp-digits", "float32", 100, ()),
     ("cnn-digits", "bfloat16", 50, ("model.channels=[4, 8]",)),
     ("gpt-text", "float16", 20, SMALL_GPT),

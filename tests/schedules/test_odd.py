@@ -2,6 +2,8 @@
 rates."""
 
 import doctest
+import functools
+import json
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -13,8 +15,9 @@ from torch.optim import lr_scheduler as lr
 
 from jax_side import schedules as jax_schedules
 from parity import schedules as ours
+from parity.errors import ScheduleError
 from parity.schedules import Schedule
-from tests.schedules.draws import SINGLE, optimizer_of, run
+from tests.schedules.draws import SINGLE, driven, optimizer_of, run
 from torch_side.schedules import from_torch, read, to_torch, write
 
 STEPS = 150
@@ -72,6 +75,75 @@ def test_a_scheduler_that_was_put_to_an_epoch_and_whose_rates_were_edited(name: 
         fresh = optimizer_of([0.1, 0.1])
         assert run(to_torch(schedule, fresh), fresh, from_torch(scheduler, horizon=2 * STEPS), AFTER) is None
         assert run(scheduler, optimizer, schedule, AFTER) is None, epoch
+
+
+FRACTIONS: dict[str, Callable[[Any], Any]] = {
+    **{name: functools.partial(lambda build, o: build(o, -1), build) for name, build in BUILT.items()},
+    "CyclicLR": lambda o: lr.CyclicLR(o, 0.01, 0.1, 12, mode="exp_range", gamma=0.99, cycle_momentum=False),
+    "CyclicLR, scaled by cycle": lambda o: lr.CyclicLR(o, 0.01, 0.1, 9, mode="triangular2", cycle_momentum=False),
+    "CyclicLR, a function of the cycle": lambda o: lr.CyclicLR(
+        o, 0.01, 0.1, 9, scale_fn=lambda cycle: 1 / cycle, cycle_momentum=False
+    ),
+    "OneCycleLR": lambda o: lr.OneCycleLR(o, 0.5, 200, cycle_momentum=False),
+    "ReduceLROnPlateau": lambda o: lr.ReduceLROnPlateau(o, patience=3),
+    "SequentialLR": lambda o: lr.SequentialLR(o, [lr.LinearLR(o, 0.1, total_iters=20), lr.StepLR(o, 7)], [20]),
+    "ChainedScheduler": lambda o: lr.ChainedScheduler(
+        [lr.LinearLR(o, 0.1, total_iters=40), lr.ExponentialLR(o, 0.9)]
+    ),
+}
+NOT_BETWEEN = {"LambdaLR"}
+"""What has no value between two steps once its function is a table."""
+
+
+@pytest.mark.filterwarnings("ignore:The epoch parameter in `scheduler.step")
+@pytest.mark.parametrize("name", [name for name in FRACTIONS if name not in NOT_BETWEEN])
+@pytest.mark.parametrize("epoch", [0.5, 7.5, 12.25, 33.0, np.float64(19.75)])
+def test_a_scheduler_that_was_put_to_a_fraction_of_an_epoch(name: str, epoch: float) -> None:
+    """Each goes on from there with PyTorch's rates, to the bit; of one that is made of others, the first part."""
+    optimizer = optimizer_of([0.5, 0.3])
+    scheduler = FRACTIONS[name](optimizer)
+    for _ in range(2):
+        driven(scheduler, 0, 1.0)
+    parts = getattr(scheduler, "_schedulers", [scheduler])
+    parts[0].step(*([1.0] if name == "ReduceLROnPlateau" else []), epoch)
+    schedule = from_torch(scheduler, horizon=2 * STEPS)
+    assert name == "CosineAnnealingWarmRestarts" or schedule.whole == (epoch == 33.0)
+    again = Schedule.restore(json.loads(json.dumps(schedule.state())))
+    assert again.state() == schedule.state()
+    fresh = optimizer_of([0.1, 0.1])
+    written = to_torch(schedule, fresh)
+    mine, theirs = ({k: v for k, v in one.state_dict().items() if k[0] != "_"} for one in (written, scheduler))
+    assert mine == theirs
+    assert run(written, fresh, from_torch(scheduler, horizon=2 * STEPS), AFTER) is None
+    assert run(scheduler, optimizer, again, AFTER) is None
+
+
+@pytest.mark.filterwarnings("ignore:The epoch parameter in `scheduler.step")
+@pytest.mark.parametrize(
+    ("build", "epoch", "message"),
+    [
+        (BUILT["LambdaLR"], 7.5, "LambdaLR: was put to the step 7.5 by .*, between two factors of its table"),
+        (lambda o, _: lr.MultiplicativeLR(o, lambda step: 0.9), 0.5, "MultiplicativeLR: was put to the step 0.5"),
+        (
+            lambda o, _: lr.CyclicLR(
+                o, 0.1, 1, 9, scale_fn=lambda t: 0.9, scale_mode="iterations", cycle_momentum=False
+            ),
+            2.5,
+            "CyclicLR: was put to the step 2.5",
+        ),
+        (lambda o, _: lr.ExponentialLR(o, 0.9), float("inf"), "ExponentialLR: was put to the step inf"),
+        (
+            lambda o, _: lr.ExponentialLR(o, 0.9),
+            torch.tensor(7.5),
+            "ExponentialLR: computes with a torch.float32 tensor",
+        ),
+    ],
+)
+def test_a_step_that_no_rule_has_is_refused(build: Any, epoch: float, message: str) -> None:
+    scheduler = build(optimizer_of([0.5]), -1)
+    scheduler.step(epoch)
+    with pytest.raises(ScheduleError, match=message):
+        from_torch(scheduler, horizon=STEPS)
 
 
 def test_a_scheduler_of_numpy_constants_is_one_of_plain_numbers() -> None:

@@ -3,7 +3,18 @@
 Knows no twin and nothing of JAX; torch.optim itself takes the steps.
 """
 
-from torch_side.optim.groups import param_groups
-from torch_side.optim.state import from_neutral, kind_of, to_neutral
+from parity.errors import MissingFrameworkError
 
-__all__ = ["from_neutral", "kind_of", "param_groups", "to_neutral"]
+COMPANIONS = ("torch", "numpy", "ml_dtypes", "xxhash", "tomli_w")
+"""Modules that this package needs, without those that they need themselves."""
+
+try:
+    from torch_side.optim.groups import param_groups
+    from torch_side.optim.losses import losses, source
+    from torch_side.optim.state import from_neutral, kind_of, to_neutral
+except ModuleNotFoundError as error:
+    if error.name not in COMPANIONS:
+        raise
+    raise MissingFrameworkError("torch", error.name, __name__, COMPANIONS) from None
+
+__all__ = ["from_neutral", "kind_of", "losses", "param_groups", "source", "to_neutral"]

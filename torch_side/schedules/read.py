@@ -6,6 +6,7 @@ none stops the conversion.
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
@@ -51,8 +52,8 @@ def from_torch(scheduler: lr.LRScheduler | Sequence[lr.LRScheduler], *, horizon:
 
     Raises:
         UnknownNameError: It is no scheduler that is known.
-        ScheduleError: It is of a subclass, has an attribute that has no place, computes with tensors, or a function
-            has no table.
+        ScheduleError: It is of a subclass, has an attribute that has no place, computes with tensors, a function has
+            no table, or `step(epoch)` put it where its rule has no step: beyond all numbers, or between two factors.
 
     Example:
         >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.5)
@@ -121,7 +122,15 @@ def _tree(scheduler: Any, horizon: int | None) -> tuple[AnyRule, Any]:
 
 
 def _position(scheduler: Any, rule: AnyRule) -> Any:
-    name, epoch = type(scheduler).__name__, int(scheduler.last_epoch)
+    name, epoch = type(scheduler).__name__, _plain(scheduler.last_epoch, type(scheduler).__name__)
+    if not math.isfinite(epoch):
+        raise ScheduleError(name, f"was put to the step {epoch} by step(epoch); there is no next one")
+    by_step = isinstance(rule, schedules.Lambda | schedules.Multiplicative)
+    if isinstance(rule, schedules.Cyclic):
+        by_step = bool(rule.table) and rule.scale_mode == "iterations"
+    if by_step and epoch != int(epoch):
+        problem = f"was put to the step {epoch} by step(epoch), between two factors of its table"
+        raise ScheduleError(name, f"{problem}; step it without an epoch")
     last = tuple(_float(rate, name) for rate in scheduler._last_lr)
     if isinstance(rule, schedules.Plateau):
         best, bad = _float(scheduler.best, name), int(scheduler.num_bad_epochs)
