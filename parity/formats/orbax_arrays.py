@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from parity.errors import CheckpointError, explain
 from parity.formats.array import BLOCK_BYTES, Array, Box, dtype_named, extents
-from parity.formats.orbax_chunks import Grid, check_chunks, files_of, values_of
+from parity.formats.ocdbt import files_of, stored_values
+from parity.formats.orbax_chunks import Grid, check_chunks
 from parity.formats.raw_chunks import RawChunks
 
 __all__ = ["ItemArrays"]
@@ -78,7 +79,9 @@ class ItemArrays:
             self._store = store = self._ts.KvStore.open(self._kvstore(""), context=self._context).result()
             reads = [store.read(f"{name}/{suffix}") for name in wanted]
             texts = [read.result() for read in reads]
-            stored = values_of(self._ts, self.root, self._files) if self._ocdbt else self._files
+            stored = self._files
+            if self._ocdbt:
+                stored = {one.key: one.size for one in stored_values(self._ts, self.root, self._files)}
             self._sizes = stored
         except CheckpointError:
             raise
