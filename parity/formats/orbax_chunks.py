@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 
 from parity.errors import CheckpointError
@@ -20,6 +21,9 @@ __all__ = ["Grid", "check_chunks"]
 
 MOST_HOLES = 1_000_000
 """Most chunks that may be left out of an array, where chunks of zeros are."""
+
+FEW = 64
+"""Chunks of an array whose keys are kept."""
 
 MOST_RATIO = 1 << 16
 """Bytes that one byte of a compressed chunk can become: zstd writes 128 KiB of one value in 4 bytes."""
@@ -38,12 +42,17 @@ class Grid:
     plain: bool = False
     """Whether a chunk is the bytes of its elements, not compressed."""
 
-    @property
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys of its chunks, where they are few: many arrays of a file are alike, and share a grid."""
+        return tuple(self) if self.count <= FEW else ()
+
+    @cached_property
     def count(self) -> int:
         """Return the number of chunks."""
         return math.prod(-(-n // c) for n, c in zip(self.shape, self.chunk, strict=True))
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Return the bytes of the elements of one chunk."""
         return math.prod(self.chunk) * self.itemsize
@@ -68,10 +77,10 @@ def check_chunks(where: str, name: str, grid: Grid, stored: Mapping[str, int], *
     """
     if not math.prod(grid.shape):
         return 0
-    if not complete and grid.count > len(stored) + MOST_HOLES:
+    if grid.count > FEW and not complete and grid.count > len(stored) + MOST_HOLES:
         raise CheckpointError(f"{where}: {name} has {grid.count:,} chunks, and {len(stored):,} values are stored")
     missing = 0
-    for key in grid:
+    for key in grid.keys or grid:
         size = stored.get(f"{name}/{key}")
         if size is not None:
             _check_size(where, f"{name}/{key}", grid, size)
