@@ -71,10 +71,20 @@ class WriteBack:
             _write(handle, view, at)
         else:
             written = self._writes.add(handle, lambda copy: _write(copy, view, at))
-        self._bytes += len(view)
+        self.written(handle, len(view), written)
+
+    def written(self, handle: int, count: int, after: Future[None] | None = None) -> None:
+        """Count bytes of an open file, and have it synchronized after each `EVERY` of them.
+
+        Args:
+            handle: The file.
+            count: How many more bytes there are.
+            after: What tells that they are written; None if they are.
+        """
+        self._bytes += count
         if self._bytes >= EVERY:
             self._bytes = 0
-            self._syncs.add(handle, lambda copy: _synchronize(copy, written))
+            self._syncs.add(handle, lambda copy: _synchronize(copy, after))
 
 
 class _Queue:
