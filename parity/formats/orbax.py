@@ -38,6 +38,10 @@ EMPTY_ARRAYS = "parity.empty_arrays"
 """Key of the custom metadata: name of an array without elements, which Orbax has not, to its dtype and shape."""
 
 MOST_LEAVES = 1_000_000
+MOST_SHOWN = 4
+DEEPEST = 2
+"""Items within items that are looked into; Orbax has one level, of a random key and how it was saved."""
+
 SEQUENCE = 1
 _STEP = re.compile(r"(?:[A-Za-z][\w-]*_)?([0-9]{1,15})")
 UNPROVEN = "whether the bytes are those that were saved: Orbax keeps no digest of an array"
@@ -54,6 +58,21 @@ class _Found:
         self.holes = 0
         """Chunks that are not there and read as zeros."""
         self.layouts: list[str] = []
+        self.keys: dict[str, list[str]] = {}
+        """Kind of random keys to the names of the arrays that are their data."""
+
+    def note_keys(self, item: Path) -> None:
+        """Note which arrays of an item are random keys, and of which kind: it is beside the arrays, if anywhere."""
+        for file in sorted((item / "array_metadatas").glob("process_*")):
+            rows = read_json(file).get("array_metadatas")
+            for row in rows if isinstance(rows, list) else []:
+                try:
+                    name, more = row["array_metadata"]["param_name"], row["array_metadata"]["ext_metadata"]
+                except (KeyError, TypeError) as error:
+                    raise CheckpointError(f"{file} has a row that is none of Orbax ({explain(error)})") from error
+                if isinstance(more, dict) and (kind := more.get("random_key_impl")):
+                    names = self.keys.setdefault(str(kind), [])
+                    names += [str(name)] * (str(name) not in names)
 
 
 class _Branch(dict[str, Any]):
@@ -100,6 +119,9 @@ def open_orbax(path: Path) -> Source:
 
 def _source(path: Path, tree: Tree, detail: str, found: _Found) -> Source:
     """Return what was opened; it is said where chunks are read as zeros, and a check reads every chunk."""
+    for kind, names in found.keys.items():
+        shown = ", ".join(names[:MOST_SHOWN]) + (", ..." if len(names) > MOST_SHOWN else "")
+        detail += f"; data of random keys of {kind}: {shown}"
     if found.holes:
         detail += (
             f"; {found.holes:,} chunks are not there and read as zeros, as its version of Orbax leaves those out"
@@ -161,8 +183,8 @@ def _uses_ocdbt(item: Path, value: Mapping[str, Any]) -> bool:
     return bool(value.get("use_ocdbt", (item / "manifest.ocdbt").is_file()))
 
 
-def _any_item(path: Path, found: _Found) -> Tree:
-    """Return the content of an item: a tree, JSON, or something that only its own handler reads."""
+def _any_item(path: Path, found: _Found, depth: int = 0) -> Tree:
+    """Return the content of an item: a tree, JSON, items of its own, or something that only its own handler reads."""
     if (path / TREE).is_file():
         return _item(path, found)
     for name in ("metadata", "metrics"):
@@ -171,6 +193,12 @@ def _any_item(path: Path, found: _Found) -> Tree:
                 return json.loads(read_bytes(path / name).decode())
             except (UnicodeDecodeError, ValueError, RecursionError) as error:
                 raise CheckpointError(f"{path / name} cannot be read: {error}") from error
+    below = {entry.name: entry for entry in sorted(path.iterdir()) if entry.is_dir() and not entry.is_symlink()}
+    if depth < DEEPEST and any((entry / TREE).is_file() for entry in below.values()):
+        known = len(found.layouts)
+        inner = {name: _any_item(entry, found, depth + 1) for name, entry in below.items()}  # such as a random key
+        del found.layouts[known:]  # that of the checkpoint is told
+        return inner
     return Opaque("orbax.item", [entry.name for entry in sorted(path.iterdir())[:8]])
 
 
@@ -178,6 +206,7 @@ def _item(path: Path, found: _Found) -> Tree:
     """Return the tree of one item; what else was found of it is noted."""
     value = read_json(path / TREE)
     found.layouts.append(_layout(path, value))
+    found.note_keys(path)
     described = value.get("tree_metadata")
     if not isinstance(described, dict) or len(described) > MOST_LEAVES:
         raise CheckpointError(f"{path / TREE} has no tree_metadata")
