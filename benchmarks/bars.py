@@ -7,13 +7,19 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["assert_same_losses", "slowdown_allowed", "speedup_wanted"]
+__all__ = ["CONVERSION_MIB", "INSPECT_SECONDS", "assert_same_losses", "slowdown_allowed", "speedup_wanted"]
 
 SMALL_STEP = 1e-3
 """Seconds of a bare step below which a twin's cost is judged per step, not in proportion."""
 
 OVERHEAD = 10e-6
 """Seconds that a twin may then add to a step."""
+
+CONVERSION_MIB = 512
+"""Anonymous memory that a conversion may take, whatever the size of the state."""
+
+INSPECT_SECONDS = 5.0
+"""Seconds that `parity inspect` may take for 100,000 tensors, whatever the format."""
 
 WANTED = ((10e-6, 10.0), (20e-6, 3.0), (200e-6, 1.1))
 """Seconds of a scanned step, and how many times faster than a loop it should be."""

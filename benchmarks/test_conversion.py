@@ -7,12 +7,14 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from benchmarks import bars
 from benchmarks.paired import Arm, Versus, run_paired, slower
 from parity import sides, storage
 from parity.convert import Options, Rules, convert, parse_rules
@@ -106,8 +108,39 @@ def test_many_small_arrays_to_orbax_against_safetensors(benchmark: Any, tmp_path
             reset=lambda: remove(target),
         )
 
-    arms = [arm("orbax", writer("orbax")), arm("safetensors", SAFETENSORS)]
-    run_paired(benchmark, arms, [slower("orbax", "safetensors", bar=2.0)], rounds=5, label="small arrays")
+    arms = [*(arm(name, writer(name)) for name in ("orbax", "torch.save", "dcp")), arm("safetensors", SAFETENSORS)]
+    ratios = [slower(name, "safetensors", bar=2.0) for name in ("orbax", "torch.save")]
+    ratios.append(slower("dcp", "safetensors"))  # PyTorch's own save of each array is most of it
+    run_paired(benchmark, arms, ratios, rounds=5, label="small arrays")
+
+
+def test_conversion_to_dcp_against_plain_dcp(benchmark: Any, home: Path) -> None:
+    """By hand it is `torch.load` and `dcp.save`, which digests nothing, reads nothing back, and holds it all."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+
+    target, plain = home / "dcp", home / "plain"
+
+    def save() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch.distributed is disabled: this is one process
+            dcp.save(torch.load(home / "a.pt"), checkpoint_id=plain, no_dist=True)
+
+    arms = [
+        Arm(
+            name="convert",
+            run=lambda: convert(home / "a.pt", target, writer("dcp"), Options(), now=time.time()),
+            reset=lambda: remove(target),
+        ),
+        Arm(name="plain", run=save, reset=lambda: remove(plain)),
+    ]
+    measured = run_paired(benchmark, arms, [slower("convert", "plain", bar=1.0)], rounds=5, label="DCP")
+    if measured.enabled:
+        peak = anonymous_peak(home / "a.pt", home / "alone", "dcp")
+        of = "anonymous memory of a conversion to DCP in MiB"
+        measured.note_ratio("convert", Versus(name=of, of=of, better="lower", bar=bars.CONVERSION_MIB), [peak])
+    for path in (target, plain):
+        remove(path)
 
 
 def test_inspect_and_compare_without_arrays(benchmark: Any, home: Path) -> None:

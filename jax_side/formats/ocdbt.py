@@ -1,7 +1,6 @@
 """The tree of an OCDBT store, as Orbax writes one per item: where every value lies, and that it lies inside.
 
-A node or a value is named by a data file's path. TensorStore 0.1.86 refuses one that leads outside by its text, and
-follows one that does by a link; neither is left to it: the whole tree is walked before anything is restored from it.
+The whole tree is walked before anything is restored from it, by the walk of `parity.formats`.
 
 Source: TensorStore 0.1.86, `tensorstore.ocdbt.dump`.
 """
@@ -10,11 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-import re
-import urllib.parse
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 import tensorstore as ts
@@ -23,6 +20,7 @@ from jax_side.formats.zarr import NAMED, ZARR2
 from parity.checkpoints import ByteRange
 from parity.contract import read_text
 from parity.errors import CheckpointError
+from parity.formats import Place, files_of, place_of, stored_values
 from parity.storage import digest_range
 
 __all__ = ["MANIFEST", "Range", "locate", "places"]
@@ -35,11 +33,6 @@ MAX_METADATA = 64 << 10
 
 TYPES = {ZARR2.get(name, name): np.dtype(name).itemsize for name in (*ZARR2, *NAMED)}
 """Types of arrays, by their names in zarr, to bytes per element."""
-
-MAX_NODES = 100_000
-"""Nodes walked at most; one holds thousands of arrays."""
-
-_LOCATION = re.compile(r"(btreenode|value|versionnode):([^:]*):([^:]*):([0-9]{1,18}):([0-9]{1,18})")
 
 
 @dataclass(frozen=True)
@@ -111,46 +104,41 @@ def _size(text: str) -> int:
 
 def _walk(store: Path) -> dict[str, list[Range]]:
     base = ts.KvStore.open({"driver": "file", "path": f"{store.resolve()}/"}).result()
+    files = files_of(store)
     manifest = ts.ocdbt.dump(base).result()
     for part in (*manifest["version_tree_nodes"], *(version["root"] for version in manifest["versions"])):
         if "location" in part:
-            _range(store, part["location"])  # older versions are not read; they may not point outside either
-    found: dict[str, list[Range]] = {}
+            place_of(store, part["location"], files)  # older versions are not read; they may not point outside either
+    found: dict[str, dict[Range, None]] = {}
     chunks: dict[str, list[int]] = {}
     metadata: dict[str, bytes] = {}
-    root = manifest["versions"][-1]["root"].get("location")
-    waiting, seen = [root] if root else [], {root}
-    while waiting:
-        location = waiting.pop()
-        node = _range(store, location)
-        for entry in ts.ocdbt.dump(base, location).result()["entries"]:
-            if "location" in entry:
-                if entry["location"] in seen or len(seen) >= MAX_NODES:
-                    raise CheckpointError(f"{store}: its tree has a cycle, or more than {MAX_NODES} nodes")
-                seen.add(entry["location"])
-                waiting.append(entry["location"])
-                continue
-            name, _, part = entry["key"].decode("utf-8").rpartition("/")
-            ranges = found.setdefault(name, [])
-            if node not in ranges:
-                ranges.append(node)
-            value = _range(store, entry["indirect_value"]) if "indirect_value" in entry else None
-            size = len(entry["inline_value"]) if value is None else value.size
-            if part != ".zarray":
-                chunks.setdefault(name, []).append(size)
-                value = value and replace(value, whole=True)
-            elif size > MAX_METADATA:
-                raise CheckpointError(f"{store}: the description of {name!r} has {size} bytes")
-            elif value is None:
-                metadata[name] = entry["inline_value"]
-            else:
-                metadata[name] = bytes(ts.ocdbt.dump(base, entry["indirect_value"]).result())
-            if value is not None:
-                ranges.append(value)
-    for name in found:
-        if not _check_array(store, name, metadata.get(name), chunks.get(name, [])):
-            found[name] = [replace(r, whole=False) for r in found[name]]
-    return found
+    for one in stored_values(ts, store, files):
+        name, _, part = one.key.rpartition("/")
+        ranges = found.setdefault(name, {})
+        ranges.update((Range(*node), None) for node in one.nodes)
+        value = Range(*one.value) if isinstance(one.value, Place) else None
+        if part != ".zarray":
+            chunks.setdefault(name, []).append(one.size)
+            value = value and replace(value, whole=True)
+        elif one.size > MAX_METADATA:
+            raise CheckpointError(f"{store}: the description of {name!r} has {one.size} bytes")
+        elif isinstance(one.value, bytes):
+            metadata[name] = one.value
+        else:
+            metadata[name] = _read(store, one.value)
+        if value is not None:
+            ranges[value] = None
+    made: dict[str, list[Range]] = {}
+    for name, ranges in found.items():
+        alone = _check_array(store, name, metadata.get(name), chunks.get(name, []))
+        made[name] = [r if alone else replace(r, whole=False) for r in ranges]
+    return made
+
+
+def _read(store: Path, place: Place) -> bytes:
+    with (store / place.file).open("rb") as file:
+        file.seek(place.start)
+        return file.read(place.size)
 
 
 def _check_array(store: Path, name: str, metadata: bytes | None, chunks: list[int]) -> bool:
@@ -173,19 +161,3 @@ def _check_array(store: Path, name: str, metadata: bytes | None, chunks: list[in
     if set(chunks) - {item * math.prod(chunk)} or item * math.prod(shape) > sum(chunks):
         raise CheckpointError(f"{store}: {name!r} of shape {shape} does not have the bytes for it")
     return len(chunks) == 1 and shape == chunk
-
-
-def _range(store: Path, location: str) -> Range:
-    """Parse `<type>:<folder>:<file>:<offset>:<length>` and refuse a file outside the store, or a link to one."""
-    match = _LOCATION.fullmatch(location)
-    if match is None:
-        raise CheckpointError(f"{store}: {location!r} is no location")
-    _, folder, file, start, size = match.groups()
-    name = urllib.parse.unquote(folder) + urllib.parse.unquote(file)
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\0" in name or "\\" in name:
-        raise CheckpointError(f"{store}: points to {name!r}, outside of itself")
-    target = store / path
-    if not target.is_file() or not target.resolve().is_relative_to(store.resolve()):
-        raise CheckpointError(f"{store}: points to {name!r}, which is no file inside of it")
-    return Range(str(path), int(start), int(size))

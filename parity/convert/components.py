@@ -57,7 +57,8 @@ _TABLE: tuple[tuple[str, str], ...] = (
         r"(_states?|_state_dict)?(_\d+)?|encoder|decoder|backbone|transformer|generator|discriminator",
     ),
 )
-_PATTERNS = [(component, re.compile(pattern)) for component, pattern in _TABLE]
+_PATTERN = re.compile("|".join(f"(?P<c{COMPONENTS.index(component)}>{pattern})" for component, pattern in _TABLE))
+"""All rows as one, each a group by the number of its component: the first row that fits a whole name is taken."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,8 @@ def component_of_key(key: str) -> str | None:
         >>> component_of_key("lr_schedulers"), component_of_key("model_state_dict"), component_of_key("layers")
         ('schedule', 'parameters', None)
     """
-    return next((component for component, pattern in _PATTERNS if pattern.fullmatch(key.lower())), None)
+    match = _PATTERN.fullmatch(key.lower())
+    return None if match is None else COMPONENTS[int(str(match.lastgroup)[1:])]
 
 
 def top_values(tree: Tree) -> Iterator[tuple[tuple[Key, ...], Any]]:

@@ -196,7 +196,7 @@ def _rows(part: Part, every: bool) -> Iterator[Row]:
 
 
 def _kind(leaf: Any) -> str:
-    if isinstance(leaf, Array | Opaque):
+    if isinstance(leaf, Array) or isinstance(leaf, Opaque):  # noqa: SIM101 (a union would be made for each leaf)
         return str(leaf)
     if isinstance(leaf, bytes):
         return f"{len(leaf)} bytes"

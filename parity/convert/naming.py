@@ -30,7 +30,12 @@ __all__ = ["ADVICE", "Naming", "keeps_order", "name_numbers"]
 
 ADVICE = (
     "give the names in the order of the optimizer with --names FILE, one a line, or --model mine:Model to build the "
-    "module and ask it; a function that returns the model and its optimizer decides for several groups too"
+    "module and ask it"
+)
+
+ADVICE_OF_GROUPS = (
+    "give the names group by group with --names FILE, one a line, or --model mine:both, a function that returns the "
+    "model and its optimizer; the model alone (mine:Model) decides for one group"
 )
 
 _WEIGHTS = ("pytorch_model.bin", "adapter_model.bin")
@@ -110,8 +115,9 @@ def name_numbers(
     shown = f"; several parameters have the shape {list(alike[0])}" if alike else ""
     if len(candidates) < len(ids):
         return _counted(where, ids, candidates, "the model")
+    advice = ADVICE_OF_GROUPS if len(filled) > 1 else ADVICE
     raise CheckpointError(
-        f"{where} {why.removeprefix('it ')}: nothing says which parameter each number is of{shown}; {ADVICE}"
+        f"{where} {why.removeprefix('it ')}: nothing says which parameter each number is of{shown}; {advice}"
     )
 
 

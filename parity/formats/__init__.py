@@ -22,6 +22,7 @@ from parity.formats.document import TREE_ENTRY, decode_tree, encode_tree
 from parity.formats.flax_msgpack import open_flax
 from parity.formats.joblib_file import read_joblib
 from parity.formats.mapping import map_file
+from parity.formats.ocdbt import Place, files_of, place_of, stored_values
 from parity.formats.orbax import EMPTY_ARRAYS, open_orbax
 from parity.formats.raw_chunks import chunk_name
 from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise
@@ -48,6 +49,7 @@ __all__ = [
     "Leaf",
     "MappedArray",
     "Opaque",
+    "Place",
     "Source",
     "Tree",
     "Writer",
@@ -61,6 +63,7 @@ __all__ = [
     "dtype_named",
     "encode_tree",
     "extents",
+    "files_of",
     "leaf_name",
     "leaves",
     "map_file",
@@ -72,7 +75,9 @@ __all__ = [
     "open_orbax",
     "open_torch_file",
     "open_zip",
+    "place_of",
     "read_joblib",
     "read_pickle",
     "recognise",
+    "stored_values",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -38,6 +39,9 @@ MOST_AXES = 64
 MOST_BYTES = 1 << 62
 """Most bytes of an array, where an axis without elements counts as one, as NumPy counts."""
 
+LONGEST_NAME = 32
+"""Longest name of a dtype; others are not even looked up."""
+
 STRIP = 256
 """Rows of a matrix that are transposed at once."""
 
@@ -52,6 +56,11 @@ def dtype_named(name: str) -> np.dtype[Any] | None:
         >>> dtype_named("float32"), dtype_named("bfloat16").itemsize, dtype_named("qint8"), dtype_named("01i4")
         (dtype('float32'), 2, None, None)
     """
+    return _dtype_named(name) if len(name) <= LONGEST_NAME else None
+
+
+@lru_cache(256)
+def _dtype_named(name: str) -> np.dtype[Any] | None:
     try:
         found = np.dtype(name)
     except (TypeError, ValueError, SyntaxError):  # some texts reach NumPy's parser of structured types
@@ -104,7 +113,7 @@ class Array(ABC):
 
     def __str__(self) -> str:
         """Return its type for messages, such as `float32[2,3]`."""
-        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+        return f"{_name_of(self.dtype)}[{','.join(map(str, self.shape))}]"
 
     def __repr__(self) -> str:
         """Return its class and type."""
@@ -150,17 +159,10 @@ class MappedArray(Array):
             CheckpointError: It does not lie within the bytes.
         """
         self.shape, self.dtype, self.shared = tuple(shape), dtype, shared
-        counted = math.prod(max(n, 1) for n in self.shape) * dtype.itemsize
-        if len(self.shape) > MOST_AXES or min(self.shape, default=0) < 0 or counted > MOST_BYTES:
-            raise CheckpointError(f"{str(self)[:80]} is no shape that an array can have")
-        c_order = [math.prod(self.shape[axis + 1 :]) * dtype.itemsize for axis in range(len(self.shape))]
-        self.strides = tuple(strides) if strides is not None else tuple(c_order)
         self.mapped, self.start = mapped, start
-        self.contiguous = not self.size or all(
-            n == 1 or a == b for n, a, b in zip(self.shape, self.strides, c_order, strict=True)
-        )
-        last = start + sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True)) + dtype.itemsize
-        if start < 0 or any(step < 0 for step in self.strides) or (self.size and last > mapped.size):
+        given = None if strides is None else tuple(strides)
+        self.strides, self.contiguous, reach = _laid_out(self.shape, given, dtype.itemsize)
+        if start < 0 or (reach and start + reach > mapped.size):
             raise CheckpointError(f"{self} reaches beyond the {mapped.size} bytes that hold it")
 
     def read(self, box: Box) -> NDArray[Any]:
@@ -172,6 +174,43 @@ class MappedArray(Array):
         whole = np.ndarray(extent, self.dtype, self.mapped, start, self.strides)
         whole.flags.writeable = False
         return whole
+
+
+@lru_cache(4096)
+def _laid_out(
+    shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int
+) -> tuple[tuple[int, ...], bool, int]:
+    """Check how an array lies in memory; many arrays of a file are alike.
+
+    Args:
+        shape: Extents.
+        strides: Steps along each axis in bytes; None for those of C order.
+        itemsize: Bytes of an element.
+
+    Returns:
+        The steps, whether they are those of C order, and the bytes from the first element to the end of the last; 0
+        where there is none.
+
+    Raises:
+        CheckpointError: No array can have such a shape, or such steps.
+    """
+    counted = math.prod(max(n, 1) for n in shape) * itemsize
+    if len(shape) > MOST_AXES or min(shape, default=0) < 0 or counted > MOST_BYTES:
+        raise CheckpointError(f"no array can have the shape {str(list(shape))[:80]}")
+    c_order = tuple(math.prod(shape[axis + 1 :]) * itemsize for axis in range(len(shape)))
+    steps = c_order if strides is None else strides
+    if min(steps, default=0) < 0:
+        raise CheckpointError(f"an array of the steps {str(list(steps))[:80]} reaches beyond the bytes that hold it")
+    alike = (n == 1 or a == b for n, a, b in zip(shape, steps, c_order, strict=True))
+    if not math.prod(shape):
+        return steps, True, 0
+    return steps, all(alike), sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) + itemsize
+
+
+@lru_cache(256)
+def _name_of(dtype: np.dtype[Any]) -> str:
+    """Return the name of a dtype, which NumPy puts together anew each time."""
+    return dtype.name
 
 
 def extents(box: Box) -> tuple[int, ...]:

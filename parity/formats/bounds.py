@@ -6,7 +6,6 @@ count is added wherever it is named.
 
 from __future__ import annotations
 
-from collections.abc import Sized
 from typing import Any
 
 from parity.errors import CheckpointError
@@ -26,6 +25,8 @@ MOST_WORK = 1 << 30
 
 ITEM_BYTES = 64
 """Bytes that an item of a container counts as."""
+
+CONTAINERS, NUMBERS = (dict, list, tuple), (int, float)
 
 Count = tuple[int, int, int]
 """Leaves, those of them that are no arrays, and bytes of their text."""
@@ -61,13 +62,13 @@ class _Counter:
         if isinstance(tree, Opaque):
             self._objects(tree)
             return 1, 0, 0
-        if not isinstance(tree, dict | list | tuple) or not tree:
+        if not isinstance(tree, CONTAINERS) or not tree:
             return 1, int(not isinstance(tree, Array)), len(tree) if isinstance(tree, str | bytes) else 0
         if id(tree) not in self.known:
             children = tree.values() if isinstance(tree, dict) else tree
             leaves = scalars = text = 0
             for child in children:
-                if isinstance(child, int | float) or child is None:  # by far the most
+                if isinstance(child, NUMBERS) or child is None:  # by far the most
                     leaves, scalars = leaves + 1, scalars + 1
                     continue
                 more = self.count(child, depth + 1)
@@ -120,13 +121,18 @@ class Work:
             ValueError: Together they are more than any state has.
         """
         for one in args:
-            if isinstance(one, Sized):
+            if isinstance(one, _SIZED):
                 self.done += _weight(one)
                 if isinstance(one, tuple):
-                    self.done += sum(_weight(inner) for inner in one if isinstance(inner, Sized))
+                    for inner in one:
+                        if isinstance(inner, _SIZED):
+                            self.done += _weight(inner)
         if self.done > MOST_WORK:
             raise ValueError("its calls copy more than any training state has")
 
 
-def _weight(value: Sized) -> int:
+_SIZED = (str, bytes, bytearray, dict, list, tuple)
+
+
+def _weight(value: Any) -> int:
     return len(value) * (1 if isinstance(value, str | bytes | bytearray) else ITEM_BYTES)

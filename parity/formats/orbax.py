@@ -38,6 +38,10 @@ EMPTY_ARRAYS = "parity.empty_arrays"
 """Key of the custom metadata: name of an array without elements, which Orbax has not, to its dtype and shape."""
 
 MOST_LEAVES = 1_000_000
+MOST_SHOWN = 4
+DEEPEST = 2
+"""Items within items that are looked into; Orbax has one level, of a random key and how it was saved."""
+
 SEQUENCE = 1
 _STEP = re.compile(r"(?:[A-Za-z][\w-]*_)?([0-9]{1,15})")
 UNPROVEN = "whether the bytes are those that were saved: Orbax keeps no digest of an array"
@@ -45,6 +49,30 @@ UNPROVEN = "whether the bytes are those that were saved: Orbax keeps no digest o
 
 Keys = tuple[tuple[str, int], ...]
 """The way to a leaf: names, each with its kind."""
+
+
+class _Found:
+    """What is known of the items of a checkpoint beside their trees."""
+
+    def __init__(self) -> None:
+        self.holes = 0
+        """Chunks that are not there and read as zeros."""
+        self.layouts: list[str] = []
+        self.keys: dict[str, list[str]] = {}
+        """Kind of random keys to the names of the arrays that are their data."""
+
+    def note_keys(self, item: Path) -> None:
+        """Note which arrays of an item are random keys, and of which kind: it is beside the arrays, if anywhere."""
+        for file in sorted((item / "array_metadatas").glob("process_*")):
+            rows = read_json(file).get("array_metadatas")
+            for row in rows if isinstance(rows, list) else []:
+                try:
+                    name, more = row["array_metadata"]["param_name"], row["array_metadata"]["ext_metadata"]
+                except (KeyError, TypeError) as error:
+                    raise CheckpointError(f"{file} has a row that is none of Orbax ({explain(error)})") from error
+                if isinstance(more, dict) and (kind := more.get("random_key_impl")):
+                    names = self.keys.setdefault(str(kind), [])
+                    names += [str(name)] * (str(name) not in names)
 
 
 class _Branch(dict[str, Any]):
@@ -70,9 +98,9 @@ def open_orbax(path: Path) -> Source:
     Raises:
         CheckpointError: It has no description, or one that does not fit its files.
     """
-    holes: list[int] = []
+    found = _Found()
     if (path / TREE).is_file():
-        return _source(path, _item(path, holes), _layout(path), holes)
+        return _source(path, _item(path, found), found.layouts[0], found)
     items = {
         entry.name: entry
         for entry in sorted(path.iterdir())
@@ -83,21 +111,25 @@ def open_orbax(path: Path) -> Source:
     named = read_json(path / CHECKPOINT).get("item_handlers") if (path / CHECKPOINT).is_file() else None
     if isinstance(named, dict) and (gone := [name for name in named if name not in items and name != "metrics"]):
         raise CheckpointError(f"{path}: {CHECKPOINT} names the item {gone[0]}, which is not there")
-    tree = {name: _any_item(entry, holes) for name, entry in items.items()}
+    tree = {name: _any_item(entry, found) for name, entry in items.items()}
     alone = len(tree) == 1 and next(iter(tree)) in ALONE
-    first = next((entry for entry in items.values() if (entry / TREE).is_file()), None)
-    detail = f"item{'s' * (len(items) > 1)} {', '.join(items)}" + (f"; {_layout(first)}" if first else "")
-    return _source(path, next(iter(tree.values())) if alone else tree, detail, holes)
+    detail = "; ".join([f"item{'s' * (len(items) > 1)} {', '.join(items)}", *found.layouts[:1]])
+    return _source(path, next(iter(tree.values())) if alone else tree, detail, found)
 
 
-def _source(path: Path, tree: Tree, detail: str, holes: list[int]) -> Source:
+def _source(path: Path, tree: Tree, detail: str, found: _Found) -> Source:
     """Return what was opened; it is said where chunks are read as zeros, and a check reads every chunk."""
-    if missing := sum(holes):
-        detail += f"; {missing:,} chunks are not there and read as zeros, as its version of Orbax leaves those out"
+    for kind, names in found.keys.items():
+        shown = ", ".join(names[:MOST_SHOWN]) + (", ..." if len(names) > MOST_SHOWN else "")
+        detail += f"; data of random keys of {kind}: {shown}"
+    if found.holes:
+        detail += (
+            f"; {found.holes:,} chunks are not there and read as zeros, as its version of Orbax leaves those out"
+        )
 
     def verify() -> list[tuple[str, str]]:
-        found = ((leaf_name(keys), _fault(leaf)) for keys, leaf in leaves(tree) if isinstance(leaf, Array))
-        return [(name, what) for name, what in found if what]
+        faults = ((leaf_name(keys), _fault(leaf)) for keys, leaf in leaves(tree) if isinstance(leaf, Array))
+        return [(name, what) for name, what in faults if what]
 
     return Source(
         path=path,
@@ -143,8 +175,7 @@ def _steps(path: Path) -> dict[int, Path]:
     return found
 
 
-def _layout(item: Path) -> str:
-    value = read_json(item / TREE)
+def _layout(item: Path, value: Mapping[str, Any]) -> str:
     return f"{'zarr 3' if value.get('use_zarr3') else 'zarr 2'}{', OCDBT' if _uses_ocdbt(item, value) else ''}"
 
 
@@ -152,29 +183,37 @@ def _uses_ocdbt(item: Path, value: Mapping[str, Any]) -> bool:
     return bool(value.get("use_ocdbt", (item / "manifest.ocdbt").is_file()))
 
 
-def _any_item(path: Path, holes: list[int]) -> Tree:
-    """Return the content of an item: a tree, JSON, or something that only its own handler reads."""
+def _any_item(path: Path, found: _Found, depth: int = 0) -> Tree:
+    """Return the content of an item: a tree, JSON, items of its own, or something that only its own handler reads."""
     if (path / TREE).is_file():
-        return _item(path, holes)
+        return _item(path, found)
     for name in ("metadata", "metrics"):
         if (path / name).is_file():
             try:
                 return json.loads(read_bytes(path / name).decode())
             except (UnicodeDecodeError, ValueError, RecursionError) as error:
                 raise CheckpointError(f"{path / name} cannot be read: {error}") from error
+    below = {entry.name: entry for entry in sorted(path.iterdir()) if entry.is_dir() and not entry.is_symlink()}
+    if depth < DEEPEST and any((entry / TREE).is_file() for entry in below.values()):
+        known = len(found.layouts)
+        inner = {name: _any_item(entry, found, depth + 1) for name, entry in below.items()}  # such as a random key
+        del found.layouts[known:]  # that of the checkpoint is told
+        return inner
     return Opaque("orbax.item", [entry.name for entry in sorted(path.iterdir())[:8]])
 
 
-def _item(path: Path, holes: list[int]) -> Tree:
-    """Return the tree of one item; the number of its chunks that are not there is added to a list."""
+def _item(path: Path, found: _Found) -> Tree:
+    """Return the tree of one item; what else was found of it is noted."""
     value = read_json(path / TREE)
+    found.layouts.append(_layout(path, value))
+    found.note_keys(path)
     described = value.get("tree_metadata")
     if not isinstance(described, dict) or len(described) > MOST_LEAVES:
         raise CheckpointError(f"{path / TREE} has no tree_metadata")
     rows = [_row(path, row) for row in described.values()]
-    stored = [_name(keys) for keys, kind in rows if kind not in EMPTY and kind != "string"]
-    texts = read_json(path / "_strings.json") if any(kind == "string" for _, kind in rows) else {}
-    found: Mapping[str, Array] = {}
+    stored = [name for name, _, kind in rows if kind not in EMPTY and kind != "string"]
+    texts = read_json(path / "_strings.json") if any(kind == "string" for _, _, kind in rows) else {}
+    opened: Mapping[str, Array] = {}
     if stored:
         arrays = ItemArrays(
             path,
@@ -182,11 +221,10 @@ def _item(path: Path, holes: list[int]) -> Tree:
             zarr3=bool(value.get("use_zarr3")),
             complete=value.get("store_array_data_equal_to_fill_value") is True,
         )
-        found = arrays.open_all(stored)
-        holes.append(arrays.holes)
+        opened = arrays.open_all(stored)
+        found.holes += arrays.holes
     tree, empty = _Branch(), _empty_arrays(path, value)
-    for keys, kind in rows:
-        name = _name(keys)
+    for name, keys, kind in rows:
         if kind == "string":
             if not isinstance(texts.get(name), str):
                 raise CheckpointError(f"{path}: the text {name} is named by {TREE} and is not in _strings.json")
@@ -196,7 +234,7 @@ def _item(path: Path, holes: list[int]) -> Tree:
         elif kind in EMPTY:
             leaf = EMPTY[kind].copy() if isinstance(EMPTY[kind], dict | list) else EMPTY[kind]
         else:
-            leaf = _scalar(found[name]) if kind == "scalar" else found[name]
+            leaf = _scalar(opened[name]) if kind == "scalar" else opened[name]
         if not keys:
             return leaf
         _put(path, tree, keys, leaf)
@@ -220,13 +258,14 @@ def _empty_arrays(path: Path, value: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def _name(keys: Keys) -> str:
-    return ".".join(key for key, _ in keys)
+    return ".".join([key for key, _ in keys])
 
 
-def _row(path: Path, row: Any) -> tuple[Keys, str]:
+def _row(path: Path, row: Any) -> tuple[str, Keys, str]:
+    """Return the name of a leaf, its keys, and the type of its value."""
     try:
-        keys = tuple((str(one["key"]), int(one["key_type"])) for one in row["key_metadata"])
-        return keys, str(row["value_metadata"]["value_type"])
+        keys = tuple([(str(one["key"]), int(one["key_type"])) for one in row["key_metadata"]])
+        return _name(keys), keys, str(row["value_metadata"]["value_type"])
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path / TREE} has a row that is none of Orbax ({explain(error)})") from error
 

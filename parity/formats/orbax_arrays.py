@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from parity.errors import CheckpointError, explain
 from parity.formats.array import BLOCK_BYTES, Array, Box, dtype_named, extents
-from parity.formats.orbax_chunks import Grid, check_chunks, files_of, values_of
+from parity.formats.ocdbt import files_of, stored_values
+from parity.formats.orbax_chunks import Grid, check_chunks
 from parity.formats.raw_chunks import RawChunks
 
 __all__ = ["ItemArrays"]
@@ -76,19 +77,26 @@ class ItemArrays:
         wanted = list(names)
         try:
             self._store = store = self._ts.KvStore.open(self._kvstore(""), context=self._context).result()
-            reads = [store.read(f"{name}/{suffix}") for name in wanted]
-            texts = [read.result() for read in reads]
-            stored = values_of(self._ts, self.root, self._files) if self._ocdbt else self._files
+            stored, texts = self._files, {}
+            if self._ocdbt:
+                stored = {}
+                for one in stored_values(self._ts, self.root, self._files):
+                    stored[one.key] = one.size
+                    if isinstance(one.value, bytes) and one.key.endswith(suffix):
+                        texts[one.key] = one.value  # it lies in a node, which was read
             self._sizes = stored
+            reads = {key: store.read(key) for name in wanted if (key := f"{name}/{suffix}") not in texts}
+            texts.update((key, made.value) for key, read in reads.items() if (made := read.result()).state == "value")
         except CheckpointError:
             raise
         except Exception as error:  # TensorStore raises ValueError, KeyError and OSError alike for a damaged store
             raise CheckpointError(f"{self.root} cannot be read: {str(error)[:300]}") from error
         found: dict[str, Array] = {}
-        for name, text in zip(wanted, texts, strict=True):
-            if text.state != "value" or len(text.value) > MOST_METADATA:
+        for name in wanted:
+            text = texts.get(f"{name}/{suffix}")
+            if text is None or len(text) > MOST_METADATA:
                 raise CheckpointError(f"{self.root}: the array {name} is named by _METADATA and is not there")
-            found[name] = self._describe(name, text.value, stored)
+            found[name] = self._describe(name, text, stored)
         return found
 
     def _kvstore(self, name: str) -> dict[str, Any]:
@@ -108,7 +116,7 @@ class ItemArrays:
             return RawChunks(self.root / name, shape, chunk, dtype)
         array = _OrbaxArray(self, name, tuple(shape), tuple(chunk), dtype)
         if self._driver == "zarr" and grid.plain and value.get("order") == "C" and shape == chunk:
-            array.only = f"{name}/{grid.key([0] * len(shape))}"
+            array.only = f"{name}/{grid.keys[0]}" if grid.keys else ""
         return array
 
     def _parse(self, name: str, text: bytes) -> tuple[Any, list[int], list[int], np.dtype[Any], Grid]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,9 @@ VIEWS_OF_A_BYTE = 64
 EXPANDED_BYTES = 256 << 20
 """Bytes that views may be larger by, such as masks that are expanded."""
 
+LONGEST_CLASS = 80
+"""Characters of the name of a storage's class that are looked at; a longer one is none."""
+
 _LONE = re.compile(r"torch\.(?:storage\.)?(\w+)")
 
 
@@ -70,8 +73,7 @@ class Views:
         return array
 
 
-@dataclass(frozen=True)
-class Storage:
+class Storage(NamedTuple):
     """A storage that tensors are views of."""
 
     key: tuple[str, str]
@@ -161,11 +163,16 @@ def storage_dtype(kind: Any, cls: Any, where: str) -> str:
     Raises:
         CheckpointError: It is no storage, or of a class that is unknown.
     """
-    match = _LONE.fullmatch(cls.name) if isinstance(cls, Global) else None
-    dtype = STORAGES.get(match[1]) if match else None
+    dtype = _dtype_of(cls.name[:LONGEST_CLASS]) if isinstance(cls, Global) else None
     if kind != "storage" or dtype is None:
         raise CheckpointError(f"{where}: a storage of the kind {getattr(cls, 'name', cls)!r:.60}, which is unknown")
     return dtype
+
+
+@lru_cache(256)
+def _dtype_of(name: str) -> str | None:
+    match = _LONE.fullmatch(name)
+    return STORAGES.get(match[1]) if match else None
 
 
 def _tensor(
@@ -179,8 +186,11 @@ def _tensor(
     found = dtype_named(name)
     if found is None:
         return Opaque(f"torch.{name}", list(shape))
-    numbers = (offset, *shape, *strides)
-    if not all(type(n) is int for n in numbers) or len(shape) != len(strides) or len(shape) > MOST_AXES:
+    if (
+        not set(map(type, (offset, *shape, *strides))) <= {int}
+        or len(shape) != len(strides)
+        or len(shape) > MOST_AXES
+    ):
         raise CheckpointError(f"a tensor of the shape {shape!r:.60} with the strides {strides!r:.60} is none")
     size = found.itemsize
     array = MappedArray(

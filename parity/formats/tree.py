@@ -33,6 +33,9 @@ MOST_TEXT = 64 << 20
 
 MOST_DEPTH = 100
 
+LISTS = (list, tuple)
+"""Containers by position: a union of types would be made anew at each leaf."""
+
 
 @dataclass(frozen=True)
 class Opaque:
@@ -121,7 +124,7 @@ def _walk(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[tuple[Key, ...], 
     if isinstance(tree, dict) and tree:
         for key, child in tree.items():
             yield from _walk(child, (*keys, key))
-    elif isinstance(tree, list | tuple) and tree:
+    elif isinstance(tree, LISTS) and tree:
         for at, child in enumerate(tree):
             yield from _walk(child, (*keys, at))
     else:
@@ -143,7 +146,7 @@ def map_leaves(tree: Tree, change: Callable[[tuple[Key, ...], Leaf], Leaf], keys
     if isinstance(tree, dict):
         made = {key: map_leaves(child, change, (*keys, key)) for key, child in tree.items()}
         return Counter(made) if isinstance(tree, Counter) else made
-    if isinstance(tree, list | tuple):
+    if isinstance(tree, LISTS):
         items = [map_leaves(child, change, (*keys, at)) for at, child in enumerate(tree)]
         return items if isinstance(tree, list) else tuple(items)
     return change(keys, tree)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -17,6 +18,9 @@ from parity.errors import CheckpointError
 __all__ = ["ZipRecords"]
 
 MOST_RECORDS = 1_000_000
+_HEADER = struct.Struct("<4s22xHH")
+"""Of a record: its magic number, and the lengths of its name and of its extra field."""
+
 PIECE = 16 << 20
 
 
@@ -38,7 +42,7 @@ class ZipRecords:
         Raises:
             CheckpointError: It is no archive, or a record is compressed, repeated, or beyond the end.
         """
-        self.path, self._data = path, data
+        self.path, self._data, self._view = path, data, memoryview(data)
         try:
             with zipfile.ZipFile(cast("Any", _Mapped(data))) as archive:
                 infos = archive.infolist()
@@ -48,9 +52,10 @@ class ZipRecords:
         if len(infos) > MOST_RECORDS:
             raise CheckpointError(f"{path} holds {len(infos):,} records, more than {MOST_RECORDS:,}")
         self._infos: dict[str, zipfile.ZipInfo] = {}
-        _require_data(path, {info.filename.partition("/")[2] for info in infos})
-        for info in infos:
-            name = info.filename.partition("/")[2] or info.filename
+        names = [info.filename.partition("/")[2] for info in infos]
+        _require_data(path, set(names))
+        for info, below in zip(infos, names, strict=True):
+            name = below or info.filename
             if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size or info.flag_bits & 1:
                 raise CheckpointError(
                     f"{path}: record {info.filename!r} is compressed or encrypted; torch.save does neither"
@@ -73,9 +78,10 @@ class ZipRecords:
         info = self._infos.get(name)
         if info is None:
             raise CheckpointError(f"{self.path}: record {name!r} is missing")
-        head = bytes(self._data[info.header_offset : info.header_offset + 30])
-        start = info.header_offset + 30 + sum(int.from_bytes(head[i : i + 2], "little") for i in (26, 28))
-        if head[:4] != b"PK\x03\x04" or start + info.file_size > self._data.size:
+        at, size = info.header_offset, self._data.size
+        magic, name_length, more = _HEADER.unpack_from(self._view, at) if at + _HEADER.size <= size else (b"", 0, 0)
+        start = at + _HEADER.size + int(name_length) + int(more)
+        if magic != b"PK\x03\x04" or start + info.file_size > size:
             raise CheckpointError(
                 f"{self.path}: record {name!r} reaches beyond the end of the file, or has no header"
             )

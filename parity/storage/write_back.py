@@ -14,6 +14,9 @@ WRITE_BYTES = 1 << 18
 """Bytes of one write, as those of `cp`: from 1 MiB on, Linux looks for pieces of memory that are as large, which it
 may have given back to the host of a virtual machine, and 2 GB then take 2.5 s of processor time and not 0.5."""
 
+SMALL = 1 << 14
+"""Bytes up to which the caller writes by itself where nothing waits: to hand them over would take longer."""
+
 EVERY = 16 << 20
 """Bytes after which a file is synchronized."""
 
@@ -63,11 +66,25 @@ class WriteBack:
             OSError: The disk is full, or failed; under this write, or one before.
         """
         view = memoryview(data).cast("B")
-        written = self._writes.add(handle, lambda copy: _write(copy, view, at))
-        self._bytes += len(view)
+        written: Future[None] | None = None
+        if len(view) <= SMALL and self._writes.idle:
+            _write(handle, view, at)
+        else:
+            written = self._writes.add(handle, lambda copy: _write(copy, view, at))
+        self.written(handle, len(view), written)
+
+    def written(self, handle: int, count: int, after: Future[None] | None = None) -> None:
+        """Count bytes of an open file, and have it synchronized after each `EVERY` of them.
+
+        Args:
+            handle: The file.
+            count: How many more bytes there are.
+            after: What tells that they are written; None if they are.
+        """
+        self._bytes += count
         if self._bytes >= EVERY:
             self._bytes = 0
-            self._syncs.add(handle, lambda copy: _synchronize(copy, written))
+            self._syncs.add(handle, lambda copy: _synchronize(copy, after))
 
 
 class _Queue:
@@ -76,6 +93,11 @@ class _Queue:
     def __init__(self, name: str) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._pending: deque[tuple[Future[None], int]] = deque()
+
+    @property
+    def idle(self) -> bool:
+        """Return whether all work is done, so that what comes now may be done by anybody and is still in order."""
+        return not self._pending or self._pending[-1][0].done()
 
     def add(self, handle: int, work: Any) -> Future[None]:
         """Have work done on a file, once fewer than `IN_FLIGHT` wait; return what tells that it is done."""
@@ -114,6 +136,6 @@ def _write(handle: int, view: memoryview, at: int | None) -> None:
         view, at = view[written:], None if at is None else at + written
 
 
-def _synchronize(handle: int, written: Future[None]) -> None:
-    if written.exception() is None:  # else the writer raises it
+def _synchronize(handle: int, written: Future[None] | None) -> None:
+    if written is None or written.exception() is None:  # else the writer raises it
         SYNCHRONIZE(handle)

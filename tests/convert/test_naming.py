@@ -171,7 +171,8 @@ def test_what_decides_nothing_is_refused_with_what_would(tree: Any, known: Namin
         read_torch_state(tree, known)
     if "d, and" not in said:
         assert "--names FILE" in str(caught.value)
-        assert "--model mine:Model" in str(caught.value)
+        object_that_decides = "mine:both" if "group by group" in said else "mine:Model"
+        assert f"--model {object_that_decides}" in str(caught.value)
 
 
 @pytest.mark.parametrize(

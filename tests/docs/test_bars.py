@@ -37,7 +37,9 @@ ROWS = [
     ("test_conversion.py", r"test_conversion_against_copy"),
     ("test_conversion.py", r"test_transposing_conversion_against_copy"),
     ("test_conversion.py", r"test_many_small_arrays_to_orbax_against_safetensors"),
+    ("test_conversion.py", r"test_conversion_to_dcp_against_plain_dcp"),
     ("test_conversion.py", r"test_inspect_and_compare_without_arrays"),
+    ("test_inspect.py", r"test_inspect_of_many_tensors"),
 ]
 """File and functions behind each row of the table of bars."""
 
@@ -84,7 +86,9 @@ def bars_in_words() -> list[str]:
         f"at most {bar_of(21)}",
         f"at most {bar_of(22)}",
         f"at most {bar_of(23)}",
-        f"at most {float(bar_of(24)):g} s",
+        f"at most {bar_of(24)}; at most {bars.CONVERSION_MIB} MiB",
+        f"at most {float(bar_of(25)):g} s",
+        f"at most {bars.INSPECT_SECONDS:g} s",
     ]
 
 
@@ -106,6 +110,7 @@ def test_the_bars_are_those_of_the_benchmarks():
     millions = update["LEAVES"] * math.prod(update["SHAPE"]) // 10**6
     assert f"{millions} M parameters in {update['LEAVES']} leaves" in described[19]
     assert f"with {update['MANY']} leaves" in described[20]
+    assert f"{constants('benchmarks/test_inspect.py')['TENSORS']:,} tensors" in described[26]
     assert f"hold from {constants('benchmarks/test_checkpoints.py')['JUDGED']} million" in words(
         pages.read("docs/benchmarks.md")
     )

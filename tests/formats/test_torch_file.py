@@ -192,6 +192,8 @@ HOSTILE = {
     "holds itself": (lambda n, d: pickled(endless()) if n == "data.pkl" else d, r"holds itself"),
     "a billion laughs": (lambda n, d: pickled(laughing()) if n == "data.pkl" else d, r"more than [0-9,]+ values"),
     "deep": (lambda n, d: b"\x80\x02" + b"]" * 50_000 + b"a" * 49_999 + b"." if n == "data.pkl" else d, r"nested"),
+    "an endless integer": (lambda n, d: pickled(1 << 20_000) if n == "data.pkl" else d, r"longer than any count"),
+    "no end": (lambda n, d: b"\x80\x02}" if n == "data.pkl" else d, r"it has no end"),
     "an extension code": (lambda n, d: b"\x80\x02\x82\x01." if n == "data.pkl" else d, r"EXT1, which only code"),
 }
 

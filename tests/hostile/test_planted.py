@@ -11,10 +11,10 @@ import torch
 import jax_side.formats.items as jax_items
 import parity.checkpoints.saving as saving
 import torch_side.formats.content as torch_content
-from jax_side.formats import ocdbt
 from parity import sides
 from parity.checkpoints import FILE
 from parity.errors import CheckpointError
+from parity.formats import files_of, place_of
 from tests.hostile import archives, pickles, worker
 from tests.hostile.runs import NEWEST, SPEC, reseal
 from tests.hostile.test_catalogue import MEMORY, complaints
@@ -130,9 +130,9 @@ def test_the_walk_refuses_what_tensorstore_itself_would_try_to_open(box):
     """TensorStore 0.1.86 refuses the dots on its own; nothing rests on that."""
     store = box("jax").newest / "params"
     with pytest.raises(CheckpointError, match="outside of itself"):
-        ocdbt._range(store, "btreenode::../../x:0:1")
+        place_of(store, "btreenode::../../x:0:1", files_of(store))
     with pytest.raises(CheckpointError, match="outside of itself"):
-        ocdbt._range(store, "btreenode:../..%2F:x:0:1")
+        place_of(store, "btreenode:../..%2F:x:0:1", files_of(store))
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,16 @@ def test_all_of_it_is_there_at_the_end_of_the_block(tmp_path: Path, monkeypatch:
     assert (tmp_path / "file").read_bytes() == b"".join(pieces) + bytes(10) + b"there"
 
 
+def test_small_and_large_ones_stay_in_their_order(tmp_path: Path) -> None:
+    random = Random(1)
+    sizes = [random.choice([1, 100, write_back.SMALL, write_back.SMALL + 1, 1 << 19]) for _ in range(200)]
+    pieces = [random.randbytes(8) * (size // 8 + 1) for size in sizes]
+    with (tmp_path / "file").open("xb", buffering=0) as file, WriteBack() as back:
+        for piece in pieces:
+            back.write(file.fileno(), piece)
+    assert (tmp_path / "file").read_bytes() == b"".join(pieces)
+
+
 def test_files_may_be_closed_at_once_and_no_handle_is_left(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     with WriteBack() as back:
@@ -76,7 +86,7 @@ def test_the_error_of_the_block_comes_first(tmp_path: Path, monkeypatch: pytest.
 
     def write() -> None:
         with (tmp_path / "file").open("xb", buffering=0) as file, WriteBack() as back:
-            back.write(file.fileno(), b"x")
+            back.write(file.fileno(), bytes(write_back.SMALL + 1))
             raise KeyError("first")
 
     with pytest.raises(KeyError, match="first"):

@@ -7,8 +7,12 @@ Source: `torch.distributed.checkpoint`, `DefaultSavePlanner` and `FileSystemWrit
 
 from __future__ import annotations
 
+import ctypes
+import io
+import os
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.filesystem import FileSystem
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex
 from torch.distributed.checkpoint.planner import SavePlan, WriteItem, WriteItemType
 
@@ -37,6 +42,7 @@ from parity.formats import (
     map_leaves,
     open_dcp,
 )
+from parity.storage import WRITE_BYTES, WriteBack
 from torch_side.formats.write_torch import has_tensors
 
 __all__ = ["DCP", "write_dcp"]
@@ -68,7 +74,8 @@ def write_dcp(tree: Tree, path: Path) -> None:
     state = map_leaves(tree, room)
     state = _as_lists(state)  # PyTorch pickles a tuple as a whole, with the tensors in it
     writer = dcp.FileSystemWriter(path, single_file_per_rank=True, sync_files=False, thread_count=1)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), WriteBack() as back:
+        writer.fs = _Files(back)
         warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)  # it is: this is one process
         try:
             dcp.save(state, storage_writer=writer, planner=_Planner(arrays), no_dist=True)
@@ -83,6 +90,38 @@ def _as_lists(tree: Tree) -> Any:
     if isinstance(tree, dict):
         return {key: _as_lists(child) for key, child in tree.items()}
     return [_as_lists(child) for child in tree] if isinstance(tree, list | tuple) else tree
+
+
+class _Files(FileSystem):
+    """Files that go to the disk while more is written to them."""
+
+    def __init__(self, back: WriteBack) -> None:
+        super().__init__()
+        self._back = back
+
+    @contextmanager
+    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Iterator[Any]:
+        """Open a file for writing; others as PyTorch opens them."""
+        if mode != "wb":
+            with super().create_stream(path, mode) as stream:
+                yield stream
+            return
+        with io.BufferedWriter(_Counted(path, self._back)) as stream:
+            yield stream
+
+
+class _Counted(io.FileIO):
+    """A file whose bytes are counted, and synchronized on the way."""
+
+    def __init__(self, path: str | os.PathLike[str], back: WriteBack) -> None:
+        super().__init__(path, "w")
+        self._back = back
+
+    def write(self, data: Any) -> int:
+        """Write bytes, and return how many were written."""
+        count = super().write(memoryview(data)[:WRITE_BYTES])
+        self._back.written(self.fileno(), count)
+        return count
 
 
 class _Planner(dcp.DefaultSavePlanner):
@@ -139,8 +178,8 @@ def _tensor(array: Array, box: Box) -> torch.Tensor:
     made = torch.empty(extents(box), dtype=dtype)
     if made.numel():
         flat = np.ascontiguousarray(array.read(box)).reshape(-1).view(np.uint8)
-        source = torch.from_numpy(flat if flat.flags.writeable else flat.copy())
-        made.reshape(-1).view(torch.uint8).copy_(source)  # its own storage: one of NumPy's cannot be given back
+        # its own storage: one that NumPy has, or has seen, cannot be given back
+        ctypes.memmove(made.data_ptr(), flat.ctypes.data, flat.nbytes)
     return made
 
 
