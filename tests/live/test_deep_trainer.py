@@ -6,9 +6,9 @@ import parity
 from tests.live.deep_trainer import train
 
 FAULTS = {
-    "model": ("model.params", "train().model.0.bias"),
-    "optimizer": ("optimizer.step", "train().engine.optimizer.state[train().model.0.bias].step"),
-    "schedule": ("schedule.step", "train().engine.schedule.last_epoch"),
+    "model": ("model.params", "trainer._engine.model.0.bias"),
+    "optimizer": ("optimizer.step", "trainer._engine.optimizer.state[trainer._engine.model.0.bias].step"),
+    "schedule": ("schedule.step", "trainer._engine.schedule.last_epoch"),
     "callbacks": ("ema", "trainer._callbacks[0].shadow['0.bias']"),
     "streams": ("rng.torch", "torch.default_generator"),
     "shuffle": ("rng.trainer._shuffle", "trainer._shuffle"),

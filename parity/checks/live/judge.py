@@ -318,16 +318,22 @@ class _Seen:
     def noisy(self) -> list[Evidence]:
         """Return the arrays that differ at the end and are no evidence, as they differ between equal runs too.
 
-        Of those that rounding moves, the ones that are gone: kept by an address, they have another path in each run.
+        So do those that are kept by an address: the resumed run has them at a path of its own, in a container whose
+        length differs from run to run.
         """
         last, both = len(self.states) - 1, self.states[-1]
-        gone = self.ground.rounded - both.right.leaves.keys()
+        noise = self.ground.noise
         arrays = [
             path
             for path, leaf in both.left.leaves.items()
-            if leaf.role == "array" and path in self.ground.noise | gone and path in self.ground.changing
+            if leaf.role == "array" and path in noise and path in self.ground.changing
             and not both.is_dead(path) and not leaf.same(both.right.leaves.get(path))
         ]  # fmt: skip
+        arrays += [
+            path
+            for path in both.right.leaves.keys() - both.left.leaves.keys()
+            if both.right.leaves[path].role == "array" and f"{path.rpartition('[')[0]}.len" in noise
+        ]
         return self._evidence(last, arrays, RANK)
 
     def _is_new(self, path: str, begun: Mapping[str, Leaf]) -> bool:
