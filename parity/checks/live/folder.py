@@ -55,10 +55,27 @@ def hidden(folder: Path) -> dict[str, str]:
 def copy_folder(folder: Path, to: Path) -> None:
     """Copy a folder as it is; links stay links, a file that vanishes meanwhile is left out.
 
+    A thread that saves may give a directory its last name meanwhile, and the copy would have it under neither name:
+    what changed while it was copied is copied again.
+
     Args:
         folder: What is copied; an absent one is empty.
         to: Where its content goes; made if there is none.
     """
+    for _ in range(MOST_COPIES):
+        new, before = not to.exists(), list_folder(folder)
+        _copy(folder, to)
+        if not new or list_folder(folder) == before:
+            return
+        shutil.rmtree(to)
+    _copy(folder, to)
+
+
+MOST_COPIES = 50
+"""Times that a folder is copied while it changes; after that it is taken as it comes."""
+
+
+def _copy(folder: Path, to: Path) -> None:
     to.mkdir(parents=True, exist_ok=True)
     for root, folders, names in os.walk(folder):
         below = to / os.path.relpath(root, folder)

@@ -57,6 +57,11 @@ def is_of_user(module: str | None) -> bool:
     if not module:
         return False
     root = module.partition(".")[0]
+    return _is_of_user(module, root, id(sys.modules.get(root)), id(sys.modules.get(module)))
+
+
+@functools.lru_cache(maxsize=1 << 14)  # every capture asks for the same ones
+def _is_of_user(module: str, root: str, of_root: int, of_module: int) -> bool:
     if root == "parity" or root in sys.builtin_module_names:
         return False
     for name in dict.fromkeys((root, module)):
@@ -89,7 +94,7 @@ def show_modules(walk: Walk, names: Iterable[str], shown: Mapping[str, frozenset
         names: Modules of the loop's frames.
         shown: Module to the globals of it that are shown already.
     """
-    mine = {name: held for name, held in list(sys.modules.items()) if is_of_user(name) and held is not None}
+    mine = _modules_of_user()
     if "_pytest" in sys.modules:
         reached = _reached(names, mine)
         mine = {n: held for n, held in mine.items() if n in reached or not getattr(held, "__file__", None)}
@@ -109,6 +114,21 @@ def show_modules(walk: Walk, names: Iterable[str], shown: Mapping[str, frozenset
             walk.place(f"{name}:{key}", value)
     for path, value in _put_on_libraries(mine):
         walk.place(path, value)
+
+
+def _modules_of_user() -> dict[str, ModuleType]:
+    """Return the modules of the user; asked anew only where there are others than at the last capture."""
+    newest = next(reversed(sys.modules))  # what is imported again stands last
+    key = (len(sys.modules), newest, id(sys.modules.get(newest)))
+    if _known.get("key") != key:
+        there: list[tuple[str, Any]] = list(sys.modules.items())
+        _known["key"] = key
+        _known["mine"] = {name: held for name, held in there if held is not None and is_of_user(name)}
+    mine: dict[str, ModuleType] = _known["mine"]
+    return {name: mine[name] for name in mine if sys.modules.get(name) is mine[name]}
+
+
+_known: dict[str, Any] = {}
 
 
 def _is_dunder(name: str) -> bool:
