@@ -115,5 +115,5 @@ def test_nothing_that_a_file_names_is_run(tmp_path):
             return os.system, (f"touch {tmp_path / 'ran'}",)
 
     (tmp_path / "file").write_bytes(pickle.dumps({"a": 1, "b": Runs()}))
-    assert contents(tmp_path, [])["file: a"].digest == "1"
+    assert contents(tmp_path, [], ())["file: a"].digest == "1"
     assert not (tmp_path / "ran").exists()

@@ -14,6 +14,7 @@ from parity.checks.live.decoded import Reader, contents
 from parity.checks.live.envelope import Envelope
 from parity.checks.live.evidence import (
     NONE,
+    Asked,
     Evidence,
     Ground,
     Outcome,
@@ -30,6 +31,7 @@ from parity.checks.live.loads import Access, is_unread
 from parity.checks.live.meant import Meant
 from parity.checks.live.ordering import identifiers
 from parity.checks.live.printed import judge_printed
+from parity.checks.live.put_back import put_back_later
 from parity.checks.live.request import Request
 from parity.checks.live.roads import Road
 from parity.checks.live.rounding import is_floating
@@ -185,7 +187,13 @@ class Driver:
 
     def _settle(self, outcome: Outcome) -> None:
         """Tell the losses among values that no other difference follows from: those that are read before written."""
-        names = {asked: identifiers(asked.evidence.path)[-1:] or [asked.evidence.path] for asked in outcome.asked}
+        names: dict[Asked, list[str]] = {}
+        for asked in outcome.asked:
+            path = asked.evidence.path
+            if path.isidentifier():  # a variable: its byte code says that it may be read
+                outcome.broken.append(asked.evidence)
+            else:
+                names[asked] = identifiers(path)[-1:] or [path]
         accesses = self._accesses(frozenset(name for found in names.values() for name in found))
         for asked, (name,) in names.items():
             unread = is_unread(name, accesses, asked.first, asked.last, written=asked.written)
@@ -270,7 +278,7 @@ class Driver:
         when = f"with {', '.join(f'{k}={v}' for k, v in road.options.items())}, never stopped"
         ignored = self.ground.noise | self.ground.rounded
         often = self.ground.stepwise & stepwise(trace.marks)
-        lazy = _put_back_later(
+        lazy = put_back_later(
             [self._parted(both, ignored, often) for both in both_runs(self.reference.marks, trace.marks)]
         )
         for at, both in enumerate(both_runs(self.reference.marks, trace.marks)):
@@ -341,33 +349,6 @@ def _equal_so_far(reference: Trace, short: Trace, ground: Ground) -> bool:
             if rate and path not in ignored and other is not None and not leaf.same(other):
                 return False
     return True
-
-
-def _put_back_later(parted: Sequence[Collection[str]]) -> set[int]:
-    """Return the marks at which runs differ in what later steps wrote before they read it.
-
-    Weights that an evaluation exchanges, and that the next step puts back when it begins: two runs that evaluate at
-    other steps differ at such marks, and are equal again, bit for bit. What a step had trained with would not be. At
-    the end nothing can tell; what was put back before, after as many marks, counts as such there.
-
-    Args:
-        parted: Paths of what is trained that differ, at each mark.
-    """
-    found: set[int] = set()
-    known: set[str] = set()
-    longest, begin = 0, None
-    for at, paths in enumerate([*parted, ()]):
-        if paths:
-            begin = at if begin is None else begin
-            continue
-        if begin is not None:
-            stretch = range(begin, at)
-            here = {path for index in stretch for path in parted[index]}
-            if at < len(parted) or (known >= here and len(stretch) <= longest):
-                found |= {*stretch}
-                known, longest = known | here, max(longest, len(stretch))
-        begin = None
-    return found
 
 
 def _is_training(path: str, leaf: Leaf, ground: Ground, often: Collection[str]) -> bool:

@@ -37,8 +37,10 @@ class LoadWatch:
 
     def enter(self, frame: FrameType) -> Any:
         """Watch a frame from now on, if its code is the trainer's and has one of the names in it."""
-        if not self._is_users(frame.f_code.co_filename) or not _accesses(frame.f_code, self._names):
+        accesses = _accesses(frame.f_code, self._names)
+        if not accesses or not self._is_users(frame.f_code.co_filename):
             return None
+        self._found |= _taken_first(frame.f_code, self._names)
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return self.trace
 
@@ -51,6 +53,23 @@ class LoadWatch:
                     self._seen.add(key)
                     self._found.add((*key, kind))
         return self.trace
+
+
+ALWAYS = -1
+"""In place of the number of marks: a function may take the name before it writes it, on some path."""
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _taken_first(code: CodeType, names: frozenset[str]) -> frozenset[Access]:
+    """Return the names that a function writes after it takes them: a count of evaluations, set to 0 or one more.
+
+    In a run in which only the other branch was taken nothing else shows that it is read.
+    """
+    kinds: dict[str, list[Kind]] = {}
+    for _, accesses in sorted(_accesses(code, names).items()):
+        for name, kind in accesses:
+            kinds.setdefault(name, []).append(kind)
+    return frozenset((name, ALWAYS, "load") for name, of in kinds.items() if of[0] == "load" and "store" in of)
 
 
 @functools.lru_cache(maxsize=1 << 12)
@@ -85,6 +104,8 @@ def is_unread(name: str, accesses: Collection[Access], first: int, last: int, *,
         written: Whether the last step writes it. What it does then without an access that was seen, such as a
             function in C, is not known: False is returned.
     """
+    if (name, ALWAYS, "load") in accesses:
+        return False
     kinds = {count: kind for of, count, kind in accesses if of == name and first <= count <= last}
     if written:
         return kinds.get(last) == "store" and all(kinds.get(at) is None for at in range(first, last))

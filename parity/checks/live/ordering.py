@@ -51,7 +51,7 @@ def in_order(lost: list[Evidence], causes: list[Evidence], ground: Ground) -> li
     A batch that waits in a queue follows from the position of the data, whatever holds it. A generator that moves
     seldom is behind all else: each iterator of a loader draws a seed, and mostly nobody reads it.
     """
-    idle = [e for e in lost if e.path in ground.idle]
+    idle = [e for e in lost if e.path in ground.idle and e.path == _SHARED]
     if idle and (len(idle) < len(lost) or any(_is_read(e, ground) for e in causes)):
         lost = [e for e in lost if e not in idle]
         causes = causes + idle
@@ -59,6 +59,10 @@ def in_order(lost: list[Evidence], causes: list[Evidence], ground: Ground) -> li
     data = [e for e in causes if e.component in DATA] if unknown else []
     known = [e for e in lost if e not in unknown]
     return known + data + unknown + [e for e in causes if e not in data]
+
+
+_SHARED = "torch.default_generator"
+"""The generator from which loaders draw seeds; one of the trainer's own is drawn from on purpose, however seldom."""
 
 
 def _is_read(e: Evidence, ground: Ground) -> bool:
