@@ -20,7 +20,8 @@ def leaving(folder: Path, steps: int = 12, *, leaves: str = "", fault: str = "")
     weights, average, score, begun = np.ones(3), np.zeros(3), 0.0, 0
     file = folder / "state.npz"
     if file.exists():
-        saved = np.load(file)
+        with np.load(file) as loaded:
+            saved = dict(loaded)
         weights, begun = saved["weights"], int(saved["step"])
         if fault != "lost":
             average, score = saved["average"], float(saved["score"])
