@@ -51,7 +51,6 @@ def test_the_first_run_and_those_that_resume_are_forked_and_the_one_that_saves_i
     assert len({p["pid"] for p in seen}) == 5
 
 
-@pytest.mark.soak  # open: where no run is forked, two equal runs leave other files, and the weights are listed alone
 def test_values_that_are_saved_in_the_order_of_a_set_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the run that saves is started before the reference, beside which it runs."""
     first = Session._first_run
