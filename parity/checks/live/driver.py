@@ -23,7 +23,7 @@ from parity.checks.live.evidence import (
     differing,
     stepwise,
     text_of,
-)  # fmt: skip
+)
 from parity.checks.live.folder import copy_folder, list_folder
 from parity.checks.live.judge import judge_resumed
 from parity.checks.live.left_files import judge_files, judge_returned
@@ -106,8 +106,8 @@ class Driver:
     def full(self, keep: Mapping[int, Sequence[str]]) -> Trace:
         """Run once more without a stop, one time only: what two equal runs leave, to the end.
 
-        It is started as the reference and the resumed runs are, so that it orders its sets as they do: what differs in
-        a file by that order alone would be noise otherwise, and a loss by it would be excused.
+        It is started as the reference and the resumed runs are, so that it orders its sets as they do: what differs
+        in a file by that order alone would be noise otherwise, and a loss by it would be excused.
         """
         with self._lock:
             if self._full is None:
@@ -262,12 +262,9 @@ class Driver:
 
     def _noisy(self, expected: Mapping[str, Leaf], readers: Sequence[Reader]) -> dict[str, Leaf]:
         """Return what equal runs left, with nothing in the place of what they differ in or rounding moves."""
-        folders = [trace.folder for trace in self.equal_runs]
-        noise = {
-            path
-            for folder in folders
-            for path in differing(expected, contents(folder, readers, self.reference.appended))
-        }
+        logs = self.reference.appended
+        left = [contents(trace.folder, readers, logs) for trace in self.equal_runs]
+        noise = {path for found in left for path in differing(expected, found)}
         noise |= {path for path, leaf in expected.items() if is_floating(leaf)}
         return {path: NONE if path in noise else leaf for path, leaf in expected.items()}
 
@@ -282,23 +279,20 @@ class Driver:
         when = f"with {', '.join(f'{k}={v}' for k, v in road.options.items())}, never stopped"
         ignored = self.ground.noise | self.ground.rounded
         often = self.ground.stepwise & stepwise(trace.marks)
-        lazy = put_back_later(
-            [self._parted(both, ignored, often) for both in both_runs(self.reference.marks, trace.marks)]
-        )
-        for at, both in enumerate(both_runs(self.reference.marks, trace.marks)):
+        states = both_runs(self.reference.marks, trace.marks)
+        parted = [self._parted(both, ignored, often) for both in states]
+        lazy = put_back_later(parted)
+        for at, (both, differ) in enumerate(zip(states, parted, strict=True)):
             out.compared += 1
             a, b = both.left.leaves, both.right.leaves
-            differ = self._parted(both, ignored, often)
+            found = [Evidence(a[p].component, p, both.step, a[p].text, text_of(b.get(p)), when) for p in differ]
             if at in lazy:
-                out.bookkeeping += [
-                    Evidence(a[p].component, p, both.step, a[p].text, text_of(b.get(p)), when) for p in differ
-                ]
+                out.bookkeeping += found
                 continue
             if differ and self._decided_by_evaluation(both.left, both.right):
                 out.notes.append(f"{when}: the schedule follows the evaluations, so training may differ")
                 break
             if differ:
-                found = [Evidence(a[p].component, p, both.step, a[p].text, text_of(b.get(p)), when) for p in differ]
                 out.broken += sorted(found, key=lambda e: (not e.component.startswith("rng"), e.path))
                 break
         else:
