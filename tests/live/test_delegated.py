@@ -1,4 +1,4 @@
-"""Losses that show at the end alone: in frames that were delegated to, in files that are written at once; and logs."""
+"""Losses that show at the end alone: in frames that were delegated to, in files that are written at once; logs."""
 
 from collections.abc import Iterator
 from pathlib import Path
