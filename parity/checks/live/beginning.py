@@ -6,13 +6,13 @@ What counts is what the killed process itself had finished, by the files that we
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from parity.checks.live.evidence import Evidence
 from parity.checks.live.trace import Mark, Trace, blot
 
-__all__ = ["Kill", "judge_silence", "judge_start"]
+__all__ = ["Kill", "is_unfinished", "judge_silence", "judge_start", "on_their_way"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +27,8 @@ class Kill:
     """Files in the folder after it; None where that is not known."""
     reads: Collection[str] = field(default_factory=frozenset)
     """Files that resumed runs of this function read: what is saved under other names is no checkpoint."""
+    passing: Collection[str] = field(default_factory=frozenset)
+    """Names without digits that saves on their way have: what was written under these alone was not finished."""
 
     def is_gone(self, names: Collection[str]) -> bool:
         """Return whether files that were saved are not in the folder any more."""
@@ -51,7 +53,7 @@ def judge_start(reference: Trace, step: int, at: int, kill: Kill, *, shifted: bo
         got = f"step {step}; {at_once[1]} was removed as soon as it was saved"
         return [Evidence("checkpoint.retention", "mark", step, expected, got, "at the resume")]
     saver = Trace(marks=list(kill.marks), appended=reference.appended) if kill.marks else reference
-    saves = [mark for mark in saver.saves(kill.reads) if mark <= kill.mark]
+    saves = [mark for mark in saver.saves(kill.reads, kill.passing) if mark <= kill.mark]
     gone = [mark for mark in saves if kill.is_gone(saver.marks[mark].saved)]
     older = [mark for mark in saves if mark < kill.mark]  # the one of the kill itself may be unfinished
     whole = [mark for mark in saves if mark not in gone]
@@ -84,6 +86,28 @@ def _saved_step(saver: Trace, save: int, kill: Kill) -> int:
 def _begun(saver: Trace, mark: int, like: Collection[str]) -> bool:
     """Return whether files of other names than a checkpoint's were written before a mark, logs not counted."""
     return any(blot(name) not in like for name in saver.marks[mark].saved if name not in saver.appended)
+
+
+def on_their_way(traces: Iterable[Trace], end: Collection[str]) -> frozenset[str]:
+    """Return the names, without digits, that files have while they are saved, and give up when they are whole.
+
+    A name that files have in the end as well (a rotation renames `last` to `previous`) is none of those.
+
+    Args:
+        traces: Runs of the function.
+        end: Files in the folder of a run that came to its end.
+    """
+    before = {blot(name) for trace in traces for name in trace.renamed}
+    names = {blot(name) for trace in traces for name in trace.names}
+    passing = {one for one in names if any(one == name or one.startswith(f"{name}/") for name in before)}
+    return frozenset(passing - {blot(name) for name in end})
+
+
+def is_unfinished(reference: Trace, kill: Kill) -> bool:
+    """Return whether saves had been begun before a kill, and none was finished: a resume from it shows nothing."""
+    saver = Trace(marks=list(kill.marks), appended=reference.appended) if kill.marks else reference
+    begun, whole = saver.saves({*kill.reads, *kill.passing}), saver.saves(kill.reads, kill.passing)
+    return any(mark <= kill.mark for mark in begun) and not any(mark <= kill.mark for mark in whole)
 
 
 def judge_silence(reference: Trace, kill: Kill) -> Evidence:

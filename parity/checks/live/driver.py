@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from parity import sides
-from parity.checks.live.beginning import Kill
+from parity.checks.live.beginning import Kill, is_unfinished, on_their_way
 from parity.checks.live.decoded import Reader, contents
 from parity.checks.live.envelope import Envelope
 from parity.checks.live.evidence import (
@@ -39,6 +39,11 @@ from parity.checks.live.trace import Trace
 from parity.contract.capture import Leaf, Snapshot
 
 __all__ = ["Driver", "Runner"]
+
+UNFINISHED = (
+    "road {road}: the process was killed before a save that had begun was finished, and the run began anew: nothing "
+    "was resumed there; kill it later (stop_at), or wait for the save"
+)
 
 
 class Runner(Protocol):
@@ -166,8 +171,12 @@ class Driver:
             self.reads |= {name for name in trace.restored or trace.reads if name in self.reference.names}
         known = {mark.step: mark for one in before for mark in one.marks}
         marks = [known.get(mark.step, mark) for mark in self.reference.marks]
-        kill = Kill(mark=0 if lenient else killed, marks=marks, left=left, reads=self.reads)
+        passing = on_their_way([self.reference, self.again, *before], list_folder(self.root / "reference"))
+        kill = Kill(mark=0 if lenient else killed, marks=marks, left=left, reads=self.reads, passing=passing)
         outcome = judge_resumed(self._truth(before), trace, self.ground, kill)
+        if not outcome.broken and trace.steps[:1] == self.reference.steps[:1] and is_unfinished(self.reference, kill):
+            outcome.unsure = True
+            outcome.notes.append(UNFINISHED.format(road=road.name))
         self._settle(outcome)
         self._leave_out_what_is_meant(outcome)
         if trace.end in ("failed", "lost"):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from parity.storage import digest_range
 
-__all__ = ["SET_APART", "Growth", "Listing", "copy_folder", "hidden", "is_log", "list_folder"]
+__all__ = ["SET_APART", "Growth", "Listing", "copy_folder", "hidden", "is_log", "list_folder", "wait_for_rest"]
 
 Listing = dict[str, tuple[int, int, int]]
 """Relative path to size, time of the last change in nanoseconds, inode."""
@@ -89,6 +91,24 @@ def _copy(folder: Path, to: Path) -> None:
                     shutil.copy2(source, below / name)
             except FileNotFoundError:
                 continue
+
+
+def wait_for_rest(folder: Path) -> None:
+    """Wait until threads that save into a folder have come to an end with it, as far as its files tell.
+
+    Steps of a small model last less than a save in a thread: a kill would mostly find nothing that is whole.
+    """
+    if threading.active_count() == 1:
+        return
+    end, still, files = time.monotonic() + LONGEST_WAIT, 0, list_folder(folder)
+    while still < LISTINGS and time.monotonic() < end:
+        time.sleep(BETWEEN)
+        before, files = files, list_folder(folder)
+        still = still + 1 if files == before else 0
+
+
+LISTINGS, BETWEEN, LONGEST_WAIT = 5, 0.04, 5.0
+"""Equal listings after which a folder is at rest, seconds between two, and seconds after which it is taken as it is."""
 
 
 class Growth:

@@ -11,7 +11,7 @@ from typing import Any
 
 from parity import sides
 from parity.checks.live.effects import StatementWatch
-from parity.checks.live.folder import Growth, copy_folder, hidden, list_folder
+from parity.checks.live.folder import Growth, copy_folder, hidden, list_folder, wait_for_rest
 from parity.checks.live.loads import LoadWatch
 from parity.checks.live.nudge import nudge_parameters
 from parity.checks.live.regions import RegionWatch
@@ -112,6 +112,10 @@ class Recorder:
             self.trace.restored = set(self.trace.reads)
         if index == 0 and self.request.nudge is not None:
             self.trace.nudged = nudge_parameters(scopes, state, self.request.nudge)
+        late = self.request.kill_step is not None and number >= self.request.kill_step
+        killed = late or self.request.kill == index
+        if killed or index in self.request.copies:
+            wait_for_rest(self.folder)
         keep = self.request.keep.get(index) or self.request.keep_steps.get(number, ())
         snapshot = self.snapshot(scopes, state, keep=keep, finite=number >= self.request.steps - 1)
         found = Mark(number, snapshot, *self._changed(), read=read)
@@ -123,8 +127,6 @@ class Recorder:
         if index in self.request.copies:
             copy_folder(self.folder, self.request.copies[index])
         self.trace.reading = False
-        late = self.request.kill_step is not None and number >= self.request.kill_step
-        killed = late or self.request.kill == index
         if killed:
             self.trace.end = "killed"
         return killed

@@ -76,6 +76,8 @@ class Trace:
     """Files that did nothing but grow at their end: logs, by how they are written."""
     removed: list[tuple[int, str]] = field(default_factory=list)
     """Mark after which a file or directory of the folder was removed, and its name."""
+    renamed: set[str] = field(default_factory=set)
+    """Names, in the folder, of files and directories that were given other names: saves that were on their way."""
     returned: dict[str, Leaf] = field(default_factory=dict)
     """What the function returned, as leaves."""
     printed: dict[str, Leaf] = field(default_factory=dict)
@@ -91,19 +93,21 @@ class Trace:
     loads: set[Access] = field(default_factory=set)
     """First accesses to names that the request asks for, after each mark."""
 
-    def saves(self, reads: Collection[str] = ()) -> list[int]:
+    def saves(self, reads: Collection[str] = (), passing: Collection[str] = ()) -> list[int]:
         """Return the marks, counted from 0, before which a checkpoint was saved.
 
         Args:
             reads: Files that a resumed run read: then only files named like those are checkpoints. Digits in names
                 do not count. Logs do not count either.
+            passing: Names without digits of what is not whole yet.
         """
         like = {blot(name) for name in reads}
-        return [
-            at
-            for at, mark in enumerate(self.marks)
-            if at > 0 and any(not like or blot(name) in like for name in mark.saved if name not in self.appended)
-        ]
+
+        def is_checkpoint(name: str) -> bool:
+            known = blot(name)
+            return name not in self.appended and known not in passing and (not like or known in like)
+
+        return [at for at, mark in enumerate(self.marks) if at > 0 and any(map(is_checkpoint, mark.saved))]
 
     @property
     def steps(self) -> list[int]:

@@ -52,6 +52,8 @@ class WriteWatch:
         mode = arguments[1] if event == "open" else None
         if event in ("os.listdir", "os.scandir"):
             trace.reading = True
+        elif event == "os.rename":
+            trace.renamed.add(name)
         elif event != "open":
             trace.removed.append((max(0, len(trace.marks) - 1), name))
         elif isinstance(mode, str) and not set(mode) & set("wax+"):
@@ -77,7 +79,7 @@ def _lines(frame: FrameType | None, marked: FrameType) -> Iterator[tuple[str, in
 MOST_FRAMES = 60
 """Frames that are looked at when a file is opened."""
 
-_EVENTS = frozenset({"open", "os.remove", "shutil.rmtree", "os.listdir", "os.scandir"})
+_EVENTS = frozenset({"open", "os.remove", "shutil.rmtree", "os.rename", "os.listdir", "os.scandir"})
 """Audit events that concern files of the folder."""
 
 writes = WriteWatch()

@@ -1,0 +1,90 @@
+"""A save in a thread that a kill comes upon: never a loss, and never a proof."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import parity
+from parity.checks.live import folder as folders
+
+STEPS, STOP = 12, 7
+
+
+def trainer(pause: float, *, finds: bool = True, moves: bool = True) -> Any:
+    """Return a loop that saves each fourth step in a thread, which takes a while to give the file its name."""
+
+    def train(folder: Path, steps: int = STEPS) -> Any:
+        weights, start, writing = np.zeros(3), 0, None
+        for found in sorted(folder.glob("state-*.npy")) if finds else []:
+            weights, start = np.load(found), int(found.stem.partition("-")[2])
+
+        def write(values: np.ndarray[Any, Any], draft: Path, to: Path) -> None:
+            with suppress(FileNotFoundError):  # the folder of a run that was killed may be gone
+                np.save(draft, values)
+                time.sleep(pause)
+                if moves:
+                    os.rename(draft, to)
+
+        for step in range(start, steps):
+            yield step
+            weights = weights * 0.9 + step
+            if step % 4 == 3:
+                if writing is not None:
+                    writing.join()
+                to = folder / f"state-{step + 1:03}.npy"
+                draft = folder / f"draft-{step + 1}.npy" if moves else to
+                writing = threading.Thread(target=write, args=(weights.copy(), draft, to))
+                writing.start()
+        if writing is not None:
+            writing.join()
+        return weights
+
+    return train
+
+
+def check(train: Any, **options: Any) -> Any:
+    return parity.resumes(train, steps=STEPS, stop_at=STOP, mode="inline", roads="kill", **options)
+
+
+def test_a_kill_waits_for_a_save_that_is_nearly_done() -> None:
+    found = check(trainer(0.1))
+    assert found.verdict == "holds", found.text()
+
+
+def test_a_save_that_was_not_finished_is_no_loss_and_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "LISTINGS", 1)
+    found = check(trainer(1.0))
+    assert found.verdict == "inconclusive", found.text()
+    assert "before a save that had begun was finished" in found.text()
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_whole_save_that_is_not_found_is_lost(moves: bool) -> None:
+    found = check(trainer(0.0, finds=False, moves=moves))
+    assert found.verdict == "broken", found.text()
+    assert found.suspects[0].component == "checkpoint.latest", found.text()
+
+
+def test_a_rotation_by_new_names_is_no_save_on_its_way() -> None:
+    def train(folder: Path, steps: int = STEPS) -> Iterator[int]:
+        weights = np.zeros(3)
+        for step in range(steps):
+            yield step
+            weights = weights * 0.9 + step
+            if step % 2:
+                if (folder / "last.npy").exists():
+                    os.replace(folder / "last.npy", folder / "previous.npy")
+                np.save(folder / "last.npy", weights)
+
+    found = check(train)
+    assert found.verdict == "broken", found.text()
+    assert found.suspects[0].component == "checkpoint.latest", found.text()
