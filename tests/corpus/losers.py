@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.corpus import losers_jax as jax_side
+
 __all__ = ["LOSERS", "Loser"]
 
 DRAWS = np.random.default_rng(3)
@@ -355,5 +357,9 @@ LOSERS = (
     Loser(lost_loss_scale, ("scale", "good")),
     Loser(lost_stop_flag, ("stop",)),
     Loser(truncated_history, ("history",)),
+    Loser(jax_side.statistics_of_linen_in_state, ("state", "batch_stats")),
+    Loser(jax_side.state_of_equinox, ("running", "mean")),
+    Loser(jax_side.rate_of_injected_hyperparameters, ("learning_rate", "hyperparameters")),
+    Loser(jax_side.dtype_in_a_variable, ("dtype",)),
     *(Loser(_off_by_one(name), (name, "late")) for name in ("idx", "i", "rows", "sel")),
 )

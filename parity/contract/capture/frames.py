@@ -9,9 +9,10 @@ from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 from parity.contract.capture.iterators import loop_iterators
-from parity.contract.capture.leaf import Snapshot
+from parity.contract.capture.leaf import Leaf, Snapshot
 from parity.contract.capture.liveness import live_names
 from parity.contract.capture.modules import show_modules
+from parity.contract.capture.names import component_from_name
 from parity.contract.capture.process import show_process
 from parity.contract.capture.registry import LIBRARY_ROOTS, is_a
 from parity.contract.capture.streams import capture_python_streams
@@ -122,6 +123,8 @@ def capture(
                 if name not in live:
                     dead.add(prefix + name)
                 walk.root(prefix + name, value, dead=name not in live)
+                if is_a(value, type):  # the precision or the class that a variable chooses: `dtype = np.float16`
+                    _show_class(walk, prefix + name, value)
             for at, iterator in enumerate(scope.iterators):
                 walk.root(f"{prefix}for[{at}]", iterator)
         _show_globals(walk, scopes)
@@ -130,6 +133,11 @@ def capture(
     snapshot = walk.finish()
     snapshot.dead |= dead
     return snapshot
+
+
+def _show_class(walk: Walk, path: str, cls: type) -> None:
+    chosen = f"{cls.__module__}.{cls.__qualname__}"
+    walk.add(path, Leaf("scalar", component_from_name(path), "type", chosen), lambda: chosen)
 
 
 def _show_globals(walk: Walk, scopes: Sequence[Scope]) -> None:
