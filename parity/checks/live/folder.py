@@ -108,7 +108,7 @@ def wait_for_rest(folder: Path) -> None:
 
 
 LISTINGS, BETWEEN, LONGEST_WAIT = 5, 0.04, 5.0
-"""Equal listings after which a folder is at rest, seconds between two, and seconds after which it is taken as it is."""
+"""Equal listings after which a folder is at rest, seconds between two, and the longest wait in seconds."""
 
 
 class Growth:
