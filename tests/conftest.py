@@ -15,6 +15,7 @@ from jax._src.lru_cache import LRUCache
 from jax.experimental.compilation_cache import compilation_cache
 
 from tests.forks.client import forking, new_interpreters
+from tests.long import is_long
 from tests.quick import is_quick
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -37,9 +38,15 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make test-quick` selects, before pytest leaves out what is not selected."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what waits for `make soak` and what `make test-quick` selects, before pytest leaves out the rest."""
+    cases: dict[str, set[str]] = {}
+    config.collected_cases = cases  # type: ignore[attr-defined]
     for item in items:
+        function, _, case = item.nodeid.partition("[")
+        cases.setdefault(function, set()).add(case.removesuffix("]"))
+        if is_long(item.nodeid):
+            item.add_marker(pytest.mark.soak)
         if is_quick(item.nodeid) and not item.get_closest_marker("soak"):
             item.add_marker(pytest.mark.quick)
 
