@@ -114,7 +114,7 @@ class Recorder:
             self.trace.nudged = nudge_parameters(scopes, state, self.request.nudge)
         late = self.request.kill_step is not None and number >= self.request.kill_step
         killed = late or self.request.kill == index
-        if killed or index in self.request.copies:
+        if killed or index in self.request.copies or number == self.request.rest:
             wait_for_rest(self.folder)
         keep = self.request.keep.get(index) or self.request.keep_steps.get(number, ())
         snapshot = self.snapshot(scopes, state, keep=keep, finite=number >= self.request.steps - 1)

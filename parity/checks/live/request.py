@@ -24,6 +24,8 @@ class Request:
     """Mark, counted from 0, at which the run is killed."""
     kill_step: int | None = None
     """Completed steps at or after which the run is killed, for a run that does not begin at step 0."""
+    rest: int | None = None
+    """Completed steps at which threads that save may come to an end first, as they may at a copy or a kill."""
     copies: Mapping[int, Path] = field(default_factory=dict)
     """Mark to a directory that takes a copy of the folder, as a kill at that mark would leave it."""
     keep: Mapping[int, Sequence[str]] = field(default_factory=dict)

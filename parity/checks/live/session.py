@@ -236,7 +236,7 @@ class Session:
         return self._record(verdict, trained)
 
     def _first_run(self, asked: Request) -> Trace:
-        trace = self._uninterrupted("reference", asked)
+        trace = self._uninterrupted("reference", replace(asked, rest=self.driver.stop_at))
         self.stop = next(at for at, mark in enumerate(trace.marks) if mark.step >= self.driver.stop_at)
         if not any(set(mark.saved) - trace.appended for mark in trace.marks[: self.stop + 1]):
             raise TrainerError(
