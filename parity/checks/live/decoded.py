@@ -174,12 +174,18 @@ def _unpickled(data: bytes) -> Any:
     """Return a pickle as data, nothing of it executed."""
     from parity.formats import read_joblib, read_pickle  # with the first pickle: others need none of it
 
+    for at, key in enumerate(dict.fromkeys(_ADDRESS.findall(data))):  # torch names a storage by its address
+        data = data.replace(key, str(at).encode().zfill(len(key)))
     for reader in (read_pickle, read_joblib):
         try:
             return reader(data, "a file of the run", persistent=list)
         except ParityError:
             continue
     return None
+
+
+_ADDRESS = re.compile(rb"ctorch\n[A-Za-z]+Storage\nq.X.\0\0\0(\d{10,20})q", re.DOTALL)
+"""The key of a storage in a pickle of a tensor, which holds PyTorch's stream of before its archives."""
 
 
 def _inflated(data: bytes) -> Any:
