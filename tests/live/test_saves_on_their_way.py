@@ -27,10 +27,10 @@ def trainer(pause: float, *, finds: bool = True, moves: bool = True) -> Any:
         for found in sorted(folder.glob("state-*.npy")) if finds else []:
             weights, start = np.load(found), int(found.stem.partition("-")[2])
 
-        def write(values: np.ndarray[Any, Any], draft: Path, to: Path) -> None:
+        def finish(values: np.ndarray[Any, Any], draft: Path, to: Path) -> None:
             with suppress(FileNotFoundError):  # the folder of a run that was killed may be gone
-                np.save(draft, values)
                 time.sleep(pause)
+                np.save(draft, values)
                 if moves:
                     os.rename(draft, to)
 
@@ -42,7 +42,9 @@ def trainer(pause: float, *, finds: bool = True, moves: bool = True) -> Any:
                     writing.join()
                 to = folder / f"state-{step + 1:03}.npy"
                 draft = folder / f"draft-{step + 1}.npy" if moves else to
-                writing = threading.Thread(target=write, args=(weights.copy(), draft, to))
+                if moves:
+                    draft.touch()  # a library makes the draft at once and fills it in its thread
+                writing = threading.Thread(target=finish, args=(weights.copy(), draft, to))
                 writing.start()
         if writing is not None:
             writing.join()
@@ -88,3 +90,23 @@ def test_a_rotation_by_new_names_is_no_save_on_its_way() -> None:
     found = check(train)
     assert found.verdict == "broken", found.text()
     assert found.suspects[0].component == "checkpoint.latest", found.text()
+
+
+GROWTHS = {
+    "a file that was empty when it was looked at": ([b"", b"words\n"], False),
+    "a header and then numbers": ([b"\x93NUMPY", b"\0\1\2\3"], False),
+    "lines": ([b"step 1\n", b"step 2\n"], True),
+    "events, again and again": ([b"\1\0a", b"\1\0b", b"\1\0c"], True),
+    "lines, and then anew": ([b"step 1\n", b"step 2\n", None, b"step 3\n"], False),
+}
+
+
+@pytest.mark.parametrize("name", GROWTHS)
+def test_a_file_that_is_being_written_is_no_log(tmp_path: Path, name: str) -> None:
+    parts, is_log = GROWTHS[name]
+    growth, found = folders.Growth(), set()
+    for part in parts:
+        with (tmp_path / "file").open("wb" if part is None else "ab") as file:
+            file.write(part or b"")
+        found = growth.appended(tmp_path, ["file"])
+    assert found == ({"file"} if is_log else set())

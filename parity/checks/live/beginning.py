@@ -30,6 +30,10 @@ class Kill:
     passing: Collection[str] = field(default_factory=frozenset)
     """Names without digits that saves on their way have: what was written under these alone was not finished."""
 
+    def saver(self, reference: Trace) -> Trace:
+        """Return the run whose saves the kill left: those of the processes that were killed, else the reference."""
+        return Trace(marks=list(self.marks), appended=reference.appended) if self.marks else reference
+
     def is_gone(self, names: Collection[str]) -> bool:
         """Return whether files that were saved are not in the folder any more."""
         return bool(names) and self.left is not None and not set(names) & set(self.left)
@@ -52,7 +56,7 @@ def judge_start(reference: Trace, step: int, at: int, kill: Kill, *, shifted: bo
         expected = f"step {at_once[0]} or later"
         got = f"step {step}; {at_once[1]} was removed as soon as it was saved"
         return [Evidence("checkpoint.retention", "mark", step, expected, got, "at the resume")]
-    saver = Trace(marks=list(kill.marks), appended=reference.appended) if kill.marks else reference
+    saver = kill.saver(reference)
     saves = [mark for mark in saver.saves(kill.reads, kill.passing) if mark <= kill.mark]
     gone = [mark for mark in saves if kill.is_gone(saver.marks[mark].saved)]
     older = [mark for mark in saves if mark < kill.mark]  # the one of the kill itself may be unfinished
@@ -105,7 +109,7 @@ def on_their_way(traces: Iterable[Trace], end: Collection[str]) -> frozenset[str
 
 def is_unfinished(reference: Trace, kill: Kill) -> bool:
     """Return whether saves had been begun before a kill, and none was finished: a resume from it shows nothing."""
-    saver = Trace(marks=list(kill.marks), appended=reference.appended) if kill.marks else reference
+    saver = kill.saver(reference)
     begun, whole = saver.saves({*kill.reads, *kill.passing}), saver.saves(kill.reads, kill.passing)
     return any(mark <= kill.mark for mark in begun) and not any(mark <= kill.mark for mark in whole)
 

@@ -7,7 +7,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from parity.storage import digest_range
@@ -93,12 +93,16 @@ def _copy(folder: Path, to: Path) -> None:
                 continue
 
 
-def wait_for_rest(folder: Path) -> None:
+def wait_for_rest(folder: Path, others: Collection[threading.Thread]) -> None:
     """Wait until threads that save into a folder have come to an end with it, as far as its files tell.
 
     Steps of a small model last less than a save in a thread: a kill would mostly find nothing that is whole.
+
+    Args:
+        folder: Where they save.
+        others: Threads that were there before the function ran, none of its own.
     """
-    if threading.active_count() == 1:
+    if set(others).issuperset(threading.enumerate()):
         return
     end, still, files = time.monotonic() + LONGEST_WAIT, 0, list_folder(folder)
     while still < LISTINGS and time.monotonic() < end:
@@ -112,7 +116,10 @@ LISTINGS, BETWEEN, LONGEST_WAIT = 5, 0.04, 5.0
 
 
 class Growth:
-    """Tells logs from checkpoints by how they are written: a log keeps what it held, and text is added to its end."""
+    """Tells logs from checkpoints by how they are written: a log keeps what it held, and more is added to its end.
+
+    A checkpoint that a thread writes grows meanwhile too: from nothing, or once by bytes that are no text.
+    """
 
     def __init__(self) -> None:
         self._held: dict[str, tuple[int, str]] = {}
@@ -136,10 +143,25 @@ class Growth:
                 self._held[name] = now, digest_range(path, 0, now)
             except OSError:  # it is gone meanwhile
                 continue
-            if held:
-                self._grown[name] = self._grown.get(name, 0) + 1 if keeps else -(1 << 30)
-        return {name for name, times in self._grown.items() if times > 0}
+            if size:
+                sure = ENOUGH if keeps and _is_text(path, size) else 1
+                self._grown[name] = self._grown.get(name, 0) + sure if keeps else -(1 << 30)
+        return {name for name, sure in self._grown.items() if sure >= ENOUGH}
 
+
+def _is_text(path: Path, start: int) -> bool:
+    """Return whether a file holds text from a place on."""
+    with path.open("rb") as file:
+        file.seek(start)
+        added = file.read(MOST_LOG)
+    try:
+        return "\0" not in added.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+
+
+ENOUGH = 2
+"""Times that a file has to grow by other bytes than text; text tells it at once."""
 
 MOST_LOG = 4 << 20
 """Largest file that is taken for a log by its content."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sys
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import GeneratorType
@@ -36,6 +37,7 @@ class InlineRunner:
         self._train = train
         self._state = ExitStack()
         self._before: Callable[[], None] = fresh_process
+        self._others = threading.enumerate()
         self._suspended: list[GeneratorType[Any, Any, Any]] = []
         """Generators that were killed: kept, so that no `finally` of theirs runs while their folder is compared."""
 
@@ -57,13 +59,15 @@ class InlineRunner:
 
     def run(self, folder: Path, request: Request) -> Trace:
         """Run it once."""
-        return run_function(self._train, folder, request, suspended=self._suspended, before=self._before)
+        return run_function(self._train, folder, request, suspended=self._suspended, before=self._before,
+                            others=self._others)  # fmt: skip
 
 
 def run_function(train: Train, folder: Path, request: Request, *, writer: TraceWriter | None = None,
                  on_kill: Callable[[], None] | None = None,
                  suspended: list[GeneratorType[Any, Any, Any]] | None = None,
-                 before: Callable[[], None] = fresh_process) -> Trace:  # fmt: skip
+                 before: Callable[[], None] = fresh_process,
+                 others: Collection[threading.Thread] | None = None) -> Trace:  # fmt: skip
     """Run a training function once, from its start to its end or to a kill.
 
     Args:
@@ -74,9 +78,10 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
         on_kill: Called at the kill, for a process that kills itself.
         suspended: Takes the generator that was killed, so that it is not closed.
         before: Called first: gives the generators of this process the state that a new process has.
+        others: Threads that are none of the function's; those that are there at the beginning by default.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    recorder = Recorder(request, folder, getattr(_unwrap(train), "__code__", None), writer, on_kill)
+    recorder = Recorder(request, folder, getattr(_unwrap(train), "__code__", None), writer, on_kill, others)
     before()
     listening, tracing = activate(recorder), sys.gettrace()
     writes.start(recorder)

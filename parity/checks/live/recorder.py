@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -41,10 +42,12 @@ class Recorder:
         code: Code of the training function, if it has any.
         writer: Takes every mark as it comes.
         on_kill: Called at the kill.
+        others: Threads of this process that are none of the function's; those that are there now by default.
     """
 
     def __init__(self, request: Request, folder: Path, code: CodeType | None, writer: TraceWriter | None,
-                 on_kill: Callable[[], None] | None) -> None:  # fmt: skip
+                 on_kill: Callable[[], None] | None,
+                 others: Collection[threading.Thread] | None = None) -> None:  # fmt: skip
         self.request, self.folder, self.code, self.writer, self.on_kill = request, folder, code, writer, on_kill
         self.trace = Trace(folder=folder)
         self.watch = StatementWatch(self) if request.watch else None
@@ -55,6 +58,7 @@ class Recorder:
         """Copy of the folder at a kill by exception: what a `finally` saves after it, a killed process does not."""
         self.keep_printed: Callable[[], None] = lambda: None
         """Writes what was printed so far into the trace."""
+        self._others = threading.enumerate() if others is None else others
         self._files = list_folder(folder)
         self._hidden = hidden(folder)
         self._process = os.getpid()
@@ -115,7 +119,7 @@ class Recorder:
         late = self.request.kill_step is not None and number >= self.request.kill_step
         killed = late or self.request.kill == index
         if killed or index in self.request.copies or number == self.request.rest:
-            wait_for_rest(self.folder)
+            wait_for_rest(self.folder, self._others)
         keep = self.request.keep.get(index) or self.request.keep_steps.get(number, ())
         snapshot = self.snapshot(scopes, state, keep=keep, finite=number >= self.request.steps - 1)
         found = Mark(number, snapshot, *self._changed(), read=read)
