@@ -26,7 +26,7 @@ from parity.formats.ocdbt import Place, files_of, place_of, stored_values
 from parity.formats.orbax import EMPTY_ARRAYS, open_orbax
 from parity.formats.raw_chunks import chunk_name
 from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise
-from parity.formats.symbolic import read_pickle
+from parity.formats.symbolic import PLAIN_CALLS, read_pickle
 from parity.formats.torch_file import open_torch_file, open_zip
 from parity.formats.tree import Key, Leaf, Opaque, Source, Tree, leaf_name, leaves, map_leaves
 from parity.formats.write_hugging_face import HUGGING_FACE, copy_companions
@@ -39,6 +39,7 @@ __all__ = [
     "EMPTY_ARRAYS",
     "FORMATS",
     "HUGGING_FACE",
+    "PLAIN_CALLS",
     "SAFETENSORS",
     "TREE_ENTRY",
     "Array",

@@ -8,25 +8,31 @@ from __future__ import annotations
 import functools
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from parity.errors import CheckpointError
-from parity.formats.symbolic import Global, Made, read_pickle
+from parity.formats.symbolic import PLAIN_CALLS, Call, Global, Made, read_pickle
 
 __all__ = ["read_joblib"]
 
 WRAPPER = "joblib.numpy_pickle.NumpyArrayWrapper"
 
 
-def read_joblib(data: bytes, where: str, persistent: Callable[[Any], Any] | None = None) -> Any:
+def read_joblib(
+    data: bytes,
+    where: str,
+    calls: Mapping[str, Call] = PLAIN_CALLS,
+    persistent: Callable[[Any], Any] | None = None,
+) -> Any:
     """Return the tree of a file that `joblib.dump` wrote without compression.
 
     Args:
         data: The file.
         where: Its name, for messages.
+        calls: As of `read_pickle`.
         persistent: As of `read_pickle`.
 
     Returns:
@@ -35,7 +41,7 @@ def read_joblib(data: bytes, where: str, persistent: Callable[[Any], Any] | None
     Raises:
         CheckpointError: It is no such file, or is cut off.
     """
-    return read_pickle(data, where, persistent=persistent, built=functools.partial(_array, where))
+    return read_pickle(data, where, calls, persistent, built=functools.partial(_array, where))
 
 
 def _array(where: str, made: Made, stream: io.BytesIO) -> Any:

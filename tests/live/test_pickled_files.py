@@ -12,6 +12,7 @@ import torch
 from sklearn.linear_model import SGDClassifier
 
 import parity
+from parity.checks.live.decoded import contents
 from parity.formats import read_joblib
 
 X = np.random.default_rng(0).normal(size=(12, 20, 6))
@@ -83,3 +84,19 @@ def test_a_file_of_joblib_that_is_cut_off_is_none(tmp_path: Path) -> None:
     with pytest.raises(parity.errors.CheckpointError, match=r"cut off|no end|no pickle"):
         read_joblib(data[:-200], "a")
     assert pickle.loads(pickle.dumps(3)) == read_joblib(pickle.dumps(3), "plain")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "bool", "int64", "complex64", "float8_e4m3fn"])
+def test_a_pickled_tensor_is_compared_by_its_values_not_by_its_address(tmp_path: Path, dtype: str) -> None:
+    def found(name: str, *values: float) -> dict[str, Any]:
+        (tmp_path / name).mkdir()
+        tensor = torch.tensor(values).to(getattr(torch, dtype))
+        kept.append(tensor)  # so that the next one has another address
+        (tmp_path / name / "run.pkl").write_bytes(pickle.dumps({"weight": tensor}))
+        return contents(tmp_path / name, (), ())
+
+    kept: list[Any] = []
+    first = found("a", 1.0, 0.0)
+    assert found("b", 1.0, 0.0) == first
+    assert kept[0].data_ptr() != kept[1].data_ptr()
+    assert found("c", 0.0, 1.0) != first

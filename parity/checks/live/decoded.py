@@ -172,20 +172,27 @@ def _decoded(data: bytes) -> Any:
 
 def _unpickled(data: bytes) -> Any:
     """Return a pickle as data, nothing of it executed."""
-    from parity.formats import read_joblib, read_pickle  # with the first pickle: others need none of it
+    from parity.formats import PLAIN_CALLS, read_joblib, read_pickle  # with the first pickle: others need none of it
 
-    for at, key in enumerate(dict.fromkeys(_ADDRESS.findall(data))):  # torch names a storage by its address
-        data = data.replace(key, str(at).encode().zfill(len(key)))
+    calls = {**PLAIN_CALLS, "torch.storage._load_from_bytes": _without_address}
     for reader in (read_pickle, read_joblib):
         try:
-            return reader(data, "a file of the run", persistent=list)
+            return reader(data, "a file of the run", calls, list)
         except ParityError:
             continue
     return None
 
 
-_ADDRESS = re.compile(rb"ctorch\n[A-Za-z]+Storage\nq.X.\0\0\0(\d{10,20})q", re.DOTALL)
-"""The key of a storage in a pickle of a tensor, which holds PyTorch's stream of before its archives."""
+def _without_address(stream: bytes) -> bytes:
+    """Return the bytes of one storage as `pickle` has them: in PyTorch's stream of before its archives.
+
+    There a storage has its address for a name, which differs where the values do not.
+    """
+    found = _NAME.search(stream)
+    return stream.replace(found[1], b"") if found else stream
+
+
+_NAME = re.compile(rb"ctorch[^\n]*\n[A-Za-z0-9]+Storage\nq.(X.\0\0\0\d{6,20})q", re.DOTALL)
 
 
 def _inflated(data: bytes) -> Any:
