@@ -76,7 +76,8 @@ def test_a_whole_save_that_is_not_found_is_lost(moves: bool) -> None:
     assert found.suspects[0].component == "checkpoint.latest", found.text()
 
 
-def test_a_rotation_by_new_names_is_no_save_on_its_way() -> None:
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_rotation_by_new_names_is_no_save_on_its_way(keeps: bool) -> None:
     def train(folder: Path, steps: int = STEPS) -> Iterator[int]:
         weights = np.zeros(3)
         for step in range(steps):
@@ -85,6 +86,8 @@ def test_a_rotation_by_new_names_is_no_save_on_its_way() -> None:
             if step % 2:
                 if (folder / "last.npy").exists():
                     os.replace(folder / "last.npy", folder / "previous.npy")
+                    if not keeps:
+                        os.remove(folder / "previous.npy")
                 np.save(folder / "last.npy", weights)
 
     found = check(train)
