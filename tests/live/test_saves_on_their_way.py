@@ -62,6 +62,30 @@ def test_a_kill_waits_for_a_save_that_is_nearly_done() -> None:
     assert found.verdict == "holds", found.text()
 
 
+@pytest.mark.parametrize("late", [1, 2, 3])
+def test_a_file_that_gets_its_name_some_steps_later_is_the_newest(late: int) -> None:
+    def train(folder: Path, steps: int = STEPS, *, older: bool = False) -> Any:
+        weights, start, waiting = np.zeros(3), 0, None
+        found = sorted(folder.glob("state-*.npy"))
+        for name in found[: 1 if older else None]:
+            weights, start = np.load(name), int(name.stem.partition("-")[2])
+        for step in range(start, steps):
+            yield step
+            weights = weights * 0.9 + step
+            if waiting is not None and step == waiting[0]:
+                np.save(folder / f"state-{waiting[1]:03}.npy", waiting[2])
+                waiting = None
+            if step % 4 == 3:
+                waiting = step + late, step + 1, weights.copy()
+        return weights
+
+    found = parity.resumes(train, steps=16, stop_at=14, mode="inline", roads="kill")
+    assert found.verdict == "holds", found.text()
+    found = parity.resumes(train, steps=16, stop_at=14, mode="inline", roads="kill", options={"older": True})
+    assert found.verdict == "broken", found.text()
+    assert found.suspects[0].component == "checkpoint.latest", found.text()
+
+
 def test_a_save_that_was_not_finished_is_no_loss_and_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "LISTINGS", 1)
     found = check(trainer(1.0))

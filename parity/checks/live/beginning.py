@@ -72,7 +72,10 @@ def judge_start(reference: Trace, step: int, at: int, kill: Kill, *, shifted: bo
         ]
     settled = [mark for mark in whole if mark < kill.mark]
     if settled and step < _saved_step(saver, settled[-1], kill):
-        return [_not_found(settled[-1], step, kill, saver)]
+        # What a save holds is of no later step than the mark after it. So a state beyond the save before is that of
+        # the newest, although a thread gave its file the name some steps later.
+        before = saver.steps[settled[-2]] if len(settled) > 1 else first
+        return [_not_found(settled[-1], step, kill, saver)] if step <= before else []
     return []
 
 
