@@ -214,6 +214,17 @@ def differing(left: Mapping[str, Leaf], right: Mapping[str, Leaf]) -> list[str]:
     return [path for path in {*left, *right} if path not in left or not left[path].same(right.get(path))]
 
 
+def _is_shared(path: str, there: Mapping[str, Leaf], lacking: Mapping[str, Leaf]) -> bool:
+    """Return whether one state lacks a path and holds the same at the path that another name of the object gives it."""
+    leaf = there.get(path)
+    if leaf is None or path in lacking or leaf.role not in ("scalar", "structure", "array"):
+        return False
+    for at in range(len(path) - 1, 0, -1):
+        if path[at] in ".[" and (owner := lacking.get(path[:at])) is not None and owner.role == "alias":
+            return leaf.same(lacking.get(owner.digest + path[at:]))
+    return False
+
+
 class TwoStates(NamedTuple):
     """What two runs hold at one mark."""
 
@@ -233,8 +244,15 @@ class TwoStates(NamedTuple):
         return self.left.is_dead(path) or self.right.is_dead(path)
 
     def differing(self) -> list[str]:
-        """Return the paths in which the states differ, in no fixed order."""
-        return differing(self.left.leaves, self.right.leaves)
+        """Return the paths in which the states differ, in no fixed order.
+
+        A list that two names share in one run only has its elements at one of the paths there: they do not differ by
+        that; that it is shared is a leaf of its own.
+        """
+        sides = (self.left.leaves, self.right.leaves)
+        return [
+            path for path in differing(*sides) if not _is_shared(path, *sides) and not _is_shared(path, *sides[::-1])
+        ]
 
     def component(self, path: str) -> str:
         """Return what differs at a path: of memory that is shared on one side only, the tie."""
