@@ -215,7 +215,7 @@ def differing(left: Mapping[str, Leaf], right: Mapping[str, Leaf]) -> list[str]:
 
 
 def _is_shared(path: str, there: Mapping[str, Leaf], lacking: Mapping[str, Leaf]) -> bool:
-    """Return whether one state lacks a path and holds the same at the path that another name of the object gives it."""
+    """Return whether one state lacks a path and holds the same by another name of the object."""
     leaf = there.get(path)
     if leaf is None or path in lacking or leaf.role not in ("scalar", "structure", "array"):
         return False
@@ -249,10 +249,9 @@ class TwoStates(NamedTuple):
         A list that two names share in one run only has its elements at one of the paths there: they do not differ by
         that; that it is shared is a leaf of its own.
         """
-        sides = (self.left.leaves, self.right.leaves)
-        return [
-            path for path in differing(*sides) if not _is_shared(path, *sides) and not _is_shared(path, *sides[::-1])
-        ]
+        left, right = self.left.leaves, self.right.leaves
+        found = differing(left, right)
+        return [path for path in found if not _is_shared(path, left, right) and not _is_shared(path, right, left)]
 
     def component(self, path: str) -> str:
         """Return what differs at a path: of memory that is shared on one side only, the tie."""

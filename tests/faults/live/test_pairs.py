@@ -52,8 +52,15 @@ def variant(entry: Entry) -> Any:
 
 
 BROKEN = [entry for entry in PLANTED if not entry.policy]
-PAIRS = [pair for pair in itertools.combinations(BROKEN, 2) if variant(pair[0]) == variant(pair[1])]
-"""Entries of one trainer, with the same options and roads."""
+PAIRS = [
+    pair
+    for pair in itertools.combinations(BROKEN, 2)
+    if variant(pair[0]) == variant(pair[1]) and pair[0].id != pair[1].id
+]
+"""Entries of one trainer, with the same options and roads.
+
+Two ways to plant one bug may cancel each other: a mode that is wrong in both runs differs in none.
+"""
 
 
 def check(first: Entry, second: Entry) -> Resumption:
