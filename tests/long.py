@@ -7,6 +7,9 @@ case; of tests whose cases are all long, the shortest stays.
 __all__ = ["LONG", "is_long"]
 
 LONG: dict[str, dict[str, tuple[str, ...]]] = {
+    "architecture/test_imports.py": {
+        "test_importing_a_side_loads_its_own_framework_only_and_starts_no_device": ("jax_side-foreign0",),
+    },
     "benchmarks/test_bare_loops.py": {
         "test_a_loop_that_does_other_work_is_not_compared": ("jax-another rate", "jax-no clipping", "jax-no decay"),
         "test_the_bare_jax_loops_give_the_twins_losses_and_again_after_a_reset": ("cnn-digits",),
@@ -680,9 +683,6 @@ LONG: dict[str, dict[str, tuple[str, ...]]] = {
             "NAdam-constant-float64",
             "Rprop-constant-float16",
         ),
-    },
-    "parity/test_architecture.py": {
-        "test_importing_a_side_loads_its_own_framework_only_and_starts_no_device": ("jax_side-foreign0",),
     },
     "parity/test_compare.py": {
         "test_checkpoints_of_one_state_have_equal_leaves_on_both_sides": ("gpt-text-float32", "gpt-text-float64"),

@@ -11,6 +11,7 @@ SOUND = "faults/test_planted.py::test_clean_run_is_green"
 
 QUICK = frozenset(
     {
+        "architecture",
         "benchmarks/test_growth.py",
         "benchmarks/test_worker.py",
         "cli",
@@ -80,7 +81,7 @@ SLOW = frozenset(
         "docs/test_project_files.py::test_the_site_is_built_and_what_is_wrong_in_a_docstring_or_page_fails_the_build",
         "docs/test_quick.py::test_the_mark_selects_what_the_table_says",
         "jax_side/test_optimizer.py::test_both_sides_take_the_same_steps_in_float64",
-        "parity/test_architecture.py::test_importing_a_side_loads_its_own_framework_only_and_starts_no_device",
+        "architecture/test_imports.py::test_importing_a_side_loads_its_own_framework_only_and_starts_no_device",
         "parity/test_compare.py::test_checkpoints_of_one_state_have_equal_leaves_on_both_sides",
         "parity/test_threefry.py::test_bits_equal_jax_and_torch",
         "parity/test_together.py",

@@ -1,46 +1,46 @@
-"""ARCHITECTURE.md: its floors are those that imports are held to, its rooms say what their doors say."""
+"""ARCHITECTURE.md: its layers are those that imports are held to, its packages what they say of themselves."""
 
 import ast
 from typing import Any
 
 import pytest
 
+from tests.architecture.modules import LAYERS, layer
 from tests.docs import pages
 from tests.docs.pages import ROOT, expect_failure, words
 from tests.docs.sources import codes
-from tests.parity.test_architecture import FLOORS
 
 PAGE = "ARCHITECTURE.md"
-BESIDE_THE_SIDES = FLOORS.index({"trackers", "checks"})
+BESIDE_THE_SIDES = LAYERS.index({"trackers", "checks"})
 
 
-def floor_of(place: str) -> int:
-    """Return the floor of a package or file, by the room it lies in."""
+def layer_of(place: str) -> int:
+    """Return the layer of a package or file, by the package directly in parity/ that it lies in."""
     top, _, inner = place.partition("/")
-    room = inner.split("/")[0].removesuffix(".py")
-    return next(n for n, rooms in enumerate(FLOORS) if room in rooms) if top == "parity" else BESIDE_THE_SIDES
+    name = inner.split("/")[0].removesuffix(".py")
+    return layer(name) if top == "parity" else BESIDE_THE_SIDES
 
 
-def door_of(place: str) -> str:
+def docstring_of(place: str) -> str:
     """Return the first paragraph of what a package or a file says of itself."""
     file = ROOT / place / "__init__.py" if place.endswith("/") else ROOT / place
     text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
     return words(text.split("\n\n")[0])
 
 
-def test_every_room_stands_on_its_floor_with_what_its_door_says() -> None:
-    rows = pages.table(PAGE, "floor", "room", "what its door says").rows
+def test_every_package_is_in_its_layer_with_what_it_says_of_itself() -> None:
+    rows = pages.table(PAGE, "layer", "package", "what it says of itself").rows
     places = [codes(row[1])[0] for row in rows]
-    doors = {
+    packages = {
         f"{file.parent.relative_to(ROOT)}/"
         for top in ("parity", "jax_side", "torch_side")
         for file in (ROOT / top).rglob("__init__.py")
     }
     files = {f"parity/{file.name}" for file in (ROOT / "parity").glob("*.py") if not file.name.startswith("__")}
-    assert sorted(places) == sorted((doors | files) - {"parity/"})
-    assert [int(row[0]) for row in rows] == [floor_of(place) for place in places]
+    assert sorted(places) == sorted((packages | files) - {"parity/"})
+    assert [int(row[0]) for row in rows] == [layer_of(place) for place in places]
     assert [int(row[0]) for row in rows] == sorted((int(row[0]) for row in rows), reverse=True)
-    assert [row[2] for row in rows] == [door_of(place) for place in places]
+    assert [row[2] for row in rows] == [docstring_of(place) for place in places]
 
 
 def missing(texts: list[str]) -> list[str]:
@@ -64,7 +64,7 @@ def test_a_path_that_is_gone_is_found() -> None:
 
 
 PLANTS: dict[Any, list[tuple[str, str]]] = {
-    test_every_room_stands_on_its_floor_with_what_its_door_says: [
+    test_every_package_is_in_its_layer_with_what_it_says_of_itself: [
         ("| 4 | `parity/spec/` |", "| 5 | `parity/spec/` |"),
         ("| 1 | `parity/storage/` |", "| 1 | `parity/store/` |"),
         ("Renders; never computes.", "Renders and computes."),

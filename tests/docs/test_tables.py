@@ -72,8 +72,8 @@ COMPARED = {
         "column",
         "meaning",
     ): "docs/test_facts::test_the_readme_explains_the_columns_of_the_table_of_checks",
-    ("ARCHITECTURE.md", "floor", "room"): (
-        "docs/test_architecture_page::test_every_room_stands_on_its_floor_with_what_its_door_says"
+    ("ARCHITECTURE.md", "layer", "package"): (
+        "docs/test_architecture_page::test_every_package_is_in_its_layer_with_what_it_says_of_itself"
     ),
     ("ARCHITECTURE.md", "new", "where"): "docs/test_architecture_page::test_the_places_for_new_code_exist",
     ("ARCHITECTURE.md", "what", "why"): "docs/test_facts::test_the_dependencies_are_those_of_the_package",
