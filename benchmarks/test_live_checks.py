@@ -19,7 +19,7 @@ from parity import sides
 pytestmark = pytest.mark.slow
 
 SECONDS = {"inline": 5.0, "process": 15.0}
-"""What the check of a small trainer may take along the quick roads, with all imports."""
+"""What the check of a small trainer may take along the quick scenarios, with all imports."""
 
 MOST = 1.25
 """What it may take of the bare runs, where these take nearly as long by themselves."""
@@ -29,7 +29,7 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "docs" / "examples"
 STEPS, STOP, THIRD = 60, 35, 47
 
 RUNS = ((0, STEPS), (0, STOP), (STOP, STEPS), (STOP, STOP), (STOP, STEPS), (STOP, THIRD), (THIRD, STEPS))
-"""First and last step of the runs that a check makes: two equal ones, and the roads kill, again and third."""
+"""First and last step of the runs that a check makes: two equal ones, and the scenarios kill, again and third."""
 
 CHECK = f"""
 import sys

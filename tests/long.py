@@ -222,7 +222,7 @@ LONG: dict[str, dict[str, tuple[str, ...]]] = {
             "untied_head_force_tied",
             "worker_seed_replay",
         ),
-        "test_clean_trainer_is_green_on_all_roads": ("train0",),
+        "test_clean_trainer_is_green_in_all_scenarios": ("train0",),
         "test_clean_variant_is_green": (
             "as batch_size_changed_offset",
             "as best_dropped_on_dir_change",
@@ -273,9 +273,9 @@ LONG: dict[str, dict[str, tuple[str, ...]]] = {
             "untied_head_force_tied-torch",
         ),
     },
-    "faults/test_roads.py": {
-        "test_a_clean_run_holds_on_its_roads": ("torch-roads0",),
-        "test_a_fault_of_one_road_is_found_there_and_named": (
+    "faults/test_scenarios.py": {
+        "test_a_clean_run_holds_on_its_scenarios": ("torch-scenarios0",),
+        "test_a_fault_of_one_scenario_is_found_there_and_named": (
             "again",
             "at-zero",
             "best",

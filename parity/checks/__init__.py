@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from parity.checks.drill import (
         check_twin_policy,
         check_twin_resume,
-        check_twin_roads,
+        check_twin_scenarios,
         drill_spec,
         epochs_spec,
         policy_spec,
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     )
     from parity.checks.gap import curve_gap
     from parity.checks.policy import OnDisk, check_policy_of
-    from parity.checks.roads import MEANINGS, QUICK, road_names
     from parity.checks.runs import compare_runs
+    from parity.checks.scenarios import MEANINGS, QUICK, scenario_names
     from parity.checks.scratch import remove_scratch, scratch_directory
     from parity.checks.suite import (
         CHECKS,
@@ -49,7 +49,7 @@ __all__ = [
     "check_policy_of",
     "check_twin_policy",
     "check_twin_resume",
-    "check_twin_roads",
+    "check_twin_scenarios",
     "compare_runs",
     "curve_gap",
     "digest_batches",
@@ -61,8 +61,8 @@ __all__ = [
     "policy_spec",
     "read_durations",
     "remove_scratch",
-    "road_names",
     "run_checks",
+    "scenario_names",
     "scratch_directory",
     "standard_matrix",
     "trace",
@@ -77,9 +77,9 @@ def __getattr__(name: str) -> object:
     """Import a name when it is first used (PEP 562), and what needs a RunSpec only for a name that does."""
     if name not in __all__:
         raise AttributeError(f"module 'parity.checks' has no attribute {name!r}")
-    from parity.checks import cache, gap, policy, roads, runs, scratch, traces, translating
+    from parity.checks import cache, gap, policy, runs, scenarios, scratch, traces, translating
 
-    for module in (cache, gap, policy, roads, runs, scratch, traces, translating):
+    for module in (cache, gap, policy, scenarios, runs, scratch, traces, translating):
         if name in module.__all__:
             return getattr(module, name)
     from parity.checks import drill, suite

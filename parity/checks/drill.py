@@ -16,9 +16,9 @@ from parity.checks.resume import (
     Leg,
     Start,
     check_resume,
-    check_roads,
+    check_scenarios,
     drive_processes,
-    plan_roads,
+    plan_scenarios,
     run_processes,
     start_interpreter,
 )
@@ -33,7 +33,7 @@ from parity.twins import batches_per_epoch
 __all__ = [
     "check_twin_policy",
     "check_twin_resume",
-    "check_twin_roads",
+    "check_twin_scenarios",
     "drill_spec",
     "epochs_spec",
     "policy_spec",
@@ -143,27 +143,27 @@ def check_twin_resume(
     return check_resume(run, name=spec.name, precision=spec.precision, side=side_name)
 
 
-def check_twin_roads(
+def check_twin_scenarios(
     spec: RunSpec,
     side_name: str,
     side: Side,
     workdir: Path,
-    roads: Sequence[str],
+    scenarios: Sequence[str],
     on_step: OnStep = ignore_step,
     begin: Start = start_interpreter,
 ) -> CheckRecord:
-    """Run the resume check on a spec along roads, in processes that are killed with SIGKILL or stopped with SIGTERM.
+    """Run the resume check on a spec in scenarios, in processes that are killed with SIGKILL or stopped with SIGTERM.
 
     Args:
         spec: The run, with its intervals.
         side_name: Name of the side.
         side: The side.
-        workdir: Where the run directories go, one for each road.
-        roads: Names of the registry.
-        on_step: Called as roads are driven to their end.
+        workdir: Where the run directories go, one for each scenario.
+        scenarios: Names of the registry.
+        on_step: Called as scenarios are driven to their end.
         begin: Starts each process.
     """
-    planned, closed = plan_roads(roads, spec.plan, batches_per_epoch(spec))
+    planned, closed = plan_scenarios(scenarios, spec.plan, batches_per_epoch(spec))
     command = train_command(spec, side_name, workdir / "spec.toml")
     drive = partial(
         drive_processes,
@@ -176,11 +176,11 @@ def check_twin_roads(
         begin=begin,
         on_step=on_step,
     )
-    return check_roads(drive, closed, name=spec.name, precision=spec.precision, side=side_name)
+    return check_scenarios(drive, closed, name=spec.name, precision=spec.precision, side=side_name)
 
 
 def _arguments(leg: Leg, resume: Resume) -> list[str]:
-    """Return what a process of a road is told beside its spec."""
+    """Return what a process of a scenario is told beside its spec."""
     changes = [part for name, value in leg.changes.items() for part in ("--set", f"{name}={value}")]
     return ["--resume", str(resume), *changes]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from parity.checks.across import TwinPair, check_handover, check_twins
 from parity.checks.ahead import Ahead
-from parity.checks.drill import check_twin_policy, check_twin_resume, check_twin_roads, drill_spec, epochs_spec
+from parity.checks.drill import check_twin_policy, check_twin_resume, check_twin_scenarios, drill_spec, epochs_spec
 from parity.checks.policy import PURE, check_policy
 from parity.checks.progress import OnStep, ignore_step
 from parity.checks.resume import Start, start_interpreter
@@ -54,8 +54,8 @@ class Request:
     """By name; resume and policy are checked on each, twins and handover between the first two."""
     steps: int = DEFAULT_STEPS
     kills: Sequence[int] = ()
-    roads: Sequence[str] = ()
-    """Names of the roads of the resume check; none for two kills."""
+    scenarios: Sequence[str] = ()
+    """Names of the scenarios of the resume check; none for two kills."""
     epochs: bool = False
     """Whether each spec is the classic experiment instead, five epochs before the kill or handover and five after it:
     `steps` and `kills` have no effect, and the resume check brings the handovers in both directions with it."""
@@ -221,8 +221,8 @@ def _resolve(spec: RunSpec, home: Path) -> tuple[ResolvedSpec, str]:
 
 def _resume_anew(spec: RunSpec, name: str, side: Side, home: Path, request: Request, on_step: OnStep) -> CheckRecord:
     shutil.rmtree(home, ignore_errors=True)  # runs of an earlier check would be continued
-    if request.roads:
-        return check_twin_roads(spec, name, side, home, request.roads, on_step, request.begin)
+    if request.scenarios:
+        return check_twin_scenarios(spec, name, side, home, request.scenarios, on_step, request.begin)
     return check_twin_resume(spec, name, side, home, request.kills, on_step, request.begin)
 
 

@@ -20,8 +20,8 @@ from parity.checks import (
     Request,
     list_tasks,
     remove_scratch,
-    road_names,
     run_checks,
+    scenario_names,
     scratch_directory,
     standard_matrix,
     unfinished,
@@ -86,8 +86,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "a step after the end of another (where none ends: a chunk after two of the saves)",
     )
     parser.add_argument(
+        "--scenarios",
         "--roads",
-        metavar="quick|all|ROAD,ROAD",
+        metavar="quick|all|SCENARIO,SCENARIO",
         help=f"stop and resume the run of the resume check in these ways, each against the uninterrupted run: "
         f"{', '.join(MEANINGS)}; quick: {', '.join(QUICK)}",
     )
@@ -104,10 +105,10 @@ def _run(options: argparse.Namespace) -> int:
         steps = options.steps or DEFAULT_STEPS
         if options.preset and (options.steps or options.kill_at):
             raise SpecError("--preset", "five-epochs sets the steps and the kill; leave out --steps and --kill-at")
-        if options.roads and (options.preset or options.kill_at):
-            raise SpecError("--roads", "sets where runs are killed; leave out --kill-at and --preset")
-        if options.roads and options.checks and "resume" not in options.checks:
-            raise SpecError("--roads", f"are those of the resume check; {', '.join(options.checks)} has none")
+        if options.scenarios and (options.preset or options.kill_at):
+            raise SpecError("--scenarios", "sets where runs are killed; leave out --kill-at and --preset")
+        if options.scenarios and options.checks and "resume" not in options.checks:
+            raise SpecError("--scenarios", f"are those of the resume check; {', '.join(options.checks)} has none")
         chosen = {name: sides.load(name) for name in _sides(options)}
         for step in options.kill_at:
             if step >= steps:
@@ -132,7 +133,7 @@ def _run(options: argparse.Namespace) -> int:
                 sides=chosen,
                 steps=steps,
                 kills=options.kill_at,
-                roads=road_names(options.roads) if options.roads else (),
+                scenarios=scenario_names(options.scenarios) if options.scenarios else (),
                 epochs=options.preset is not None,
                 workdir=(options.report or scratch) / "runs",
                 ahead=_room(devices, specs),

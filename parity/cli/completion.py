@@ -20,7 +20,7 @@ VALUES = {
     "sides": tuple(sides.SIDES),
     "spec": tuple(PRESETS),
     "checks": tuple(CHECKS),
-    "roads": ("quick", "all", *MEANINGS),
+    "scenarios": ("quick", "all", *MEANINGS),
     "name": tuple(OPTIMIZERS),
 }
 """Values of arguments that take others too, such as a file, so that the parser has no list of them."""

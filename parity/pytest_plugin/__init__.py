@@ -34,18 +34,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options and the ini values."""
     group = parser.getgroup("parity", "checks that training resumes exactly")
     group.addoption("--parity-report", metavar="DIR", help="write check.json, check.md and index.html of all checks")
-    group.addoption("--parity-roads", metavar="ROADS", help="quick, all, or names of roads with commas")
+    group.addoption(
+        "--parity-scenarios", "--parity-roads", metavar="SCENARIOS",
+        help="quick, all, or names of scenarios with commas; --parity-roads is the former name",
+    )  # fmt: skip
     group.addoption("--parity-mode", choices=MODES, help="run trainers in processes of their own, or within pytest's")
     group.addoption("--parity-repro", metavar="DIR", help="for each red check, write what it needs to run again")
     group.addoption("--parity-update", action="store_true", help="write the baselines of `parity.curve`")
     parser.addini("parity_report", "as --parity-report, below the directory of the ini file", default="")
-    parser.addini("parity_roads", "as --parity-roads; default: quick", default="quick")
+    parser.addini("parity_scenarios", "as --parity-scenarios; default: quick", default="")
+    parser.addini("parity_roads", "the former name of parity_scenarios", default="quick")
     parser.addini("parity_mode", "as --parity-mode; default: auto", default="auto")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, settle the directories, and gather what tests leave."""
-    config.addinivalue_line("markers", "parity(roads=..., mode=...): how the `parity` fixture checks in this test")
+    config.addinivalue_line(
+        "markers", "parity(scenarios=..., mode=...): how the `parity` fixture checks in this test"
+    )
     if config.getini("parity_mode") not in MODES:
         raise pytest.UsageError(f"parity_mode must be {', '.join(MODES)}, got {config.getini('parity_mode')!r}")
     beside = config.inipath.parent if config.inipath else config.rootpath

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LEFT", "Left", "Parity"]
 
-SETTINGS = ("roads", "mode")
+SETTINGS = ("scenarios", "mode")
+FORMER = {"roads": "scenarios"}
+"""Former names of settings, which are still taken."""
+
 MOST_LINES = 25
 """Lines of the message of a red check."""
 
@@ -63,13 +66,13 @@ class Parity:
     ) -> Resumption:
         """Assert that a training function resumes exactly; arguments as of `parity.resumes`.
 
-        Roads and mode, where they are not given, are those of the test's marker, of the options, of the ini file; the
-        name is the test's node ID.
+        Scenarios and mode, where they are not given, are those of the test's marker, of the options, of the ini file;
+        the name is the test's node ID.
 
         Raises:
             ResumeBrokenError: It does not, or that cannot be judged.
             SpecError: An argument that cannot be used.
-            UnknownNameError: There is no such road.
+            UnknownNameError: There is no such scenario.
             TrainerError: A function that cannot be judged: it does not mark, does not save, fails by itself.
             MarkError: A mark that is no whole number or goes backwards.
         """
@@ -77,7 +80,8 @@ class Parity:
         from parity.checks.live import ResumeBrokenError, resumes
 
         self._checks += 1
-        settings = {"name": self._item.nodeid, **self._defaults, **settings}
+        given = {FORMER.get(name, name): value for name, value in settings.items()}
+        settings = {"name": self._item.nodeid, **self._defaults, **given}
         with ExitStack() as stack:
             if self._item.config.option.parity_repro and settings.get("workdir") is None:
                 scratch = tempfile.TemporaryDirectory(prefix="parity-", ignore_cleanup_errors=True)
@@ -135,7 +139,7 @@ class Parity:
     def _across(
         self, name: str, check: Callable[..., Crossing], settings: dict[str, Any], broken: type[CrossingBrokenError]
     ) -> Crossing:
-        """Run a check of two trainers and keep its verdict; roads are none of its settings."""
+        """Run a check of two trainers and keep its verdict; scenarios are none of its settings."""
         __tracebackhide__ = True
         known = {"name": self._item.nodeid, "mode": self._defaults["mode"], **settings}
         found = self._judged(name, known["name"], partial(check, **known))
@@ -223,12 +227,12 @@ class Parity:
             return
         from parity.pytest_plugin.repro import write_repro
 
-        roads = settings["roads"]
+        scenarios = settings["scenarios"]
         call = {
             "steps": found.steps,
             "stop_at": found.stop_at,
             "mode": settings["mode"],
-            "roads": roads if isinstance(roads, str) else ",".join(roads),
+            "scenarios": scenarios if isinstance(scenarios, str) else ",".join(scenarios),
             "options": dict(settings.get("options") or {}),
         }
         target = write_repro(
@@ -242,13 +246,14 @@ class Parity:
 
 
 def _defaults(item: pytest.Item) -> dict[str, Any]:
-    """Return roads and mode for a test: of its nearest marker, of the options, of the ini file."""
-    found = {
-        name: item.config.getoption(f"parity_{name}") or item.config.getini(f"parity_{name}") for name in SETTINGS
-    }
+    """Return scenarios and mode for a test: of its nearest marker, of the options, of the ini file."""
+    config = item.config
+    found = {name: config.getoption(f"parity_{name}") or config.getini(f"parity_{name}") for name in SETTINGS}
+    found["scenarios"] = found["scenarios"] or config.getini("parity_roads")
     for marker in reversed(list(item.iter_markers("parity"))):
-        if marker.args or marker.kwargs.keys() - {*SETTINGS}:
-            given = ", ".join([*map(repr, marker.args), *marker.kwargs])
-            raise pytest.UsageError(f"the marker parity takes roads=... and mode=..., got {given}")
-        found |= marker.kwargs
+        given = {FORMER.get(name, name): value for name, value in marker.kwargs.items()}
+        if marker.args or given.keys() - {*SETTINGS}:
+            shown = ", ".join([*map(repr, marker.args), *marker.kwargs])
+            raise pytest.UsageError(f"the marker parity takes scenarios=... and mode=..., got {shown}")
+        found |= given
     return found

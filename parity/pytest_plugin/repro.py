@@ -37,7 +37,7 @@ def write_repro(
         root: Root directory of the tests.
         test: Node id of the test.
         train: The training function.
-        call: `steps`, `stop_at`, `mode`, `roads` and `options` of the check.
+        call: `steps`, `stop_at`, `mode`, `scenarios` and `options` of the check.
         found: The verdict.
         workdir: Directory in which the check ran.
         part: Number of the check within its test, from 1.
@@ -57,7 +57,7 @@ def write_repro(
         "schema": REPRO_SCHEMA,
         "test": test,
         "root": str(root),
-        "call": {**call, **source} if source else {key: call[key] for key in ("mode", "roads")},
+        "call": {**call, **source} if source else {key: call[key] for key in ("mode", "scenarios")},
         "verdict": overall([found.record()]),
         "resumption": plain(asdict(found)),
         "environment": describe_environment(),
@@ -133,14 +133,14 @@ def main():
     for line in compare_environments(KEPT["environment"], describe_environment()):
         print(line)
     if "function" not in CALL:
-        options = [f"--parity-roads={CALL['roads']}", f"--parity-mode={CALL['mode']}"]
+        options = [f"--parity-scenarios={CALL['scenarios']}", f"--parity-mode={CALL['mode']}"]
         command = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", *options, KEPT["test"]]
         return subprocess.run(command, cwd=ROOT, check=False).returncode
     import parity
     from parity.results import EXIT_CODES
 
     found = parity.resumes(
-        load(), steps=CALL["steps"], stop_at=CALL["stop_at"], mode=CALL["mode"], roads=CALL["roads"],
+        load(), steps=CALL["steps"], stop_at=CALL["stop_at"], mode=CALL["mode"], scenarios=CALL["scenarios"],
         options=CALL["options"], name=KEPT["test"],
     )
     print(found.text())

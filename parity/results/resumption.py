@@ -26,14 +26,19 @@ class Suspect:
     got: str
     when: str
     """`at the resume`, `3 steps after the resume`, `across the save, train.py:41`, `in best.pt at the end`."""
-    road: str
-    """The road on which it was seen."""
+    scenario: str
+    """The scenario in which it was seen."""
     advice: str = ""
     elements: int | None = None
     """Elements of the array; None where values were not fetched, as are the fields below."""
     differing: int | None = None
     max_abs: float | None = None
     max_rel: float | None = None
+
+    @property
+    def road(self) -> str:
+        """The former name of `scenario`."""
+        return self.scenario
 
     @property
     def amount(self) -> str:
@@ -64,10 +69,10 @@ class Resumption:
     """Path to the type of what the check could not look into."""
     moving: tuple[str, ...] = ()
     """Paths in `unseen` of what changes while the run goes, or could not even be probed."""
-    roads: tuple[str, ...] = ()
+    scenarios: tuple[str, ...] = ()
     """Ways of stopping and resuming that were tried."""
     closed: Mapping[str, str] = field(default_factory=dict)
-    """Roads that the function cannot be driven along, with the reason."""
+    """Scenarios that the function cannot be driven in, with the reason."""
     ignored: Mapping[str, str] = field(default_factory=dict)
     """Paths or components that were not judged, as the caller asked, to the reason."""
     notes: tuple[str, ...] = ()
@@ -89,6 +94,11 @@ class Resumption:
     """Largest multiple that passes."""
 
     @property
+    def roads(self) -> tuple[str, ...]:
+        """The former name of `scenarios`."""
+        return self.scenarios
+
+    @property
     def components(self) -> tuple[str, ...]:
         """Return the components of the suspects, each once, the likeliest first."""
         return components_of(self.suspects)
@@ -108,7 +118,7 @@ class Resumption:
             notes=(*self.notes, *(describe(one) for one in self.suspects[:8])),
             leaves=tuple(
                 LeafChange(
-                    where=f"{one.when}, step {one.step}, road {one.road}",
+                    where=f"{one.when}, step {one.step}, scenario {one.scenario}",
                     leaf=one.path,
                     kind="value",
                     detail=f"expected {one.expected}, got {one.got}",
@@ -124,12 +134,11 @@ class Resumption:
 
     def text(self, most: int = 25) -> str:
         """Return the verdict in at most so many lines: verdict, first difference, suspects, advice."""
-        what = (
-            f"{self.name}: {self.steps} steps, killed at {self.stop_at}, {self.mode}, roads {', '.join(self.roads)}"
-        )
+        driven = ", ".join(self.scenarios)
+        what = f"{self.name}: {self.steps} steps, killed at {self.stop_at}, {self.mode}, scenarios {driven}"
         words = "resumes within the envelope" if self.equal_runs and self.verdict == "holds" else _WORDS[self.verdict]
         lines = [f"{words}: {what}{self._beside()}"]
-        lines += suspect_lines("lost", self.suspects, roads=True)
+        lines += suspect_lines("lost", self.suspects, scenarios=True)
         if self.equal_runs and self.multiple is not None:
             lines.append(
                 f"judged by the envelope of {self.equal_runs} equal runs, which part by rounding: at most "
@@ -148,7 +157,9 @@ class Resumption:
                 clipped(f"not seen: {', '.join(f'{p} (changes)' if p in self.moving else p for p in shown)}")
             )
         if self.closed:
-            lines.append(clipped(f"not driven: {'; '.join(f'{road} ({why})' for road, why in self.closed.items())}"))
+            lines.append(
+                clipped(f"not driven: {'; '.join(f'{scenario} ({why})' for scenario, why in self.closed.items())}")
+            )
         return "\n".join("\n".join(lines).splitlines()[:most])
 
     def _beside(self) -> str:
@@ -188,13 +199,13 @@ def components_of(suspects: Sequence[Suspect]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(suspect.component for suspect in suspects))
 
 
-def suspect_lines(heading: str, suspects: Sequence[Suspect], *, roads: bool = False) -> list[str]:
+def suspect_lines(heading: str, suspects: Sequence[Suspect], *, scenarios: bool = False) -> list[str]:
     """Return the first suspect in full, then a line for the first of each other component, at most four.
 
     Args:
         heading: What became of the components.
         suspects: The likeliest first; without any there are no lines.
-        roads: Whether the road of the first one is shown.
+        scenarios: Whether the scenario of the first one is shown.
     """
     if not suspects:
         return []
@@ -202,10 +213,10 @@ def suspect_lines(heading: str, suspects: Sequence[Suspect], *, roads: bool = Fa
     for one in suspects:
         firsts.setdefault(one.component, one)
     first, *shown = list(firsts.values())[:5]
-    road = f", road {first.road}" if roads else ""
+    scenario = f", scenario {first.scenario}" if scenarios else ""
     return [
         f"{heading}: {', '.join(list(firsts)[:4])}",
-        f"  where     {first.path}, {first.when} (step {first.step}{road})",
+        f"  where     {first.path}, {first.when} (step {first.step}{scenario})",
         f"  expected  {first.expected}",
         f"  got       {first.got}",
         *([f"  differs   {first.amount}"] if first.amount else []),

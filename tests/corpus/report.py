@@ -1,6 +1,6 @@
 """Print, for each entry of the corpus and each mode, the verdict and the first suspect beside what is expected.
 
-`python -m tests.corpus.report --kinds clean,losers,places --frameworks torch --modes inline --roads kill --ids moco`
+`python -m tests.corpus.report --kinds clean,losers --frameworks torch --modes inline --scenarios kill --ids moco`
 """
 
 from __future__ import annotations
@@ -53,7 +53,13 @@ def judged(kind: str, name: str, found: Any, words: tuple[str, ...]) -> str:
 def main() -> None:
     """Print the table and the totals."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for option, default in (("kinds", ""), ("frameworks", ""), ("modes", "inline"), ("ids", ""), ("roads", "kill")):
+    for option, default in (
+        ("kinds", ""),
+        ("frameworks", ""),
+        ("modes", "inline"),
+        ("ids", ""),
+        ("scenarios", "kill"),
+    ):
         parser.add_argument(f"--{option}", default=default)
     asked = parser.parse_args()
     totals: collections.Counter[tuple[str, str, str]] = collections.Counter()
@@ -66,7 +72,7 @@ def main() -> None:
             continue
         for mode in asked.modes.split(","):
             try:
-                found = parity.resumes(train, mode=mode, roads=asked.roads, **told)
+                found = parity.resumes(train, mode=mode, scenarios=asked.scenarios, **told)
                 verdict, outcome = found.verdict, judged(kind, name, found, words)
                 first = f"{found.suspects[0].component}: {found.suspects[0].path}" if found.suspects else ""
             except TrainerError as error:

@@ -56,19 +56,19 @@ def check(one: Loop, **settings: Any) -> None:
 
 @some_now
 def test_it_is_not_called_broken(one: Loop) -> None:
-    check(one, mode="inline", roads="kill,intervals")
+    check(one, mode="inline", scenarios="kill,intervals")
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("mode", ["inline", "process"])
 @each
-def test_it_is_not_called_broken_in_any_mode_along_any_road(one: Loop, mode: str) -> None:
-    check(one, mode=mode, roads="all")
+def test_it_is_not_called_broken_in_any_mode_in_any_scenario(one: Loop, mode: str) -> None:
+    check(one, mode=mode, scenarios="all")
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("stop", range(-3, 4))
 @each
 def test_it_is_not_called_broken_at_any_stop(one: Loop, stop: int) -> None:
-    found = parity.resumes(one.train, steps=one.steps, stop_at=one.stop_at + stop, mode="inline", roads="all")
+    found = parity.resumes(one.train, steps=one.steps, stop_at=one.stop_at + stop, mode="inline", scenarios="all")
     assert found.verdict == "holds", found.text()

@@ -28,6 +28,6 @@ def test_without_the_tool_something_is_lost(one: Loser, tmp_path: Path) -> None:
 
 @half_now
 def test_it_is_red_and_named(one: Loser) -> None:
-    found = parity.resumes(one.train, steps=STEPS, stop_at=STOP, mode="inline", roads="kill")
+    found = parity.resumes(one.train, steps=STEPS, stop_at=STOP, mode="inline", scenarios="kill")
     assert found.verdict == "broken", found.text()
     assert named(found, one.words), found.text()

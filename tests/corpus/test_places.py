@@ -59,10 +59,12 @@ def test_what_is_not_looked_for_is_said_in_the_guide() -> None:
     assert set(PLACES) >= NOT_LOOKED_FOR
 
 
-def check(place: str, framework: str, reach: str, *, mode: str = "inline", roads: str = "kill") -> None:
+def check(place: str, framework: str, reach: str, *, mode: str = "inline", scenarios: str = "kill") -> None:
     """Check one place and hold its verdict against what is expected."""
     options = {"place": place, "reach": reach}
-    found = parity.resumes(trainer_of(framework), steps=12, stop_at=7, mode=mode, roads=roads, options=options)
+    found = parity.resumes(
+        trainer_of(framework), steps=12, stop_at=7, mode=mode, scenarios=scenarios, options=options
+    )
     if reach == "nothing":
         assert found.verdict == "holds", found.text()
         if place in NOT_LOOKED_FOR:
@@ -85,7 +87,7 @@ def test_what_is_lost_is_red_or_listed(place: str, framework: str, reach: str) -
 @pytest.mark.parametrize("place", ["closure_of_a_list", "array_array", "sqlite_in_memory", "generator_locals"])
 def test_a_copy_that_is_saved_and_loaded_is_never_red(place: str) -> None:
     options = {"place": place, "reach": "file", "keep": True}
-    found = parity.resumes(trainer_of("numpy"), steps=12, stop_at=7, mode="inline", roads="kill", options=options)
+    found = parity.resumes(trainer_of("numpy"), steps=12, stop_at=7, mode="inline", scenarios="kill", options=options)
     assert found.verdict == "holds", found.text()
 
 
@@ -93,7 +95,7 @@ def test_a_copy_that_is_saved_and_loaded_is_never_red(place: str) -> None:
 @pytest.mark.parametrize("mode", ["inline", "process"])
 @pytest.mark.parametrize(("place", "framework", "reach"), EVERY)
 def test_every_place_in_every_mode(place: str, framework: str, reach: str, mode: str) -> None:
-    check(place, framework, reach, mode=mode, roads="all")
+    check(place, framework, reach, mode=mode, scenarios="all")
 
 
 @pytest.mark.soak
@@ -101,5 +103,7 @@ def test_every_place_in_every_mode(place: str, framework: str, reach: str, mode:
 @pytest.mark.parametrize("place", PLACES)
 def test_every_copy_that_is_saved_and_loaded_is_never_red(place: str, framework: str) -> None:
     options = {"place": place, "reach": "training", "keep": True}
-    found = parity.resumes(trainer_of(framework), steps=12, stop_at=7, mode="inline", roads="all", options=options)
+    found = parity.resumes(
+        trainer_of(framework), steps=12, stop_at=7, mode="inline", scenarios="all", options=options
+    )
     assert found.verdict == "holds", found.text()

@@ -26,11 +26,12 @@ def test_a_renamed_loop_trains_to_the_same_bits(module: str, at: int, tmp_path: 
     assert values[0] == values[1]
 
 
-def same_verdict(module: str, at: int, seed: int, folder: Path, roads: str) -> None:
+def same_verdict(module: str, at: int, seed: int, folder: Path, scenarios: str) -> None:
     """Require one verdict of a loop and of the same under other names."""
     both = (loops_of(module)[at], load_renamed(module, seed, folder).LOOPS[at])
     found = [
-        parity.resumes(one.train, steps=one.steps, stop_at=one.stop_at, mode="inline", roads=roads) for one in both
+        parity.resumes(one.train, steps=one.steps, stop_at=one.stop_at, mode="inline", scenarios=scenarios)
+        for one in both
     ]
     assert found[0].verdict == found[1].verdict, found[1].text()
 

@@ -95,8 +95,8 @@ COMPARED = {
         "docs/test_facts::test_the_names_of_a_run_directory_are_those_in_use"
     ),
     (POLICY, "command", "what it does"): "docs/test_facts::test_the_commands_of_the_policy_exist",
-    (TRAINER, "road", "what happens on it"): (
-        "docs/test_your_trainer::test_the_roads_of_the_page_are_those_of_the_check"
+    (TRAINER, "scenario", "what happens in it"): (
+        "docs/test_your_trainer::test_the_scenarios_of_the_page_are_those_of_the_check"
     ),
     (TRAINER, "verdict", "meaning"): "docs/test_your_trainer::test_the_verdicts_of_the_page_are_those_of_records",
     (TRAINER, "place", "seen as"): "docs/test_places_table::test_the_places_of_the_page_are_seen_where_it_says",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from parity.checks.live import ROADS
-from parity.checks.roads import QUICK
+from parity.checks.live import SCENARIOS
+from parity.checks.scenarios import QUICK
 from parity.results import EXIT_CODES
 from tests.docs import pages
 from tests.docs.pages import ROOT, expect_failure, table
@@ -26,10 +26,10 @@ def between(page: str, name: str) -> str:
     return "\n".join(line for line in text.strip().splitlines() if not line.startswith("```"))
 
 
-def test_the_roads_of_the_page_are_those_of_the_check() -> None:
-    shown = {cells[0].strip("`"): cells[1] for cells in table(TRAINER, "road", "what happens on it").rows}
-    assert shown == dict(ROADS)
-    assert '`roads="quick"` takes `kill`, `again`, `third` and `intervals`' in pages.read(TRAINER)
+def test_the_scenarios_of_the_page_are_those_of_the_check() -> None:
+    shown = {cells[0].strip("`"): cells[1] for cells in table(TRAINER, "scenario", "what happens in it").rows}
+    assert shown == dict(SCENARIOS)
+    assert '`scenarios="quick"` takes `kill`, `again`, `third` and `intervals`' in pages.read(TRAINER)
     assert QUICK == ("kill", "again", "third", "intervals")
 
 
@@ -69,7 +69,7 @@ def test_the_examples_hold_and_an_optimizer_that_is_not_loaded_is_named(name: st
     program = (
         "import sys, parity; sys.path.insert(0, sys.argv[1]); import sound, faulty\n"
         "for module in (sound, faulty):\n"
-        "    print(parity.resumes(module.train, steps=60, stop_at=35, mode='inline', roads='kill').text())\n"
+        "    print(parity.resumes(module.train, steps=60, stop_at=35, mode='inline', scenarios='kill').text())\n"
     )
     run = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
@@ -116,7 +116,7 @@ def test_the_kinds_of_the_page_are_seen() -> None:
 
 
 PLANTS: dict[Callable[[], None], list[tuple[str, str, str]]] = {
-    test_the_roads_of_the_page_are_those_of_the_check: [
+    test_the_scenarios_of_the_page_are_those_of_the_check: [
         (TRAINER, "| `again` |", "| `once more` |"),
     ],
     test_the_verdicts_of_the_page_are_those_of_records: [

@@ -37,7 +37,7 @@ def check(train: object, **settings: object) -> parity.results.Resumption:
 
 
 def test_a_function_without_a_framework_holds() -> None:
-    found = check(plain, roads="all")
+    found = check(plain, scenarios="all")
     assert found.verdict == "holds", found.text()
     assert found.compared > 20
     assert found.changed == 4  # weights, velocity, gradient, error
@@ -184,7 +184,7 @@ def test_an_object_that_outlives_the_first_run_is_named() -> None:
         ({"stop_at": 0}, "stop_at: must lie between 1 and 11"),
         ({"steps": 2}, "steps: must be a whole number of at least 3"),
         ({"mode": "thread"}, "mode: must be auto, process or inline"),
-        ({"roads": ()}, "roads: must name at least one road"),
+        ({"scenarios": ()}, "scenarios: must name at least one scenario"),
     ],
 )
 def test_arguments_that_cannot_be_used_are_refused(settings: dict[str, object], problem: str) -> None:
@@ -192,9 +192,9 @@ def test_arguments_that_cannot_be_used_are_refused(settings: dict[str, object], 
         parity.resumes(plain, **{"steps": 12, "stop_at": 7, "mode": "inline", **settings})
 
 
-def test_an_unknown_road_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UnknownNameError, match="unknown road 'klil'; did you mean kill"):
-        check(plain, roads="klil")
+def test_an_unknown_scenario_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnknownNameError, match="unknown scenario 'klil'; did you mean kill"):
+        check(plain, scenarios="klil")
 
 
 def test_what_cannot_be_imported_is_checked_here_and_said_so_or_refused() -> None:
@@ -214,7 +214,7 @@ def test_a_check_leaves_this_process_as_it_was() -> None:
 
 def test_a_script_that_calls_the_check_at_its_top_is_told_where_to_put_the_call(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    call = "found = parity.resumes(plain, steps=12, stop_at=7, roads='kill')\nprint(found.verdict, found.mode)\n"
+    call = "found = parity.resumes(plain, steps=12, stop_at=7, scenarios='kill')\nprint(found.verdict, found.mode)\n"
     source = Path(__file__).read_text().partition("def check(")[0] + call
     script.write_text(source)
     run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
@@ -227,9 +227,9 @@ def test_a_script_that_calls_the_check_at_its_top_is_told_where_to_put_the_call(
 
 
 def test_without_a_resume_nothing_is_said_to_resume() -> None:
-    found = check(plain, roads="intervals")
-    assert (found.verdict, found.roads) == ("inconclusive", ("intervals",))
-    assert "no road was driven on which the run is resumed" in found.notes
+    found = check(plain, scenarios="intervals")
+    assert (found.verdict, found.scenarios) == ("inconclusive", ("intervals",))
+    assert "no scenario was driven in which the run is resumed" in found.notes
 
 
 @pytest.mark.parametrize("kind", [float, np.float32, np.float64])

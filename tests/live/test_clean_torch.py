@@ -1,4 +1,4 @@
-"""Training functions that resume exactly are never called broken: kinds, stops, roads, processes."""
+"""Training functions that resume exactly are never called broken: kinds, stops, scenarios, processes."""
 
 import pytest
 
@@ -6,15 +6,15 @@ import parity
 from tests.live.clean_torch import CLEAN, with_workers
 
 STOPS = ((7, "all"), (11, "quick"), (13, "all"), (14, "third"))
-ROADS = ("quick", "all", "third,again", "kill", "epoch-end,mid-epoch,first-save")
-SOAK = [(name, stop, roads) for name in CLEAN for stop in range(6, 19) for roads in ROADS]
+SCENARIOS = ("quick", "all", "third,again", "kill", "epoch-end,mid-epoch,first-save")
+SOAK = [(name, stop, scenarios) for name in CLEAN for stop in range(6, 19) for scenarios in SCENARIOS]
 
 
-@pytest.mark.parametrize(("stop", "roads"), STOPS)
+@pytest.mark.parametrize(("stop", "scenarios"), STOPS)
 @pytest.mark.parametrize("name", CLEAN)
-def test_a_clean_trainer_holds_at_every_stop(name: str, stop: int, roads: str) -> None:
+def test_a_clean_trainer_holds_at_every_stop(name: str, stop: int, scenarios: str) -> None:
     train, steps, _ = CLEAN[name]
-    found = parity.resumes(train, steps=steps, stop_at=stop, mode="inline", roads=roads)
+    found = parity.resumes(train, steps=steps, stop_at=stop, mode="inline", scenarios=scenarios)
     assert found.verdict == "holds", found.text()
     assert found.compared > 3
     assert found.changed > 5
@@ -23,7 +23,7 @@ def test_a_clean_trainer_holds_at_every_stop(name: str, stop: int, roads: str) -
 @pytest.mark.processes
 def test_a_loader_with_workers_holds() -> None:
     """In processes of their own: this one may hold threads of JAX, which must not be forked."""
-    found = parity.resumes(with_workers, steps=20, stop_at=13, mode="process", roads="kill")
+    found = parity.resumes(with_workers, steps=20, stop_at=13, mode="process", scenarios="kill")
     assert found.verdict == "holds", found.text()
 
 
@@ -31,16 +31,16 @@ def test_a_loader_with_workers_holds() -> None:
 @pytest.mark.parametrize("name", ["class_style", "prefetched"])
 def test_a_clean_trainer_holds_in_processes_that_are_killed(name: str) -> None:
     train, steps, stop = CLEAN[name]
-    found = parity.resumes(train, steps=steps, stop_at=stop, mode="process", roads="third")
+    found = parity.resumes(train, steps=steps, stop_at=stop, mode="process", scenarios="third")
     assert found.verdict == "holds", found.text()
     assert found.mode == "process"
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("name", "stop", "roads"), SOAK)
-def test_no_clean_run_is_called_broken(name: str, stop: int, roads: str) -> None:
+@pytest.mark.parametrize(("name", "stop", "scenarios"), SOAK)
+def test_no_clean_run_is_called_broken(name: str, stop: int, scenarios: str) -> None:
     train, steps, _ = CLEAN[name]
-    found = parity.resumes(train, steps=steps, stop_at=stop, mode="inline", roads=roads)
+    found = parity.resumes(train, steps=steps, stop_at=stop, mode="inline", scenarios=scenarios)
     assert found.verdict == "holds", found.text()
 
 

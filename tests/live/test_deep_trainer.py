@@ -21,12 +21,12 @@ FAULTS = {
 def test_it_resumes_although_it_saves_when_it_is_interrupted() -> None:
     """Killed within this process it saves at step 17 on its way out; as a killed process it resumes at 15."""
     found = parity.resumes(train, steps=21, stop_at=17, mode="inline")
-    assert (found.verdict, found.roads) == ("holds", ("kill", "again", "third")), found.text()
+    assert (found.verdict, found.scenarios) == ("holds", ("kill", "again", "third")), found.text()
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_it_loses_is_named_by_the_path_in_its_own_objects(fault: str) -> None:
-    found = parity.resumes(train, steps=17, stop_at=12, mode="inline", roads="kill", options={"fault": fault})
+    found = parity.resumes(train, steps=17, stop_at=12, mode="inline", scenarios="kill", options={"fault": fault})
     assert found.verdict == "broken", found.text()
     first = found.suspects[0]
     assert (first.component, first.path, first.step) == (*FAULTS[fault], 10), found.text()

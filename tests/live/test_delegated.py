@@ -47,7 +47,7 @@ def delegates_all(folder: Path, lost: str = "") -> Iterator[int]:
 
 
 def verdict(train: Any, **options: Any) -> parity.results.Resumption:
-    return parity.resumes(train, steps=14, stop_at=10, mode="inline", roads="kill", options=options)
+    return parity.resumes(train, steps=14, stop_at=10, mode="inline", scenarios="kill", options=options)
 
 
 @pytest.mark.parametrize(("lost", "expected"), [("", "holds"), ("bad", "broken")])

@@ -17,7 +17,7 @@ from parity.checks.forks import janitor
 from parity.checks.live import process
 from parity.checks.live.driver import Driver
 from parity.checks.live.evidence import Outcome
-from parity.checks.live.roads import Road
+from parity.checks.live.scenarios import Scenario
 from parity.checks.scratch import OWNER, scratch_directory
 from parity.errors import TrainerError
 from tests.live.endless_trainers import leaves_children, waits_when_resumed
@@ -88,7 +88,7 @@ def test_a_deadlocked_check_within_the_process_leaves_no_folder_at_sigterm(tmp_p
 def test_what_a_run_started_in_another_session_ends_with_the_check(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     found = parity.resumes(
-        leaves_children, steps=12, stop_at=7, mode="process", roads="kill", options={"pids": str(pids)}
+        leaves_children, steps=12, stop_at=7, mode="process", scenarios="kill", options={"pids": str(pids)}
     )
     assert found.verdict == "holds", found.text()
     started = pids.read_text().split()
@@ -142,12 +142,12 @@ def test_a_function_that_exits_without_being_stopped_is_an_error() -> None:
 def test_a_resumed_run_that_never_ends_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     drive = Driver.drive
 
-    def impatient(self: Driver, road: Road) -> Outcome:
+    def impatient(self: Driver, scenario: Scenario) -> Outcome:
         monkeypatch.setattr(process, "TIMEOUT_SECONDS", 1.0)
-        return drive(self, road)
+        return drive(self, scenario)
 
     monkeypatch.setattr(Driver, "drive", impatient)
-    found = parity.resumes(waits_when_resumed, steps=12, stop_at=7, mode="process", roads="kill")
+    found = parity.resumes(waits_when_resumed, steps=12, stop_at=7, mode="process", scenarios="kill")
     assert found.verdict == "inconclusive", found.text()
     assert "a run took longer than 1 s" in found.text()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parity.checks.live.roads import epoch_ends
+from parity.checks.live.scenarios import epoch_ends
 from parity.checks.live.trace import Mark
 from parity.contract.capture import Walk
 

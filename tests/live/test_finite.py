@@ -48,7 +48,7 @@ def torch_loop(folder: Path, dtype: torch.dtype = torch.float32) -> Iterator[int
 
 
 def check(train: object, **options: object) -> Resumption:
-    return parity.resumes(train, steps=STEPS, stop_at=STOP, mode="inline", roads="kill", options=options)
+    return parity.resumes(train, steps=STEPS, stop_at=STOP, mode="inline", scenarios="kill", options=options)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

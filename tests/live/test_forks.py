@@ -29,13 +29,13 @@ pytestmark = pytest.mark.processes
 linux = pytest.mark.skipif(sys.platform != "linux", reason="runs are forked on Linux alone")
 
 
-def check(train: Callable[..., Any], roads: str = "kill", **options: Any) -> Resumption:
-    return parity.resumes(train, steps=12, stop_at=6, mode="process", roads=roads, options=options)
+def check(train: Callable[..., Any], scenarios: str = "kill", **options: Any) -> Resumption:
+    return parity.resumes(train, steps=12, stop_at=6, mode="process", scenarios=scenarios, options=options)
 
 
-def noted(train: Callable[..., Any], file: Path, roads: str = "kill") -> list[dict[str, int]]:
+def noted(train: Callable[..., Any], file: Path, scenarios: str = "kill") -> list[dict[str, int]]:
     """Return what the processes of a check say of themselves, in the order in which they began."""
-    assert check(train, roads, note=str(file)).verdict == "holds"
+    assert check(train, scenarios, note=str(file)).verdict == "holds"
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
@@ -62,10 +62,10 @@ def test_values_that_are_saved_in_the_order_of_a_set_are_found(monkeypatch: pyte
 
 @pytest.mark.parametrize("mode", ["process", "inline"])
 def test_what_a_module_seeds_at_its_top_stays_seeded(mode: Any) -> None:
-    found = parity.resumes(seeded_module.train, steps=12, stop_at=6, mode=mode, roads="kill")
+    found = parity.resumes(seeded_module.train, steps=12, stop_at=6, mode=mode, scenarios="kill")
     assert found.verdict == "holds", found.text()
     assert found.equal_runs == 0, "bit by bit, not by an envelope of runs that part"
-    unseeded = parity.resumes(imports_of_users.draws, steps=12, stop_at=6, mode=mode, roads="kill")
+    unseeded = parity.resumes(imports_of_users.draws, steps=12, stop_at=6, mode=mode, scenarios="kill")
     assert unseeded.verdict == "inconclusive", "nobody seeded: two processes draw differently"
 
 
@@ -92,7 +92,7 @@ def test_beside_an_accelerator_nothing_is_forked(tmp_path: Path, monkeypatch: py
 
 def faulty() -> Resumption:
     """Check a loop that does not save its scheduler."""
-    return parity.resumes(red, steps=24, stop_at=17, mode="process", roads="kill", options={"fault": "scheduler"})
+    return parity.resumes(red, steps=24, stop_at=17, mode="process", scenarios="kill", options={"fault": "scheduler"})
 
 
 def test_a_fault_is_found_in_processes_too() -> None:
@@ -130,7 +130,7 @@ def test_modules_of_users_are_left_to_their_runs() -> None:
 def test_processes_are_killed_and_none_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARITY_TEST", str(tmp_path))  # whatever is started from here on has it
     found = parity.resumes(
-        lambda_loader.loads_by_a_lambda, steps=12, stop_at=6, mode="process", workdir=tmp_path, roads="kill"
+        lambda_loader.loads_by_a_lambda, steps=12, stop_at=6, mode="process", workdir=tmp_path, scenarios="kill"
     )
     assert found.verdict == "holds", found.text()
     assert found.mode == "process"
@@ -201,7 +201,7 @@ def alive(pid: int) -> bool:
 
 
 def test_what_jax_compiles_is_kept_for_the_check(tmp_path: Path, compiled_anew: None) -> None:
-    found = parity.resumes(train_raw, steps=12, stop_at=7, mode="process", roads="kill", workdir=tmp_path)
+    found = parity.resumes(train_raw, steps=12, stop_at=7, mode="process", scenarios="kill", workdir=tmp_path)
     assert found.verdict == "holds", found.text()
     assert list((tmp_path / "programs").glob("*-cache")), "each process compiled anew"
 

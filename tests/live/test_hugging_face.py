@@ -28,7 +28,7 @@ CLEAN: tuple[dict[str, Any], ...] = (
 def test_it_resumes_within_an_epoch(options: dict[str, Any]) -> None:
     found = check(**options)
     assert found.verdict == "holds", found.text()
-    assert found.roads == ("kill", "again", "third")
+    assert found.scenarios == ("kill", "again", "third")
 
 
 FAULTS: dict[str, tuple[str, str]] = {

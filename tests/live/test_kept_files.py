@@ -58,7 +58,14 @@ def remove(folder: Path, fault: str) -> None:
 def check(fault: str = "", metric: str = "value", keep_latest: int = 2) -> Resumption:
     rules = Rules(mode="min", keep_latest=keep_latest, keep_best=1)
     return parity.resumes(
-        train, steps=25, stop_at=18, mode="inline", roads="kill", options={"fault": fault}, keep=rules, metric=metric
+        train,
+        steps=25,
+        stop_at=18,
+        mode="inline",
+        scenarios="kill",
+        options={"fault": fault},
+        keep=rules,
+        metric=metric,
     )
 
 

@@ -62,7 +62,7 @@ WAYS = ("csv", "json", "npy", "pickle", "text", "bytes", "returned")
 @pytest.mark.parametrize("leaves", WAYS)
 def test_what_reaches_a_file_or_the_returned_value_is_a_loss(leaves):
     options = {"leaves": leaves, "fault": "lost"}
-    found = parity.resumes(leaving, steps=12, stop_at=11, mode="inline", roads="kill", options=options)
+    found = parity.resumes(leaving, steps=12, stop_at=11, mode="inline", scenarios="kill", options=options)
     assert found.verdict == "broken", found.text()
     assert {"average", "score"} & {one.path.partition("[")[0] for one in found.suspects}, found.text()
 
@@ -70,15 +70,15 @@ def test_what_reaches_a_file_or_the_returned_value_is_a_loss(leaves):
 @pytest.mark.parametrize("leaves", [*WAYS, "history", "start", ""])
 def test_the_same_loop_without_a_loss_holds(leaves):
     options = {"leaves": leaves}
-    found = parity.resumes(leaving, steps=12, stop_at=11, mode="inline", roads="quick", options=options)
+    found = parity.resumes(leaving, steps=12, stop_at=11, mode="inline", scenarios="quick", options=options)
     assert found.verdict == "holds", found.text()
 
 
 def test_what_reaches_nothing_is_listed_and_said_in_the_first_line():
     """No save comes after the resume: an average that feeds nothing but itself is gone, and nobody has missed it."""
-    found = parity.resumes(leaving, steps=12, stop_at=9, mode="inline", roads="kill", options={"fault": "lost"})
+    found = parity.resumes(leaving, steps=12, stop_at=9, mode="inline", scenarios="kill", options={"fault": "lost"})
     assert found.verdict == "broken", found.text()  # the checkpoint of step 12 holds it
-    found = parity.resumes(leaving, steps=11, stop_at=9, mode="inline", roads="kill", options={"fault": "lost"})
+    found = parity.resumes(leaving, steps=11, stop_at=9, mode="inline", scenarios="kill", options={"fault": "lost"})
     assert found.verdict == "holds", found.text()
     assert "average" in {one.path for one in found.bookkeeping}
     assert "differ (bookkeeping)" in found.text().splitlines()[0]
@@ -88,7 +88,9 @@ def test_what_is_meant_is_not_judged_and_its_reason_is_shown():
     options = {"leaves": "json", "fault": "lost"}
     ignore = dict.fromkeys(("average", "model.json", "score"), "made anew on purpose")
     ignore |= {"state.npz: average": "as above", "state.npz: score": "as above"}
-    found = parity.resumes(leaving, steps=12, stop_at=11, mode="inline", roads="kill", options=options, ignore=ignore)
+    found = parity.resumes(
+        leaving, steps=12, stop_at=11, mode="inline", scenarios="kill", options=options, ignore=ignore
+    )
     assert found.verdict == "holds", found.text()
     assert "not judged: model.json (made anew on purpose)" in found.text()
 
@@ -100,7 +102,7 @@ def test_what_is_meant_needs_a_pattern_and_a_reason(ignore, message):
 
 
 def test_a_name_that_no_value_has_is_said():
-    found = parity.resumes(leaving, steps=12, stop_at=11, mode="inline", roads="kill", ignore={"tmier": "clock"})
+    found = parity.resumes(leaving, steps=12, stop_at=11, mode="inline", scenarios="kill", ignore={"tmier": "clock"})
     assert any("no value is called tmier" in note for note in found.notes)
 
 

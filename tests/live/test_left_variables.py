@@ -133,7 +133,7 @@ CASES = [
 
 @pytest.mark.parametrize("train", [pytest.param(train, id=train.__name__) for train, _, _ in CASES])
 def test_a_loop_that_resumes_exactly_holds(train):
-    found = parity.resumes(train, steps=12, stop_at=7, mode="inline", roads="quick")
+    found = parity.resumes(train, steps=12, stop_at=7, mode="inline", scenarios="quick")
     assert found.verdict == "holds", found.text()
 
 
@@ -141,7 +141,7 @@ def test_a_loop_that_resumes_exactly_holds(train):
     ("train", "fault", "component"), [pytest.param(*case, id=case[0].__name__) for case in CASES]
 )
 def test_its_fault_is_found(train, fault, component):
-    found = parity.resumes(train, steps=12, stop_at=7, mode="inline", roads="quick", options={"fault": fault})
+    found = parity.resumes(train, steps=12, stop_at=7, mode="inline", scenarios="quick", options={"fault": fault})
     assert found.verdict == "broken", found.text()
     assert component in found.components[:2], found.text()
 
@@ -182,7 +182,9 @@ def reads_what_was_loaded_in_a_comprehension(folder, steps=12, fault=""):
 
 def test_a_name_that_comprehensions_share_is_dead_where_it_is_written_first():
     train = reads_what_was_loaded_in_a_comprehension
-    found = parity.resumes(train, steps=12, stop_at=7, mode="inline", roads="quick")
+    found = parity.resumes(train, steps=12, stop_at=7, mode="inline", scenarios="quick")
     assert found.verdict == "holds", found.text()
-    found = parity.resumes(train, steps=12, stop_at=7, mode="inline", roads="kill", options={"fault": "optimizer"})
+    found = parity.resumes(
+        train, steps=12, stop_at=7, mode="inline", scenarios="kill", options={"fault": "optimizer"}
+    )
     assert (found.verdict, found.components[0]) == ("broken", "optimizer.step"), found.text()

@@ -24,7 +24,7 @@ def check(**options: Any) -> Resumption:
 def test_a_trainer_that_saves_all_of_its_state_resumes(more: dict[str, Any]) -> None:
     found = check(**SOUND, **more)
     assert found.verdict == "holds", found.text()
-    assert found.roads == ("kill", "again", "third")
+    assert found.scenarios == ("kill", "again", "third")
 
 
 FAULTS: dict[str, tuple[str, str]] = {
@@ -63,5 +63,5 @@ def test_what_lightning_loses_by_itself_is_seen(what: str) -> None:
 
 
 def test_in_processes_that_are_killed() -> None:
-    found = parity.resumes(train, steps=15, stop_at=8, mode="process", roads="kill", options=SOUND)
+    found = parity.resumes(train, steps=15, stop_at=8, mode="process", scenarios="kill", options=SOUND)
     assert (found.verdict, found.mode) == ("holds", "process"), found.text()

@@ -58,7 +58,7 @@ def tell(stopper: Stopper) -> list[Any]:
 
 
 def check(train: Callable[..., Any], mode: str = "inline", **options: Any) -> Resumption:
-    return parity.resumes(train, steps=16, stop_at=10, mode=mode, roads="kill", options=options)
+    return parity.resumes(train, steps=16, stop_at=10, mode=mode, scenarios="kill", options=options)
 
 
 @pytest.mark.parametrize("mode", ["inline", "process"])

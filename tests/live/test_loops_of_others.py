@@ -32,6 +32,6 @@ def test_a_clean_loop_resumes(name: str) -> None:
 def test_what_a_loop_loses_is_named(name: str, fault: str) -> None:
     steps, stop = STOPS[name]
     options = {"fault": fault}
-    found = parity.resumes(LOOPS[name], steps=steps, stop_at=stop, mode="inline", roads="kill", options=options)
+    found = parity.resumes(LOOPS[name], steps=steps, stop_at=stop, mode="inline", scenarios="kill", options=options)
     assert found.verdict == "broken", found.text()
     assert found.components[0].startswith(FAULTS[name, fault]), found.text()

@@ -50,21 +50,21 @@ def stopping(folder: Path, steps: int = 14, *, fault: str = "", evaluate: int = 
 
 @pytest.mark.parametrize("fault", ["best", "patience"])
 def test_a_best_metric_that_the_next_evaluation_replaces_was_lost_all_the_same(fault: str) -> None:
-    found = parity.resumes(stopping, steps=14, stop_at=10, mode="inline", roads="kill", options={"fault": fault})
+    found = parity.resumes(stopping, steps=14, stop_at=10, mode="inline", scenarios="kill", options={"fault": fault})
     assert (found.verdict, found.components[:1]) == ("broken", ("best",)), found.text()
     assert (found.suspects[0].path, found.suspects[0].when) == (fault, "at the resume"), found.text()
 
 
 @pytest.mark.parametrize(("fault", "listed"), [("", False), ("derived", False), ("read", True)])
 def test_one_that_the_loop_takes_from_its_folder_is_not(fault: str, listed: bool) -> None:
-    found = parity.resumes(stopping, steps=14, stop_at=10, mode="inline", roads="kill", options={"fault": fault})
+    found = parity.resumes(stopping, steps=14, stop_at=10, mode="inline", scenarios="kill", options={"fault": fault})
     assert found.verdict == "holds", found.text()
     assert [one.path for one in found.bookkeeping if one.path == "best"] == ["best"] * listed, found.text()
 
 
 def test_a_resume_before_the_first_evaluation_lost_no_best_metric() -> None:
     options = {"evaluate": 8}
-    found = parity.resumes(stopping, steps=14, stop_at=7, mode="inline", roads="kill", options=options)
+    found = parity.resumes(stopping, steps=14, stop_at=7, mode="inline", scenarios="kill", options=options)
     assert found.verdict == "holds", found.text()
 
 
@@ -111,7 +111,7 @@ LEADS = {
 
 @pytest.mark.parametrize("fault", LEADS)
 def test_what_was_lost_or_changed_leads_and_what_was_left_over_does_not(fault: str) -> None:
-    found = parity.resumes(deep, steps=12, stop_at=7, mode="inline", roads="kill", options={"fault": fault})
+    found = parity.resumes(deep, steps=12, stop_at=7, mode="inline", scenarios="kill", options={"fault": fault})
     assert found.verdict == ("broken" if fault else "holds"), found.text()
     assert [(one.component, one.path) for one in found.suspects[:1]] == [LEADS[fault]] * bool(fault), found.text()
     assert not any(".state" in one.path or one.path.startswith("state") for one in found.suspects), found.text()

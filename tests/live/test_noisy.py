@@ -24,13 +24,13 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def check(train: Callable[..., Iterator[int]], roads: str = "kill", **options: object) -> Resumption:
-    return parity.resumes(train, steps=STEPS, stop_at=STOP, mode="inline", roads=roads, options=options)
+def check(train: Callable[..., Iterator[int]], scenarios: str = "kill", **options: object) -> Resumption:
+    return parity.resumes(train, steps=STEPS, stop_at=STOP, mode="inline", scenarios=scenarios, options=options)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_clean_trainer_holds_and_says_by_what(loop: str) -> None:
-    found = check(LOOPS[loop], roads="again,third,first-save,extend" if loop == "numpy" else "kill")
+    found = check(LOOPS[loop], scenarios="again,third,first-save,extend" if loop == "numpy" else "kill")
     assert found.verdict == "holds", found.text()
     assert found.equal_runs == 5
     assert found.multiple is not None
@@ -66,8 +66,8 @@ def test_a_trainer_without_a_framework_is_judged_alike(fault: str) -> None:
     assert found.components[0] == ("model.params" if fault == "update_lost" else "optimizer.momentum")
 
 
-def test_a_trainer_in_jax_is_judged_alike_on_every_road() -> None:
-    clean = check(jax_loop, roads="all")
+def test_a_trainer_in_jax_is_judged_alike_in_every_scenario() -> None:
+    clean = check(jax_loop, scenarios="all")
     assert (clean.verdict, clean.equal_runs) == ("holds", 5), clean.text()
     found = check(jax_loop, fault="moments_late", ulps=64)
     assert (found.verdict, found.components[0]) == ("broken", "optimizer.first_moment"), found.text()
@@ -79,7 +79,7 @@ def test_a_trainer_in_jax_is_judged_alike_on_every_road() -> None:
 def test_a_trainer_is_judged_by_the_envelope_in_processes_too(loop: Callable[..., Iterator[int]]) -> None:
     for fault in ("", "moments_late"):
         found = parity.resumes(
-            loop, steps=STEPS, stop_at=STOP, mode="process", roads="kill", options={"fault": fault, "ulps": 16}
+            loop, steps=STEPS, stop_at=STOP, mode="process", scenarios="kill", options={"fault": fault, "ulps": 16}
         )
         assert found.verdict == ("broken" if fault else "holds"), found.text()
         assert found.equal_runs == 5

@@ -50,7 +50,7 @@ def counts(folder: Path, lost: str = "") -> Iterator[int]:
 
 
 def verdict(train: Any, **options: Any) -> str:
-    return parity.resumes(train, steps=12, stop_at=9, mode="inline", roads="kill", options=options).verdict
+    return parity.resumes(train, steps=12, stop_at=9, mode="inline", scenarios="kill", options=options).verdict
 
 
 @pytest.mark.parametrize(("lost", "expected"), [("", "holds"), ("t_", "broken"), ("standard_coef_", "broken")])

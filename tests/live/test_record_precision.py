@@ -30,9 +30,9 @@ def trainer(dtype: torch.dtype):
 
 @pytest.mark.parametrize("name", ["float64", "float32", "bfloat16", "float16"])
 def test_the_precision_is_that_of_the_parameters(name: str) -> None:
-    found = parity.resumes(trainer(getattr(torch, name)), steps=6, stop_at=3, mode="inline", roads="kill")
+    found = parity.resumes(trainer(getattr(torch, name)), steps=6, stop_at=3, mode="inline", scenarios="kill")
     assert (found.verdict, found.record().precision) == ("holds", name)
 
 
 def test_numpy_trains_in_float64() -> None:
-    assert parity.resumes(plain, steps=12, stop_at=7, mode="inline", roads="kill").record().precision == "float64"
+    assert parity.resumes(plain, steps=12, stop_at=7, mode="inline", scenarios="kill").record().precision == "float64"

@@ -105,7 +105,7 @@ def test_what_a_single_run_shows_is_an_observation_until_its_region_is_declared(
     options = {"fault": f"{fault}+undeclared"}
     found = parity.resumes(train, steps=24, stop_at=17, mode="inline", options=options)
     assert found.verdict == "holds", found.text()
-    assert found.roads == ("kill", "again", "third")
+    assert found.scenarios == ("kill", "again", "third")
     seen = [one.path for one in found.observations if one.when.startswith("across the")]
     assert FAULTS[fault][1] in seen, found.observations
 

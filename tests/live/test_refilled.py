@@ -77,7 +77,7 @@ def ranks(folder: Path) -> Iterator[int]:
 
 
 def check(train: Any, **options: Any) -> Any:
-    return parity.resumes(train, steps=STEPS, stop_at=STOP, mode="inline", roads="quick", options=options)
+    return parity.resumes(train, steps=STEPS, stop_at=STOP, mode="inline", scenarios="quick", options=options)
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 2, 5])

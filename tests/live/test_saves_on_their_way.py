@@ -54,7 +54,7 @@ def trainer(pause: float, *, finds: bool = True, moves: bool = True) -> Any:
 
 
 def check(train: Any, **options: Any) -> Any:
-    return parity.resumes(train, steps=STEPS, stop_at=STOP, mode="inline", roads="kill", **options)
+    return parity.resumes(train, steps=STEPS, stop_at=STOP, mode="inline", scenarios="kill", **options)
 
 
 def test_a_kill_waits_for_a_save_that_is_nearly_done() -> None:
@@ -79,9 +79,9 @@ def test_a_file_that_gets_its_name_some_steps_later_is_the_newest(late: int) -> 
                 waiting = step + late, step + 1, weights.copy()
         return weights
 
-    found = parity.resumes(train, steps=16, stop_at=14, mode="inline", roads="kill")
+    found = parity.resumes(train, steps=16, stop_at=14, mode="inline", scenarios="kill")
     assert found.verdict == "holds", found.text()
-    found = parity.resumes(train, steps=16, stop_at=14, mode="inline", roads="kill", options={"older": True})
+    found = parity.resumes(train, steps=16, stop_at=14, mode="inline", scenarios="kill", options={"older": True})
     assert found.verdict == "broken", found.text()
     assert found.suspects[0].component == "checkpoint.latest", found.text()
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.processes  # a process group belongs to a process, and 
 )
 def test_a_sharded_loop(fault: str, component: str) -> None:
     found = parity.resumes(
-        train, steps=20, stop_at=13, mode="process", roads="kill" if fault else "quick", options={"fault": fault}
+        train, steps=20, stop_at=13, mode="process", scenarios="kill" if fault else "quick", options={"fault": fault}
     )
     assert found.verdict == ("broken" if fault else "holds"), found.text()
     assert not found.bookkeeping

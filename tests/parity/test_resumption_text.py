@@ -11,7 +11,7 @@ def suspect(component: str, step: int) -> Suspect:
         expected="1",
         got="2",
         when="after the resume",
-        road="kill",
+        scenario="kill",
     )
 
 

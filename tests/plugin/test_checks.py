@@ -90,53 +90,54 @@ def test_the_message_has_25_lines_where_the_function_fails_as_it_is_resumed(pyte
 
 
 def test_settings_of_a_call_go_before_its_marker_then_the_option_then_the_ini_file(pytester):
-    pytester.makeini("[pytest]\nparity_roads = again\nparity_mode = inline\n")
+    pytester.makeini("[pytest]\nparity_scenarios = again\nparity_mode = inline\n")
     pytester.makepyfile(
         TRAINER
         + """
-@pytest.mark.parity(roads="third")
+@pytest.mark.parity(scenarios="third")
 class TestMarked:
     def test_class(self, parity):
-        assert parity.resumes(train, steps=9, stop_at=6).roads == ("third",)
+        assert parity.resumes(train, steps=9, stop_at=6).scenarios == ("third",)
 
-    @pytest.mark.parity(roads=["kill"])
+    @pytest.mark.parity(scenarios=["kill"])
     def test_nearest(self, parity):
-        assert parity.resumes(train, steps=9, stop_at=6).roads == ("kill",)
+        assert parity.resumes(train, steps=9, stop_at=6).scenarios == ("kill",)
 
     def test_call(self, parity):
-        assert parity.resumes(train, steps=9, stop_at=6, roads="kill,again").roads == ("kill", "again")
+        assert parity.resumes(train, steps=9, stop_at=6, scenarios="kill,again").scenarios == ("kill", "again")
 
 def test_default(parity, pytestconfig):
     found = parity.resumes(train, steps=9, stop_at=6)
     assert found.mode == "inline"
-    assert found.roads == (pytestconfig.option.parity_roads or "again",)
+    assert found.scenarios == (pytestconfig.option.parity_scenarios or "again",)
     assert found.name.endswith("::test_default")
 """
     )
     pytester.runpytest_inprocess("--strict-markers", "--strict-config").assert_outcomes(passed=4)
-    pytester.runpytest_inprocess("--parity-roads=first-save").assert_outcomes(passed=4)
+    pytester.runpytest_inprocess("--parity-scenarios=first-save").assert_outcomes(passed=4)
 
 
-def test_without_a_setting_the_quick_roads_are_driven_in_processes(pytester):
+def test_without_a_setting_the_quick_scenarios_are_driven_in_processes(pytester):
     pytester.makepyfile(
         TRAINER
         + """
 def test_default(parity):
     found = parity.resumes(train, steps=9, stop_at=6)
-    assert (found.mode, found.roads) == ("process", ("kill", "again", "third", "intervals"))
+    assert (found.mode, found.scenarios) == ("process", ("kill", "again", "third", "intervals"))
 """
     )
     pytester.runpytest_inprocess().assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize(
-    ("marker", "given"), [("'all'", "'all'"), ("road='all'", "road"), ("roads='all', mode='inline', x=1", "x")]
+    ("marker", "given"),
+    [("'all'", "'all'"), ("scenario='all'", "scenario"), ("scenarios='all', mode='inline', x=1", "x")],
 )
 def test_a_marker_that_cannot_be_used_is_an_error(pytester, marker, given):
     pytester.makepyfile(TRAINER + f"@pytest.mark.parity({marker})" + GREEN)
     ran = pytester.runpytest_inprocess(INLINE)
     ran.assert_outcomes(errors=1)
-    ran.stdout.fnmatch_lines([f"*the marker parity takes roads=... and mode=..., got *{given}*"])
+    ran.stdout.fnmatch_lines([f"*the marker parity takes scenarios=... and mode=..., got *{given}*"])
 
 
 @pytest.mark.parametrize(
@@ -158,11 +159,11 @@ def test_a_setting_that_cannot_be_used_ends_pytest_at_once(pytester, ini, option
     ran.stderr.fnmatch_lines([complaint])
 
 
-def test_an_unknown_road_names_those_that_there_are(pytester):
+def test_an_unknown_scenario_names_those_that_there_are(pytester):
     pytester.makepyfile(TRAINER + GREEN)
-    ran = pytester.runpytest_inprocess(INLINE, "--parity-roads=kil")
+    ran = pytester.runpytest_inprocess(INLINE, "--parity-scenarios=kil")
     ran.assert_outcomes(failed=1)
-    ran.stdout.fnmatch_lines(["*unknown road 'kil'*kill*"])
+    ran.stdout.fnmatch_lines(["*unknown scenario 'kil'*kill*"])
 
 
 def test_the_report_has_every_check_that_was_run_also_one_that_crashed_and_one_of_a_fixture(pytester):
@@ -294,7 +295,7 @@ def test_it_loads_no_framework_and_little_else_until_a_check_runs(pytester):
                   ("parity", "jax_side", "torch_side", "jax", "jaxlib", "torch", "numpy", "flax", "rich", "xxhash")))
     """)
     pytester.makepyfile("def test_nothing(parity):\n    pass\n")
-    options = ("--parity-repro=out", "--parity-roads=all", INLINE)
+    options = ("--parity-repro=out", "--parity-scenarios=all", INLINE)
     ran = pytester.runpytest_subprocess(*options, "-s")
     ran.assert_outcomes(passed=1)
     assert ran.outlines[-1] == "loaded parity parity.pytest_plugin parity.pytest_plugin.checker"
@@ -303,6 +304,6 @@ def test_it_loads_no_framework_and_little_else_until_a_check_runs(pytester):
 def test_the_fixture_has_the_mark_and_the_plugin_is_declared(pytester, parity):
     assert parity.mark is suite.mark
     ran = pytester.runpytest_inprocess("--markers")
-    ran.stdout.fnmatch_lines(["@pytest.mark.parity(roads=..., mode=...): *"])
+    ran.stdout.fnmatch_lines(["@pytest.mark.parity(scenarios=..., mode=...): *"])
     assert importlib.util.find_spec("parity.pytest_plugin") is not None
     assert issubclass(ResumeBrokenError, AssertionError)

@@ -48,7 +48,7 @@ def test_what_the_conversion_loses_is_named(lost: str) -> None:
 def test_what_the_way_back_loses_is_named(lost: str) -> None:
     found = hand_over(back=partial(to_trainer, lost=lost))
     assert (found.verdict, found.components[0]) == ("broken", LOST[lost])
-    assert found.suspects[0].road == "back"
+    assert found.suspects[0].scenario == "back"
 
 
 def test_a_wrong_position_is_found() -> None:

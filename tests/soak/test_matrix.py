@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from parity import sides
-from parity.checks import check_twin_resume, check_twin_roads, drill_spec, with_overflows
+from parity.checks import check_twin_resume, check_twin_scenarios, drill_spec, with_overflows
 from parity.checks.across import TwinPair, check_handover, check_twins, losses, run_from
-from parity.checks.roads import MEANINGS
+from parity.checks.scenarios import MEANINGS
 from parity.spec import PRECISIONS, PRESETS, preset
 
 pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("compiled_anew")]
@@ -50,8 +50,8 @@ def test_scan_and_loop_are_bitwise_equal_over_a_thousand_steps(name):
 
 @pytest.mark.parametrize("side", ["jax", "torch"])
 @pytest.mark.parametrize("name", ["mlp-digits", "cnn-digits", "gpt-text"])
-def test_every_preset_holds_on_all_roads(name, side, tmp_path):
+def test_every_preset_holds_in_all_scenarios(name, side, tmp_path):
     spec = drill_spec(preset(name, "float32"), SHORT)
-    record = check_twin_roads(spec, side, sides.load(side), tmp_path, tuple(MEANINGS))
+    record = check_twin_scenarios(spec, side, sides.load(side), tmp_path, tuple(MEANINGS))
     assert record.verdict == "holds", record
     assert record.steps_compared == SHORT

@@ -14,11 +14,11 @@ from parity.checks.live.judge import judge_same
 from parity.checks.live.nudge import Compute, Nudge
 from parity.checks.live.recorder import MarkError
 from parity.checks.live.request import Request
-from parity.checks.live.roads import ROADS
+from parity.checks.live.scenarios import SCENARIOS
 from parity.checks.live.trace import Trace
 
 __all__ = [
-    "ROADS",
+    "SCENARIOS",
     "AtOnce",
     "Compute",
     "MarkError",

@@ -33,7 +33,7 @@ def assert_resumes(train: Train, *, steps: int, stop_at: int | None = None, **se
         train: As of `resumes`, which makes the check.
         steps: Completed steps at which the run ends, at least 3.
         stop_at: Completed steps at the kill, after the first save; by default two thirds of the run.
-        settings: Further arguments of `resumes`: `mode`, `roads`, `name`, `options`, `workdir`, `keep`,
+        settings: Further arguments of `resumes`: `mode`, `scenarios`, `name`, `options`, `workdir`, `keep`,
             `metric`, `ignore`.
 
     Returns:
@@ -42,7 +42,7 @@ def assert_resumes(train: Train, *, steps: int, stop_at: int | None = None, **se
     Raises:
         ResumeBrokenError: The verdict is `broken` or `inconclusive`; the message has at most 25 lines.
         SpecError: An argument that cannot be used.
-        UnknownNameError: There is no such road.
+        UnknownNameError: There is no such scenario.
         TrainerError: A function that makes no marks, saves nothing before the kill, or fails without being stopped.
         MarkError: A mark that is no whole number or goes backwards.
 

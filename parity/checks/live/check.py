@@ -1,4 +1,4 @@
-"""The resume check on a training function: two equal runs, then every road, judged leaf by leaf."""
+"""The resume check on a training function: two equal runs, then every scenario, judged leaf by leaf."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from parity.checks.live.home import AtHome
 from parity.checks.live.inline import InlineRunner, Train
 from parity.checks.live.meant import Meant
 from parity.checks.live.process import ProcessRunner, why_not_importable
-from parity.checks.live.roads import ROADS
+from parity.checks.live.scenarios import SCENARIOS
 from parity.checks.live.session import Session
-from parity.checks.roads import road_names
+from parity.checks.scenarios import scenario_names
 from parity.checks.scratch import scratch_directory
 from parity.errors import SpecError
 from parity.policy import Rules
@@ -35,17 +35,18 @@ def resumes(
     steps: int,
     stop_at: int | None = None,
     mode: Mode = "auto",
-    roads: str | Iterable[str] = "quick",
+    scenarios: str | Iterable[str] = "quick",
     name: str | None = None,
     options: Mapping[str, Any] | None = None,
     workdir: Path | None = None,
     keep: Rules | None = None,
     metric: str = "",
     ignore: Mapping[str, str] | None = None,
+    roads: str | Iterable[str] | None = None,
 ) -> Resumption:
     """Check that a training function resumes exactly, and return the verdict.
 
-    The function is trained twice without a stop, then killed and resumed along every road, and the live state is
+    The function is trained twice without a stop, then killed and resumed in every scenario, and the live state is
     compared at every mark, leaf by leaf: parameters, buffers, optimizer, schedule, scaler, modes, generators, data.
 
     Args:
@@ -55,7 +56,7 @@ def resumes(
         stop_at: Completed steps at the kill, after the first save; by default two thirds of the run.
         mode: `process`: each run in a process of its own, ended by SIGKILL; `inline`: all in this process; `auto`:
             `process` where the function can be imported, and a note where it cannot.
-        roads: `quick`, `all`, or names of roads (`parity.checks.live.ROADS`).
+        scenarios: `quick`, `all`, or names of scenarios (`parity.checks.live.SCENARIOS`).
         name: Name of the record; by default the function's.
         options: Further keyword arguments for the function.
         workdir: Directory that keeps the folders of the runs; by default a temporary one.
@@ -64,13 +65,14 @@ def resumes(
         metric: Variable of the loop that holds the metric by which `keep` chooses the best.
         ignore: Paths or components of differences that are meant, to the reason, which the verdict shows:
             `{"timer": "wall clock", "state.pt: host": "the machine's name"}`; `*` stands for any text.
+        roads: The former name of `scenarios`, which it replaces where it is given.
 
     Returns:
         The verdict: `holds`, `broken` with its suspects, or `inconclusive` with the reason.
 
     Raises:
         SpecError: An argument that cannot be used.
-        UnknownNameError: There is no such road.
+        UnknownNameError: There is no such scenario.
         TrainerError: A function that makes no marks, saves nothing before the kill, or fails without being stopped.
         MarkError: A mark that is no whole number or goes backwards.
 
@@ -91,7 +93,7 @@ def resumes(
         ...         weights = 0.9 * np.array(weights)
         ...         np.save(folder / "saved.npy", [*weights, step + 1])
         >>> found = resumes(train, steps=6, mode="inline")
-        >>> found.verdict, found.roads
+        >>> found.verdict, found.scenarios
         ('holds', ('kill', 'again', 'third'))
     """
     began = time.perf_counter()
@@ -99,7 +101,7 @@ def resumes(
         raise SpecError(
             "train", 'the script is imported by a process of the check: call it under `if __name__ == "__main__":`'
         )
-    names = road_names(roads, ROADS)
+    names = scenario_names(scenarios if roads is None else roads, SCENARIOS)
     options = dict(options or {})
     meant = Meant(ignore)
     stop_at = _require_stop(steps, stop_at)

@@ -1,4 +1,4 @@
-"""The driver: takes a run along one road, from the kill to the end, and has the judge compare it."""
+"""The driver: takes a run along one scenario, from the kill to the end, and has the judge compare it."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from parity.checks.live.ordering import identifiers
 from parity.checks.live.printed import judge_printed
 from parity.checks.live.put_back import put_back_later
 from parity.checks.live.request import Request
-from parity.checks.live.roads import Road
 from parity.checks.live.rounding import is_floating
+from parity.checks.live.scenarios import Scenario
 from parity.checks.live.trace import Trace
 from parity.contract.capture import Leaf, Snapshot
 
 __all__ = ["Driver", "Runner"]
 
 UNFINISHED = (
-    "road {road}: the process was killed before a save that had begun was finished, and the run began anew: nothing "
-    "was resumed there; kill it later (stop_at), or wait for the save"
+    "scenario {scenario}: the process was killed before a save that had begun was finished, and the run began anew: "
+    "nothing was resumed there; kill it later (stop_at), or wait for the save"
 )
 
 
@@ -70,7 +70,7 @@ class Runner(Protocol):
 
 
 class Driver:
-    """Drives one training function; holds what every road is compared with.
+    """Drives one training function; holds what every scenario is compared with.
 
     Args:
         runner: Runs the function.
@@ -119,33 +119,33 @@ class Driver:
                 self._full = self.runner.run(self.root / "once-more", replace(self.whole, keep=keep, reference=True))
             return self._full
 
-    def drive(self, road: Road) -> Outcome:
-        """Take the run along a road."""
+    def drive(self, scenario: Scenario) -> Outcome:
+        """Take the run along a scenario."""
         others = {"intervals": self._drive_options, "extend": self._drive_extend}
-        return others.get(road.name, self._drive_kills)(road)
+        return others.get(scenario.name, self._drive_kills)(scenario)
 
-    def _drive_kills(self, road: Road) -> Outcome:
-        folder = self.root / f"road-{road.name}"
-        copy_folder(self.copies[road.kills[0]], folder)
-        asked = self.asked(road)
-        killed = road.kills[0]
+    def _drive_kills(self, scenario: Scenario) -> Outcome:
+        folder = self.root / f"scenario-{scenario.name}"
+        copy_folder(self.copies[scenario.kills[0]], folder)
+        asked = self.asked(scenario)
+        killed = scenario.kills[0]
         before = [self.savers.get(killed, self.again)]
-        for kill in road.kills[1:]:
+        for kill in scenario.kills[1:]:
             step = self.reference.marks[kill].step
             until = replace(asked, kill_step=step) if kill else replace(asked, kill=0)
             left = list_folder(folder)
             trace = self.runner.run(folder, until)
             if trace.end != "killed":  # it failed, or came to its end without reaching the kill
-                return self._judge_run(road, trace, killed, folder, before, left)
+                return self._judge_run(scenario, trace, killed, folder, before, left)
             killed = kill or killed
             before.append(replace(trace, marks=trace.marks[1:]))
         left = list_folder(folder)
         trace = self.runner.run(folder, self.kept(asked))
-        return self._judge_run(road, trace, killed, folder, before, left)
+        return self._judge_run(scenario, trace, killed, folder, before, left)
 
-    def asked(self, road: Road) -> Request:
-        """Return the whole run with the options of a road."""
-        return replace(self.whole, options={**self.whole.options, **road.options})
+    def asked(self, scenario: Scenario) -> Request:
+        """Return the whole run with the options of a scenario."""
+        return replace(self.whole, options={**self.whole.options, **scenario.options})
 
     def kept(self, request: Request) -> Request:
         """Return a request for a run that can be judged by the envelope, where there is one."""
@@ -162,11 +162,11 @@ class Driver:
         known = {mark.step: mark for trace in before for mark in trace.marks}
         return replace(self.reference, marks=[known.get(mark.step, mark) for mark in self.reference.marks])
 
-    def _judge_run(self, road: Road, trace: Trace, killed: int, folder: Path, before: Sequence[Trace],
+    def _judge_run(self, scenario: Scenario, trace: Trace, killed: int, folder: Path, before: Sequence[Trace],
                    left: Collection[str]) -> Outcome:  # fmt: skip
         if trace.end == "late":
-            return Outcome(unsure=True, notes=[f"nothing is judged on the road {road.name}: {trace.error}"])
-        lenient = road.name in ("best", "older", "before-save", "extend")
+            return Outcome(unsure=True, notes=[f"nothing is judged in the scenario {scenario.name}: {trace.error}"])
+        lenient = scenario.name in ("best", "older", "before-save", "extend")
         with self._lock:
             self.reads |= {name for name in trace.restored or trace.reads if name in self.reference.names}
         known = {mark.step: mark for one in before for mark in one.marks}
@@ -176,16 +176,18 @@ class Driver:
         outcome = judge_resumed(self._truth(before), trace, self.ground, kill)
         if not outcome.broken and trace.steps[:1] == self.reference.steps[:1] and is_unfinished(self.reference, kill):
             outcome.unsure = True
-            outcome.notes.append(UNFINISHED.format(road=road.name))
+            outcome.notes.append(UNFINISHED.format(scenario=scenario.name))
         self._settle(outcome)
         self._leave_out_what_is_meant(outcome)
         if trace.end in ("failed", "lost"):
             outcome.broken.append(self._failed(trace, killed, left))
-            outcome.notes.append(f"the function failed when it was resumed (road {road.name}):\n{trace.error}")
+            outcome.notes.append(
+                f"the function failed when it was resumed (scenario {scenario.name}):\n{trace.error}"
+            )
             return outcome
         if self.envelope is not None and not outcome.broken and trace.marks:
             _judge_by(self.envelope, outcome, trace)
-        if not outcome.broken and trace.end == "finished" and road.name != "best":
+        if not outcome.broken and trace.end == "finished" and scenario.name != "best":
             for found in (self._judge_files(folder, trace, left), self._judge_returned(trace)):
                 outcome.broken += found.broken
                 outcome.bookkeeping += found.bookkeeping
@@ -246,7 +248,7 @@ class Driver:
         }
         readers = [reader for adapter in sides.adapters().values() for reader in adapter.readers]
         logs = self.reference.appended
-        with self._lock:  # it is the same for every road
+        with self._lock:  # it is the same for every scenario
             if self._left is None:
                 self._left = contents(self.root / "reference", readers, logs)
         expected, got = self._left, contents(folder, readers, logs)
@@ -277,15 +279,15 @@ class Driver:
         noise |= {path for path, leaf in expected.items() if is_floating(leaf)}
         return {path: NONE if path in noise else leaf for path, leaf in expected.items()}
 
-    def _drive_options(self, road: Road) -> Outcome:
+    def _drive_options(self, scenario: Scenario) -> Outcome:
         """Compare a run with other intervals: what is trained must not change."""
         out = Outcome()
-        folder = self.root / f"road-{road.name}"
-        trace = self.runner.run(folder, self.kept(self.asked(road)))
+        folder = self.root / f"scenario-{scenario.name}"
+        trace = self.runner.run(folder, self.kept(self.asked(scenario)))
         if trace.end != "finished":
-            self.closed[road.name] = f"the function failed with {road.options}"
+            self.closed[scenario.name] = f"the function failed with {scenario.options}"
             return out
-        when = f"with {', '.join(f'{k}={v}' for k, v in road.options.items())}, never stopped"
+        when = f"with {', '.join(f'{k}={v}' for k, v in scenario.options.items())}, never stopped"
         ignored = self.ground.noise | self.ground.rounded
         often = self.ground.stepwise & stepwise(trace.marks)
         states = both_runs(self.reference.marks, trace.marks)
@@ -325,19 +327,21 @@ class Driver:
         ]
         return plateau and any(not left.leaves[p].same(right.leaves.get(p)) for p in rates)
 
-    def _drive_extend(self, road: Road) -> Outcome:
-        folder = self.root / f"road-{road.name}"
+    def _drive_extend(self, scenario: Scenario) -> Outcome:
+        folder = self.root / f"scenario-{scenario.name}"
         options = {**self.whole.options, "steps": self.stop_at}
         short = self.runner.run(folder, Request(steps=self.stop_at, options=options))
         if short.end != "finished":
-            self.closed[road.name] = f"the function failed with steps={self.stop_at}"
+            self.closed[scenario.name] = f"the function failed with steps={self.stop_at}"
             return Outcome()
         if not _equal_so_far(self.reference, short, self.ground):
-            self.closed[road.name] = "what the function trains depends on steps, such as the horizon of its schedule"
+            self.closed[scenario.name] = (
+                "what the function trains depends on steps, such as the horizon of its schedule"
+            )
             return Outcome()
         left = list_folder(folder)
         trace = self.runner.run(folder, self.kept(self.whole))
-        return self._judge_run(road, trace, 0, folder, [short], left)
+        return self._judge_run(scenario, trace, 0, folder, [short], left)
 
 
 def _equal_so_far(reference: Trace, short: Trace, ground: Ground) -> bool:

@@ -1,4 +1,4 @@
-"""Findings as a record keeps them: evidence with its road, advice and amount."""
+"""Findings as a record keeps them: evidence with its scenario, advice and amount."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from parity.results import Suspect
 __all__ = ["each_once", "measured", "suspect"]
 
 
-def suspect(e: Evidence, road: str, advice: str = "") -> Suspect:
+def suspect(e: Evidence, scenario: str, advice: str = "") -> Suspect:
     """Return evidence as a suspect of a record.
 
     Args:
         e: The evidence.
-        road: Name of the road on which it was found.
+        scenario: Name of the scenario in which it was found.
         advice: What to do about it; empty for none.
     """
-    return Suspect(**e._asdict(), road=road, advice=advice)
+    return Suspect(**e._asdict(), scenario=scenario, advice=advice)
 
 
 def measured(

@@ -1,4 +1,4 @@
-"""The session of a check: two equal runs, then every road, and what all of them together say."""
+"""The session of a check: two equal runs, then every scenario, and what all of them together say."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from parity.checks.live.judge import judge_same
 from parity.checks.live.kept_files import judge_kept
 from parity.checks.live.meant import Meant
 from parity.checks.live.request import Request
-from parity.checks.live.roads import Road, plan_roads
+from parity.checks.live.scenarios import Scenario, plan_scenarios
 from parity.checks.live.side_effects import judge_declared, observe_effects
 from parity.checks.live.trace import Trace
 from parity.checks.live.usage import Use
@@ -47,7 +47,7 @@ MOST = 200
 
 
 class Session:
-    """One check: the two equal runs, the roads, the verdict."""
+    """One check: the two equal runs, the scenarios, the verdict."""
 
     def __init__(self, train: Train, runner: Runner, root: Path, steps: int, stop_at: int, options: dict[str, Any],
                  names: Sequence[str], notes: list[str], keep: Rules | None, metric: str,
@@ -100,10 +100,10 @@ class Session:
         if self.keep is not None:
             self._add(judge_kept(self.driver.reference, self.keep, self.metric), "uninterrupted")
         self._drive(pool)
-        # what a region changed is the cause of what a road shows, and is told first
-        roads, self.suspects = self.suspects, []
+        # what a region changed is the cause of what a scenario shows, and is told first
+        scenarios, self.suspects = self.suspects, []
         self._add(declared, "uninterrupted")
-        self.suspects += roads
+        self.suspects += scenarios
         return self._verdict(trained)
 
     def _leave_out_what_is_meant(self) -> None:
@@ -113,28 +113,28 @@ class Session:
         self.driver.ground = replace(ground, noise=ground.noise | meant.paths(seen))
 
     def _drive(self, pool: Executor) -> None:
-        """Drive every road; the first tells what the function reads, so what its checkpoints are."""
+        """Drive every scenario; the first tells what the function reads, so what its checkpoints are."""
         drive, names = self.driver.drive, list(self.names)
         if not self._simple:
             first = self._plan(["kill"])
-            outcomes = [drive(road) for road in first]
+            outcomes = [drive(scenario) for scenario in first]
             if "kill" in names:
                 names.remove("kill")
                 self._merge(first, outcomes, pool)
         if names and not self.suspects and not self.unsure:
-            roads = self._plan(names)
-            self._merge(roads, pool.map(drive, roads), pool)
+            scenarios = self._plan(names)
+            self._merge(scenarios, pool.map(drive, scenarios), pool)
 
-    def _plan(self, names: Sequence[str]) -> list[Road]:
+    def _plan(self, names: Sequence[str]) -> list[Scenario]:
         marks, there = self.driver.reference.marks, list_folder(self.driver.copies[self.stop])
         saves = self.driver.reference.saves(self.driver.reads)
-        roads, closed = plan_roads(names, marks, self.stop, self.parameters, saves, there)
+        scenarios, closed = plan_scenarios(names, marks, self.stop, self.parameters, saves, there)
         self.driver.closed |= closed
-        return roads
+        return scenarios
 
     @property
     def _simple(self) -> bool:
-        """Whether all roads begin with the kill at the stop."""
+        """Whether all scenarios begin with the kill at the stop."""
         return set(self.names) <= {"kill", "again", "third", "intervals", "best", "extend"}
 
     def _declared(self, again: Trace) -> list[Evidence]:
@@ -161,36 +161,36 @@ class Session:
             return not found.broken and not found.too_wide
         return judge_same(self.driver.reference.marks, other.marks, self.driver.ground.changing) is None
 
-    def _merge(self, roads: Sequence[Road], outcomes: Iterable[Outcome], pool: Executor) -> None:
-        """Take what the roads found, up to the first that is broken: the others would show the same cause."""
-        for road, outcome in zip(roads, outcomes, strict=True):
-            if road.name in self.driver.closed:
+    def _merge(self, scenarios: Sequence[Scenario], outcomes: Iterable[Outcome], pool: Executor) -> None:
+        """Take what the scenarios found, up to the first that is broken: the others would show the same cause."""
+        for scenario, outcome in zip(scenarios, outcomes, strict=True):
+            if scenario.name in self.driver.closed:
                 continue
-            self.driven.append(road.name)
+            self.driven.append(scenario.name)
             self.compared += outcome.compared
             self.notes += outcome.notes
             self.unsure = self.unsure or outcome.unsure
             self.multiple = max(self.multiple, outcome.multiple or 0.0)
-            self.bookkeeping += [suspect(e, road.name) for e in outcome.bookkeeping]
-            if outcome.broken and self._confirm(road, outcome, pool):
+            self.bookkeeping += [suspect(e, scenario.name) for e in outcome.bookkeeping]
+            if outcome.broken and self._confirm(scenario, outcome, pool):
                 return
 
-    def _confirm(self, road: Road, outcome: Outcome, pool: Executor) -> bool:
+    def _confirm(self, scenario: Scenario, outcome: Outcome, pool: Executor) -> bool:
         """Run both once more: equal runs may part after the kill too, and the verdict is to say by how much.
 
         Returns:
             Whether something is left that equal runs do not show.
         """
         if self.driver.envelope is not None:  # several equal runs agree in all that was judged bit by bit
-            self._add(outcome.broken, road.name)
+            self._add(outcome.broken, scenario.name)
             return True
         paths = [e.path for e in outcome.broken if e.when in ("at the resume", "one step after the resume")][:40]
         there, here = outcome.first or (0, 0)
         fetched: Trace | None = None
-        if len(road.kills) == 1 and outcome.first is not None and paths:
-            folder = self.driver.root / f"values-{road.name}"
-            copy_folder(self.driver.copies[road.kills[0]], folder)
-            asked = replace(self.driver.asked(road), keep={here: paths}, kill=here)
+        if len(scenario.kills) == 1 and outcome.first is not None and paths:
+            folder = self.driver.root / f"values-{scenario.name}"
+            copy_folder(self.driver.copies[scenario.kills[0]], folder)
+            asked = replace(self.driver.asked(scenario), keep={here: paths}, kill=here)
             waiting = pool.submit(self.driver.runner.run, folder, asked)
             full = self.driver.full({there: paths})
             fetched = waiting.result()
@@ -206,7 +206,7 @@ class Session:
         outcome.broken = [e for e in outcome.broken if e.path not in noise]
         if not outcome.broken:
             return False
-        self._add(outcome.broken, road.name)
+        self._add(outcome.broken, scenario.name)
         if fetched is not None and len(fetched.marks) > here and len(full.marks) > there:
             step = self.driver.reference.marks[there].step
             kept = full.marks[there].snapshot.values, fetched.marks[here].snapshot.values
@@ -224,7 +224,7 @@ class Session:
         ):
             self.notes.append("no optimizer was seen: give it to parity.mark, or keep it in a variable of the loop")
         if not set(self.driven) - {"intervals"} and not self.suspects:
-            self.notes.append("no road was driven on which the run is resumed")
+            self.notes.append("no scenario was driven in which the run is resumed")
             self.unsure = True
         if self.driver.meant.unused and not self.suspects:
             self.notes.append(f"ignore: no value is called {', '.join(self.driver.meant.unused)}")
@@ -248,7 +248,7 @@ class Session:
     def _second_run(self, first: Trace | None) -> Trace:
         """Run once more, up to the last kill, with a copy of the folder as each kill would leave it.
 
-        In processes it runs beside the first one: every mark up to the kill is copied that a road may want.
+        In processes it runs beside the first one: every mark up to the kill is copied that a scenario may want.
         """
         root, copies, stop_at = self.driver.root, self.driver.copies, self.driver.stop_at
         asked = replace(self.driver.whole, watch=True, writes=first.writes if first is not None else ())
@@ -278,7 +278,7 @@ class Session:
             observations=tuple(each_once(self.observations))[:MOST],
             unseen=dict(last.unseen),
             moving=self._moving(),
-            roads=tuple(self.driven),
+            scenarios=tuple(self.driven),
             closed=self.driver.closed,
             ignored=self.driver.meant.patterns,
             notes=tuple(self.notes),
@@ -340,8 +340,8 @@ class Session:
         found = {"float64" if name == "float" else name for name in names}
         return next((one for one in NARROW_FIRST if one in found), "float32")
 
-    def _add(self, found: Sequence[Evidence], road: str) -> None:
-        self.suspects += [suspect(e, road, advise(e, found)) for e in found[:MOST]]
+    def _add(self, found: Sequence[Evidence], scenario: str) -> None:
+        self.suspects += [suspect(e, scenario, advise(e, found)) for e in found[:MOST]]
 
     def _inconclusive(self, parted: Evidence, trained: int, why: str) -> Resumption:
         at_start = parted.step == self.driver.reference.marks[0].step

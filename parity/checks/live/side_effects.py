@@ -2,7 +2,7 @@
 
 Where the loop declares a region, what it changed is a loss. Of any other statement that seems to save or evaluate, by
 the names of what it calls, the same is only an observation: a step may train under `no_grad`, and what a single run
-shows is confirmed by a second one that saves and evaluates at other steps (the road `intervals`), or by nothing.
+shows is confirmed by a second one that saves and evaluates at other steps (the scenario `intervals`), or by nothing.
 """
 
 from __future__ import annotations

@@ -155,13 +155,13 @@ def _names(train_a: Train, train_b: Train) -> tuple[str, str]:
     return (own[0], own[1]) if own[0] != own[1] else (f"{own[0]}-a", f"{own[1]}-b")
 
 
-def suspects_of(differences: Sequence[Difference], sides: Sides, road: str, when: str = "") -> list[Suspect]:
+def suspects_of(differences: Sequence[Difference], sides: Sides, scenario: str, when: str = "") -> list[Suspect]:
     """Return differences as suspects of a record.
 
     Args:
         differences: The likeliest cause first.
         sides: The trainers.
-        road: `twins`, or how a run was handed over.
+        scenario: `twins`, or how a run was handed over.
         when: When they were seen; by default `at the start` or `after n steps`.
     """
     start = sides.a.marked[0]
@@ -171,7 +171,7 @@ def suspects_of(differences: Sequence[Difference], sides: Sides, road: str, when
         path = one.path if one.path == one.other else f"{one.path} ({sides.b.name}: {one.other})"
         found.append(
             Suspect(component=one.component, path=path, step=one.step, expected=one.expected, got=one.got, when=seen,
-                    road=road, advice=advise_port(one.component, seen), max_rel=one.relative)
+                    scenario=scenario, advice=advise_port(one.component, seen), max_rel=one.relative)
         )  # fmt: skip
     return found
 

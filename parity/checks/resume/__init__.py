@@ -3,12 +3,12 @@
 Takes any trainer: knows a run by its plan, its identity and what it leaves on disk.
 """
 
-from parity.checks.resume.check import Runs, check_resume, check_roads, run_here, run_processes
+from parity.checks.resume.check import Runs, check_resume, check_scenarios, run_here, run_processes
 from parity.checks.resume.drive import Command, drive_here, drive_processes
 from parity.checks.resume.evidence import Evidence, LeafEvent, read_evidence
 from parity.checks.resume.judge import judge
 from parity.checks.resume.process import Start, Started, end_all, start_interpreter
-from parity.checks.resume.roads import Leg, default_kills, plan_roads
+from parity.checks.resume.scenarios import Leg, default_kills, plan_scenarios
 from parity.checks.resume.trace import describe_evidence, trace_resume
 
 __all__ = [
@@ -20,14 +20,14 @@ __all__ = [
     "Start",
     "Started",
     "check_resume",
-    "check_roads",
+    "check_scenarios",
     "default_kills",
     "describe_evidence",
     "drive_here",
     "drive_processes",
     "end_all",
     "judge",
-    "plan_roads",
+    "plan_scenarios",
     "read_evidence",
     "run_here",
     "run_processes",

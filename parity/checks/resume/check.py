@@ -18,13 +18,13 @@ from parity.checks.resume.drive import Command, Driven, follow, legs_here, legs_
 from parity.checks.resume.evidence import Evidence, read_evidence
 from parity.checks.resume.judge import Findings, judge
 from parity.checks.resume.process import ProcessError, Start, start_interpreter
-from parity.checks.resume.roads import Leg, default_kills
+from parity.checks.resume.scenarios import Leg, default_kills
 from parity.checks.resume.trace import describe_evidence
 from parity.contract import Precision, RunPlan, Side
 from parity.errors import ParityError
 from parity.results import CheckRecord, Verdict
 
-__all__ = ["Drive", "Runs", "check_resume", "check_roads", "run_here", "run_processes"]
+__all__ = ["Drive", "Runs", "check_resume", "check_scenarios", "run_here", "run_processes"]
 
 WATCH_SECONDS = 0.5
 """Time between two looks at the records of the runs, for the progress."""
@@ -33,7 +33,7 @@ Runs = tuple[Evidence, Evidence, list[int | None]]
 """Evidence of the uninterrupted run, of the killed one, and the step where each process of that one had to start."""
 
 Drive = Callable[[], tuple[Evidence, Sequence[Driven]]]
-"""Trains the uninterrupted run and those on the roads: `drive_processes` or `drive_here` with its arguments."""
+"""Trains the uninterrupted run and those in the scenarios: `drive_processes` or `drive_here` with its arguments."""
 
 
 def check_resume(run: Callable[[], Runs], *, name: str, precision: Precision, side: str) -> CheckRecord:
@@ -55,20 +55,20 @@ def check_resume(run: Callable[[], Runs], *, name: str, precision: Precision, si
     return record(verdict, **findings.fields(), **describe_evidence(reference, resumed, findings))
 
 
-def check_roads(
+def check_scenarios(
     drive: Drive, closed: Mapping[str, str], *, name: str, precision: Precision, side: str
 ) -> CheckRecord:
-    """Judge a run on each of its roads; bitwise.
+    """Judge a run on each of its scenarios; bitwise.
 
     Args:
         drive: Trains.
-        closed: Roads that were asked for and that the run cannot be driven along, with the reason; listed.
+        closed: Scenarios that were asked for and that the run cannot be driven in, with the reason; listed.
         name: Name of the run, for the record.
         precision: What it computes in, for the record.
         side: Name of the side, for the record.
     """
     record = partial(CheckRecord.of, "resume", name, precision, (side,), began=time.perf_counter())
-    listed = [f"road {road} was not taken: {why}" for road, why in closed.items()]
+    listed = [f"scenario {scenario} was not driven: {why}" for scenario, why in closed.items()]
     try:
         reference, driven = drive()
         judged = [(one, one.judge(reference)) for one in driven]

@@ -1,4 +1,4 @@
-"""Drive runs along roads, in processes or within this one: each is killed or stopped, and resumed."""
+"""Drive runs in scenarios, in processes or within this one: each is killed or stopped, and resumed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from parity.checks.progress import OnStep, ignore_step
 from parity.checks.resume.evidence import Evidence, read_evidence
 from parity.checks.resume.judge import Findings, judge
 from parity.checks.resume.process import ProcessError, Start, TrainingProcess, start_interpreter
-from parity.checks.resume.roads import Leg, Road
+from parity.checks.resume.scenarios import Leg, Scenario
 from parity.contract import RunPlan, Side
 from parity.errors import ParityError
 from parity.policy import Mode
@@ -48,14 +48,14 @@ Change = Callable[[Any, Mapping[str, int]], Any]
 """Returns the description of a run with other values of some fields."""
 
 RunLeg = Callable[[Path, Leg, int, Resume], None]
-"""Runs one process of a road: given the run directory, the leg, its attempt, and the checkpoint that it asks for."""
+"""Runs one process of a scenario: given the run directory, the leg, its attempt, the checkpoint that it asks for."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Driven:
-    """What became of a run on one road."""
+    """What became of a run on one scenario."""
 
-    road: Road
+    scenario: Scenario
     resumed: Evidence | None = None
     """None where a process did not do what it should."""
     expected: tuple[int | None, ...] = ()
@@ -63,17 +63,17 @@ class Driven:
     error: str = ""
 
     def judge(self, reference: Evidence) -> Findings:
-        """Return the findings; every sentence names the road."""
+        """Return the findings; every sentence names the scenario."""
         if self.resumed is None:
-            return Findings(notes=[f"road {self.road.name}: {self.error}"])
+            return Findings(notes=[f"scenario {self.scenario.name}: {self.error}"])
         found = judge(
-            reference.without(self.road.ignored),
-            self.resumed.without(self.road.ignored),
+            reference.without(self.scenario.ignored),
+            self.resumed.without(self.scenario.ignored),
             self.expected,
-            chosen=[at for at, leg in enumerate(self.road.legs) if leg.resume != "auto"],
-            other_intervals="validate_every" in self.road.changed,
+            chosen=[at for at, leg in enumerate(self.scenario.legs) if leg.resume != "auto"],
+            other_intervals="validate_every" in self.scenario.changed,
         )
-        where = f"road {self.road.name}: "
+        where = f"scenario {self.scenario.name}: "
         found.notes = [where + note for note in found.notes]
         found.leaves = [replace(leaf, where=where + leaf.where) for leaf in found.leaves]
         return found
@@ -84,33 +84,33 @@ def drive_processes(
     arguments: Arguments,
     plan: RunPlan,
     workdir: Path,
-    roads: Sequence[Road],
+    scenarios: Sequence[Scenario],
     *,
     environment: Mapping[str, str] | None = None,
     begin: Start = start_interpreter,
     on_step: OnStep = ignore_step,
 ) -> tuple[Evidence, list[Driven]]:
-    """Train the uninterrupted run and one on each road, in processes of their own, two at a time.
+    """Train the uninterrupted run and one in each scenario, in processes of their own, two at a time.
 
     Args:
         command: Makes the command lines, as for `run_processes`.
         arguments: Makes what a leg adds to them.
         plan: When the uninterrupted run saves and stops.
-        workdir: Where the run directories go: `reference`, and one of the name of each road.
-        roads: Where to drive.
+        workdir: Where the run directories go: `reference`, and one of the name of each scenario.
+        scenarios: Where to drive.
         environment: Of the processes; None for that of this process.
         begin: Starts each process.
-        on_step: Called with the number of roads that were driven to their end.
+        on_step: Called with the number of scenarios that were driven to their end.
     """
     workdir.mkdir(parents=True, exist_ok=True)
     run_leg = legs_in_processes(command, plan, arguments, environment=environment, begin=begin)
     done = []
     with ThreadPoolExecutor(2) as pool:
         reference = pool.submit(run_leg, workdir / "reference", Leg(), 0, "auto")
-        runs = [pool.submit(_drive, road, plan.mode, workdir / road.name, run_leg) for road in roads]
-        for number, (road, run) in enumerate(zip(roads, runs, strict=True), 1):
+        runs = [pool.submit(_drive, scenario, plan.mode, workdir / scenario.name, run_leg) for scenario in scenarios]
+        for number, (scenario, run) in enumerate(zip(scenarios, runs, strict=True), 1):
             done.append(run.result())
-            on_step(f"road {road.name},", number, len(runs))
+            on_step(f"scenario {scenario.name},", number, len(runs))
         reference.result()
     return read_evidence(workdir / "reference"), done
 
@@ -120,38 +120,38 @@ def drive_here(
     side: Side,
     plan: RunPlan,
     workdir: Path,
-    roads: Sequence[Road],
+    scenarios: Sequence[Scenario],
     *,
     change: Change,
     resuming: Side | None = None,
 ) -> tuple[Evidence, list[Driven]]:
-    """Train the uninterrupted run and one on each road within this process; see `run_here`.
+    """Train the uninterrupted run and one in each scenario within this process; see `run_here`.
 
     Args:
         described: The run, as the side understands it.
         side: What trains the uninterrupted run.
         plan: When that saves and stops.
         workdir: Where the run directories go.
-        roads: Where to drive.
+        scenarios: Where to drive.
         change: Returns the description of a run with other values of some fields.
-        resuming: What trains on the roads; by default the same side.
+        resuming: What trains in the scenarios; by default the same side.
     """
     legs_here(described, side, change)(workdir / "reference", Leg(), 0, "auto")
     run_leg = legs_here(described, resuming or side, change)
-    done = [_drive(road, plan.mode, workdir / road.name, run_leg) for road in roads]
+    done = [_drive(scenario, plan.mode, workdir / scenario.name, run_leg) for scenario in scenarios]
     return read_evidence(workdir / "reference"), done
 
 
-def _drive(road: Road, mode: Mode | None, home: Path, run_leg: RunLeg) -> Driven:
+def _drive(scenario: Scenario, mode: Mode | None, home: Path, run_leg: RunLeg) -> Driven:
     try:
-        expected = follow(road.legs, home, run_leg, mode)
-        return Driven(road=road, resumed=read_evidence(home), expected=tuple(expected))
+        expected = follow(scenario.legs, home, run_leg, mode)
+        return Driven(scenario=scenario, resumed=read_evidence(home), expected=tuple(expected))
     except (ProcessError, ParityError) as error:
-        return Driven(road=road, error=str(error))
+        return Driven(scenario=scenario, error=str(error))
 
 
 def follow(legs: Sequence[Leg], home: Path, run_leg: RunLeg, mode: Mode | None = "max") -> list[int | None]:
-    """Run the processes of a road, one after the other, and return the step at which each had to start.
+    """Run the processes of a scenario, one after the other, and return the step at which each had to start.
 
     Args:
         legs: What they do.

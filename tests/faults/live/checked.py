@@ -16,7 +16,12 @@ def check(entry: Entry, fault: str | None = None) -> Resumption:
     assert entry.train is not None
     options = entry.keywords if fault is None else {**entry.options, "fault": fault}
     return parity.resumes(
-        entry.train, steps=entry.steps, stop_at=entry.stop_at, mode="inline", roads=entry.roads, options=options
+        entry.train,
+        steps=entry.steps,
+        stop_at=entry.stop_at,
+        mode="inline",
+        scenarios=entry.scenarios,
+        options=options,
     )
 
 
@@ -26,8 +31,8 @@ def names_first(entry: Entry, found: Resumption) -> bool:
 
 
 def variants(entries: Sequence[Entry]) -> list[Entry]:
-    """Return one entry for every trainer, options, kill and roads among these."""
+    """Return one entry for every trainer, options, kill and scenarios among these."""
     different = {
-        (entry.train, str(entry.options), entry.steps, entry.stop_at, entry.roads): entry for entry in entries
+        (entry.train, str(entry.options), entry.steps, entry.stop_at, entry.scenarios): entry for entry in entries
     }
     return list(different.values())

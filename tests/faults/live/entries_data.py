@@ -71,7 +71,7 @@ ENTRIES = (
         options={"save_every": 2},
         expected=("data.position",),
         reveals="the next batches of the second resume only",
-        roads=("third",),
+        scenarios=("third",),
         steps=16,
         stop_at=11,
     ),

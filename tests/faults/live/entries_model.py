@@ -43,7 +43,7 @@ ENTRIES = (
         train=trainer_torch.train,
         expected=("model.params",),
         reveals="the state after the restore, of the second resume only",
-        roads=("third",),
+        scenarios=("third",),
     ),
     Entry(
         id="nonstrict_prefix_noop",
@@ -157,7 +157,7 @@ ENTRIES = (
         options={"extra": True, "save_on_start": True},
         expected=("model.buffers",),
         reveals="load, save, load with no step between",
-        roads=("again",),
+        scenarios=("again",),
     ),
     Entry(
         id="normalizer_stats_reset",

@@ -68,7 +68,7 @@ ENTRIES = (
         options={"overfits": True},
         expected=("checkpoint.retention", "best"),
         reveals="a resume from the best checkpoint: it is gone",
-        roads=("best",),
+        scenarios=("best",),
     ),
     Entry(
         id="keep_all_deletes_all",

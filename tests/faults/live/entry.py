@@ -35,8 +35,8 @@ class Entry:
     """Components an expert would name; the first suspect must begin with one of them."""
     reveals: str = ""
     """What shows it first."""
-    roads: tuple[str, ...] = ("kill",)
-    """Roads on which it is found."""
+    scenarios: tuple[str, ...] = ("kill",)
+    """Scenarios in which it is found."""
     steps: int = 24
     stop_at: int = 17
     policy: bool = False

@@ -117,7 +117,7 @@ _RAVEX: dict[str, dict[str, bool]] = {
 
 def _ravex_row(text: str, options: Mapping[str, bool]) -> str:
     found = parity.resumes(
-        trainer_ravex.train, steps=24, stop_at=17, mode="process", roads=("kill",), options=options
+        trainer_ravex.train, steps=24, stop_at=17, mode="process", scenarios=("kill",), options=options
     )
     lost = [suspect.component for suspect in found.suspects if "at the resume" in suspect.when]
     return f"| {text} | {found.verdict} | {', '.join(dict.fromkeys(lost))} |"

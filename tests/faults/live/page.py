@@ -39,13 +39,13 @@ def render() -> str:
 
 def _row(entry: Entry) -> str:
     shows = entry.reveals or ("needs several processes" if entry.ranks else entry.why_not)
-    roads = "" if entry.roads == ("kill",) else f" (road {', '.join(entry.roads)})"
+    scenarios = "" if entry.scenarios == ("kill",) else f" (scenario {', '.join(entry.scenarios)})"
     named = ", ".join(f"`{component.rstrip('.')}`" for component in entry.expected) or "nothing: it must stay green"
     if not entry.expected and not entry.policy:
         named = ""
     evidence = Evidence(entry.expected[0] if entry.expected else "", "it", 0, "", "", "at the resume")
     avoid = advise(evidence) if entry.expected else ""
-    cells = (f"`{entry.name}`", entry.source, _cell(entry.lost), named, _cell(shows) + roads, _cell(avoid))
+    cells = (f"`{entry.name}`", entry.source, _cell(entry.lost), named, _cell(shows) + scenarios, _cell(avoid))
     return f"| {' | '.join(cells)} |"
 
 

@@ -61,8 +61,8 @@ def test_every_clean_variant_is_green(entry: Entry) -> None:
 
 
 @pytest.mark.parametrize("train", [trainer_torch.train, trainer_folders.train])
-def test_clean_trainer_is_green_on_all_roads(train: object) -> None:
-    found = parity.resumes(train, steps=24, stop_at=17, mode="inline", roads="all")  # type: ignore[arg-type]
+def test_clean_trainer_is_green_in_all_scenarios(train: object) -> None:
+    found = parity.resumes(train, steps=24, stop_at=17, mode="inline", scenarios="all")  # type: ignore[arg-type]
     assert found.verdict == "holds", found.text()
 
 

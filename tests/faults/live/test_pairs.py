@@ -48,7 +48,7 @@ class Both(str):
 
 def variant(entry: Entry) -> Any:
     """Return what two entries must share to be planted in one run."""
-    return entry.train, str(sorted(entry.options.items())), entry.steps, entry.stop_at, entry.roads
+    return entry.train, str(sorted(entry.options.items())), entry.steps, entry.stop_at, entry.scenarios
 
 
 BROKEN = [entry for entry in PLANTED if not entry.policy]
@@ -57,7 +57,7 @@ PAIRS = [
     for pair in itertools.combinations(BROKEN, 2)
     if variant(pair[0]) == variant(pair[1]) and pair[0].id != pair[1].id
 ]
-"""Entries of one trainer, with the same options and roads.
+"""Entries of one trainer, with the same options and scenarios.
 
 Two ways to plant one bug may cancel each other: a mode that is wrong in both runs differs in none.
 """
@@ -68,7 +68,12 @@ def check(first: Entry, second: Entry) -> Resumption:
     fault = Both(first.keywords["fault"], second.keywords["fault"])
     options = {**first.options, "fault": fault}
     return parity.resumes(
-        first.train, steps=first.steps, stop_at=first.stop_at, mode="inline", roads=first.roads, options=options
+        first.train,
+        steps=first.steps,
+        stop_at=first.stop_at,
+        mode="inline",
+        scenarios=first.scenarios,
+        options=options,
     )
 
 

@@ -1,4 +1,4 @@
-"""The roads of a run that has a plan: what its processes do on each, and which of them it cannot be driven along."""
+"""The scenarios of a run that has a plan: what its processes do in each, and which of them it cannot be driven in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 from parity.contract import RunPlan
 
-__all__ = ["Leg", "Road", "default_kills", "plan_roads"]
+__all__ = ["Leg", "Scenario", "default_kills", "plan_scenarios"]
 
 Choice = Literal["auto", "best", "older"]
 """The checkpoint that a process asks for: what there is, the best, or the newest but one."""
@@ -17,7 +17,7 @@ Choice = Literal["auto", "best", "older"]
 
 @dataclass(frozen=True, kw_only=True)
 class Leg:
-    """One process of a road."""
+    """One process of a scenario."""
 
     until: int | None = None
     """The step after which it ends; 0: before its first step; None: when it has finished."""
@@ -29,8 +29,8 @@ class Leg:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Road:
-    """One road: its processes, of which the last one finishes."""
+class Scenario:
+    """One scenario: its processes, of which the last one finishes."""
 
     name: str
     legs: tuple[Leg, ...]
@@ -73,8 +73,8 @@ def default_kills(plan: RunPlan, epoch: int | None = None) -> tuple[int, int]:
     return first, second
 
 
-def plan_roads(names: Sequence[str], plan: RunPlan, epoch: int | None) -> tuple[list[Road], dict[str, str]]:
-    """Return the roads that a run can be driven along, and the others with the reason.
+def plan_scenarios(names: Sequence[str], plan: RunPlan, epoch: int | None) -> tuple[list[Scenario], dict[str, str]]:
+    """Return the scenarios that a run can be driven in, and the others with the reason.
 
     Args:
         names: Names of the registry.
@@ -82,12 +82,12 @@ def plan_roads(names: Sequence[str], plan: RunPlan, epoch: int | None) -> tuple[
         epoch: Steps of one epoch; None where the run has none.
     """
     closed = {name: reason for name in names if (reason := _closed(name, plan, epoch))}
-    planned = [Road(name=name, legs=_legs(name, plan, epoch or 0)) for name in names if name not in closed]
+    planned = [Scenario(name=name, legs=_legs(name, plan, epoch or 0)) for name in names if name not in closed]
     return planned, closed
 
 
 def _closed(name: str, plan: RunPlan, epoch: int | None) -> str | None:
-    """Return why a run cannot be driven along a road, or None."""
+    """Return why a run cannot be driven in a scenario, or None."""
     steps, save, validate = plan.steps, plan.save_every, plan.validate_every
     if name in ("epoch-end", "mid-epoch"):
         needed = _epochs(plan, epoch or 1) + (2 if name == "epoch-end" else 1)
@@ -150,7 +150,7 @@ def _legs(name: str, plan: RunPlan, epoch: int) -> tuple[Leg, ...]:
 
 
 def _stop(plan: RunPlan) -> int:
-    """Return the step at which most roads are left: between the second and the third save."""
+    """Return the step at which most scenarios stop the run: between the second and the third save."""
     stop = default_kills(plan)[0]
     while stop > 1 and (plan.saves_at(stop) or plan.validates_at(stop)):
         stop -= 1
@@ -158,7 +158,7 @@ def _stop(plan: RunPlan) -> int:
 
 
 def _epochs(plan: RunPlan, epoch: int) -> int:
-    """Return how many epochs are over where the first road along epochs begins: one, and a save."""
+    """Return how many epochs are over where the first scenario of epochs begins: one, and a save."""
     return max(1, -(-plan.save_every // epoch))
 
 

@@ -1,4 +1,4 @@
-"""The names of roads, the ways in which a run is stopped and resumed: one registry for every resume check."""
+"""The names of scenarios, the ways in which a run is stopped and resumed: one registry for every resume check."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from parity.errors import SpecError, UnknownNameError
 
-__all__ = ["MEANINGS", "QUICK", "road_names"]
+__all__ = ["MEANINGS", "QUICK", "scenario_names"]
 
 MEANINGS: Mapping[str, str] = {
     "kill": "killed at stop_at, resumed to the end",
@@ -24,33 +24,33 @@ MEANINGS: Mapping[str, str] = {
     "older": "resumed from an older checkpoint",
     "extend": "finished at stop_at, then extended, against a run that was long from the start",
 }
-"""Name to what happens on the road. A check offers those that it can drive along."""
+"""Name to what happens in the scenario. A check offers those that it can drive."""
 
 QUICK = ("kill", "again", "third", "intervals")
 
 
-def road_names(roads: str | Iterable[str], known: Collection[str] = MEANINGS) -> tuple[str, ...]:
-    """Return the names of the roads that were asked for, each once.
+def scenario_names(scenarios: str | Iterable[str], known: Collection[str] = MEANINGS) -> tuple[str, ...]:
+    """Return the names of the scenarios that were asked for, each once.
 
     Args:
-        roads: `quick`, `all`, names with commas between them, or names.
+        scenarios: `quick`, `all`, names with commas between them, or names.
         known: Names that the check offers.
 
     Raises:
-        UnknownNameError: There is no such road.
+        UnknownNameError: There is no such scenario.
         SpecError: None was named.
 
     Example:
-        >>> road_names("kill, third")
+        >>> scenario_names("kill, third")
         ('kill', 'third')
     """
-    if isinstance(roads, str):
-        named = tuple(part.strip() for part in roads.split(",") if part.strip())
-        roads = {"quick": QUICK, "all": tuple(known)}.get(roads, named)
-    names = tuple(dict.fromkeys(roads))
+    if isinstance(scenarios, str):
+        named = tuple(part.strip() for part in scenarios.split(",") if part.strip())
+        scenarios = {"quick": QUICK, "all": tuple(known)}.get(scenarios, named)
+    names = tuple(dict.fromkeys(scenarios))
     for name in names:
         if name not in known:
-            raise UnknownNameError("road", name, [*known, "quick", "all"])
+            raise UnknownNameError("scenario", name, [*known, "quick", "all"])
     if not names:
-        raise SpecError("roads", "must name at least one road, got none")
+        raise SpecError("scenarios", "must name at least one scenario, got none")
     return names

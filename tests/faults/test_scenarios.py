@@ -1,12 +1,12 @@
-"""Every road of the twins' resume check: clean runs hold on all; a bug that shows on one is found there and named."""
+"""Each scenario of the twins' check: clean runs hold in all; a bug that shows in one is found there, and named."""
 
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from parity.checks.resume import check_roads, drive_here, plan_roads
-from parity.checks.roads import MEANINGS
+from parity.checks.resume import check_scenarios, drive_here, plan_scenarios
+from parity.checks.scenarios import MEANINGS
 from parity.spec import load, override
 from parity.storage import read_lines
 from parity.twins import factor
@@ -29,11 +29,11 @@ def change(spec, changes):
     return override(spec, [f"{name}={value}" for name, value in changes.items()])
 
 
-def check(side, path, roads, plant=nothing, base=nothing, spec=SPEC):
-    planned, closed = plan_roads(roads, spec.plan, EPOCH)
+def check(side, path, scenarios, plant=nothing, base=nothing, spec=SPEC):
+    planned, closed = plan_scenarios(scenarios, spec.plan, EPOCH)
     clean, faulty = Planted(side, base), Planted(side, base, plant)
     drive = partial(drive_here, spec, clean, spec.plan, path, planned, change=change, resuming=faulty)
-    return check_roads(drive, closed, name=spec.name, precision=spec.precision, side=side)
+    return check_scenarios(drive, closed, name=spec.name, precision=spec.precision, side=side)
 
 
 def late_schedule(trainer):
@@ -124,39 +124,41 @@ FAULTS = {
     "older": (given_up_for(lambda store, step: True), nothing, "optimizer.second_moment"),
     "extend": (horizon_of_the_process, nothing, "schedule.step"),
 }
-"""The road on which it shows, what is planted into the resumed runs, into both, and what must be suspected first."""
+"""The scenario in which it shows, what is planted into resumed runs, into both, and what must be suspected first."""
 OTHERS = {"kill": ("intervals",), "before-save": ("intervals",)}
-"""Roads beside which a fault must not show; `kill` where nothing is named."""
+"""Scenarios beside which a fault must not show; `kill` where nothing is named."""
 
 
-@pytest.mark.parametrize("road", FAULTS)
-def test_a_fault_of_one_road_is_found_there_and_named(road, tmp_path):
-    plant, base, suspect = FAULTS[road]
-    quiet = OTHERS.get(road, ("kill",))
-    record = check("torch", tmp_path, (*quiet, road), plant, base)
+@pytest.mark.parametrize("scenario", FAULTS)
+def test_a_fault_of_one_scenario_is_found_there_and_named(scenario, tmp_path):
+    plant, base, suspect = FAULTS[scenario]
+    quiet = OTHERS.get(scenario, ("kill",))
+    record = check("torch", tmp_path, (*quiet, scenario), plant, base)
     assert record.verdict == "broken"
     assert record.suspects[0] == suspect, record.notes
     assert record.notes
-    assert {note.partition(":")[0] for note in record.notes} == {f"road {road}"}, "the quick road does not see it"
+    assert {note.partition(":")[0] for note in record.notes} == {f"scenario {scenario}"}, (
+        "the quick scenario does not see it"
+    )
 
 
-@pytest.mark.parametrize(("side", "roads"), [("torch", tuple(MEANINGS)), ("jax", ("at-zero", "best", "extend"))])
-def test_a_clean_run_holds_on_its_roads(side, roads, tmp_path):
+@pytest.mark.parametrize(("side", "scenarios"), [("torch", tuple(MEANINGS)), ("jax", ("at-zero", "best", "extend"))])
+def test_a_clean_run_holds_on_its_scenarios(side, scenarios, tmp_path):
     """JAX compiles anew at every process start: it takes those that no other test takes; the rest is in the soak."""
-    record = check(side, tmp_path, roads)
+    record = check(side, tmp_path, scenarios)
     assert record.verdict == "holds", record.notes
     assert record.notes == ()
     assert record.steps_compared == SPEC.steps
 
 
-def test_every_road_has_its_fault():
+def test_every_scenario_has_its_fault():
     assert set(FAULTS) == set(MEANINGS)
 
 
-def test_roads_that_a_run_cannot_be_driven_along_are_listed_with_the_reason():
+def test_scenarios_that_a_run_cannot_be_driven_along_are_listed_with_the_reason():
     bare = override(SPEC, ["validate_every=0", "save.every=1", "save.keep_latest=1"])
-    planned, closed = plan_roads(tuple(MEANINGS), bare.plan, None)
-    assert [road.name for road in planned] == [
+    planned, closed = plan_scenarios(tuple(MEANINGS), bare.plan, None)
+    assert [scenario.name for scenario in planned] == [
         "kill",
         "again",
         "third",
@@ -165,7 +167,7 @@ def test_roads_that_a_run_cannot_be_driven_along_are_listed_with_the_reason():
         "intervals",
         "extend",
     ]
-    assert set(closed) == set(MEANINGS) - {road.name for road in planned}
+    assert set(closed) == set(MEANINGS) - {scenario.name for scenario in planned}
     assert closed["before-save"] == "the first step is saved"
     assert closed["older"] == "one checkpoint is kept"
     assert closed["epoch-end"] == "no later epoch ends within the 50 steps"

@@ -1,4 +1,4 @@
-"""Roads: the ways in which a run is stopped and resumed; each one has hidden a real bug from the others."""
+"""Scenarios: the ways in which a run is stopped and resumed; each one has hidden a real bug from the others."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from parity.checks.live.trace import Mark
-from parity.checks.roads import MEANINGS
+from parity.checks.scenarios import MEANINGS
 from parity.contract.capture import Leaf
 
-__all__ = ["ROADS", "Road", "plan_roads"]
+__all__ = ["SCENARIOS", "Scenario", "plan_scenarios"]
 
-ROADS: Mapping[str, str] = {name: meaning for name, meaning in MEANINGS.items() if name != "at-zero"}
-"""Those of the registry that a function can be driven along: when it saves is its own affair."""
+SCENARIOS: Mapping[str, str] = {name: meaning for name, meaning in MEANINGS.items() if name != "at-zero"}
+"""Those of the registry that a function can be driven in: when it saves is its own affair."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Road:
-    """One road, with what it takes to drive along it."""
+class Scenario:
+    """One scenario, with what it takes to drive it."""
 
     name: str
     kills: tuple[int, ...] = ()
@@ -29,25 +29,25 @@ class Road:
     """Keyword arguments of the process that resumes, or of the whole run."""
 
 
-def plan_roads(
+def plan_scenarios(
     names: Sequence[str],
     marks: Sequence[Mark],
     stop: int,
     parameters: Mapping[str, inspect.Parameter],
     saves: Sequence[int],
     there: Collection[str] = (),
-) -> tuple[list[Road], dict[str, str]]:
-    """Return the roads that the run can be driven along, and the others with the reason.
+) -> tuple[list[Scenario], dict[str, str]]:
+    """Return the scenarios that the run can be driven in, and the others with the reason.
 
     Args:
-        names: Names of the roads.
+        names: Names of the scenarios.
         marks: Marks of the uninterrupted run.
         stop: Index of the mark at which the run is killed.
         parameters: Parameters of the training function.
         saves: Marks before which a checkpoint was saved.
         there: Files that the kill at `stop` leaves.
     """
-    planned: list[Road] = []
+    planned: list[Scenario] = []
     closed: dict[str, str] = {}
     kept = [at for at in saves if at <= stop and (not there or set(marks[at].saved) <= set(there))]
     kills = _kills(marks, stop, _default(parameters, "validate_every"), saves)
@@ -56,17 +56,17 @@ def plan_roads(
             if saves and kills[name][0] < saves[0] and name != "before-save":
                 closed[name] = "nothing is saved before that step"
             else:
-                planned.append(Road(name=name, kills=kills[name]))
+                planned.append(Scenario(name=name, kills=kills[name]))
         elif name == "intervals" and _intervals(parameters):
-            planned.append(Road(name=name, options=_intervals(parameters)))
+            planned.append(Scenario(name=name, options=_intervals(parameters)))
         elif name in ("best", "older") and "resume" in parameters and saves:
             which = "best" if name == "best" else marks[kept[0]].step if kept else 0
             if name == "older" and len(kept) < 2:
                 closed[name] = "one checkpoint is kept"
             else:
-                planned.append(Road(name=name, kills=(stop,), options={"resume": which}))
+                planned.append(Scenario(name=name, kills=(stop,), options={"resume": which}))
         elif name == "extend" and "steps" in parameters:
-            planned.append(Road(name=name))
+            planned.append(Scenario(name=name))
         else:
             closed[name] = _REASONS.get(name, "the run has no such step")
     return planned, closed
@@ -86,7 +86,7 @@ _REASONS = {
 
 
 def _kills(marks: Sequence[Mark], stop: int, every: int | None, saves: Sequence[int]) -> dict[str, tuple[int, ...]]:
-    """Return the roads on which a kill alone stops the run, with the marks of the kills.
+    """Return the scenarios in which a kill alone stops the run, with the marks of the kills.
 
     Args:
         marks: Marks of the uninterrupted run.
