@@ -49,7 +49,7 @@ GROUP = "parity.sides"
 
 
 class Adapters(Protocol):
-    """What a side offers for trainers of anybody: `jax_side.adapters`, `torch_side.adapters`."""
+    """What a side offers for any trainer: `jax_side.adapters`, `torch_side.adapters`."""
 
     readers: Sequence[Callable[[Path], object]]
     """Each returns what a checkpoint file or directory of the framework holds, None if it is of another kind."""

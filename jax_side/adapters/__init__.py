@@ -1,4 +1,4 @@
-"""JAX for trainers of anybody: kinds of live state, the state that a process shares, files. Knows no twin.
+"""JAX for any trainer: kinds of live state, the state that a process shares, files. Knows no twin.
 
 Only JAX itself is imported: what belongs to Flax, Optax, Grain and Orbax is known by name.
 """

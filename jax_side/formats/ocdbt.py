@@ -155,7 +155,7 @@ def _check_array(store: Path, name: str, metadata: bytes | None, chunks: list[in
         shape, chunk = [[int(n) for n in array[key]] for key in ("shape", "chunks")]
         item = TYPES[array["dtype"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{store}: the description of {name!r} is none of ours ({error!r})") from error
+        raise CheckpointError(f"{store}: the description of {name!r} is not ours ({error!r})") from error
     if not kept or min([*shape, 0]) < 0 or min([*chunk, 1]) < 1:
         raise CheckpointError(f"{store}: {name!r} is compressed, not in C order, or its chunks have other names")
     if set(chunks) - {item * math.prod(chunk)} or item * math.prod(shape) > sum(chunks):

@@ -240,7 +240,7 @@ def _decode(value: Mapping[str, Any]) -> Seal:
     }
     for leaf, at in places.items():
         if leaf not in leaves or any(place.file not in files for place in at):
-            raise ValueError(f"the place of {leaf!r} is none of its own")
+            raise ValueError(f"the place of {leaf!r} is not one of its own")
         array = read_text(leaves[leaf])
         for place in at:
             if place.digest is None and (array is None or array.schema == 1 or item_size(place, array.shape) is None):

@@ -1,6 +1,6 @@
 """Compare runs, return records: which checks run on which specs, and what they share.
 
-Everything is imported when it is first used: a check on a trainer of anybody needs neither a RunSpec nor twins.
+Everything is imported when it is first used: a check on any trainer needs neither a RunSpec nor twins.
 """
 
 from typing import TYPE_CHECKING

@@ -19,7 +19,7 @@ from parity.convert.transforms import Zeros
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Key, Tree, count_of, number_of
 
-__all__ = ["COUNT", "LAYOUTS", "STEPS", "Layout", "OptimizerTree", "lay_out", "no_counterpart", "put"]
+__all__ = ["COUNT", "LAYOUTS", "STEPS", "Layout", "OptimizerTree", "no_counterpart", "optimizer_tree", "put"]
 
 Layout = Literal["optax", "parity"]
 LAYOUTS: tuple[Layout, ...] = ("optax", "parity")
@@ -75,7 +75,7 @@ def put(tree: dict[str, Any], path: str, value: Any) -> None:
     tree[last] = value
 
 
-def lay_out(
+def optimizer_tree(
     part: OptimizerPart,
     model: Mapping[str, Array],
     placements: Mapping[str, Placement],

@@ -48,7 +48,7 @@ def registered(option: str, made: Any) -> Registered:
     by_id = {id(value): name for name, value in own}
     given = [value for group in optimizers[0].param_groups for value in group["params"]]
     if any(id(value) not in by_id for value in given):
-        raise SpecError(option, "its optimizer has a parameter that is none of the module's")
+        raise SpecError(option, "its optimizer has a parameter that is not the module's")
     return Registered(order, tuple(by_id[id(value)] for value in given))
 
 

@@ -15,7 +15,7 @@ from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves
 from parity.convert.naming import Naming
 from parity.convert.objects import without_objects
 from parity.convert.optax_tree import fill_optax
-from parity.convert.optimizer_layout import Layout, OptimizerTree, lay_out, put
+from parity.convert.optimizer_layout import Layout, OptimizerTree, optimizer_tree, put
 from parity.convert.rule import CLASSES, Placement, Rule, RuleClass
 from parity.convert.rules import Rules
 from parity.convert.torch_names import is_buffer
@@ -98,7 +98,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
         _check_rate(tree, state.optimizer)
         order = [leaf_name(keys) for keys in sorted(keys for keys, _ in leaves(made["params"]))]
         position = _schedule_position(tree)
-        optimizer = lay_out(
+        optimizer = optimizer_tree(
             state.optimizer,
             state.model,
             placements,

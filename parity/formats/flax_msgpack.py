@@ -166,7 +166,7 @@ def _with_chunks(tree: Tree, where: str, keys: tuple[Key, ...]) -> Tree:
     shape, pieces = _counted(tree.get("shape")), _counted(tree.get("chunks"))
     try:
         if shape is None or len(shape) > MOST_AXES or not all(type(n) is int and n >= 0 for n in shape):
-            raise CheckpointError("its shape is none")
+            raise CheckpointError("its shape is not one")
         if not pieces or not all(isinstance(piece, Array) for piece in pieces):
             raise CheckpointError("its chunks are not counted arrays")
         return FlatArray(shape, [Segment(piece, 0, piece.size) for piece in pieces])

@@ -27,7 +27,7 @@ def inside(folder: Path, name: object, holds: int | None = None) -> Path:
         CheckpointError: It is no file name, is missing, or leads out of the directory.
     """
     if not isinstance(name, str) or Path(name).name != name or name in ("", ".", "..") or "\0" in name:
-        raise CheckpointError(f"{folder} names the file {name!r}, which is none in it")
+        raise CheckpointError(f"{folder} names the file {name!r}, which is not in it")
     path = folder / name
     if not path.exists():
         lost = "" if holds is None else f": {holds} array{'s are' if holds != 1 else ' is'} in it"

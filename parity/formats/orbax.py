@@ -69,7 +69,7 @@ class _Found:
                 try:
                     name, more = row["array_metadata"]["param_name"], row["array_metadata"]["ext_metadata"]
                 except (KeyError, TypeError) as error:
-                    raise CheckpointError(f"{file} has a row that is none of Orbax ({explain(error)})") from error
+                    raise CheckpointError(f"{file} has a row that is not Orbax's ({explain(error)})") from error
                 if isinstance(more, dict) and (kind := more.get("random_key_impl")):
                     names = self.keys.setdefault(str(kind), [])
                     names += [str(name)] * (str(name) not in names)
@@ -253,7 +253,7 @@ def _empty_arrays(path: Path, value: Mapping[str, Any]) -> dict[str, Array]:
                 raise ValueError(f"{name} is {row!r:.60}")
             found[name] = MappedArray(np.zeros(0, np.uint8), dtype, shape)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path / TREE}: its arrays without elements are none ({explain(error)})") from error
+        raise CheckpointError(f"{path / TREE}: its empty arrays are not valid ({explain(error)})") from error
     return found
 
 
@@ -267,7 +267,7 @@ def _row(path: Path, row: Any) -> tuple[str, Keys, str]:
         keys = tuple([(str(one["key"]), int(one["key_type"])) for one in row["key_metadata"]])
         return _name(keys), keys, str(row["value_metadata"]["value_type"])
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path / TREE} has a row that is none of Orbax ({explain(error)})") from error
+        raise CheckpointError(f"{path / TREE} has a row that is not Orbax's ({explain(error)})") from error
 
 
 def _put(path: Path, tree: _Branch, keys: Keys, leaf: Any) -> None:

@@ -126,7 +126,7 @@ class ItemArrays:
             shape, chunk, kind, grid = (_zarr3 if self._driver == "zarr3" else _zarr2)(value)
             dtype = dtype_named(kind) if isinstance(kind, str) else None
         except (ValueError, KeyError, TypeError, RecursionError, AttributeError, OverflowError) as error:
-            raise CheckpointError(f"{self.root}: the description of {name} is none ({explain(error)})") from error
+            raise CheckpointError(f"{self.root}: {name} is described wrongly ({explain(error)})") from error
         if dtype is None:
             raise CheckpointError(f"{self.root}: {name} has the dtype {kind!r}, which is unknown")
         self._require_sound(name, shape, chunk, grid.chunk)
@@ -139,7 +139,7 @@ class ItemArrays:
             fits = fits and all(c <= max(n, 1) for n, c in zip(shape, chunk, strict=True))
             if not fits or min([*shape, 0]) < 0 or math.prod(shape) >= 1 << 48:
                 raise CheckpointError(
-                    f"{self.root}: {name} has the shape {shape} in chunks of {list(chunk)}, which is none"
+                    f"{self.root}: {name} has the shape {shape} in chunks of {list(chunk)}, which is not possible"
                 )
 
     def slab(self, array: _OrbaxArray, box: Box) -> NDArray[Any]:

@@ -191,7 +191,7 @@ def _tensor(
         or len(shape) != len(strides)
         or len(shape) > MOST_AXES
     ):
-        raise CheckpointError(f"a tensor of the shape {shape!r:.60} with the strides {strides!r:.60} is none")
+        raise CheckpointError(f"a tensor of the shape {shape!r:.60} with the strides {strides!r:.60} is not possible")
     size = found.itemsize
     array = MappedArray(
         storage.mapped,

@@ -1,4 +1,4 @@
-"""Resumption: the verdict of a resume check on a trainer of anybody, with the evidence for every suspect."""
+"""Resumption: the verdict of a resume check on any trainer, with the evidence for every suspect."""
 
 from __future__ import annotations
 

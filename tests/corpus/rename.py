@@ -119,7 +119,7 @@ class _Renamer(ast.NodeTransformer):
 
 
 def renamed(source: str, seed: int) -> str:
-    """Return the source of a module of loops under names of chance.
+    """Return the source of a module of loops under random names.
 
     Args:
         source: A whole module.
@@ -154,7 +154,7 @@ def renamed(source: str, seed: int) -> str:
 
 
 def load_renamed(module: str, seed: int, folder: Path) -> ModuleType:
-    """Write and import a module of `loops/` under names of chance; its `LOOPS` are in the same order.
+    """Write and import a module of `loops/` under random names; its `LOOPS` are in the same order.
 
     Args:
         module: Name of the module.

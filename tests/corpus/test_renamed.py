@@ -1,4 +1,4 @@
-"""No name decides: loops under names of chance train to the same bits, and get the same verdict."""
+"""No name decides: loops under random names train to the same bits, and get the same verdict."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ WRONG: dict[str, tuple[Callable[[Any], None], str]] = {
     "negative": (lambda m: place(m, offset=-1), r"model\.w.* has no place in a file"),
     "past the end": (lambda m: place(m, length=1 << 60), r"__0_0\.distcp is truncated: it has .* model\.w"),
     "outside": (lambda m: place(m, relative_path="../own/__0_0.distcp"), r"names the file '\.\./own/__0_0\.distcp'"),
-    "folder": (lambda m: place(m, relative_path=".."), r"names the file '\.\.', which is none in it"),
+    "folder": (lambda m: place(m, relative_path=".."), r"names the file '\.\.', which is not in it"),
     "missing": (
         lambda m: place(m, relative_path="__9_0.distcp"),
         r"__9_0\.distcp, which is missing: 1 array is in it",

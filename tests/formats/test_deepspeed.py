@@ -192,7 +192,7 @@ def test_files_that_are_not_those_of_one_run(tmp_path: Path) -> None:
     folder = write(tmp_path / "own")
     step = folder / "global_step2"
     (folder / "latest").write_text("../elsewhere")
-    with pytest.raises(CheckpointError, match=r"names the file '\.\./elsewhere', which is none in it"):
+    with pytest.raises(CheckpointError, match=r"names the file '\.\./elsewhere', which is not in it"):
         open_checkpoint(folder)
     (folder / "latest").write_text("global_step9")
     with pytest.raises(CheckpointError, match=r"names the file global_step9, which is missing"):

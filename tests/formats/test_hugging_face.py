@@ -120,7 +120,7 @@ def test_shards_of_torch_save(tmp_path: Path) -> None:
     }
     refused(where | {"c": where["a"]}, r"c is not in pytorch_model-00001-of-00002\.bin, where the index says")
     refused({"a": where["a"], "b": where["a"]}, r"b is not in pytorch_model-00001")
-    refused(where | {"b": "../x.bin"}, r"names the file '\.\./x\.bin', which is none in it")
+    refused(where | {"b": "../x.bin"}, r"names the file '\.\./x\.bin', which is not in it")
     refused(
         where | {"b": "pytorch_model-9.bin", "c": "pytorch_model-9.bin"}, r"9\.bin, which is missing: 2 arrays are"
     )

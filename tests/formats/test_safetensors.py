@@ -68,7 +68,7 @@ def test_an_index_that_does_not_fit_its_shards_is_refused(tmp_path: Path) -> Non
         ({"layers_0_weight": None}, "the index says None"),
         ({"layers_9_weight": "model-00002-of-00002.safetensors"}, r"layers\.9\.weight is not in"),
         ({"layers_0_weight": "gone.safetensors"}, r"gone\.safetensors, which is missing: 1 array is in it"),
-        ({"layers_0_weight": "../m.safetensors"}, "which is none in it"),
+        ({"layers_0_weight": "../m.safetensors"}, "which is not in it"),
     ):
         path.write_text(whole)
         changed_index(path, **where)

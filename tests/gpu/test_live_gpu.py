@@ -52,7 +52,7 @@ def test_looking_draws_nothing_from_the_device_and_leaves_every_bit(tmp_path: Pa
 
 
 def test_additions_in_no_fixed_order_are_no_pass_and_no_loss() -> None:
-    """A trainer that is not deterministic by itself: equal runs part, and the verdict says where."""
+    """A trainer that is not deterministic by itself: equal runs differ, and the verdict says where."""
     found = parity.resumes(train_atomics, steps=24, stop_at=14, mode="inline")
     assert found.verdict != "broken", found.text()
 

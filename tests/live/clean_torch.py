@@ -147,7 +147,7 @@ class Trainer:
             self.save()
 
     def note(self, loss: float) -> None:
-        """Keep figures for people."""
+        """Keep figures to be read."""
         self.meters.losses.append(loss)
         self.meters.recent.append(loss)
         self.meters.total += loss

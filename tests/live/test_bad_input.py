@@ -160,7 +160,7 @@ def test_a_trainer_that_is_not_deterministic_is_no_pass_and_says_where() -> None
 
     found = check(train)
     assert found.verdict == "inconclusive"
-    assert "two equal runs part by themselves: at step" in found.notes[-1]
+    assert "two equal runs differ by themselves: at step" in found.notes[-1]
 
 
 def test_an_object_that_outlives_the_first_run_is_named() -> None:

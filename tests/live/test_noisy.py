@@ -116,7 +116,7 @@ def test_a_generator_that_nobody_draws_from_is_no_cause(
 def test_an_order_that_nobody_seeded_is_no_rounding() -> None:
     found = check(unseeded)
     assert found.verdict == "inconclusive", found.text()
-    assert "two equal runs part by themselves: at step 1 " in found.notes[-1]
+    assert "two equal runs differ by themselves: at step 1 " in found.notes[-1]
 
 
 @pytest.mark.parametrize("fault", ["", "moments_late"])

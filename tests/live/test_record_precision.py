@@ -1,4 +1,4 @@
-"""The record of a resume check says in which precision a trainer of anybody trained."""
+"""The record of a resume check says in which precision any trainer trained."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -183,11 +183,11 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a digest with a line break": ({"files": {"state.pt": FileDigest(1, DIGEST + "\n")}}, "is no digest"),
     "a place of an unknown leaf": (
         {"files": {"f": FileDigest(1, DIGEST)}, "places": {"nobody": (ByteRange("f", 0, 1, DIGEST),)}},
-        "the place of 'nobody' is none of its own",
+        "the place of 'nobody' is not one of its own",
     ),
     "a place in an unknown file": (
         {"files": {}, "places": {"counters.step": (ByteRange("f", 0, 1, DIGEST),)}},
-        r"the place of 'counters\.step' is none of its own",
+        r"the place of 'counters\.step' is not one of its own",
     ),
     "a place that begins below 0": (
         {"files": {"f": FileDigest(1, DIGEST)}, "places": {"counters.step": (ByteRange("f", -1, 1, DIGEST),)}},

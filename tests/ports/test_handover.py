@@ -1,4 +1,4 @@
-"""The handover check on trainers of anybody: there, and there and back; what a conversion loses is named."""
+"""The handover check on any trainer: there, and there and back; what a conversion loses is named."""
 
 from functools import partial
 from pathlib import Path

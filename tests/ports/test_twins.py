@@ -1,4 +1,4 @@
-"""The twins check on a trainer of anybody and its port: what is alike holds, every planted fault is named."""
+"""The twins check on a trainer and its port: what is alike holds, every planted fault is named."""
 
 from collections.abc import Iterator
 from functools import partial

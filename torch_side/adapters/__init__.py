@@ -1,4 +1,4 @@
-"""PyTorch for trainers of anybody: kinds of live state, the state that a process shares, files. Knows no twin."""
+"""PyTorch for any trainer: kinds of live state, the state that a process shares, files. Knows no twin."""
 
 from torch_side.adapters.files import read_saved
 from torch_side.adapters.kinds import install

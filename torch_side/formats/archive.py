@@ -111,7 +111,7 @@ def _check(
     elif name in records:
         problem = "occurs twice"
     elif not NAMES.fullmatch(name):
-        problem = "is none of a training state's"
+        problem = "is not one of a training state's"
     elif record.stop > length:
         problem = "reaches beyond the end of the file"
     if problem:

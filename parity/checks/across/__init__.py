@@ -1,6 +1,6 @@
 """Checks across sides: twins and handover, within 1e-12 in float64 and a measured envelope below.
 
-The criteria are what checks on trainers of anybody take from here: all else, which needs a RunSpec and the twins, is
+The criteria are what checks on any trainer take from here: all else, which needs a RunSpec and the twins, is
 imported when it is first used.
 """
 

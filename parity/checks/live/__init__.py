@@ -1,11 +1,10 @@
-"""The resume check on trainers of anybody: a training function with one mark, killed, resumed, and compared by state.
+"""The resume check on any trainer: a training function with one mark, killed, resumed, and compared by state.
 
 Knows neither run directories nor checkpoints of the suite: what it sees are live objects, and files the trainer left.
 """
 
 from parity.checks.live.align import varying
 from parity.checks.live.assertions import ResumeBrokenError, assert_resumes
-from parity.checks.live.at_once import AtOnce
 from parity.checks.live.check import Mode, open_workdir, resumes, runner_of
 from parity.checks.live.driver import Runner
 from parity.checks.live.folder import copy_folder
@@ -14,12 +13,12 @@ from parity.checks.live.judge import judge_same
 from parity.checks.live.nudge import Compute, Nudge
 from parity.checks.live.recorder import MarkError
 from parity.checks.live.request import Request
+from parity.checks.live.same_thread import SameThreadExecutor
 from parity.checks.live.scenarios import SCENARIOS
 from parity.checks.live.trace import Trace
 
 __all__ = [
     "SCENARIOS",
-    "AtOnce",
     "Compute",
     "MarkError",
     "Mode",
@@ -27,6 +26,7 @@ __all__ = [
     "Request",
     "ResumeBrokenError",
     "Runner",
+    "SameThreadExecutor",
     "Trace",
     "Train",
     "assert_resumes",

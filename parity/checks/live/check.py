@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from parity.checks.forks import Janitor
 from parity.checks.live.driver import Runner
-from parity.checks.live.home import AtHome
 from parity.checks.live.inline import InlineRunner, Train
 from parity.checks.live.meant import Meant
+from parity.checks.live.original_path import AtOriginalPath
 from parity.checks.live.process import ProcessRunner, why_not_importable
 from parity.checks.live.scenarios import SCENARIOS
 from parity.checks.live.session import Session
@@ -80,7 +80,7 @@ def resumes(
         Bitwise where two equal runs train alike; what else differs between them is no evidence. Where they part by
         rounding alone, five more runs are made, and the floating numbers that training changes are judged by the
         envelope of these: a resumed run may deviate by up to 4 times what equal runs do. Where that would hide the
-        loss of a step, or equal runs part in more than rounding, the verdict is `inconclusive`.
+        loss of a step, or equal runs differ in more than rounding, the verdict is `inconclusive`.
 
     Example:
         >>> import numpy as np
@@ -109,7 +109,7 @@ def resumes(
         root = open_workdir(stack, workdir)
         runner, notes = runner_of(train, mode, root)
         stack.enter_context(runner)  # type: ignore[arg-type]
-        home = AtHome(runner, root)
+        home = AtOriginalPath(runner, root)
         found = Session(train, home, root, steps, stop_at, options, names, notes, keep, metric, meant).run()
     return replace(found, name=name or _name(train), seconds=time.perf_counter() - began)
 

@@ -50,7 +50,7 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
     shown = hidden(folder)
     walk = Walk(shown)
     read: list[Path] = []
-    for root, _, _ in os.walk(folder):  # a checkpoint may be a directory, whose files have names of chance
+    for root, _, _ in os.walk(folder):  # a checkpoint may be a directory, whose files have random names
         path = Path(root)
         if path == folder or any(parent in path.parents for parent in read):
             continue

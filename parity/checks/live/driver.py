@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from parity import sides
-from parity.checks.live.beginning import Kill, is_unfinished, on_their_way
 from parity.checks.live.decoded import Reader, contents
 from parity.checks.live.envelope import Envelope
 from parity.checks.live.evidence import (
     NONE,
     Asked,
     Evidence,
-    Ground,
     Outcome,
     TwoStates,
+    Uninterrupted,
     both_runs,
     differing,
     stepwise,
@@ -33,6 +32,7 @@ from parity.checks.live.ordering import identifiers
 from parity.checks.live.printed import judge_printed
 from parity.checks.live.put_back import put_back_later
 from parity.checks.live.request import Request
+from parity.checks.live.resume_start import Kill, is_unfinished, on_their_way
 from parity.checks.live.rounding import is_floating
 from parity.checks.live.scenarios import Scenario
 from parity.checks.live.trace import Trace
@@ -88,7 +88,7 @@ class Driver:
         self.whole = Request(steps=steps, options=options)
         """The whole run, of which nothing else is asked."""
         self.reference: Trace
-        self.ground: Ground
+        self.uninterrupted: Uninterrupted
         self.copies: dict[int, Path] = {}
         """Mark to the folder as a kill there left it."""
         self.savers: dict[int, Trace] = {}
@@ -173,7 +173,7 @@ class Driver:
         marks = [known.get(mark.step, mark) for mark in self.reference.marks]
         passing = on_their_way([self.reference, self.again, *before], list_folder(self.root / "reference"))
         kill = Kill(mark=0 if lenient else killed, marks=marks, left=left, reads=self.reads, passing=passing)
-        outcome = judge_resumed(self._truth(before), trace, self.ground, kill)
+        outcome = judge_resumed(self._truth(before), trace, self.uninterrupted, kill)
         if not outcome.broken and trace.steps[:1] == self.reference.steps[:1] and is_unfinished(self.reference, kill):
             outcome.unsure = True
             outcome.notes.append(UNFINISHED.format(scenario=scenario.name))
@@ -288,8 +288,8 @@ class Driver:
             self.closed[scenario.name] = f"the function failed with {scenario.options}"
             return out
         when = f"with {', '.join(f'{k}={v}' for k, v in scenario.options.items())}, never stopped"
-        ignored = self.ground.noise | self.ground.rounded
-        often = self.ground.stepwise & stepwise(trace.marks)
+        ignored = self.uninterrupted.noise | self.uninterrupted.rounded
+        often = self.uninterrupted.stepwise & stepwise(trace.marks)
         states = both_runs(self.reference.marks, trace.marks)
         parted = [self._parted(both, ignored, often) for both in states]
         lazy = put_back_later(parted)
@@ -315,7 +315,7 @@ class Driver:
         """Return the paths of what is trained in which a run with other intervals differs at a mark."""
         return [
             p for p, leaf in both.left.leaves.items()
-            if p not in ignored and not both.left.is_dead(p) and _is_training(p, leaf, self.ground, often)
+            if p not in ignored and not both.left.is_dead(p) and _is_training(p, leaf, self.uninterrupted, often)
             and not leaf.same(both.right.leaves.get(p))
         ]  # fmt: skip
 
@@ -334,7 +334,7 @@ class Driver:
         if short.end != "finished":
             self.closed[scenario.name] = f"the function failed with steps={self.stop_at}"
             return Outcome()
-        if not _equal_so_far(self.reference, short, self.ground):
+        if not _equal_so_far(self.reference, short, self.uninterrupted):
             self.closed[scenario.name] = (
                 "what the function trains depends on steps, such as the horizon of its schedule"
             )
@@ -344,16 +344,16 @@ class Driver:
         return self._judge_run(scenario, trace, 0, folder, [short], left)
 
 
-def _equal_so_far(reference: Trace, short: Trace, ground: Ground) -> bool:
+def _equal_so_far(reference: Trace, short: Trace, uninterrupted: Uninterrupted) -> bool:
     """Return whether a shorter run holds the same state as a longer one, up to its last mark but one.
 
     Where it does not, to extend it is no resume of the same training: a horizon that follows `steps` is another one.
     """
-    ignored = ground.noise | ground.rounded
+    ignored = uninterrupted.noise | uninterrupted.rounded
     for both in both_runs(reference.marks, short.marks[:-1] or short.marks):
         for path, leaf in both.left.leaves.items():
             other = both.right.leaves.get(path)
-            counts = leaf.role in ("state", "array") and path in ground.changing and path not in ignored
+            counts = leaf.role in ("state", "array") and path in uninterrupted.changing and path not in ignored
             if counts and other is not None and not both.is_dead(path) and not leaf.same(other):
                 return False
             rate = leaf.role == "state" and leaf.component.startswith(("schedule", "optimizer.hyper"))
@@ -362,17 +362,17 @@ def _equal_so_far(reference: Trace, short: Trace, ground: Ground) -> bool:
     return True
 
 
-def _is_training(path: str, leaf: Leaf, ground: Ground, often: Collection[str]) -> bool:
+def _is_training(path: str, leaf: Leaf, uninterrupted: Uninterrupted, often: Collection[str]) -> bool:
     """Return whether a leaf is trained by what it is, or changes with the steps and not with the evaluations.
 
     Args:
         path: Its path.
         leaf: The leaf.
-        ground: What equal runs say.
+        uninterrupted: What equal runs say.
         often: Arrays that change in more than half of the steps of both runs, of which one evaluates less often.
     """
     if leaf.role == "stream":
-        return path in ground.streams
+        return path in uninterrupted.streams
     if leaf.role == "state":
         return not leaf.component.startswith(("schedule", "model.mode"))
     return path in often

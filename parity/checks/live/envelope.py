@@ -1,7 +1,7 @@
-"""The envelope of a trainer that is not deterministic: how far equal runs part, and how far a resumed one does.
+"""The envelope of a trainer that is not deterministic: how far equal runs differ, and how far a resumed one does.
 
 Equal runs part by rounding where sums are added in no fixed order. A resumed run may part from them as far as they
-part from each other, and a little more; how much more is a limit with a measured reason. Where equal runs part by
+part from each other, and a little more; how much more is a limit with a measured reason. Where equal runs differ by
 more than a step of training moves the values, a fault would hide among them, and nothing is judged.
 """
 
@@ -77,7 +77,7 @@ def choose_steps(marks: Sequence[Mark], paths: Collection[str], most_bytes: int 
 
 
 class Envelope:
-    """How far equal runs part, leaf by leaf and step by step.
+    """How far equal runs differ, leaf by leaf and step by step.
 
     Args:
         runs: Uninterrupted runs, with the values of the paths at the steps.
@@ -117,7 +117,7 @@ class Envelope:
         return self.steps[max(0, at - AROUND) : at + AROUND + 1]
 
     def too_wide(self, after: int) -> str:
-        """Return where equal runs part by too much right after a step; empty if an error cannot hide there."""
+        """Return where equal runs differ by too much right after a step; empty if an error cannot hide there."""
         return self._too_wide([step for step in self.steps if step > after][:FIRST])
 
     def judge(self, trace: Trace, after: int) -> Judged:
@@ -158,7 +158,7 @@ class Envelope:
         return found
 
     def _too_wide(self, steps: Sequence[int]) -> str:
-        """Return where equal runs part by so much that an error of one step's size would hide; empty if nowhere."""
+        """Return where equal runs differ by so much that an error of one step's size would hide; empty if nowhere."""
         for step in steps:
             sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
             for path in self._spread[step]:
@@ -171,8 +171,8 @@ class Envelope:
                 if update and LIMIT**2 * width > update:
                     ratio = (width / update) ** 0.5
                     return (
-                        f"at step {step} {self.runs} equal runs part in {component} by {ratio:.2g} of what a step of "
-                        f"training moves it; {LIMIT:g} times that would hide the loss of a step"
+                        f"at step {step} {self.runs} equal runs differ in {component} by {ratio:.2g} of what a step "
+                        f"of training moves it; {LIMIT:g} times that would hide the loss of a step"
                     )
         return ""
 

@@ -25,10 +25,10 @@ def measure_envelope(
     run: Callable[[str, Request], Trace],
     pool: Executor,
 ) -> str:
-    """Measure how far equal runs part, and have the driver judge by it.
+    """Measure how far equal runs differ, and have the driver judge by it.
 
     Args:
-        driver: Holds the two equal runs; takes ground and envelope.
+        driver: Holds the two equal runs; takes uninterrupted and envelope.
         parted: Where the two part.
         changing: Paths whose value changes while the run goes.
         use: What of the trainer's source ran.
@@ -41,8 +41,8 @@ def measure_envelope(
     marks, again = driver.reference.marks, driver.again.marks
     if why := why_not_rounding(marks, [again], parted, changing):
         return f"{why} differs, which is no rounding"
-    ground = ground_of(marks, again, changing, use)
-    paths = [p for p in moved_by_rounding(marks, ground.noise, changing) if is_trained_number(p, marks)]
+    uninterrupted = ground_of(marks, again, changing, use)
+    paths = [p for p in moved_by_rounding(marks, uninterrupted.noise, changing) if is_trained_number(p, marks)]
     steps = choose_steps(marks, paths)
     wanted = dict.fromkeys((*steps, -1), tuple(sorted(paths)))
     asked = replace(driver.whole, keep_steps=wanted)
@@ -51,16 +51,16 @@ def measure_envelope(
         return "the marks of equal runs differ, which is no rounding"
     if why := why_not_rounding(marks, [trace.marks for trace in runs], parted, changing):
         return f"{why} differs, which is no rounding"
-    noise = ground.noise.union(*(parted_paths(marks, trace.marks) for trace in runs))
+    noise = uninterrupted.noise.union(*(parted_paths(marks, trace.marks) for trace in runs))
     rounded = moved_by_rounding(marks, noise, changing)
-    driver.ground = replace(ground, noise=noise - rounded, rounded=rounded)
+    driver.uninterrupted = replace(uninterrupted, noise=noise - rounded, rounded=rounded)
     driver.equal_runs = runs
     driver.envelope = Envelope(runs, paths, steps)
     return driver.envelope.too_wide(driver.stop_at)
 
 
 def likely_cause(parted: Evidence, *, at_start: bool, inline: bool) -> str:
-    """Return the usual cause of what made two equal runs part.
+    """Return the usual cause of what made two equal runs differ.
 
     Args:
         parted: Where they part.

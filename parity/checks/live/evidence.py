@@ -17,9 +17,9 @@ __all__ = [
     "RANK",
     "Asked",
     "Evidence",
-    "Ground",
     "Outcome",
     "TwoStates",
+    "Uninterrupted",
     "after_resume",
     "both_runs",
     "differing",
@@ -84,7 +84,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ground:
+class Uninterrupted:
     """What is known from uninterrupted runs alone."""
 
     noise: frozenset[str]
@@ -103,9 +103,9 @@ class Ground:
     """Arrays that change in more than half of the steps and are read again: trained, or made anew for each step."""
     idle: frozenset[str] = frozenset()
     """Generators that move in less than half of the steps: as one from which loaders draw seeds."""
-    ended: Mapping[str, int] = field(default_factory=dict)
+    finished_schedules: Mapping[str, int] = field(default_factory=dict)
     """Positions of schedules that have ended, to the step after which they did not move any more."""
-    late: frozenset[str] = frozenset()
+    made_by_steps: frozenset[str] = frozenset()
     """Variables that are not there at the first mark of a run: what a step makes for itself."""
 
     def is_history(self, path: str) -> bool:
@@ -128,7 +128,7 @@ LATER = (
 """At a later mark: what others follow from comes first."""
 
 
-def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[str], use: Use) -> Ground:
+def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[str], use: Use) -> Uninterrupted:
     """Return what two equal runs say about every leaf.
 
     Args:
@@ -148,14 +148,14 @@ def ground_of(marks: Sequence[Mark], again: Sequence[Mark], changing: frozenset[
     streams = frozenset(p for p in changing if marks[0].snapshot.leaves.get(p, NONE).role == "stream")
     # one that grows no more is a window over the last values, which a step may read: a deque that is full
     grow = [p for p, n in lengths.items() if len(n) > 2 and n == sorted(n) and n[-1] > max(n[0] + 1, n[len(n) // 2])]
-    return Ground(
+    return Uninterrupted(
         noise=frozenset(parted_paths(marks, again)),
         changing=changing,
         histories=tuple(p for p in grow if _all_scalar(p, marks)),
         use=use,
-        late=frozenset({root_of(p) for mark in marks for p in mark.snapshot.leaves})
+        made_by_steps=frozenset({root_of(p) for mark in marks for p in mark.snapshot.leaves})
         - frozenset({root_of(p) for p in marks[0].snapshot.leaves}),
-        ended=_ended(marks, changing),
+        finished_schedules=_ended(marks, changing),
         stepwise=stepwise(marks),
         streams=streams,
         idle=frozenset(p for p in streams if 2 * _moves(p, marks) < len(marks)),

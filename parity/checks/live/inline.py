@@ -12,9 +12,9 @@ from pathlib import Path
 from types import GeneratorType
 from typing import Any
 
-from parity.checks.live.aside import fresh_process, seeds_on_import, set_aside_all
 from parity.checks.live.folder import hidden
 from parity.checks.live.printed import keep_printed
+from parity.checks.live.process_state import fresh_process, save_process_state, seeds_on_import
 from parity.checks.live.recorder import Killed, MarkError, Recorder
 from parity.checks.live.request import Request
 from parity.checks.live.trace import Trace, TraceWriter
@@ -42,7 +42,7 @@ class InlineRunner:
         """Generators that were killed: kept, so that no `finally` of theirs runs while their folder is compared."""
 
     def __enter__(self) -> InlineRunner:
-        put_back = set_aside_all()
+        put_back = save_process_state()
         self._state.callback(put_back)
         if seeds_on_import(_unwrap(self._train)):  # what it seeded is the beginning of every process
             self._before = put_back

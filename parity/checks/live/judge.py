@@ -10,21 +10,29 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from parity.checks.live.align import align
-from parity.checks.live.beginning import Kill, judge_silence, judge_start
-from parity.checks.live.counting import compare, is_hard, is_setting, may_cause, may_follow, read_by_both, shows
+from parity.checks.live.counting import (
+    compare,
+    counts_by_role,
+    is_setting,
+    may_be_the_cause,
+    may_follow,
+    shows_another_step,
+    without_leftovers,
+)
 from parity.checks.live.evidence import (
     LATER,
     RANK,
     Asked,
     Evidence,
-    Ground,
     Outcome,
     TwoStates,
+    Uninterrupted,
     after_resume,
     both_runs,
 )
-from parity.checks.live.healed import healed
 from parity.checks.live.ordering import DATA, identifiers, in_order, with_data
+from parity.checks.live.replaced import find_replaced
+from parity.checks.live.resume_start import Kill, judge_silence, judge_start
 from parity.checks.live.trace import Mark, Trace
 from parity.checks.live.usage import indexes
 from parity.contract.capture import TRAINED, Leaf, root_of
@@ -33,7 +41,7 @@ __all__ = ["judge_resumed", "judge_same"]
 
 
 def judge_same(marks: Sequence[Mark], again: Sequence[Mark], changing: Collection[str]) -> Evidence | None:
-    """Return where two equal runs part in what is trained; None where they do not.
+    """Return where two equal runs differ in what is trained; None where they do not.
 
     Args:
         marks: Marks of the first run.
@@ -65,13 +73,13 @@ def _trained(leaf: Leaf, path: str, changing: Collection[str]) -> bool:
     return leaf.role == "state" or (leaf.role == "array" and path in changing)
 
 
-def judge_resumed(reference: Trace, resumed: Trace, ground: Ground, kill: Kill) -> Outcome:
+def judge_resumed(reference: Trace, resumed: Trace, uninterrupted: Uninterrupted, kill: Kill) -> Outcome:
     """Compare a resumed run with one that nothing stopped.
 
     Args:
         reference: The uninterrupted run.
         resumed: The run of the process that resumed.
-        ground: What equal runs say.
+        uninterrupted: What equal runs say.
         kill: Where the process before was killed, and what it left.
     """
     out = Outcome()
@@ -80,7 +88,7 @@ def judge_resumed(reference: Trace, resumed: Trace, ground: Ground, kill: Kill) 
             out.broken.append(judge_silence(reference, kill))
         return out
     start = resumed.marks[0]
-    at, shifted = align(reference.marks, start.snapshot, start.step, ground.changing)
+    at, shifted = align(reference.marks, start.snapshot, start.step, uninterrupted.changing)
     wrong = judge_start(reference, start.step, at, kill, shifted=shifted)
     out.broken += wrong
     if wrong and not shifted and not (wrong[0].component == "checkpoint.latest" and start.step > reference.steps[0]):
@@ -92,7 +100,7 @@ def judge_resumed(reference: Trace, resumed: Trace, ground: Ground, kill: Kill) 
         out.broken.append(Evidence("counters.step", "mark", step, str(step), str(other), "after the resume"))
     states = both_runs(reference.marks[at:], resumed.marks)
     out.compared = len(states)
-    _judge_states(out, states, reference, resumed, ground, at)
+    _judge_states(out, states, reference, resumed, uninterrupted, at)
     expected_marks = len(reference.marks) - at
     if len(resumed.marks) != expected_marks and resumed.end == "finished" and not shifted:
         last, got = (f"the last at step {trace.steps[-1]}" for trace in (reference, resumed))
@@ -101,18 +109,21 @@ def judge_resumed(reference: Trace, resumed: Trace, ground: Ground, kill: Kill) 
 
 
 def _judge_states(
-    out: Outcome, states: list[TwoStates], reference: Trace, resumed: Trace, ground: Ground, at: int
+    out: Outcome, states: list[TwoStates], reference: Trace, resumed: Trace, uninterrupted: Uninterrupted, at: int
 ) -> None:
     if reference.final is not None and resumed.final is not None and resumed.end == "finished":
         states.append(_at_the_end(reference, resumed))
     if not states:
         return
-    seen = _Seen(states, ground)
+    seen = _Seen(states, uninterrupted)
     if seen.broken:
         lost, causes, later = seen.lost(), seen.causes(), seen.later()
         causes = causes if lost or causes else seen.histories()
         out.broken += (
-            in_order(lost, seen.settings() + (causes if lost else with_data(causes, later, ground)), ground) + later
+            in_order(
+                lost, seen.settings() + (causes if lost else with_data(causes, later, uninterrupted)), uninterrupted
+            )
+            + later
         )
         here = 0 if lost or not later else seen.first_later
         out.first = (at + here, here)
@@ -120,15 +131,15 @@ def _judge_states(
         out.differs, out.lasting = seen.lost() + seen.causes(), frozenset(seen.found[-1])
         ends = at + len(states)
         for item in seen.at_the_end():
-            decided = _decides(item, ground) and item.path not in ground.streams
+            decided = _decides(item, uninterrupted) and item.path not in uninterrupted.streams
             if decided and seen.is_at_rest(item.path):
                 out.asked.append(Asked(item, at + 1, ends, written=False))
             else:
                 (out.broken if decided else out.bookkeeping).append(item)
         derived = [*(mark.read for mark in resumed.marks[: out.compared]), resumed.reading]
-        replaced, unsure = seen.healed(derived)
+        replaced, unsure = seen.replaced_later(derived)
         for item, healed_at in replaced:
-            if _decides(item, ground):
+            if _decides(item, uninterrupted):
                 out.asked.append(Asked(item, at + 1, at + healed_at, written=True))
             else:
                 out.bookkeeping.append(item)
@@ -137,9 +148,9 @@ def _judge_states(
             out.first = (at, 0)
 
 
-def _decides(item: Evidence, ground: Ground) -> bool:
+def _decides(item: Evidence, uninterrupted: Uninterrupted) -> bool:
     """Return whether what ran decides by a value; the same number in another type decides nothing by itself."""
-    return item.expected != item.got and ground.use.decides((identifiers(item.path) or [item.path])[-1])
+    return item.expected != item.got and uninterrupted.use.decides((identifiers(item.path) or [item.path])[-1])
 
 
 def _at_the_end(reference: Trace, resumed: Trace) -> TwoStates:
@@ -163,25 +174,28 @@ class _Seen:
 
     Args:
         states: What the uninterrupted run and the resumed one hold, from the resume on.
-        ground: What equal runs say.
+        uninterrupted: What equal runs say.
     """
 
-    def __init__(self, states: Sequence[TwoStates], ground: Ground) -> None:
-        self.states, self.ground = states, ground
-        differing = [compare(both, ground, index) for index, both in enumerate(states)]
-        self.found = read_by_both(differing, states, ground)
+    def __init__(self, states: Sequence[TwoStates], uninterrupted: Uninterrupted) -> None:
+        self.states, self.uninterrupted = states, uninterrupted
+        differing = [compare(both, uninterrupted, index) for index, both in enumerate(states)]
+        self.found = without_leftovers(differing, states, uninterrupted)
         for index in range(len(states) - 1, 0, -1):
             self.found[index] = [p for p in self.found[index] if self._is_of_this_step(p, index)]
-        over = {path for path, step in ground.ended.items() if step <= states[0].step}
+        over = {path for path, step in uninterrupted.finished_schedules.items() if step <= states[0].step}
         self.hard = [
-            [p for p in differ if is_hard(p, both, ground) and p not in over]
+            [p for p in differ if counts_by_role(p, both, uninterrupted) and p not in over]
             for differ, both in zip(self.found, states, strict=True)
         ]
         firm = [
             [p for p in hard if not self._is_stream(p) and not _is_mode(both.leaf(p))]
             for hard, both in zip(self.hard, states, strict=True)
         ]
-        shown = [any(shows(p, both, ground) for p in differ) for differ, both in zip(self.found, states, strict=True)]
+        shown = [
+            any(shows_another_step(p, both, uninterrupted) for p in differ)
+            for differ, both in zip(self.found, states, strict=True)
+        ]
         later = [index for index in range(1, len(states)) if firm[index] or shown[index]]
         self.first_later = later[0] if later else len(states)
         """The first mark after the resume at which something differs that takes part in training."""
@@ -203,7 +217,11 @@ class _Seen:
             same = {both.left.leaves[p].digest for p in lost & both.left.leaves.keys()}
             for path in differ:
                 leaf = both.leaf(path)
-                if path in lost or leaf.role in ("structure", "alias", "position") or self.ground.is_history(path):
+                if (
+                    path in lost
+                    or leaf.role in ("structure", "alias", "position")
+                    or self.uninterrupted.is_history(path)
+                ):
                     continue
                 if leaf.digest not in same | before:  # a copy of what was lost is no other value
                     return True
@@ -220,10 +238,10 @@ class _Seen:
 
     def _is_rounded(self, path: str) -> bool:
         """Return whether a path is of what is trained, and compared at the resume only."""
-        return path in self.ground.rounded and self.states[0].leaf(path).component.startswith(TRAINED)
+        return path in self.uninterrupted.rounded and self.states[0].leaf(path).component.startswith(TRAINED)
 
     def _is_stream(self, path: str) -> bool:
-        return path in self.ground.streams
+        return path in self.uninterrupted.streams
 
     def lost(self) -> list[Evidence]:
         """Return what differs at the resume and takes part in training: what is still wrong a step later first."""
@@ -239,13 +257,13 @@ class _Seen:
 
     def _position(self, e: Evidence) -> Evidence:
         words = identifiers(e.path)
-        if e.component == e.path and words and indexes(words[-1], self.ground.use.files):
+        if e.component == e.path and words and indexes(words[-1], self.uninterrupted.use.files):
             return e._replace(component="data.position")
         return e
 
     def _causes(self) -> list[Evidence]:
         both = self.states[0]
-        soft = [p for p in self.found[0] if p not in self.hard[0] and may_cause(p, both, self.ground)]
+        soft = [p for p in self.found[0] if p not in self.hard[0] and may_be_the_cause(p, both, self.uninterrupted)]
         others = [
             p for p in soft if both.leaf(p).role in ("scalar", "array") and len(self.found) > 1 and p in self.found[1]
         ]
@@ -258,15 +276,15 @@ class _Seen:
     def histories(self) -> list[Evidence]:
         """Return the records of past steps that are shorter: a step may read them, if nothing else is the cause."""
         both = self.states[0]
-        lengths = [f"{path}.len" for path in self.ground.histories]
+        lengths = [f"{path}.len" for path in self.uninterrupted.histories]
         shorter = [p for p in lengths if p in self.found[0] and p in both.left.leaves]
         found = [both.evidence(p, after_resume(0)) for p in sorted(shorter)]
-        read = [e for e in found if self.ground.use.reads(identifiers(e.path)[-2])]
+        read = [e for e in found if self.uninterrupted.use.reads(identifiers(e.path)[-2])]
         return [e._replace(path=e.path.removesuffix(".len")) for e in read]
 
     def settings(self) -> list[Evidence]:
         """Return the constants of training that the resumed run has others of."""
-        paths = [p for p in self.found[0] if is_setting(p, self.states, self.found, self.ground)]
+        paths = [p for p in self.found[0] if is_setting(p, self.states, self.found, self.uninterrupted)]
         found = self._evidence(0, paths, RANK)
         return [e._replace(component="settings") if e.component == e.path else e for e in found]
 
@@ -280,7 +298,7 @@ class _Seen:
     def _batches(self, index: int) -> list[str]:
         """Return the paths of the batch: by name, or the array that the loop assigns first."""
         left = self.states[index].left
-        arrays = [p for p, leaf in left.leaves.items() if leaf.role == "array" and p in self.ground.changing]
+        arrays = [p for p, leaf in left.leaves.items() if leaf.role == "array" and p in self.uninterrupted.changing]
         return [p for p in arrays if left.leaves[p].component in DATA] or [p for p in arrays if left.is_dead(p)][:1]
 
     def _gradients_lost(self) -> bool:
@@ -296,7 +314,7 @@ class _Seen:
         if self.first_later >= len(self.states):
             return []
         both = self.states[self.first_later]
-        follow = [p for p in self.found[self.first_later] if may_follow(p, both, self.ground)]
+        follow = [p for p in self.found[self.first_later] if may_follow(p, both, self.uninterrupted)]
         inside = [p for p in follow if both.leaf(p).role == "position"]
         follow = follow if inside == follow else [p for p in follow if p not in inside]
         batch = set(self._batches(self.first_later))
@@ -310,7 +328,7 @@ class _Seen:
         """Return what differs at the end although nothing in training does."""
         last, both = len(self.found) - 1, self.states[-1]
         begun = self.states[0].left.leaves  # a key that holds the value is another path with each value
-        paths = [p for p in self.found[last] if p in self.ground.changing or self._is_new(p, begun)]
+        paths = [p for p in self.found[last] if p in self.uninterrupted.changing or self._is_new(p, begun)]
         paths = [p for p in paths if both.leaf(p).role not in ("position", "alias")]
         found = self._evidence(last, paths, RANK)
         return [item for item in found if item.expected != "absent"]
@@ -322,11 +340,11 @@ class _Seen:
         length differs from run to run.
         """
         last, both = len(self.states) - 1, self.states[-1]
-        noise = self.ground.noise
+        noise = self.uninterrupted.noise
         arrays = [
             path
             for path, leaf in both.left.leaves.items()
-            if leaf.role == "array" and path in noise and path in self.ground.changing
+            if leaf.role == "array" and path in noise and path in self.uninterrupted.changing
             and not both.is_dead(path) and not leaf.same(both.right.leaves.get(path))
         ]  # fmt: skip
         arrays += [
@@ -338,14 +356,16 @@ class _Seen:
 
     def _is_new(self, path: str, begun: Mapping[str, Leaf]) -> bool:
         """Return whether a path below a variable that was there at the resume has come to be there since."""
-        return path not in begun and root_of(path) not in self.ground.late
+        return path not in begun and root_of(path) not in self.uninterrupted.made_by_steps
 
     def is_at_rest(self, path: str) -> bool:
         """Return whether neither run changes a value from the resume on."""
         sides = zip(*((both.left.leaves.get(path), both.right.leaves.get(path)) for both in self.states), strict=True)
         return all(one == leaves[0] for leaves in sides for one in leaves)
 
-    def healed(self, derived: Sequence[bool]) -> tuple[list[tuple[Evidence, int]], list[tuple[Evidence, int]]]:
+    def replaced_later(
+        self, derived: Sequence[bool]
+    ) -> tuple[list[tuple[Evidence, int]], list[tuple[Evidence, int]]]:
         """Return what was lost and replaced before the end; and what may have been derived from the folder.
 
         Each with the number of the state of which it is equal again.
@@ -355,7 +375,7 @@ class _Seen:
         """
         lost, unsure = (
             [(e, paths[e.path]) for e in self._evidence(0, [*paths], RANK)]
-            for paths in healed(self.states, self.found, self.ground, derived)
+            for paths in find_replaced(self.states, self.found, self.uninterrupted, derived)
         )
         return lost, unsure
 

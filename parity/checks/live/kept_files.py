@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from parity import policy
 from parity.checks.live.evidence import Evidence
 from parity.checks.live.folder import is_log
-from parity.checks.live.trace import Mark, Trace, blot
+from parity.checks.live.trace import Mark, Trace, without_digits
 from parity.errors import SpecError
 
 __all__ = ["judge_kept"]
@@ -44,7 +44,7 @@ def judge_kept(trace: Trace, rules: policy.Rules, metric: str) -> list[Evidence]
         names = {_checkpoint(name) for name in mark.saved if not is_log(name)}
         names |= {name for removed, name in trace.removed if removed == at and _is_like(name, numbered)}
         for name in sorted(names):
-            if blot(name) == name:
+            if without_digits(name) == name:
                 before = fixed.get(name)
                 if before is not None and _is_best(name) and _better(before, one, rules):
                     return [_not_the_best(name, mark.step, before, one)]
@@ -80,14 +80,14 @@ def _checkpoint(name: str) -> str:
     """Return what a file belongs to: the outermost directory with a number in its name, or the file itself."""
     parts = name.split("/")
     for at, part in enumerate(parts):
-        if blot(part) != part:
+        if without_digits(part) != part:
             return "/".join(parts[: at + 1])
     return name
 
 
 def _is_like(name: str, numbered: Collection[str]) -> bool:
     """Return whether a name is a checkpoint's that no mark saw: removed in the step that saved it."""
-    return name not in numbered and blot(name) in {blot(known) for known in numbered}
+    return name not in numbered and without_digits(name) in {without_digits(known) for known in numbered}
 
 
 def _is_best(name: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from parity.checks.live.evidence import Evidence, Outcome, differing, text_of
-from parity.checks.live.trace import blot
+from parity.checks.live.trace import without_digits
 from parity.contract.capture import Leaf, component_from_name
 
 __all__ = ["judge_files", "judge_returned"]
@@ -37,18 +37,18 @@ def judge_files(
     start, end = steps
     noise = set(differing(expected, again))
     names, names_again, names_got = _files(expected), _files(again), _files(got)
-    families = {blot(name) for name in names}
-    chance = {blot(name) for name in names ^ names_again}  # names that hold a time or a process number
-    by_process = {blot(name) for name in own}
+    families = {without_digits(name) for name in names}
+    chance = {without_digits(name) for name in names ^ names_again}  # names that hold a time or a process number
+    by_process = {without_digits(name) for name in own}
     for name in sorted(names ^ names_got) if not own else ():
-        if blot(name) in chance:
+        if without_digits(name) in chance:
             continue
         before, after = ("there", "absent") if name in names else ("absent", "there")
         item = Evidence(
             _component(name, "checkpoint.retention"), name, end, before, after, "in the folder at the end"
         )
         # what an unfinished save left, or a resumed process alone writes, is of no kind that a whole run leaves
-        (out.bookkeeping if name not in names and blot(name) not in families else out.broken).append(item)
+        (out.bookkeeping if name not in names and without_digits(name) not in families else out.broken).append(item)
     rewritten = {name for name in names & names_got & set(logs) if _only_the_end(name, expected, got)}
     for path in sorted(differing(expected, got)):
         name, _, inside = path.partition(": ")
@@ -61,7 +61,7 @@ def judge_files(
         component = _component(name, component_from_name(inside) if inside else "checkpoint")
         item = Evidence(component, path, end, leaf.text, text_of(got.get(path)), f"in {name} at the end")
         harmless = name in rewritten or _tells_the_start(leaf, got.get(path), start)
-        harmless = harmless or blot(name.partition("/")[0]) in by_process
+        harmless = harmless or without_digits(name.partition("/")[0]) in by_process
         (out.bookkeeping if harmless else out.broken).append(item)
     return out
 

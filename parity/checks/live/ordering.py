@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from parity.checks.live.evidence import Evidence, Ground
+from parity.checks.live.evidence import Evidence, Uninterrupted
 from parity.checks.live.usage import is_saved
 
 __all__ = ["DATA", "identifiers", "in_order", "with_data"]
@@ -18,12 +18,12 @@ _TELLING = ("data", "rng", "gradients", "ema", "model", "optim", "best")
 """Components of a soft difference at the resume that name a cause by themselves."""
 
 
-def with_data(causes: list[Evidence], later: list[Evidence], ground: Ground) -> list[Evidence]:
+def with_data(causes: list[Evidence], later: list[Evidence], uninterrupted: Uninterrupted) -> list[Evidence]:
     """Return the causes where nothing hard was lost: by what the first later difference is of."""
     if later and later[0].component in DATA:
         position = [e for e in causes if e.component == "data.position"]
         if not position:  # what the batch is made with comes before the batch
-            made = [e for e in causes if _is_read(e, ground) and e.component not in ("loss", "counters.step")]
+            made = [e for e in causes if _is_read(e, uninterrupted) and e.component not in ("loss", "counters.step")]
             causes = made + [e for e in causes if e not in made]
             if made and not any(e.component.startswith(_TELLING) for e in causes):
                 return [*made, later[0]._replace(component="data.position"), *causes[len(made) :]]
@@ -38,21 +38,21 @@ def with_data(causes: list[Evidence], later: list[Evidence], ground: Ground) -> 
         saved = [
             e
             for e in causes
-            if (_is_read(e, ground) and not known)
-            or any(is_saved(word, ground.use.files) for word in identifiers(e.path))
+            if (_is_read(e, uninterrupted) and not known)
+            or any(is_saved(word, uninterrupted.use.files) for word in identifiers(e.path))
         ]
         return saved + later[:1] + [e for e in causes if e not in saved]
     return causes
 
 
-def in_order(lost: list[Evidence], causes: list[Evidence], ground: Ground) -> list[Evidence]:
+def in_order(lost: list[Evidence], causes: list[Evidence], uninterrupted: Uninterrupted) -> list[Evidence]:
     """Return what differs at the resume, arrays of unknown purpose behind numbers that tell a position.
 
     A batch that waits in a queue follows from the position of the data, whatever holds it. A generator that moves
     seldom is behind all else: each iterator of a loader draws a seed, and mostly nobody reads it.
     """
-    idle = [e for e in lost if e.path in ground.idle and e.path == _SHARED]
-    if idle and (len(idle) < len(lost) or any(_is_read(e, ground) for e in causes)):
+    idle = [e for e in lost if e.path in uninterrupted.idle and e.path == _SHARED]
+    if idle and (len(idle) < len(lost) or any(_is_read(e, uninterrupted) for e in causes)):
         lost = [e for e in lost if e not in idle]
         causes = causes + idle
     unknown = [e for e in lost if e.component == e.path]
@@ -65,9 +65,9 @@ _SHARED = "torch.default_generator"
 """The generator from which loaders draw seeds; one of the trainer's own is drawn from on purpose, however seldom."""
 
 
-def _is_read(e: Evidence, ground: Ground) -> bool:
+def _is_read(e: Evidence, uninterrupted: Uninterrupted) -> bool:
     """Return whether code that ran takes a value by its last name for more than a message."""
-    return ground.use.reads((identifiers(e.path) or [e.path])[-1])
+    return uninterrupted.use.reads((identifiers(e.path) or [e.path])[-1])
 
 
 def identifiers(path: str) -> list[str]:

@@ -73,7 +73,7 @@ class Recorder:
             return  # a forked worker of the loop
         self.frame = frame
         self._last_state = (frame, state)
-        self.trace.told = bool(state)
+        self.trace.state_was_named = bool(state)
         if step >= self.request.steps - 1:
             sys.setprofile(self.watch_return({frame.f_code}))
         if self.traces and (step < self.request.steps - 1 or self.request.loads):

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
-from parity.checks.live.aside import set_aside_all
 from parity.checks.live.evidence import differing
+from parity.checks.live.process_state import save_process_state
 from parity.checks.live.request import Request
 from parity.checks.live.trace import Effect, Trace
 from parity.contract.capture import Region, Scope, Snapshot, outer_scopes, root_of
@@ -55,7 +55,7 @@ class RegionWatch:
         if not run.trace.marks:  # before the first mark there is nothing that training could lose
             return _nothing
         if run.request.put_back:
-            return set_aside_all()
+            return save_process_state()
         self._times[place] = self._times.get(place, 0) + 1
         if not run.request.watch or self._times[place] > MOST:
             return _nothing

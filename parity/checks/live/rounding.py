@@ -1,4 +1,4 @@
-"""Rounding: whether two equal runs part by it alone, and which values it moves; all others stay judged bit by bit."""
+"""Rounding: whether two equal runs differ by it alone, and which values it moves; all others are judged by bits."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from parity.checks.live.advice import advise
 from parity.checks.live.align import varying
-from parity.checks.live.at_once import AtOnce
 from parity.checks.live.driver import Driver, Runner
 from parity.checks.live.envelope import LIMIT
 from parity.checks.live.equal_runs import likely_cause, measure_envelope
@@ -20,12 +19,13 @@ from parity.checks.live.evidence import Evidence, Outcome, differing, ground_of,
 from parity.checks.live.findings import each_once, measured, suspect
 from parity.checks.live.finite import not_finite
 from parity.checks.live.folder import copy_folder, list_folder
-from parity.checks.live.home import set_apart
 from parity.checks.live.inline import Train
 from parity.checks.live.judge import judge_same
 from parity.checks.live.kept_files import judge_kept
 from parity.checks.live.meant import Meant
+from parity.checks.live.original_path import set_apart
 from parity.checks.live.request import Request
+from parity.checks.live.same_thread import SameThreadExecutor
 from parity.checks.live.scenarios import Scenario, plan_scenarios
 from parity.checks.live.side_effects import judge_declared, observe_effects
 from parity.checks.live.trace import Trace
@@ -70,7 +70,7 @@ class Session:
     def run(self) -> Resumption:
         """Run everything and return the record."""
         parallel = self.driver.runner.parallel
-        with AtOnce() if parallel == 1 else ThreadPoolExecutor(parallel) as pool:
+        with SameThreadExecutor() if parallel == 1 else ThreadPoolExecutor(parallel) as pool:
             try:
                 return self._run(pool)
             except BaseException:  # an interrupt, or a run that cannot be judged: nobody waits for the others
@@ -89,13 +89,13 @@ class Session:
         parted = judge_same(marks, again.marks, changing)
         trained = self._trained(changing)
         if parted is None:
-            self.driver.ground = ground_of(marks, again.marks, changing, self._use(again))
+            self.driver.uninterrupted = ground_of(marks, again.marks, changing, self._use(again))
         elif why := measure_envelope(self.driver, parted, changing, self._use(again), self._uninterrupted, pool):
             return self._inconclusive(parted, trained, why)
         self._leave_out_what_is_meant()
         declared = self._declared(again)
         told = {(e.path, e.when) for e in declared}
-        observed = [e for e in observe_effects(again, self.driver.ground) if (e.path, e.when) not in told]
+        observed = [e for e in observe_effects(again, self.driver.uninterrupted) if (e.path, e.when) not in told]
         self.observations = [suspect(e, "uninterrupted", advise(e, observed)) for e in observed[:MOST]]
         if self.keep is not None:
             self._add(judge_kept(self.driver.reference, self.keep, self.metric), "uninterrupted")
@@ -109,8 +109,8 @@ class Session:
     def _leave_out_what_is_meant(self) -> None:
         marks, meant = self.driver.reference.marks, self.driver.meant
         seen = {(path, leaf.component) for mark in marks for path, leaf in mark.snapshot.leaves.items()}
-        ground = self.driver.ground
-        self.driver.ground = replace(ground, noise=ground.noise | meant.paths(seen))
+        uninterrupted = self.driver.uninterrupted
+        self.driver.uninterrupted = replace(uninterrupted, noise=uninterrupted.noise | meant.paths(seen))
 
     def _drive(self, pool: Executor) -> None:
         """Drive every scenario; the first tells what the function reads, so what its checkpoints are."""
@@ -143,7 +143,7 @@ class Session:
         Every data loader draws a seed when it begins, which mostly nobody reads: so the run is made once more, the
         generators put back after each such region, and what it trains is compared.
         """
-        found = judge_declared(again, self.driver.ground)
+        found = judge_declared(again, self.driver.uninterrupted)
         shared = [e for e in found if e.path in SHARED]
         if not shared:
             return found
@@ -159,7 +159,7 @@ class Session:
         if self.driver.envelope is not None:
             found = self.driver.envelope.judge(other, other.marks[0].step)
             return not found.broken and not found.too_wide
-        return judge_same(self.driver.reference.marks, other.marks, self.driver.ground.changing) is None
+        return judge_same(self.driver.reference.marks, other.marks, self.driver.uninterrupted.changing) is None
 
     def _merge(self, scenarios: Sequence[Scenario], outcomes: Iterable[Outcome], pool: Executor) -> None:
         """Take what the scenarios found, up to the first that is broken: the others would show the same cause."""
@@ -196,7 +196,7 @@ class Session:
             fetched = waiting.result()
         else:
             full = self.driver.full({})
-        if judge_same(self.driver.reference.marks, full.marks, self.driver.ground.changing) is not None:
+        if judge_same(self.driver.reference.marks, full.marks, self.driver.uninterrupted.changing) is not None:
             self.notes.append("what differs after the kill differs between two equal runs as well")
             self.unsure = True
             return True
@@ -230,7 +230,7 @@ class Session:
             self.notes.append(f"ignore: no value is called {', '.join(self.driver.meant.unused)}")
         unsure = self.unsure or not trained or not self.compared
         verdict: Verdict = "broken" if self.suspects else "inconclusive" if unsure else "holds"
-        if verdict == "holds" and (found := not_finite(self.driver.reference, self.driver.ground.changing)):
+        if verdict == "holds" and (found := not_finite(self.driver.reference, self.driver.uninterrupted.changing)):
             verdict = "inconclusive"
             self.notes.append(found)
         return self._record(verdict, trained)
@@ -347,7 +347,7 @@ class Session:
         at_start = parted.step == self.driver.reference.marks[0].step
         likely = likely_cause(parted, at_start=at_start, inline=self.driver.runner.mode == "inline")
         self.notes.append(
-            f"two equal runs part by themselves: at step {parted.step} {parted.path} ({parted.component}) differs; "
+            f"two equal runs differ by themselves: at step {parted.step} {parted.path} ({parted.component}) differs; "
             f"{likely}. Nothing is judged: {why}"
         )
         return self._record("inconclusive", trained)

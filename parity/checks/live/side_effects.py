@@ -10,47 +10,51 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from parity.checks.live.evidence import NONE, RANK, Evidence, Ground, text_of
+from parity.checks.live.evidence import NONE, RANK, Evidence, Uninterrupted, text_of
 from parity.checks.live.trace import Effect, Mark, Trace
 from parity.contract.capture import HARD, Leaf, root_of
 
 __all__ = ["judge_declared", "observe_effects"]
 
 
-def judge_declared(trace: Trace, ground: Ground) -> list[Evidence]:
+def judge_declared(trace: Trace, uninterrupted: Uninterrupted) -> list[Evidence]:
     """Return what regions that the loop declares changed of the state that training continues from.
 
     Args:
         trace: A run whose effects were watched.
-        ground: What equal runs say.
+        uninterrupted: What equal runs say.
 
     Returns:
         The evidence, in the order of suspicion.
     """
-    found = [item for effect in trace.effects if effect.declared for item in _of_region(effect, trace, ground)]
+    found = [item for effect in trace.effects if effect.declared for item in _of_region(effect, trace, uninterrupted)]
     return sorted(found, key=_rank)
 
 
-def _of_region(effect: Effect, trace: Trace, ground: Ground) -> Iterator[Evidence]:
+def _of_region(effect: Effect, trace: Trace, uninterrupted: Uninterrupted) -> Iterator[Evidence]:
     before, _ = _marks_around(effect.step, trace)
     for path, (old, new) in effect.changed.items():
         leaf = old or new
-        if leaf is None or path in ground.noise or before is None or before.snapshot.is_dead(path):
+        if leaf is None or path in uninterrupted.noise or before is None or before.snapshot.is_dead(path):
             continue
         if effect.what == "evaluation" and leaf.component.startswith("schedule"):
             continue  # a plateau's schedule follows the evaluations by design
-        trains = path in ground.streams if leaf.role == "stream" else leaf.role in HARD or path in ground.stepwise
+        trains = (
+            path in uninterrupted.streams
+            if leaf.role == "stream"
+            else leaf.role in HARD or path in uninterrupted.stepwise
+        )
         if trains:
             when = f"across the {effect.what}, {effect.where}"
             yield Evidence(leaf.component, path, effect.step, text_of(old), text_of(new), when)
 
 
-def observe_effects(trace: Trace, ground: Ground) -> list[Evidence]:
+def observe_effects(trace: Trace, uninterrupted: Uninterrupted) -> list[Evidence]:
     """Return what statements that seem to save or evaluate changed: worth a look, and no verdict.
 
     Args:
         trace: A run whose effects were watched. A save is listed only where files changed before the next mark.
-        ground: What equal runs say.
+        uninterrupted: What equal runs say.
 
     Returns:
         What was seen, in the order of suspicion.
@@ -64,7 +68,7 @@ def observe_effects(trace: Trace, ground: Ground) -> list[Evidence]:
         leaves = {
             path: old or new
             for path, (old, new) in effect.changed.items()
-            if path not in ground.noise and not before.snapshot.is_dead(path) and root_of(path) in known
+            if path not in uninterrupted.noise and not before.snapshot.is_dead(path) and root_of(path) in known
         }
         parts = {leaf.component for leaf in leaves.values() if leaf is not None and leaf.role == "state"}
         if effect.what == "evaluation" and any(
@@ -75,7 +79,7 @@ def observe_effects(trace: Trace, ground: Ground) -> list[Evidence]:
         for path, leaf in leaves.items():
             if leaf is None or path in effect.rounded:
                 continue  # swapped for other weights and put back by arithmetic
-            if _counts(effect, path, leaf, trace, ground):
+            if _counts(effect, path, leaf, trace, uninterrupted):
                 expected, got = map(text_of, effect.changed[path])
                 found.append(Evidence(leaf.component, path, effect.step, expected, got, when))
     return sorted(found, key=_rank)
@@ -92,9 +96,9 @@ def _marks_around(step: int, trace: Trace) -> tuple[Mark | None, Mark | None]:
     return before, next((mark for mark in trace.marks if mark.step > step), None)
 
 
-def _counts(effect: Effect, path: str, leaf: Leaf, trace: Trace, ground: Ground) -> bool:
+def _counts(effect: Effect, path: str, leaf: Leaf, trace: Trace, uninterrupted: Uninterrupted) -> bool:
     if leaf.role == "stream":
-        return path in ground.streams and _drawn_elsewhere(path, trace)
+        return path in uninterrupted.streams and _drawn_elsewhere(path, trace)
     if leaf.component in ("model.mode", "model.requires_grad"):
         before, after = _marks_around(effect.step, trace)
         if before is None or after is None:

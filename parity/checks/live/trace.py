@@ -11,7 +11,7 @@ from typing import Any, Literal
 from parity.checks.live.loads import Access
 from parity.contract.capture import Leaf, Snapshot
 
-__all__ = ["Effect", "End", "Mark", "Trace", "TraceReader", "TraceWriter", "blot"]
+__all__ = ["Effect", "End", "Mark", "Trace", "TraceReader", "TraceWriter", "without_digits"]
 
 End = Literal["finished", "killed", "failed", "lost", "late"]
 """How a run ended; `lost`: its process died without a word; `late`: it was ended, since it took too long."""
@@ -82,7 +82,7 @@ class Trace:
     """What the function returned, as leaves."""
     printed: dict[str, Leaf] = field(default_factory=dict)
     """What the run printed, line by line, as leaves."""
-    told: bool = False
+    state_was_named: bool = False
     """Whether the marks said what the state is: what is new at the return was never said."""
     nudged: list[str] = field(default_factory=list)
     """Parameters that were moved at the first mark."""
@@ -101,10 +101,10 @@ class Trace:
                 do not count. Logs do not count either.
             passing: Names without digits of what is not whole yet.
         """
-        like = {blot(name) for name in reads}
+        like = {without_digits(name) for name in reads}
 
         def is_checkpoint(name: str) -> bool:
-            known = blot(name)
+            known = without_digits(name)
             return name not in self.appended and known not in passing and (not like or known in like)
 
         return [at for at, mark in enumerate(self.marks) if at > 0 and any(map(is_checkpoint, mark.saved))]
@@ -115,11 +115,11 @@ class Trace:
         return [mark.step for mark in self.marks]
 
 
-def blot(name: str) -> str:
+def without_digits(name: str) -> str:
     """Return a file's name without its digits.
 
     Example:
-        >>> blot("checkpoint-40/model.pt")
+        >>> without_digits("checkpoint-40/model.pt")
         'checkpoint-#/model.pt'
     """
     return re.sub(r"\d+", "#", name)

@@ -1,4 +1,4 @@
-"""The handover check on trainers of anybody: killed on one side, its checkpoint converted, continued on the other."""
+"""The handover check on any trainer: killed on one side, its checkpoint converted, continued on the other."""
 
 from __future__ import annotations
 

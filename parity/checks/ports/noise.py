@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from parity.checks.across import SEEDS, widest
 from parity.checks.gap import distance
-from parity.checks.live import AtOnce, Compute, Nudge, Trace
+from parity.checks.live import Compute, Nudge, SameThreadExecutor, Trace
 from parity.checks.ports.series import Series, Trained
 from parity.checks.progress import tell
 
@@ -104,7 +104,9 @@ def _nudged(
     if not trace.nudged:
         return
     yield first
-    with AtOnce() if trained.runner.parallel == 1 else ThreadPoolExecutor(trained.runner.parallel) as pool:
+    with (
+        SameThreadExecutor() if trained.runner.parallel == 1 else ThreadPoolExecutor(trained.runner.parallel) as pool
+    ):
         yield from (moved for moved, _ in pool.map(run, seeds[1:]))
 
 

@@ -108,7 +108,7 @@ class Trained:
         found = Series([mark.step for mark in trace.marks])
         for mark in trace.marks:
             found.values.setdefault(mark.step, _values(mark.snapshot))
-        if trace.final is not None and trace.marks and not trace.told:
+        if trace.final is not None and trace.marks and not trace.state_was_named:
             found.steps.append(trace.marks[-1].step + 1)
             found.values[trace.marks[-1].step + 1] = _values(trace.final)
         return found, trace

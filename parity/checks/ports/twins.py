@@ -1,4 +1,4 @@
-"""The twins check on trainers of anybody: a training function and its port, from one start, on the same batches."""
+"""The twins check on any trainer: a training function and its port, from one start, on the same batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Capture of live state: what a training loop of anybody can reach, as one flat list of leaves; nothing is changed.
+"""Capture of live state: what any training loop can reach, as one flat list of leaves; nothing is changed.
 
 Knows the kinds of the standard library and of NumPy; those of a framework are registered by its side.
 """

@@ -16,10 +16,10 @@ from parity.checks.live.folder import SET_APART, list_folder
 from parity.checks.live.request import Request
 from parity.checks.live.trace import Trace
 
-__all__ = ["AtHome", "named_in", "set_apart"]
+__all__ = ["AtOriginalPath", "named_in", "set_apart"]
 
 
-class AtHome:
+class AtOriginalPath:
     """Runs a function where its checkpoints were saved, if they say where; otherwise in the folder it is given.
 
     Args:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from typing import Any
 
-__all__ = ["AtOnce"]
+__all__ = ["SameThreadExecutor"]
 
 
-class AtOnce(Executor):
+class SameThreadExecutor(Executor):
     """Runs everything in this thread, when its result is asked for or at once."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:

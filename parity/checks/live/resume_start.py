@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from parity.checks.live.evidence import Evidence
-from parity.checks.live.trace import Mark, Trace, blot
+from parity.checks.live.trace import Mark, Trace, without_digits
 
 __all__ = ["Kill", "is_unfinished", "judge_silence", "judge_start", "on_their_way"]
 
@@ -84,7 +84,7 @@ def _saved_step(saver: Trace, save: int, kill: Kill) -> int:
 
     A save that takes several steps begins with files of other names: under a temporary one, in a temporary directory.
     """
-    like = {blot(name) for name in kill.reads}
+    like = {without_digits(name) for name in kill.reads}
     while save > 1 and like and _begun(saver, save - 1, like):
         save -= 1
     return saver.steps[save] - 1
@@ -92,7 +92,7 @@ def _saved_step(saver: Trace, save: int, kill: Kill) -> int:
 
 def _begun(saver: Trace, mark: int, like: Collection[str]) -> bool:
     """Return whether files of other names than a checkpoint's were written before a mark, logs not counted."""
-    return any(blot(name) not in like for name in saver.marks[mark].saved if name not in saver.appended)
+    return any(without_digits(name) not in like for name in saver.marks[mark].saved if name not in saver.appended)
 
 
 def on_their_way(traces: Iterable[Trace], end: Collection[str]) -> frozenset[str]:
@@ -104,10 +104,10 @@ def on_their_way(traces: Iterable[Trace], end: Collection[str]) -> frozenset[str
         traces: Runs of the function.
         end: Files in the folder of a run that came to its end.
     """
-    before = {blot(name) for trace in traces for name in trace.renamed}
-    names = {blot(name) for trace in traces for name in trace.names}
+    before = {without_digits(name) for trace in traces for name in trace.renamed}
+    names = {without_digits(name) for trace in traces for name in trace.names}
     passing = {one for one in names if any(one == name or one.startswith(f"{name}/") for name in before)}
-    return frozenset(passing - {blot(name) for name in end})
+    return frozenset(passing - {without_digits(name) for name in end})
 
 
 def is_unfinished(reference: Trace, kill: Kill) -> bool:
@@ -130,11 +130,13 @@ def judge_silence(reference: Trace, kill: Kill) -> Evidence:
 
 def _removed_at_once(reference: Trace, kill: Kill) -> tuple[int, str] | None:
     """Return the step and name of the last checkpoint that was removed before the mark after its save."""
-    listed = {blot(name) for name in kill.reads or reference.names if blot(name) != name}
+    listed = {without_digits(name) for name in kill.reads or reference.names if without_digits(name) != name}
     for at, name in reversed(reference.removed):
         known = any(one == name or one.startswith(f"{name}/") for one in reference.names)
-        alike = not listed or any(one == blot(name) or one.startswith(f"{blot(name)}/") for one in listed)
-        if at < kill.mark and not known and alike and blot(name) != name:
+        alike = not listed or any(
+            one == without_digits(name) or one.startswith(f"{without_digits(name)}/") for one in listed
+        )
+        if at < kill.mark and not known and alike and without_digits(name) != name:
             return reference.steps[at], name
     return None
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from parity import sides
 
-__all__ = ["fresh_process", "seeds_on_import", "set_aside_all"]
+__all__ = ["fresh_process", "save_process_state", "seeds_on_import"]
 
 
-def set_aside_all() -> Callable[[], None]:
+def save_process_state() -> Callable[[], None]:
     """Return a function that puts generators and settings of this process back as they are now."""
     python, shared = random.getstate(), np.random.get_state()  # noqa: NPY002 - the state that all code shares
     frameworks = [adapter.set_aside() for adapter in sides.adapters().values()]

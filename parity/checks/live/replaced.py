@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parity.checks.live.evidence import Ground, TwoStates
+from parity.checks.live.evidence import TwoStates, Uninterrupted
 
-__all__ = ["healed"]
+__all__ = ["find_replaced"]
 
 
-def healed(
+def find_replaced(
     states: Sequence[TwoStates],
     found: Sequence[Sequence[str]],
-    ground: Ground,
+    uninterrupted: Uninterrupted,
     derived: Sequence[bool],
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Return the paths of lost numbers that later steps made equal again, with the first state of which they did.
@@ -25,7 +25,7 @@ def healed(
     Args:
         states: What the uninterrupted run and the resumed one hold, mark by mark from the resume on.
         found: Paths that differ in each.
-        ground: What equal runs say.
+        uninterrupted: What equal runs say.
         derived: Of each state, whether the resumed run read its folder in the step before: then it may have found
             there what it had not loaded.
 
@@ -39,7 +39,7 @@ def healed(
         leaf = states[0].left.leaves.get(path)
         if leaf is None or leaf.role not in ("scalar", "array") or states[0].is_dead(path):
             continue
-        if path not in ground.changing or path in ground.rounded or ground.is_history(path):
+        if path not in uninterrupted.changing or path in uninterrupted.rounded or uninterrupted.is_history(path):
             continue
         at = next((index for index in range(1, len(states)) if path not in found[index]), None)
         if at is None:
