@@ -45,7 +45,7 @@ def measure(side_name: str) -> dict[str, float]:
 
 
 def _train(spec: Any, side: Any, run: Path, phase: Any) -> None:
-    from parity.contract import leaf_digests
+    from parity.state import leaf_digests
 
     with phase("build"):
         trainer = side.build(spec, run)

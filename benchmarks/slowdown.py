@@ -14,7 +14,7 @@ import xxhash
 from benchmarks.paired import Arm
 from benchmarks.saves_beside import RawSaves, Saves, plain_saves
 from benchmarks.saving import Copy, SomeTrainer, build, settle, steps
-from parity.contract import leaf_digests, memory_orders
+from parity.state import leaf_digests, memory_orders
 from parity.storage import list_files
 
 __all__ = ["OwnSaves", "arms", "files_of_a_save"]

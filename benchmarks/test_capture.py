@@ -10,7 +10,7 @@ import pytest
 from benchmarks.paired import Arm, run_paired, slower
 from benchmarks.saving import MILLION
 from parity import sides
-from parity.contract.capture import Snapshot, Walk, digest_of
+from parity.capture import Snapshot, Walk, digest_of
 
 PARAMETERS = 100 * MILLION
 LAYERS = 4

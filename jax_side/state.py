@@ -16,9 +16,9 @@ from jax_side.model import build_model
 from jax_side.numerics import x64
 from jax_side.optimizer import slots
 from jax_side.scaler import ScalerState
-from parity.contract import TrainingState, take_count, take_scale
 from parity.errors import StateError
 from parity.spec import AdamSpec, RunSpec
+from parity.state import TrainingState, take_count, take_scale
 from parity.twins import Layout, Row, check_leaves, from_jax, initial_buffers, initial_params, to_jax
 
 __all__ = ["DeviceState", "abstract_model", "export_arrays", "import_arrays", "initial_model_state", "stored_names"]

@@ -23,8 +23,9 @@ from jax_side.optimizer import build_optimizer
 from jax_side.placement import Placement, build_placement
 from jax_side.scaler import all_finite, build_scaler, unscale, update_scaler
 from jax_side.state import DeviceState, abstract_model, export_arrays, import_arrays, initial_model_state
-from parity.contract import TrainingState, Validation
+from parity.contract import Validation
 from parity.spec import ExecutionSpec, RunSpec, SaveSpec
+from parity.state import TrainingState
 from parity.twins import Chunk, StepInputs, StepOutputs, Twin
 
 __all__ = ["JaxTrainer", "build"]

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from parity.capture import evaluation, mark, register, saving
     from parity.checks.live import ResumeBrokenError, assert_resumes, resumes
     from parity.checks.ports import (
         HandoverBrokenError,
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
         hands_over,
         twins_agree,
     )
-    from parity.contract import StepRecord, Trainer, TrainingState, Validation
-    from parity.contract.capture import evaluation, mark, register, saving
+    from parity.contract import StepRecord, Trainer, Validation
     from parity.spec import RunSpec, preset
+    from parity.state import TrainingState
 
 __all__ = [
     "HandoverBrokenError",
@@ -48,17 +49,18 @@ _PACKAGES = {
     "HandoverBrokenError": "checks.ports",
     "ResumeBrokenError": "checks.live",
     "RunSpec": "spec",
+    "TrainingState": "state",
     "TwinsDifferError": "checks.ports",
     "assert_handover": "checks.ports",
     "assert_resumes": "checks.live",
     "assert_twins": "checks.ports",
-    "evaluation": "contract.capture",
+    "evaluation": "capture",
     "hands_over": "checks.ports",
-    "mark": "contract.capture",
+    "mark": "capture",
     "preset": "spec",
-    "register": "contract.capture",
+    "register": "capture",
     "resumes": "checks.live",
-    "saving": "contract.capture",
+    "saving": "capture",
     "twins_agree": "checks.ports",
 }
 """Public name to the package that defines it; the names that are not listed come from `contract`."""

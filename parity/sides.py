@@ -20,8 +20,9 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from parity.contract import LeastSquares, OptimizerKind, Side, Translation
+from parity.contract import LeastSquares, Side, Translation
 from parity.errors import MissingFrameworkError, SideError, SpecError, UnknownNameError
+from parity.state import OptimizerKind
 
 __all__ = [
     "GROUP",

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from parity.contract import TrainingState, take_count, take_scale
 from parity.errors import StateError
 from parity.spec import AdamSpec, RunSpec
+from parity.state import TrainingState, take_count, take_scale
 from parity.twins import Layout, check_leaves, from_torch, initial_buffers, initial_params, to_torch
 from torch_side.formats.structure import require_alike
 from torch_side.optimizer import slots

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parity.contract import TrainingState, Validation
+from parity.contract import Validation
 from parity.spec import RunSpec
+from parity.state import TrainingState
 from parity.twins import Chunk, StepInputs, StepOutputs, Twin
 from torch_side.checkpoint import Checkpoints
 from torch_side.dropout import Dropout, mask_keys

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from parity.contract.capture import Leaf, Role, Walk, array_leaf, component_from_name, digest_of, slot_component
+from parity.capture import Leaf, Role, Walk, array_leaf, component_from_name, digest_of, slot_component
 
 __all__ = ["add_array", "array", "child", "component_of", "is_number", "key_bytes", "raw_value", "tree"]
 

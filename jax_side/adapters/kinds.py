@@ -12,7 +12,7 @@ from jax_side.adapters.loaders import register_loaders
 from jax_side.adapters.modules import register_modules
 from jax_side.adapters.optimizers import register_optimizers
 from jax_side.adapters.process import show_settings
-from parity.contract.capture import Walk, ambient, component_from_name, register
+from parity.capture import Walk, ambient, component_from_name, register
 
 __all__ = ["install"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jax_side.adapters.arrays import child
-from parity.contract.capture import Walk, attributes_of, register
+from parity.capture import Walk, attributes_of, register
 
 __all__ = ["register_loaders"]
 

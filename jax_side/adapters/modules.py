@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jax_side.adapters.arrays import child, component_of, key_bytes, raw_value, tree
-from parity.contract.capture import Leaf, Role, Walk, component_from_name, digest_of, register
+from parity.capture import Leaf, Role, Walk, component_from_name, digest_of, register
 
 __all__ = ["register_modules"]
 

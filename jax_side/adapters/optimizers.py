@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from jax_side.adapters.arrays import add_array, child, is_number, tree
-from parity.contract.capture import Leaf, Visit, Walk, kind_of, register, slot_component
+from parity.capture import Leaf, Visit, Walk, kind_of, register, slot_component
 
 __all__ = ["register_optimizers"]
 

@@ -9,7 +9,7 @@ import jax
 from numpy.typing import NDArray
 
 from jax_side.adapters.arrays import raw_value
-from parity.contract.capture import Walk
+from parity.capture import Walk
 
 __all__ = ["SETTINGS", "fresh_process", "set_aside", "show_settings", "write"]
 

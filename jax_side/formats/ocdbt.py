@@ -18,9 +18,9 @@ import tensorstore as ts
 
 from jax_side.formats.zarr import NAMED, ZARR2
 from parity.checkpoints import ByteRange
-from parity.contract import read_text
 from parity.errors import CheckpointError
 from parity.formats import Place, files_of, place_of, stored_values
+from parity.state import read_text
 from parity.storage import digest_range
 
 __all__ = ["MANIFEST", "Range", "locate", "places"]

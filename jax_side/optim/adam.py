@@ -13,7 +13,7 @@ from jax_side.optim.arithmetic import correction, lerp, like, power, quotient, w
 from jax_side.optim.groups import Optimizer
 from jax_side.optim.rules import Slots, Step, moved, register
 from jax_side.optim.transform import make
-from parity.contract import has_effect
+from parity.state import has_effect
 
 __all__ = ["adam", "adamax", "adamw", "nadam", "radam"]
 

@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from parity.contract import OptimizerKind
 from parity.errors import SpecError
+from parity.state import OptimizerKind
 
 __all__ = ["resolved"]
 

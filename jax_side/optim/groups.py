@@ -10,7 +10,7 @@ import jax
 import optax
 
 from jax_side.optim.leaves import Leaves
-from parity.contract import GroupRule, OptimizerKind, assign_groups
+from parity.state import GroupRule, OptimizerKind, assign_groups
 
 __all__ = ["Group", "OptimState", "Optimizer"]
 
@@ -63,7 +63,7 @@ class Optimizer(optax.GradientTransformationExtraArgs):
             shapes: Neutral name to shape, in PyTorch's layout.
 
         Raises:
-            SpecError: As of `parity.contract.assign_groups`.
+            SpecError: As of `parity.state.assign_groups`.
         """
         if not self.rules:
             return dict.fromkeys(shapes, self.groups[0])

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from jax_side.optim.obvious import Call, obvious
 from jax_side.optim.transform import by_name
-from parity.contract import LeastSquares, OptimizerKind, Translation
+from parity.contract import LeastSquares, Translation
+from parity.state import OptimizerKind
 
 __all__ = ["losses", "translations"]
 

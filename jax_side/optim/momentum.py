@@ -12,7 +12,7 @@ from jax_side.optim.arithmetic import like, wide
 from jax_side.optim.groups import Optimizer
 from jax_side.optim.rules import Slots, Step, moved, register
 from jax_side.optim.transform import make
-from parity.contract import has_effect
+from parity.state import has_effect
 
 __all__ = ["asgd", "lion", "rprop", "sgd"]
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import optax
 
-from parity.contract import OptimizerKind, Translation
+from parity.contract import Translation
+from parity.state import OptimizerKind
 
 __all__ = ["Call", "obvious"]
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jax_side.optim.arithmetic import halved, like, rounded
-from parity.contract import has_effect
+from parity.state import has_effect
 
 __all__ = ["RULES", "Rule", "Scalars", "Slots", "Step", "moved", "register"]
 

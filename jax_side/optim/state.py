@@ -13,8 +13,8 @@ import numpy as np
 from jax_side.optim.groups import Group, Optimizer, OptimState
 from jax_side.optim.leaves import Leaves
 from jax_side.optim.transform import by_name
-from parity.contract import GroupRule, NeutralGroup, NeutralOptimizer, TrainingState, optimizer_kind
 from parity.errors import StateError, UnknownNameError
+from parity.state import GroupRule, NeutralGroup, NeutralOptimizer, TrainingState, optimizer_kind
 
 __all__ = ["from_neutral", "optimizer_of", "to_neutral"]
 

@@ -14,8 +14,8 @@ from jax_side.optim.arithmetic import wide
 from jax_side.optim.groups import Group, Optimizer, OptimState
 from jax_side.optim.leaves import Leaves
 from jax_side.optim.update import updated
-from parity.contract import GroupRule, OptimizerKind, optimizer_kind, slot_shape
 from parity.errors import SpecError, StateError
+from parity.state import GroupRule, OptimizerKind, optimizer_kind, slot_shape
 
 __all__ = ["by_name", "make"]
 

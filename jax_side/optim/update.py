@@ -17,8 +17,8 @@ import numpy as np
 from jax_side.optim.arithmetic import unknown_zero, wide
 from jax_side.optim.groups import Group, Optimizer, OptimState
 from jax_side.optim.rules import RULES, Slots, Step
-from parity.contract import OptimizerKind, has_effect
 from parity.errors import SpecError, UnknownNameError
+from parity.state import OptimizerKind, has_effect
 
 __all__ = ["updated"]
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from parity.checkpoints.ranges import ByteRange, item_size
 from parity.checkpoints.seal import Seal, compare_listing, read_seal
-from parity.contract import (
+from parity.errors import CheckpointError, DamagedError
+from parity.state import (
     Difference,
     DigestSchema,
     Order,
@@ -25,7 +26,6 @@ from parity.contract import (
     read_text,
     schema_of,
 )
-from parity.errors import CheckpointError, DamagedError
 from parity.storage import list_files, open_regular
 
 __all__ = ["compare", "own_bytes", "sealed_alike"]

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from parity.checkpoints.compare import own_bytes
 from parity.checkpoints.ranges import ByteRange, item_size
 from parity.checkpoints.seal import Seal, read_seal
-from parity.contract import read_text
 from parity.errors import CheckpointError
 from parity.formats import Array, MappedArray, Opaque, Source, dtype_named, map_file
+from parity.state import read_text
 
 __all__ = ["neutral_source"]
 

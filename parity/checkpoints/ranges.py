@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from parity.contract import LeafDigest, block_shape, in_schema_2, read_text
 from parity.formats import boxes, extents
+from parity.state import LeafDigest, block_shape, in_schema_2, read_text
 from parity.storage import digest_range, open_regular
 
 __all__ = ["ByteRange", "is_intact", "item_size"]

@@ -25,10 +25,11 @@ from parity.checkpoints.ranges import ByteRange
 from parity.checkpoints.seal import Seal, after_save, commit, require_own
 from parity.checkpoints.store import CheckpointStore
 from parity.checkpoints.verify import Restored, read_meta, require_sealed, require_verified
-from parity.contract import RunPlan, TrainingState, leaf_digests, memory_orders
+from parity.contract import RunPlan
 from parity.environment import versions
 from parity.errors import CheckpointError, SaveError, StateError
 from parity.policy import Which
+from parity.state import TrainingState, leaf_digests, memory_orders
 from parity.storage import Background, FileDigest, Priority, list_files, plain
 
 __all__ = ["Checkpoints", "Labels", "Neutral", "Save", "fitting"]

@@ -21,8 +21,8 @@ import xxhash
 
 from parity import storage
 from parity.checkpoints.ranges import ByteRange, item_size
-from parity.contract import SCHEMA, DigestSchema, read_text
 from parity.errors import CheckpointError, OtherRunError, SaveError, UnsealedError, explain
+from parity.state import SCHEMA, DigestSchema, read_text
 from parity.storage import ALGORITHM, FileDigest, digest_files, list_files, parse_json, plain, read_bytes
 
 __all__ = [

@@ -9,8 +9,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from parity.checkpoints.ranges import ByteRange, is_intact
 from parity.checkpoints.seal import FILE, LONE, Seal, compare_listing, read_seal
-from parity.contract import TrainingState, compare_digests, leaf_digests, orders_of
 from parity.errors import CheckpointError, DamagedError, UnsealedError
+from parity.state import TrainingState, compare_digests, leaf_digests, orders_of
 from parity.storage import FileDigest, digest_files, list_files, read_json
 
 __all__ = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from parity.contract import Difference, LeafSize
 from parity.results import LeafChange
+from parity.state import Difference, LeafSize
 
 __all__ = ["MOST_LEAVES", "describe_leaf"]
 

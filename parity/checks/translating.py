@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity import sides
-from parity.contract import LeastSquares, Measured, OptimizerKind, Translation
+from parity.contract import LeastSquares, Measured, Translation
 from parity.environment import versions
 from parity.errors import SpecError
+from parity.state import OptimizerKind
 
 __all__ = ["BAR", "FLOOR", "least_squares", "measure_optimizer"]
 

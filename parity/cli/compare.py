@@ -13,7 +13,6 @@ from parity.checkpoints import FILE, LONE, compare, describe, neutral_source, re
 from parity.checks import compare_runs
 from parity.cli.options import add_fail_on, local_path, print_found, tolerance
 from parity.cli.report import compare_results
-from parity.contract import Difference
 from parity.convert import (
     FAMILIES,
     LeafComparison,
@@ -31,6 +30,7 @@ from parity.formats import Source
 from parity.report import clean, print_comparison, print_differences, print_runs, quoted, short
 from parity.results import EXIT_CODES, CheckResult, read_result
 from parity.runs import RunDirectory
+from parity.state import Difference
 
 __all__ = ["add", "compare_checkpoints"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from parity import sides
 from parity.checks import CHECKS, MEANINGS
 from parity.cli.options import directory, local_path
-from parity.contract import OPTIMIZERS
 from parity.spec import PRESETS
+from parity.state import OPTIMIZERS
 
 __all__ = ["SHELLS", "add"]
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from parity.cli.options import positive
 from parity.cli.parser import say
-from parity.contract import Measured, OptimizerKind, optimizer_kind
+from parity.contract import Measured
 from parity.errors import MissingFrameworkError, SpecError
 from parity.report import jax_code, optimizer_report
+from parity.state import OptimizerKind, optimizer_kind
 
 __all__ = ["add"]
 

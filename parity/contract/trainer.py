@@ -7,9 +7,9 @@ from typing import Literal, NamedTuple, Protocol, cast, get_args, runtime_checka
 
 from parity.contract.identity import RunIdentity
 from parity.contract.plan import RunPlan
-from parity.contract.state import TrainingState
 from parity.errors import SideError
 from parity.policy import Which
+from parity.state import TrainingState
 
 __all__ = ["PRECISIONS", "QUANTITIES", "Precision", "StepRecord", "Trainer", "Validation", "require_trainer"]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from parity.contract import LeafDigest
 from parity.formats import BLOCK_BYTES, Array, Box, Key, boxes, contiguous, leaf_name
+from parity.state import LeafDigest
 
 __all__ = ["Digests", "digest_of"]
 

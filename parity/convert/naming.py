@@ -21,10 +21,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parity.contract import OptimizerKind
 from parity.convert.torch_names import is_buffer, plain_name
 from parity.errors import CheckpointError
 from parity.formats import Array, Key, Source
+from parity.state import OptimizerKind
 
 __all__ = ["ADVICE", "Naming", "keeps_order", "name_numbers"]
 

@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from parity.contract import Slot
 from parity.convert.rule import Placement
 from parity.convert.torch_state import OptimizerPart
 from parity.convert.transforms import Zeros
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Key, Tree, count_of, number_of
+from parity.state import Slot
 
 __all__ = ["COUNT", "LAYOUTS", "STEPS", "Layout", "OptimizerTree", "no_counterpart", "optimizer_tree", "put"]
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from parity.contract import OPTIMIZERS, OptimizerKind, Slot, optimizer_kind, slot_shape
 from parity.convert.components import component_of_key, top_values
 from parity.convert.naming import ADVICE, Naming, name_numbers
 from parity.convert.torch_names import is_buffer, plain_name
 from parity.errors import CheckpointError, ParityError
 from parity.formats import Array, Key, Tree, leaf_name
+from parity.state import OPTIMIZERS, OptimizerKind, Slot, optimizer_kind, slot_shape
 
 __all__ = ["OptimizerPart", "TorchState", "read_torch_state"]
 

@@ -57,7 +57,7 @@ class Parity:
     @property
     def mark(self) -> Callable[..., None]:
         """The mark for a training loop: `parity.mark`."""
-        from parity.contract.capture import mark
+        from parity.capture import mark
 
         return mark
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO
 
-from parity.contract import Difference
 from parity.report.layout import print_wrapped
 from parity.report.terminal import open_console
 from parity.report.words import clean, short
 from parity.results import RunComparison
+from parity.state import Difference
 
 __all__ = ["print_differences", "print_runs"]
 

@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from parity.contract import OPTIMIZERS, OptimizerKind
+from parity.state import OPTIMIZERS, OptimizerKind
 
 __all__ = ["equivalence_page", "equivalence_rows", "jax_code", "state_keys"]
 

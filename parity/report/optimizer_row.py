@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from parity.contract import Measured, OptimizerKind, Translation
+from parity.contract import Measured, Translation
 from parity.report.equivalence import jax_code, state_keys
+from parity.state import OptimizerKind
 
 __all__ = ["optimizer_report"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from parity.contract import Difference, Divergence
+from parity.contract import Divergence
 from parity.results.record import Verdict
+from parity.state import Difference
 
 __all__ = ["RunComparison"]
 

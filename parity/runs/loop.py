@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from parity import policy
-from parity.contract import VALUES, StepRecord, Trainer, keep_values, leaf_digests, record_line
+from parity.contract import StepRecord, Trainer, record_line
 from parity.errors import DivergedError, SaveError
 from parity.runs.directory import RunDirectory
 from parity.runs.endings import describe_end, describe_nothing
@@ -20,6 +20,7 @@ from parity.runs.options import Observers, Options, Outcome
 from parity.runs.resume import skips_before
 from parity.runs.signals import Heard
 from parity.runs.together import Alone
+from parity.state import VALUES, keep_values, leaf_digests
 from parity.storage import append, reason
 
 __all__ = ["Loop", "Start"]

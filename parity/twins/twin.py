@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from parity import policy
 from parity.checkpoints import Checkpoints, fitting
-from parity.contract import Pace, StepRecord, TrainingState, take_count
+from parity.contract import Pace, StepRecord
 from parity.errors import InconsistentStateError, StateError
 from parity.policy import Which
 from parity.spec import RunSpec, identity_of, to_toml
+from parity.state import TrainingState, take_count
 from parity.storage import plain
 from parity.twins.data import Chunk, open_stream
 from parity.twins.datasets import load_dataset

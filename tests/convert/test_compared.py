@@ -10,9 +10,9 @@ import torch
 
 from parity.checkpoints import ByteRange, Seal, commit, neutral_source
 from parity.cli import main
-from parity.contract import digest_text
 from parity.convert import open_any
 from parity.formats import Array
+from parity.state import digest_text
 from tests.convert.states import named, saved, trained
 from tests.convert.test_convert import RULES
 from tests.support.sealed import flip

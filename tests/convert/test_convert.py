@@ -16,9 +16,9 @@ import pytest
 import torch
 
 from parity.cli import main
-from parity.contract import digest_text
 from parity.convert import compare_sources, open_any
 from parity.formats import Array, leaf_name, leaves
+from parity.state import digest_text
 from tests.convert.states import STEPS, named, saved, trained
 
 RULES = """

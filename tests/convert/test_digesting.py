@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parity.contract import digest_text
 from parity.convert.digesting import Digests
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory
+from parity.state import digest_text
 
 VALUE = np.arange(6000, dtype=np.float32).reshape(60, 100)
 

@@ -65,12 +65,12 @@ def test_a_path_that_is_gone_is_found() -> None:
 
 PLANTS: dict[Any, list[tuple[str, str]]] = {
     test_every_package_is_in_its_layer_with_what_it_says_of_itself: [
-        ("| 4 | `parity/spec/` |", "| 5 | `parity/spec/` |"),
+        ("| 5 | `parity/spec/` |", "| 6 | `parity/spec/` |"),
         ("| 1 | `parity/storage/` |", "| 1 | `parity/store/` |"),
         ("Renders; never computes.", "Renders and computes."),
     ],
     test_the_places_for_new_code_exist: [
-        ("a row in `parity/contract/optimizers.py`", "a row in `parity/contract/optimisers.py`"),
+        ("a row in `parity/state/optimizers.py`", "a row in `parity/state/optimisers.py`"),
     ],
 }
 

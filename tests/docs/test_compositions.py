@@ -11,8 +11,8 @@ import optax.contrib
 import pytest
 
 from jax_side import optim
-from parity.contract import OPTIMIZERS, GroupRule
 from parity.errors import UnknownNameError
+from parity.state import OPTIMIZERS, GroupRule
 from tests.docs import pages
 from tests.docs.pages import expect_failure
 from tests.docs.sources import codes

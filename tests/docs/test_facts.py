@@ -12,11 +12,11 @@ from parity.checkpoints import Seal, seal_text
 from parity.checkpoints.seal import SCHEMAS as SEAL_SCHEMAS
 from parity.checks.across import FLOAT64_LIMIT
 from parity.cli import make_parser
-from parity.contract import SCHEMA as DIGEST_SCHEMA
 from parity.results import EXIT_CODES
 from parity.results.documents import SCHEMA as CHECK_SCHEMA
 from parity.runs import DEADLINE_SECONDS, RunDirectory
 from parity.spec import load, preset
+from parity.state import SCHEMA as DIGEST_SCHEMA
 from parity.storage import digests as digest
 from parity.storage import untrusted
 from tests.docs import pages

@@ -12,9 +12,9 @@ import torch
 
 from parity import sides
 from parity.cli.main import main
-from parity.contract import compare_states
 from parity.runs import RunDirectory
 from parity.spec import RunSpec, from_dict, load
+from parity.state import compare_states
 from tests.docs import pages
 from tests.docs.pages import expect_failure
 from tests.docs.sources import codes

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from parity.contract.capture import Walk, capture
-from parity.contract.capture.frames import Scope
+from parity.capture import Walk, capture
+from parity.capture.frames import Scope
 from tests.docs.pages import expect_failure, table
 from tests.docs.sources import codes
 

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 
 from jax_side.train import programs
-from parity.contract import TrainingState
 from parity.spec import RunSpec
+from parity.state import TrainingState
 from tests.faults.fault import Plant
 
 __all__ = [

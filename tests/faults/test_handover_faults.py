@@ -10,8 +10,8 @@ import pytest
 
 import jax_side.optimizer
 from parity.checks.across import TwinPair, check_handover, check_twins
-from parity.contract import TrainingState
 from parity.spec import load
+from parity.state import TrainingState
 from tests.faults.fault import MLP, Planted, nothing
 
 SPEC = load(MLP[0], "float64", [*MLP[1], "model.hidden=[16, 16, 16]", "steps=20"])

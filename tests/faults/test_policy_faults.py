@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from parity import sides
-from parity.contract import leaf_digests
 from parity.errors import RunDirectoryError, SpecError
 from parity.runs import QUIET, RunDirectory, train
 from parity.spec import load
+from parity.state import leaf_digests
 from tests.faults.fault import MLP, Planted, nothing
 from tests.faults.policies import ACCURACY, BY_AUDIT, audit
 

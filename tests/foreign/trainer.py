@@ -18,10 +18,11 @@ import xxhash
 
 from parity import policy, storage
 from parity.checkpoints import DRAFT, Seal, after_save, commit, require_own, require_verified
-from parity.contract import Pace, RunIdentity, RunPlan, StepRecord, TrainingState, Validation, leaf_digests
+from parity.contract import Pace, RunIdentity, RunPlan, StepRecord, Validation
 from parity.errors import CheckpointError, StateError, UnsealedError
 from parity.policy import Rules, Which
 from parity.runs import RunDirectory
+from parity.state import TrainingState, leaf_digests
 
 __all__ = ["FAULTS", "Config", "Numbers", "NumpySide", "keeping"]
 

@@ -21,9 +21,9 @@ import xxhash
 
 from parity import sides
 from parity.checkpoints import FILE, describe, verify
-from parity.contract import leaf_digests
 from parity.errors import ParityError
 from parity.runs import Observers, Options, train
+from parity.state import leaf_digests
 from tests.hostile.catalogue import ENTRIES
 from tests.hostile.entry import Entry
 from tests.hostile.runs import NEWEST, OLDER, SPEC, Sandbox, reseal, sandbox

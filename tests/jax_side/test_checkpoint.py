@@ -14,9 +14,9 @@ import jax_side
 from jax_side.formats.ocdbt import locate
 from jax_side.snapshot import BLOCK, Snapshot
 from parity.checkpoints import examine, is_intact, read_seal, require_verified
-from parity.contract import compare_states, leaf_digests, orders_of
 from parity.errors import CheckpointError
 from parity.spec import override, spec_hash
+from parity.state import compare_states, leaf_digests, orders_of
 from tests.support.saving import SPECS, assert_resumes, blamed, held, reseal, saved
 from tests.support.small import bits_of, state_of
 

@@ -16,7 +16,7 @@ from jax_side.formats.described import leaf_name
 from jax_side.formats.items import ITEMS
 from jax_side.formats.orbax_handler import DigestingHandler
 from parity.checkpoints import read_seal
-from parity.contract import compare_states
+from parity.state import compare_states
 from tests.support.saving import SPECS, saved
 from tests.support.small import bits_of
 

@@ -7,8 +7,8 @@ import pytest
 
 import jax_side
 from parity.checks.resume import judge, run_here
-from parity.contract import compare_states
 from parity.spec import override
+from parity.state import compare_states
 from tests.support.small import NAMES, bits_of, small
 
 STEPS = 60

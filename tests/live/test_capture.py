@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parity.contract.capture import Snapshot, Walk, capture, component_from_name, register, scopes_of
-from parity.contract.capture.liveness import live_names
+from parity.capture import Snapshot, Walk, capture, component_from_name, register, scopes_of
+from parity.capture.liveness import live_names
 from parity.errors import SpecError
 
 Point = namedtuple("Point", "x y")

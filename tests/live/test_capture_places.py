@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parity.contract.capture import Snapshot, Walk, capture
-from parity.contract.capture.frames import Scope
-from parity.contract.capture.modules import is_of_user
+from parity.capture import Snapshot, Walk, capture
+from parity.capture.frames import Scope
+from parity.capture.modules import is_of_user
 from tests.live import hiding_module
 
 
@@ -366,7 +366,7 @@ def test_a_probe_tells_that_it_changed() -> None:
     class Opaque(array.array):  # type: ignore[type-arg]
         pass
 
-    from parity.contract.capture.probes import probe
+    from parity.capture.probes import probe
 
     value = Opaque("d", [1.0])
     before = probe(value)

@@ -2,9 +2,9 @@
 
 import pytest
 
+from parity.capture import Walk
 from parity.checks.live.scenarios import epoch_ends
 from parity.checks.live.trace import Mark
-from parity.contract.capture import Walk
 
 
 def marks_of(name: str, values: list[object]) -> list[Mark]:

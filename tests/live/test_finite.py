@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import parity
-from parity.contract.capture import Walk
+from parity.capture import Walk
 from parity.results import Resumption
 
 STEPS, STOP = 12, 7

@@ -20,7 +20,7 @@ from jax._src import test_util
 
 import parity
 from jax_side.adapters import fresh_process, install, read_msgpack, read_orbax, set_aside
-from parity.contract.capture import Leaf, Snapshot, Walk
+from parity.capture import Leaf, Snapshot, Walk
 from tests.live import jax_trainers
 
 install()
@@ -342,7 +342,7 @@ def test_settings_are_flags_and_are_put_back() -> None:
 
 def test_adapters_import_neither_flax_optax_orbax_nor_grain_and_start_no_backend() -> None:
     code = (
-        "import sys, jax; from parity import sides; from parity.contract.capture import capture; sides.adapters(); "
+        "import sys, jax; from parity import sides; from parity.capture import capture; sides.adapters(); "
         "shown = capture([]).leaves; assert shown['jax.config.jax_enable_x64'].role == 'flag'; "
         "from jax._src import xla_bridge; assert not xla_bridge.backends_are_initialized(); "
         "print([m for m in ('flax', 'optax', 'orbax', 'grain', 'torch') if m in sys.modules])"

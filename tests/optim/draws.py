@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.contract import OPTIMIZERS
+from parity.state import OPTIMIZERS
 
 __all__ = ["draw"]
 

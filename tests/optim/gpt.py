@@ -13,8 +13,8 @@ from jax_side.model import build_model as build_jax
 from jax_side.model import cross_entropy as jax_cross_entropy
 from jax_side.numerics import dtypes as jax_dtypes
 from jax_side.optim import Leaves, by_name
-from parity.contract import GroupRule
 from parity.spec import RunSpec, load
+from parity.state import GroupRule
 from parity.twins import initial_params, table, to_jax
 from tests.optim.walks import QUICK, Arrays, torch_optimizer
 from torch_side.model import build_model as build_torch

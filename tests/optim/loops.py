@@ -23,9 +23,9 @@ import torch_side.optim
 from jax_side.optim import by_name, clip_by_global_norm, optimizer_of
 from jax_side.scaler import ScalerState, all_finite, unscale, update_scaler
 from parity import schedules
-from parity.contract import OPTIMIZERS, GroupRule, TrainingState, pack_schedule, unpack_schedule
 from parity.schedules import Schedule
 from parity.spec import ScalerSpec
+from parity.state import OPTIMIZERS, GroupRule, TrainingState, pack_schedule, unpack_schedule
 from tests.optim.walks import BATCH, QUICK, X, Y, shapes_for, start, torch_optimizer
 from torch_side.schedules import to_torch
 

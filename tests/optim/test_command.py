@@ -17,8 +17,9 @@ from parity import sides
 from parity.checks import measure_optimizer
 from parity.checks.translating import least_squares
 from parity.cli import main
-from parity.contract import OPTIMIZERS, Measured
+from parity.contract import Measured
 from parity.report import optimizer_report
+from parity.state import OPTIMIZERS
 
 STEPS = 60
 

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.equivalence import EXACT_STEPS, FIGURES, NARROW, OBVIOUS, PAGE, measure
 from parity.cli import main
-from parity.contract import OPTIMIZERS
 from parity.report import equivalence_page
+from parity.state import OPTIMIZERS
 
 
 def test_the_page_is_the_one_of_the_figures():

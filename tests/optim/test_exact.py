@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from jax_side.optim import by_name, clip_by_global_norm, clip_by_value, lion
-from parity.contract import OPTIMIZERS
+from parity.state import OPTIMIZERS
 from tests.optim.draws import draw
 from tests.optim.walks import IN_TORCH, QUICK, X, apart, far, jax_walk, shapes_for, start, torch_walk
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from parity.checks.translating import least_squares
-from parity.contract import OPTIMIZERS
-from parity.contract.optimizer_kinds import FLAGS
+from parity.state import OPTIMIZERS
+from parity.state.optimizer_kinds import FLAGS
 from tests.docs.pages import read, words
 from torch_side.optim import losses
 

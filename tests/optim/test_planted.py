@@ -14,7 +14,7 @@ import torch
 import jax_side.optim
 import torch_side.optim
 from jax_side.optim import by_name, rules
-from parity.contract import OPTIMIZERS, TrainingState
+from parity.state import OPTIMIZERS, TrainingState
 from tests.optim.test_exact import EDGES
 from tests.optim.walks import MATRICES, QUICK, start, torch_optimizer
 

@@ -9,8 +9,8 @@ import optax
 import pytest
 
 from jax_side.scaler import unscale
-from parity.contract import OPTIMIZERS, compare_states
 from parity.schedules import Schedule
+from parity.state import OPTIMIZERS, compare_states
 from tests.optim.loops import COMPONENTS, STEPS, Case, JaxLoop, TorchLoop
 from tests.optim.test_exact import EDGES
 from tests.optim.walks import IN_TORCH

@@ -10,8 +10,8 @@ import torch
 import jax_side.optim
 import torch_side.optim
 from jax_side.optim import Leaves, by_name, optimizer_of
-from parity.contract import GroupRule, NeutralOptimizer, TrainingState, unpack_schedule
 from parity.errors import SpecError, StateError, UnknownNameError
+from parity.state import GroupRule, NeutralOptimizer, TrainingState, unpack_schedule
 from tests.optim.test_exact import EDGES
 from tests.optim.walks import IN_TORCH, QUICK, jax_loss, nested, shapes_for, start, torch_loss, torch_optimizer
 

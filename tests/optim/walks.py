@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from jax_side.optim import Optimizer, OptimState
-from parity.contract import OPTIMIZERS
+from parity.state import OPTIMIZERS
 
 Arrays = dict[str, np.ndarray]
 SHAPES = {

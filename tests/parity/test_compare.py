@@ -11,9 +11,9 @@ import pytest
 import jax_side
 import torch_side
 from parity.checkpoints import DRAFT, FILE, ByteRange, Seal, commit, compare, read_seal, seal_text
-from parity.contract import DigestSchema, Order, component_of, digest_text
 from parity.errors import CheckpointError, DamagedError
 from parity.spec import PRECISIONS, Precision
+from parity.state import DigestSchema, Order, component_of, digest_text
 from tests.support.sealed import flip, save
 from tests.support.small import NAMES, overflowing, small, with_leaf
 
@@ -73,7 +73,7 @@ def test_arrays_in_different_orders_or_schemas_are_equal_exactly_when_every_bit_
     value: Any, known: str, orders: str, schemas: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever a file holds the bytes as they are in memory."""
-    monkeypatch.setattr("parity.contract.leaf_blocks.BLOCK", 4)
+    monkeypatch.setattr("parity.state.leaf_blocks.BLOCK", 4)
     axes = (2, 3, 1, 0) if value.ndim == 4 else (1, 0)  # the former, JAX's of a convolution, is not its own inverse
     axes = axes if orders == "different orders" else ()
     nowhere: dict[str, Any] = {"places": {}}
@@ -94,7 +94,7 @@ def test_without_the_bytes_anywhere_nothing_is_called_equal(tmp_path: Path, monk
     assert [(d.leaf, d.kind) for d in compare(first, second)] == [(WEIGHT, "order")]
     third = of_one_array(tmp_path, 3, value, (), 1, places={})
     assert compare(first, third) == [], "the digest of one block follows from that of all bytes"
-    monkeypatch.setattr("parity.contract.leaf_blocks.BLOCK", 4)
+    monkeypatch.setattr("parity.state.leaf_blocks.BLOCK", 4)
     first = of_one_array(tmp_path, 4, value, (), places={})
     assert [(d.leaf, d.kind) for d in compare(first, third)] == [(WEIGHT, "schema")]
 

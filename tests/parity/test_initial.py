@@ -9,8 +9,8 @@ import torch
 
 import jax_side
 import torch_side
-from parity.contract import compare_states
 from parity.spec import PRECISIONS, CnnSpec, GptSpec, MlpSpec, ModelSpec, Precision
+from parity.state import compare_states
 from parity.twins import initial_buffers, initial_params, param_shapes
 from tests.support.small import NAMES, small
 

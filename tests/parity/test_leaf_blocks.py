@@ -13,8 +13,9 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parity.contract import LeafDigest, digest_text, leaf_blocks
-from parity.contract.leaf_blocks import block_shape
+from parity.contract import leaf_blocks
+from parity.state import LeafDigest, digest_text
+from parity.state.leaf_blocks import block_shape
 from tests.support.small import quick
 
 DTYPES = (np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.complex128, np.int64, np.uint8, np.bool_, ">i4")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from parity.checks.resume import Evidence, LeafEvent, judge
-from parity.contract import TrainingState, keep_values, leaf_digests, measure_arrays, measure_kept
+from parity.state import TrainingState, keep_values, leaf_digests, measure_arrays, measure_kept
 from tests.support.small import record
 
 
@@ -54,7 +54,7 @@ def test_what_was_not_kept_cut_off_or_of_another_shape_has_no_size(tmp_path, mon
     for file in tmp_path.iterdir():
         file.write_bytes(file.read_bytes()[:-4])
     assert measure_kept((tmp_path, texts["a"]), (tmp_path, texts["a"])) is None
-    monkeypatch.setattr("parity.contract.leaf_values.MOST_BYTES", 8)
+    monkeypatch.setattr("parity.state.leaf_values.MOST_BYTES", 8)
     kept(tmp_path / "small", a=[1.0], b=[1.0, 2.0])
     assert len(list((tmp_path / "small").iterdir())) == 1, "the larger one is left out"
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from parity.checks.across import TwinPair
-from parity.contract import StepRecord, Trainer, TrainingState, Validation
+from parity.contract import StepRecord, Trainer, Validation
 from parity.errors import StateError
 from parity.sides import Side
 from parity.spec import RunSpec, load
+from parity.state import TrainingState
 from tests.support.small import record, small
 
 SPEC = small("mlp-digits", "float32", "steps=10")

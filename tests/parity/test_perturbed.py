@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from parity.checks.across import perturbed, ulp
-from parity.contract import TrainingState
 from parity.spec import PRECISIONS, Precision
+from parity.state import TrainingState
 
 WEIGHTS = np.concatenate([np.linspace(-3.0, 3.0, 200, dtype=np.float32), np.zeros(8, np.float32)]).reshape(13, 16)
 START = TrainingState(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from parity.contract import (
+from parity.state import (
     TrainingState,
     compare_digests,
     compare_states,

@@ -19,9 +19,9 @@ from parity.checkpoints import (
     require_verified,
     verify,
 )
-from parity.contract import digest_text
 from parity.errors import DamagedError, UnsealedError
 from parity.formats import boxes, extents
+from parity.state import digest_text
 from tests.parity.test_digest import KINDS, make
 from tests.support.sealed import FILES, PLACES, flip, save
 
@@ -166,7 +166,7 @@ def test_an_array_is_verified_in_pieces_and_every_bit_of_it_counts(
     shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its range has no digest: the digest of the leaf is made from the blocks of what is read."""
-    monkeypatch.setattr("parity.contract.leaf_blocks.BLOCK", 8)
+    monkeypatch.setattr("parity.state.leaf_blocks.BLOCK", 8)
     monkeypatch.setattr(ranges, "PIECE", 24)
     extent, order = SHAPES[shape]
     value = np.arange(np.prod(extent), dtype=np.float32).reshape(extent)

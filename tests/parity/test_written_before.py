@@ -11,11 +11,12 @@ import pytest
 from parity import sides
 from parity.checkpoints import FILE, compare, read_seal, verify
 from parity.cli.main import main
-from parity.contract import StepRecord, compare_digests, read_records, schema_of
+from parity.contract import StepRecord, read_records
 from parity.policy import best
 from parity.results import EXIT_CODES
 from parity.runs import QUIET, Observers, Options, RunDirectory, train
 from parity.spec import from_toml
+from parity.state import compare_digests, schema_of
 from tests.support.sealed import flip
 from tests.support.small import bits_of
 

@@ -8,10 +8,10 @@ import pytest
 
 from parity import sides
 from parity.checkpoints import FILE, read_seal, require_verified, verify
-from parity.contract import compare_states, leaf_digests, orders_of
 from parity.errors import CheckpointError, DamagedError, OtherRunError, SaveError
 from parity.runs import RunDirectory
 from parity.spec import override
+from parity.state import compare_states, leaf_digests, orders_of
 from tests.support.saving import SPECS, assert_resumes, saved
 from tests.support.sealed import flip
 from tests.support.small import small, state_of

@@ -6,8 +6,8 @@ import jax
 import pytest
 
 from parity import sides
-from parity.contract import compare_states
 from parity.errors import InconsistentStateError
+from parity.state import compare_states
 from tests.support.small import small
 
 each_side = pytest.mark.parametrize("side", ["torch", "jax"])

@@ -9,9 +9,9 @@ import pytest
 import jax_side
 import torch_side
 from parity import sides
-from parity.contract import TrainingState, compare_states, leaf_digests
 from parity.errors import StateError
 from parity.spec import PRECISIONS, Precision, RunSpec, override
+from parity.state import TrainingState, compare_states, leaf_digests
 from tests.support.small import NAMES, bits_of, overflowing, small, state_of, with_leaf, without_leaf
 
 OPTIMIZERS = {

@@ -9,8 +9,8 @@ from typing import Any
 
 from parity import sides
 from parity.checkpoints import ByteRange, read_seal, seal, verify
-from parity.contract import compare_states
 from parity.spec import RunSpec
+from parity.state import compare_states
 from tests.support.sealed import flip
 from tests.support.small import bits_of, small
 

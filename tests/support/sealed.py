@@ -6,7 +6,7 @@ import numpy as np
 import xxhash
 
 from parity.checkpoints import DRAFT, ByteRange, Seal, commit
-from parity.contract import DigestSchema, digest_text
+from parity.state import DigestSchema, digest_text
 
 FILES = {"params/shard": b"weightbias" + b"\0" * 6, "optimizer/shard": b"moment", "meta.json": b"{}"}
 PLACES = {

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 from hypothesis import settings
 
-from parity.contract import StepRecord, TrainingState, leaf_digests, memory_orders
+from parity.contract import StepRecord
 from parity.spec import PRESETS, Precision, RunSpec, load
+from parity.state import TrainingState, leaf_digests, memory_orders
 
 NAMES = tuple(PRESETS)
 

@@ -10,7 +10,7 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, TensorDataset
 
 from parity import sides
-from parity.contract.capture import Snapshot, Walk
+from parity.capture import Snapshot, Walk
 
 
 def see(**values: Any) -> Snapshot:

@@ -8,9 +8,9 @@ import torch
 
 import torch_side
 from parity.checkpoints import examine, is_intact, read_seal, require_verified
-from parity.contract import compare_states, leaf_digests
 from parity.errors import CheckpointError
 from parity.spec import override, spec_hash
+from parity.state import compare_states, leaf_digests
 from tests.support.saving import SPECS, assert_resumes, blamed, held, reseal, saved
 from tests.support.small import state_of
 from torch_side.checkpoint import STATE

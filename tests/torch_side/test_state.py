@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import torch_side
-from parity.contract import TrainingState, compare_states
 from parity.errors import StateError
 from parity.spec import PRECISIONS, Precision
+from parity.state import TrainingState, compare_states
 from tests.support.small import NAMES, bits_of, overflowing, small, state_of, with_leaf, without_leaf
 from torch_side.state import file_state, load_file_state
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from parity.contract.capture import Leaf, Role, Walk, component_from_name, digest_of, is_of_user, role_of_array
+from parity.capture import Leaf, Role, Walk, component_from_name, digest_of, is_of_user, role_of_array
 
 __all__ = ["add_tensor", "show_attributes", "show_hooks", "tensor", "tensor_leaf"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from parity.contract.capture import Walk, component_from_name, register
+from parity.capture import Walk, component_from_name, register
 from torch_side.adapters.arrays import tensor
 from torch_side.adapters.loaders import register_loaders
 from torch_side.adapters.modules import register_modules

@@ -7,7 +7,7 @@ from typing import Any
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from parity.contract.capture import Walk, component_from_name, register
+from parity.capture import Walk, component_from_name, register
 
 __all__ = ["register_loaders"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from parity.contract.capture import Walk, component_from_name, register
+from parity.capture import Walk, component_from_name, register
 from torch_side.adapters.arrays import add_tensor, show_attributes, show_hooks
 
 __all__ = ["register_modules"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from parity.contract.capture import Role, Walk, register, slot_component
+from parity.capture import Role, Walk, register, slot_component
 from torch_side.adapters.arrays import add_tensor, show_hooks
 
 __all__ = ["register_optimizers"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from parity.contract.capture import Walk, ambient, register
+from parity.capture import Walk, ambient, register
 
 __all__ = ["register_streams"]
 

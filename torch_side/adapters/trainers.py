@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from parity.contract.capture import Visit, Walk, register
+from parity.capture import Visit, Walk, register
 
 __all__ = ["register_trainers"]
 

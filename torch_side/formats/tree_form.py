@@ -23,8 +23,8 @@ from parity.checkpoints.trees import (
     open_plain,
     type_name,
 )
-from parity.contract import bytes_of
 from parity.errors import CheckpointError
+from parity.state import bytes_of
 from torch_side.formats.stateful import is_stateful, state_of, whole_of
 from torch_side.formats.tree_files import read_parts, write_parts
 

@@ -1,4 +1,4 @@
-"""What reads objects of torch.optim: parameter groups by rules, and state in the neutral form of `parity.contract`.
+"""What reads objects of torch.optim: parameter groups by rules, and state in the neutral form of `parity.state`.
 
 Knows no twin and nothing of JAX; torch.optim itself takes the steps.
 """

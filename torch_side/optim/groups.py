@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from parity.contract import GroupRule, assign_groups
 from parity.errors import SpecError
+from parity.state import GroupRule, assign_groups
 
 __all__ = ["param_groups"]
 

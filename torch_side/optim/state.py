@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from parity.contract import NeutralGroup, NeutralOptimizer, OptimizerKind, TrainingState, optimizer_kind
 from parity.errors import StateError
+from parity.state import NeutralGroup, NeutralOptimizer, OptimizerKind, TrainingState, optimizer_kind
 
 __all__ = ["from_neutral", "kind_of", "to_neutral"]
 

@@ -18,8 +18,8 @@ from parity.checkpoints.trees.form import TreeForm
 from parity.checkpoints.trees.manager import TREES
 from parity.checkpoints.trees.reading import is_described, read_tree
 from parity.checkpoints.trees.snapshot import TreeSnapshot
-from parity.contract import TrainingState
 from parity.errors import CheckpointError, LockedError, SaveError
+from parity.state import TrainingState
 from parity.storage import WriterLock, local_path
 
 __all__ = ["restore_tree", "save_tree"]

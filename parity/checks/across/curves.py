@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from parity.checks.progress import OnStep, ignore_step
-from parity.contract import StepRecord, Trainer, TrainingState, Validation
+from parity.contract import StepRecord, Trainer, Validation
+from parity.state import TrainingState
 
 __all__ = ["EXACT", "Curve", "Validations", "losses", "run_from"]
 

@@ -19,10 +19,11 @@ from parity.checks.across.perturb import perturbed
 from parity.checks.cache import cache_directory
 from parity.checks.gap import curve_gap
 from parity.checks.progress import OnStep, ignore_step
-from parity.contract import Trainer, TrainingState
+from parity.contract import Trainer
 from parity.environment import versions
 from parity.sides import source_digest
 from parity.spec import RunSpec
+from parity.state import TrainingState
 from parity.storage import replace_file
 
 __all__ = ["Envelope", "measure_envelope", "noise_floor"]

@@ -14,9 +14,9 @@ from parity.checks.across.pair import TwinPair
 from parity.checks.leaves import MOST_LEAVES, describe_leaf
 from parity.checks.suspects import SUSPECTS
 from parity.checks.traces import trace_validations
-from parity.contract import Difference, TrainingState, compare_states
 from parity.errors import StateError
 from parity.results import CheckRecord
+from parity.state import Difference, TrainingState, compare_states
 
 __all__ = ["check_handover"]
 

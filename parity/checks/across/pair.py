@@ -11,10 +11,11 @@ from parity.checks.across.criteria import SEEDS
 from parity.checks.across.curves import Curve, Validations, losses, run_from
 from parity.checks.across.envelopes import Envelope, measure_envelope, noise_floor
 from parity.checks.progress import OnStep, ignore_step
-from parity.contract import Trainer, TrainingState, Validation, compare_states
+from parity.contract import Trainer, Validation
 from parity.errors import NoCounterpartError, StateError
 from parity.sides import Side, is_builtin
 from parity.spec import RunSpec
+from parity.state import TrainingState, compare_states
 
 __all__ = ["TwinPair"]
 

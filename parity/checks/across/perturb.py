@@ -6,8 +6,8 @@ import numpy as np
 
 from parity import threefry
 from parity.checks.across.criteria import ulp
-from parity.contract import TrainingState
 from parity.spec import Precision
+from parity.state import TrainingState
 
 __all__ = ["perturbed"]
 

@@ -6,8 +6,8 @@ import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from parity.capture import Leaf, Snapshot, root_of
 from parity.checks.live.trace import Mark
-from parity.contract.capture import Leaf, Snapshot, root_of
 
 __all__ = ["align", "varying"]
 

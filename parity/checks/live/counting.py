@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from parity.capture import HARD, root_of
 from parity.checks.live.evidence import TwoStates, Uninterrupted
-from parity.contract.capture import HARD, root_of
 
 __all__ = [
     "compare",

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from parity.capture import Leaf, Walk
 from parity.checks.live.folder import hidden, list_folder
-from parity.contract.capture import Leaf, Walk
 from parity.errors import ParityError
 from parity.storage import digest_range
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from parity import sides
+from parity.capture import Leaf, Snapshot
 from parity.checks.live.decoded import Reader, contents
 from parity.checks.live.envelope import Envelope
 from parity.checks.live.evidence import (
@@ -36,7 +37,6 @@ from parity.checks.live.resume_start import Kill, is_unfinished, on_their_way
 from parity.checks.live.rounding import is_floating
 from parity.checks.live.scenarios import Scenario
 from parity.checks.live.trace import Trace
-from parity.contract.capture import Leaf, Snapshot
 
 __all__ = ["Driver", "Runner"]
 

@@ -20,11 +20,11 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from parity.capture import Leaf, Scope, Snapshot, live_names, root_of
 from parity.checks.live.request import Request
 from parity.checks.live.rounding import ULP
 from parity.checks.live.source import EVALUATES, SAVES, called_name
 from parity.checks.live.trace import Effect, Trace
-from parity.contract.capture import Leaf, Scope, Snapshot, live_names, root_of
 
 __all__ = ["Statement", "StatementWatch", "statements_of"]
 

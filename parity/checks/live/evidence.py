@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from parity.capture import Leaf, Snapshot, component_from_name, root_of
 from parity.checks.live.trace import Mark
 from parity.checks.live.usage import Use
-from parity.contract.capture import Leaf, Snapshot, component_from_name, root_of
 
 __all__ = [
     "LATER",

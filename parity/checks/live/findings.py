@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from parity.checks.live.evidence import Evidence
-from parity.contract import measure_arrays
 from parity.results import Suspect
+from parity.state import measure_arrays
 
 __all__ = ["each_once", "measured", "suspect"]
 

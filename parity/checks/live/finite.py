@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from parity.capture import TRAINED, Snapshot
 from parity.checks.live.trace import Trace
-from parity.contract.capture import TRAINED, Snapshot
 
 __all__ = ["not_finite"]
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from parity import sides
+from parity.capture import capture
 from parity.checks.forks import ForkServer, serve
 from parity.checks.live.child import ByFile, run_child
-from parity.contract.capture import capture
 
 __all__ = ["fork_server"]
 

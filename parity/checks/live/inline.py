@@ -12,6 +12,7 @@ from pathlib import Path
 from types import GeneratorType
 from typing import Any
 
+from parity.capture import Walk, activate, scopes_of
 from parity.checks.live.folder import hidden
 from parity.checks.live.printed import keep_printed
 from parity.checks.live.process_state import fresh_process, save_process_state, seeds_on_import
@@ -19,7 +20,6 @@ from parity.checks.live.recorder import Killed, MarkError, Recorder
 from parity.checks.live.request import Request
 from parity.checks.live.trace import Trace, TraceWriter
 from parity.checks.live.writing import writes
-from parity.contract.capture import Walk, activate, scopes_of
 
 __all__ = ["InlineRunner", "Train", "run_function"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from parity.capture import TRAINED, Leaf, root_of
 from parity.checks.live.align import align
 from parity.checks.live.counting import (
     compare,
@@ -35,7 +36,6 @@ from parity.checks.live.replaced import find_replaced
 from parity.checks.live.resume_start import Kill, judge_silence, judge_start
 from parity.checks.live.trace import Mark, Trace
 from parity.checks.live.usage import indexes
-from parity.contract.capture import TRAINED, Leaf, root_of
 
 __all__ = ["judge_resumed", "judge_same"]
 
@@ -119,12 +119,8 @@ def _judge_states(
     if seen.broken:
         lost, causes, later = seen.lost(), seen.causes(), seen.later()
         causes = causes if lost or causes else seen.histories()
-        out.broken += (
-            in_order(
-                lost, seen.settings() + (causes if lost else with_data(causes, later, uninterrupted)), uninterrupted
-            )
-            + later
-        )
+        known = causes if lost else with_data(causes, later, uninterrupted)
+        out.broken += in_order(lost, seen.settings() + known, uninterrupted) + later
         here = 0 if lost or not later else seen.first_later
         out.first = (at + here, here)
     else:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from parity.capture import Leaf, component_from_name
 from parity.checks.live.evidence import Evidence, Outcome, differing, text_of
 from parity.checks.live.trace import without_digits
-from parity.contract.capture import Leaf, component_from_name
 
 __all__ = ["judge_files", "judge_returned"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity import sides
-from parity.contract.capture import Scope, Walk, capture
+from parity.capture import Scope, Walk, capture
 
 __all__ = ["Compute", "Nudge", "nudge_parameters"]
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from parity.capture import Leaf
 from parity.checks.live.decoded import line_leaves
 from parity.checks.live.evidence import Evidence
-from parity.contract.capture import Leaf
 
 __all__ = ["judge_printed", "keep_printed"]
 

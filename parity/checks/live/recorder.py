@@ -11,6 +11,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from parity import sides
+from parity.capture import Region, Scope, Snapshot, capture, outer_scopes
 from parity.checks.live.effects import StatementWatch
 from parity.checks.live.folder import Growth, copy_folder, hidden, list_folder, wait_for_rest
 from parity.checks.live.loads import LoadWatch
@@ -19,7 +20,6 @@ from parity.checks.live.regions import RegionWatch
 from parity.checks.live.request import Request
 from parity.checks.live.source import is_users
 from parity.checks.live.trace import Mark, Trace, TraceWriter
-from parity.contract.capture import Region, Scope, Snapshot, capture, outer_scopes
 from parity.errors import ParityError
 
 __all__ = ["Killed", "MarkError", "Recorder"]

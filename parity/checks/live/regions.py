@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
+from parity.capture import Region, Scope, Snapshot, outer_scopes, root_of
 from parity.checks.live.evidence import differing
 from parity.checks.live.process_state import save_process_state
 from parity.checks.live.request import Request
 from parity.checks.live.trace import Effect, Trace
-from parity.contract.capture import Region, Scope, Snapshot, outer_scopes, root_of
 
 __all__ = ["RegionWatch"]
 

@@ -6,9 +6,9 @@ import math
 import re
 from collections.abc import Collection, Iterable, Sequence
 
+from parity.capture import HARD, Leaf
 from parity.checks.live.evidence import Evidence, both_runs
 from parity.checks.live.trace import Mark
-from parity.contract.capture import HARD, Leaf
 
 __all__ = ["ULP", "bytes_of", "is_floating", "is_trained_number", "moved_by_rounding", "why_not_rounding"]
 

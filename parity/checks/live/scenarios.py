@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from parity.capture import Leaf
 from parity.checks.live.trace import Mark
 from parity.checks.scenarios import MEANINGS
-from parity.contract.capture import Leaf
 
 __all__ = ["SCENARIOS", "Scenario", "plan_scenarios"]
 

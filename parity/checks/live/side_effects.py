@@ -10,9 +10,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from parity.capture import HARD, Leaf, root_of
 from parity.checks.live.evidence import NONE, RANK, Evidence, Uninterrupted, text_of
 from parity.checks.live.trace import Effect, Mark, Trace
-from parity.contract.capture import HARD, Leaf, root_of
 
 __all__ = ["judge_declared", "observe_effects"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from parity.capture import Leaf, Snapshot
 from parity.checks.live.loads import Access
-from parity.contract.capture import Leaf, Snapshot
 
 __all__ = ["Effect", "End", "Mark", "Trace", "TraceReader", "TraceWriter", "without_digits"]
 

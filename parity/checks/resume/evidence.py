@@ -6,8 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from parity.contract import VALUES, StepRecord, Validation, read_records, splice
+from parity.contract import StepRecord, Validation, read_records, splice
 from parity.runs import RunDirectory
+from parity.state import VALUES
 from parity.storage import read_lines
 
 __all__ = ["Evidence", "LeafEvent", "read_evidence"]

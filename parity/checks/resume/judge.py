@@ -12,17 +12,9 @@ from parity.checks.gap import curve_gap
 from parity.checks.leaves import MOST_LEAVES, describe_leaf
 from parity.checks.resume.evidence import Evidence, LeafEvent
 from parity.checks.suspects import SUSPECTS
-from parity.contract import (
-    QUANTITIES,
-    Difference,
-    Divergence,
-    compare_digests,
-    first_divergence,
-    measure_kept,
-    same,
-    splice,
-)
+from parity.contract import QUANTITIES, Divergence, first_divergence, same, splice
 from parity.results import LeafChange
+from parity.state import Difference, compare_digests, measure_kept
 
 __all__ = ["Findings", "judge"]
 

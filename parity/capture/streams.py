@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from parity.contract.capture.arrays import digest_of
-from parity.contract.capture.registry import register
-from parity.contract.capture.walk import Walk
+from parity.capture.arrays import digest_of
+from parity.capture.registry import register
+from parity.capture.walk import Walk
 
 __all__ = ["capture_python_streams"]
 

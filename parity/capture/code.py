@@ -10,11 +10,11 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from parity.contract.capture.arrays import PLAIN
-from parity.contract.capture.modules import class_path, is_of_user
-from parity.contract.capture.probes import without_addresses
-from parity.contract.capture.registry import CONTAINERS, LIBRARY_ROOTS, class_visits, is_a, register, root_package
-from parity.contract.capture.walk import Walk
+from parity.capture.arrays import PLAIN
+from parity.capture.modules import class_path, is_of_user
+from parity.capture.probes import without_addresses
+from parity.capture.registry import CONTAINERS, LIBRARY_ROOTS, class_visits, is_a, register, root_package
+from parity.capture.walk import Walk
 
 __all__ = ["show_class_of"]
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from parity.contract.capture.arrays import LONG, PLAIN, role_of_array
-from parity.contract.capture.names import component_from_name
-from parity.contract.capture.registry import Visit, is_a, register
-from parity.contract.capture.walk import Walk
+from parity.capture.arrays import LONG, PLAIN, role_of_array
+from parity.capture.names import component_from_name
+from parity.capture.registry import Visit, is_a, register
+from parity.capture.walk import Walk
 
 __all__ = ["TRAINED"]
 

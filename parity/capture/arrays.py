@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from parity.contract.capture.leaf import Leaf, Role
+from parity.capture.leaf import Leaf, Role
 
 __all__ = ["LONG", "PLAIN", "array_leaf", "digest_of", "role_of_array", "show_elements"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from parity.contract.state import TrainingState
 from parity.errors import StateError
 from parity.schedules import Schedule
+from parity.state.training_state import TrainingState
 
 __all__ = ["pack_schedule", "unpack_schedule"]
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from parity.contract.capture.arrays import PLAIN
-from parity.contract.capture.liveness import live_names
-from parity.contract.capture.modules import is_of_user
-from parity.contract.capture.names import component_from_name
-from parity.contract.capture.registry import is_a, register
-from parity.contract.capture.walk import Walk
+from parity.capture.arrays import PLAIN
+from parity.capture.liveness import live_names
+from parity.capture.modules import is_of_user
+from parity.capture.names import component_from_name
+from parity.capture.registry import is_a, register
+from parity.capture.walk import Walk
 
 __all__ = ["loop_iterators"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
-from parity.contract.capture.registry import is_a
-from parity.contract.capture.walk import Walk
+from parity.capture.registry import is_a
+from parity.capture.walk import Walk
 
 __all__ = ["class_path", "is_of_user", "show_modules"]
 

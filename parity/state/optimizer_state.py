@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.contract.optimizer_kinds import FLAGS, OptimizerKind, Slot
-from parity.contract.optimizers import optimizer_kind
-from parity.contract.state import TrainingState
 from parity.errors import StateError
+from parity.state.optimizer_kinds import FLAGS, OptimizerKind, Slot
+from parity.state.optimizers import optimizer_kind
+from parity.state.training_state import TrainingState
 
 __all__ = ["NeutralGroup", "NeutralOptimizer", "slot_shape"]
 

@@ -61,7 +61,7 @@ def register(kind: type | str, visit: Visit, *, order: int = LAST, attributes: b
         SpecError: `kind` is neither a class nor a dotted name, or `visit` cannot be called.
 
     Example:
-        >>> from parity.contract.capture import Walk
+        >>> from parity.capture import Walk
         >>> class Meter:
         ...     def __init__(self): self.total = 3.0
         >>> register(Meter, lambda walk, path, meter: walk.visit(f"{path}.total", meter.total))

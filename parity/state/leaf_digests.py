@@ -1,7 +1,7 @@
 """Digests of the leaves of a state, as texts: what a seal records, and what two states are compared by.
 
 There are two schemas. In schema 1 the digest of an array is the XXH3-128 of all of its bytes; in schema 2 it is made
-of the digests of blocks (`parity.contract.leaf_blocks`), and its text has the word `blocks`. Texts of different
+of the digests of blocks (`parity.state.leaf_blocks`), and its text has the word `blocks`. Texts of different
 schemas say nothing about each other's values.
 """
 
@@ -18,9 +18,9 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from parity.contract.leaf_blocks import MARK, LeafDigest, Order, array_type, block_shape
-from parity.contract.leaf_values import LeafSize, measure_arrays
-from parity.contract.state import TrainingState
+from parity.state.leaf_blocks import MARK, LeafDigest, Order, array_type, block_shape
+from parity.state.leaf_values import LeafSize, measure_arrays
+from parity.state.training_state import TrainingState
 
 __all__ = [
     "SCHEMA",

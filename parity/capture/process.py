@@ -10,9 +10,9 @@ import types
 import weakref
 from typing import Any
 
-from parity.contract.capture.modules import is_of_user
-from parity.contract.capture.places import holds_of_user
-from parity.contract.capture.walk import Walk
+from parity.capture.modules import is_of_user
+from parity.capture.places import holds_of_user
+from parity.capture.walk import Walk
 
 __all__ = ["show_process"]
 

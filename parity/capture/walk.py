@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from parity.contract.capture.arrays import array_leaf, digest_of, show_elements
-from parity.contract.capture.attributes import attributes_of, hides_memory
-from parity.contract.capture.leaf import Leaf, Role, Snapshot
-from parity.contract.capture.names import component_from_name
-from parity.contract.capture.probes import probe
-from parity.contract.capture.registry import (
+from parity.capture.arrays import array_leaf, digest_of, show_elements
+from parity.capture.attributes import attributes_of, hides_memory
+from parity.capture.leaf import Leaf, Role, Snapshot
+from parity.capture.names import component_from_name
+from parity.capture.probes import probe
+from parity.capture.registry import (
     CONTAINERS,
     DEAD,
     PLACES,
@@ -41,7 +41,7 @@ TIES = ("model.ties", "optimizer.param_groups", "optimizer.identity", "schedule.
 MOST_LEAVES = 100_000
 """Leaves of one snapshot; what is above is listed as not seen."""
 MOST_DEPTH = 40
-_CHECK = ("parity.checks", "parity.contract.capture", "parity.pytest_plugin")
+_CHECK = ("parity.checks", "parity.capture", "parity.pytest_plugin")
 """What checks the loop is no state of it."""
 
 

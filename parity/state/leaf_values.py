@@ -17,7 +17,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from parity.contract.state import TrainingState
+from parity.state.training_state import TrainingState
 
 __all__ = ["VALUES", "LeafSize", "keep_values", "measure_arrays", "measure_kept"]
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
-from parity.contract.capture.iterators import loop_iterators
-from parity.contract.capture.leaf import Leaf, Snapshot
-from parity.contract.capture.liveness import live_names
-from parity.contract.capture.modules import show_modules
-from parity.contract.capture.names import component_from_name
-from parity.contract.capture.process import show_process
-from parity.contract.capture.registry import LIBRARY_ROOTS, is_a
-from parity.contract.capture.streams import capture_python_streams
-from parity.contract.capture.walk import Walk
+from parity.capture.iterators import loop_iterators
+from parity.capture.leaf import Leaf, Snapshot
+from parity.capture.liveness import live_names
+from parity.capture.modules import show_modules
+from parity.capture.names import component_from_name
+from parity.capture.process import show_process
+from parity.capture.registry import LIBRARY_ROOTS, is_a
+from parity.capture.streams import capture_python_streams
+from parity.capture.walk import Walk
 
 __all__ = ["Scope", "ambient", "capture", "outer_scopes", "scopes_of"]
 

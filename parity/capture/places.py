@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from parity.contract.capture.arrays import role_of_array
-from parity.contract.capture.leaf import Role
-from parity.contract.capture.modules import is_of_user
-from parity.contract.capture.names import component_from_name
-from parity.contract.capture.registry import Visit, register
-from parity.contract.capture.walk import Walk
+from parity.capture.arrays import role_of_array
+from parity.capture.leaf import Role
+from parity.capture.modules import is_of_user
+from parity.capture.names import component_from_name
+from parity.capture.registry import Visit, register
+from parity.capture.walk import Walk
 
 __all__ = ["holds_of_user"]
 

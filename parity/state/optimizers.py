@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parity.contract.optimizer_kinds import OptimizerKind, Slot
 from parity.errors import SpecError, UnknownNameError
+from parity.state.optimizer_kinds import OptimizerKind, Slot
 
 __all__ = ["OPTIMIZERS", "optimizer_kind"]
 

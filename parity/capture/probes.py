@@ -6,7 +6,7 @@ import re
 import sys
 from typing import Any
 
-from parity.contract.capture.arrays import digest_of
+from parity.capture.arrays import digest_of
 
 __all__ = ["probe", "without_addresses"]
 

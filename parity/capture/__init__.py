@@ -1,0 +1,48 @@
+"""Capture of live state: what any training loop can reach, as one flat list of leaves; nothing is changed.
+
+Knows the kinds of the standard library and of NumPy; those of a framework are registered by its side.
+"""
+
+from parity.capture import code as _code  # noqa: F401 - registers its kinds
+from parity.capture.arrays import array_leaf, digest_of, role_of_array
+from parity.capture.attributes import attributes_of
+from parity.capture.frames import Scope, ambient, capture, outer_scopes, scopes_of
+from parity.capture.kinds import TRAINED
+from parity.capture.leaf import HARD, Leaf, Role, Snapshot, root_of
+from parity.capture.liveness import live_names
+from parity.capture.marks import Region, activate, evaluation, mark, saving
+from parity.capture.modules import is_of_user
+from parity.capture.names import component_from_name, slot_component
+from parity.capture.registry import Visit, kind_of, register
+from parity.capture.walk import Walk
+
+__all__ = [
+    "HARD",
+    "TRAINED",
+    "Leaf",
+    "Region",
+    "Role",
+    "Scope",
+    "Snapshot",
+    "Visit",
+    "Walk",
+    "activate",
+    "ambient",
+    "array_leaf",
+    "attributes_of",
+    "capture",
+    "component_from_name",
+    "digest_of",
+    "evaluation",
+    "is_of_user",
+    "kind_of",
+    "live_names",
+    "mark",
+    "outer_scopes",
+    "register",
+    "role_of_array",
+    "root_of",
+    "saving",
+    "scopes_of",
+    "slot_component",
+]
