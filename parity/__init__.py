@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from parity.capture import evaluation, mark, register, saving
-    from parity.checks.live import ResumeBrokenError, assert_resumes, resumes
     from parity.checks.ports import (
         HandoverBrokenError,
         TwinsDifferError,
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
         hands_over,
         twins_agree,
     )
+    from parity.checks.resume import ResumeBrokenError, assert_resumes, resumes
     from parity.contract import StepRecord, Trainer, Validation
     from parity.spec import RunSpec, preset
     from parity.state import TrainingState
@@ -47,19 +47,19 @@ __all__ = [
 
 _PACKAGES = {
     "HandoverBrokenError": "checks.ports",
-    "ResumeBrokenError": "checks.live",
+    "ResumeBrokenError": "checks.resume",
     "RunSpec": "spec",
     "TrainingState": "state",
     "TwinsDifferError": "checks.ports",
     "assert_handover": "checks.ports",
-    "assert_resumes": "checks.live",
+    "assert_resumes": "checks.resume",
     "assert_twins": "checks.ports",
     "evaluation": "capture",
     "hands_over": "checks.ports",
     "mark": "capture",
     "preset": "spec",
     "register": "capture",
-    "resumes": "checks.live",
+    "resumes": "checks.resume",
     "saving": "capture",
     "twins_agree": "checks.ports",
 }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 _DIGEST = re.compile("[0-9a-f]{32}")
 
-__all__ = ["HARD", "Leaf", "Role", "Snapshot", "root_of"]
+__all__ = ["HARD", "Leaf", "Role", "Snapshot", "differing", "root_of"]
 
 Role = Literal["state", "stream", "flag", "array", "gradient", "position", "scalar", "alias", "structure"]
 
@@ -93,3 +94,13 @@ def root_of(path: str) -> str:
 def _first_word(rest: str) -> str:
     ends = [at for at in (rest.find("."), rest.find("[")) if at > 0]
     return rest[: min(ends)] if ends else rest
+
+
+def differing(left: Mapping[str, Leaf], right: Mapping[str, Leaf]) -> list[str]:
+    """Return the paths in which two sets of leaves differ, in no fixed order.
+
+    Args:
+        left: Path to leaf.
+        right: The same of the other; a path that one of them lacks differs.
+    """
+    return [path for path in {*left, *right} if path not in left or not left[path].same(right.get(path))]

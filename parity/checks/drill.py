@@ -9,9 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from parity.checks.policy import check_policy_of
-from parity.checks.progress import OnStep, ignore_step
-from parity.checks.resume import (
+from parity.checks.planned import (
     Command,
     Leg,
     Start,
@@ -22,6 +20,8 @@ from parity.checks.resume import (
     run_processes,
     start_interpreter,
 )
+from parity.checks.policy import check_policy_of
+from parity.checks.progress import OnStep, ignore_step
 from parity.contract import Side, child_environment
 from parity.errors import SpecError
 from parity.policy import Rules

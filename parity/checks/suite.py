@@ -12,9 +12,9 @@ from pathlib import Path
 from parity.checks.across import TwinPair, check_handover, check_twins
 from parity.checks.ahead import Ahead
 from parity.checks.drill import check_twin_policy, check_twin_resume, check_twin_scenarios, drill_spec, epochs_spec
+from parity.checks.planned import Start, start_interpreter
 from parity.checks.policy import PURE, check_policy
 from parity.checks.progress import OnStep, ignore_step
-from parity.checks.resume import Start, start_interpreter
 from parity.errors import NoCounterpartError, ParityError, UnknownNameError
 from parity.results import CheckRecord, Criterion, ResolvedSpec, Verdict
 from parity.sides import Side

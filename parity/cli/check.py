@@ -27,7 +27,7 @@ from parity.checks import (
     unfinished,
 )
 from parity.checks.forks import Janitor
-from parity.checks.resume import end_all
+from parity.checks.planned import end_all
 from parity.cli.check_progress import CheckProgress
 from parity.cli.interrupt import Interruption
 from parity.cli.options import add_spec_options, directory, positive

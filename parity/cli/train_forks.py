@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from typing import BinaryIO
 
 from parity.checks.forks import ForkServer, can_fork
-from parity.checks.resume import Started, start_interpreter
+from parity.checks.planned import Started, start_interpreter
 from parity.contract import Side, child_environment
 
 __all__ = ["TrainForks"]

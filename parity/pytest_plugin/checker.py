@@ -77,7 +77,7 @@ class Parity:
             MarkError: A mark that is no whole number or goes backwards.
         """
         __tracebackhide__ = True
-        from parity.checks.live import ResumeBrokenError, resumes
+        from parity.checks.resume import ResumeBrokenError, resumes
 
         self._checks += 1
         given = {FORMER.get(name, name): value for name, value in settings.items()}

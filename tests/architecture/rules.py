@@ -27,7 +27,7 @@ MOST_LINES = 400
 DYNAMIC = {
     "parity.sides": ({"_side"}, {"importlib.import_module"}),
     "parity": (set(), {"import_module"}),
-    "parity.checks.live.fork_server": (set(), {"importlib.import_module"}),
+    "parity.checks.running.fork_server": (set(), {"importlib.import_module"}),
 }
 """Modules that import by a name they build: the registry of sides; `parity` its own packages, when one of its names
 is first used; the server of forks the modules of other packages that a run has imported."""
@@ -114,7 +114,7 @@ def training_in_the_report(module: Module) -> Iterator[str]:
 def spec_in_what_takes_any_trainer(module: Module) -> Iterator[str]:
     """A spec or a twin in what takes any trainer."""
     if package(module.name) in TAKES_ANY_TRAINER or module.name.startswith(
-        ("parity.checks.resume", "parity.checks.policy")
+        ("parity.checks.planned", "parity.checks.policy")
     ):
         yield from sorted(_packages(module) & {"spec", "twins"})
         if "RunSpec" in module.text:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from parity.checks.live import SCENARIOS
+from parity.checks.resume import SCENARIOS
 from parity.checks.scenarios import QUICK
 from parity.results import EXIT_CODES
 from tests.docs import pages

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from parity.checks.resume import check_scenarios, drive_here, plan_scenarios
+from parity.checks.planned import check_scenarios, drive_here, plan_scenarios
 from parity.checks.scenarios import MEANINGS
 from parity.spec import load, override
 from parity.storage import read_lines

@@ -63,7 +63,7 @@ def train(run: str, fault: str = "", pause_at: str = "") -> dict[str, Any]:
 
 def resume(home: str, how: str, fault: str = "") -> dict[str, Any]:
     """Run the resume check, in processes or here."""
-    from parity.checks.resume import check_resume, default_kills, run_here, run_processes
+    from parity.checks.planned import check_resume, default_kills, run_here, run_processes
     from tests.foreign.trainer import Config, NumpySide
 
     def command(run: Path, pause_at: int | None) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import parity
-from parity.checks.live import MarkError
+from parity.checks.running import MarkError
 from parity.errors import SpecError, TrainerError, UnknownNameError
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from parity.checks.live import folder as folders
+from parity.checks.running import folder as folders
 
 
 @pytest.mark.parametrize("after", range(3))

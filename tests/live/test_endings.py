@@ -14,10 +14,10 @@ import pytest
 
 import parity
 from parity.checks.forks import janitor
-from parity.checks.live import process
-from parity.checks.live.driver import Driver
-from parity.checks.live.evidence import Outcome
-from parity.checks.live.scenarios import Scenario
+from parity.checks.judging.evidence import Outcome
+from parity.checks.resume.driver import Driver
+from parity.checks.resume.scenarios import Scenario
+from parity.checks.running import process
 from parity.checks.scratch import OWNER, scratch_directory
 from parity.errors import TrainerError
 from tests.live.endless_trainers import leaves_children, waits_when_resumed

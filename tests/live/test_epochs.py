@@ -3,8 +3,8 @@
 import pytest
 
 from parity.capture import Walk
-from parity.checks.live.scenarios import epoch_ends
-from parity.checks.live.trace import Mark
+from parity.checks.resume.scenarios import epoch_ends
+from parity.checks.running.trace import Mark
 
 
 def marks_of(name: str, values: list[object]) -> list[Mark]:

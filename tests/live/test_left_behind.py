@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import parity
-from parity.checks.live.decoded import contents, line_leaves
+from parity.checks.running.decoded import contents, line_leaves
 from parity.errors import SpecError
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import parity
-from parity.checks.live.folder import is_log
+from parity.checks.running.folder import is_log
 
 
 def leaves_a_loop_variable(folder, steps=12, fault=""):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import parity
-from parity.checks.live.loads import LoadWatch, is_unread
+from parity.checks.running.loads import LoadWatch, is_unread
 from parity.results import Resumption
 
 

@@ -12,7 +12,7 @@ import torch
 from sklearn.linear_model import SGDClassifier
 
 import parity
-from parity.checks.live.decoded import contents
+from parity.checks.running.decoded import contents
 from parity.formats import read_joblib
 
 X = np.random.default_rng(0).normal(size=(12, 20, 6))

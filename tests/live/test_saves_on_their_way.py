@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import parity
-from parity.checks.live import folder as folders
+from parity.checks.running import folder as folders
 
 STEPS, STOP = 12, 7
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from parity import sides
-from parity.checks.resume import Evidence, LeafEvent, judge
+from parity.checks.planned import Evidence, LeafEvent, judge
 from parity.contract import QUANTITIES, StepRecord, Validation, first_divergence
 from tests.support.small import CHANGED, record, small, with_leaf
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from parity.checks.resume import Evidence, LeafEvent, judge
+from parity.checks.planned import Evidence, LeafEvent, judge
 from parity.state import TrainingState, keep_values, leaf_digests, measure_arrays, measure_kept
 from tests.support.small import record
 

@@ -13,7 +13,7 @@ import pytest
 
 import parity as suite
 from parity import checks, pytest_plugin  # noqa: F401 - loaded here, so that sessions within this process share them
-from parity.checks.live import ResumeBrokenError
+from parity.checks.resume import ResumeBrokenError
 from parity.results import CheckResult, read_result, schema
 from tests.plugin.sources import CRASH, GREEN, RED, TRAINER
 

@@ -8,7 +8,7 @@ import pytest
 from parity import sides
 from parity.checks import train_command
 from parity.checks.across import losses, run_from
-from parity.checks.resume import judge, read_evidence, run_processes
+from parity.checks.planned import judge, read_evidence, run_processes
 from parity.contract import splice
 from parity.runs import QUIET, train
 from parity.spec import load

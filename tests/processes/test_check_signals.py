@@ -204,7 +204,7 @@ def test_a_check_that_is_killed_takes_its_training_processes_along(tmp_path):
 
 ALONE = """
 import subprocess
-import parity.checks.resume.process as p
+import parity.checks.planned.process as p
 class Alone(subprocess.Popen):
     def __init__(self, command, **options):
         if "--with-parent" in command:

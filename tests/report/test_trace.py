@@ -9,7 +9,7 @@ import pytest
 
 from parity.checks import MOST_STEPS, digest_batches, digest_leaves, trace
 from parity.checks.across import ENVELOPE_LIMIT, FLOAT64_LIMIT, Envelope, agree
-from parity.checks.resume import Evidence, LeafEvent, describe_evidence, judge, trace_resume
+from parity.checks.planned import Evidence, LeafEvent, describe_evidence, judge, trace_resume
 from parity.contract import StepRecord, Validation
 
 LABELS = ("a", "b")

@@ -1,6 +1,6 @@
 """Checks across two trainers: a trainer and its port, and a run that is handed from one to the other.
 
-Knows no RunSpec and no side: both are training functions with one mark per step, seen as `checks.live` sees them.
+Knows no RunSpec and no side: both are training functions with one mark per step, seen as `checks.running` sees them.
 """
 
 from parity.checks.ports.assertions import (

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from parity.checks.across import FLOAT64_LIMIT, FLOOR_ULPS, ulp
 from parity.checks.gap import distance
-from parity.checks.live import Compute
 from parity.checks.ports.noise import Noise, spread_of
 from parity.checks.ports.pairing import Pair
 from parity.checks.ports.series import Series, scalar_of
+from parity.checks.running import Compute
 
 __all__ = ["ARRAY_LIMIT", "Difference", "exact", "judge_array", "rank_of"]
 

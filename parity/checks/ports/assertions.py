@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from parity.checks.live import Train
 from parity.checks.ports.handover import Convert, hands_over
 from parity.checks.ports.twins import twins_agree
+from parity.checks.running import Train
 from parity.results import Crossing
 
 __all__ = ["CrossingBrokenError", "HandoverBrokenError", "TwinsDifferError", "assert_handover", "assert_twins"]

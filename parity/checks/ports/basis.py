@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parity.checks.live import Compute, Trace
 from parity.checks.ports.judge import Curve
 from parity.checks.ports.pairing import Pair, Rule, matching, pair_leaves, pair_slots, words_of
 from parity.checks.ports.series import CURVES, NARROW_FIRST, Series, Trained
+from parity.checks.running import Compute, Trace
 
 __all__ = ["Basis", "build_basis", "different_counts", "different_settings"]
 

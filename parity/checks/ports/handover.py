@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parity.checks.live import Compute, Mode, Trace, Train, copy_folder
 from parity.checks.ports.arrays import Difference, exact
 from parity.checks.ports.basis import Basis, build_basis, different_counts
 from parity.checks.ports.judge import Judged, judge_pair
@@ -17,6 +16,7 @@ from parity.checks.ports.noise import Noise, measure_noise
 from parity.checks.ports.pairing import Pair, Rule
 from parity.checks.ports.series import Series, Trained, kept_steps
 from parity.checks.ports.session import Sides, crossing, open_sides, suspects_of
+from parity.checks.running import Compute, Mode, Trace, Train, copy_folder
 from parity.errors import SpecError, TrainerError
 from parity.results import Crossing, Suspect
 

@@ -22,11 +22,11 @@ from parity.checks.across import (
     ulp,
 )
 from parity.checks.gap import CurveGap, curve_gap
-from parity.checks.live import Compute
 from parity.checks.ports.arrays import Difference, judge_array, rank_of
 from parity.checks.ports.noise import Noise, spread_of
 from parity.checks.ports.pairing import Pair
 from parity.checks.ports.series import Series
+from parity.checks.running import Compute
 from parity.results import Verdict
 
 __all__ = ["Curve", "Judged", "judge_pair"]

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from parity.checks.across import SEEDS, widest
 from parity.checks.gap import distance
-from parity.checks.live import Compute, Nudge, SameThreadExecutor, Trace
 from parity.checks.ports.series import Series, Trained
 from parity.checks.progress import tell
+from parity.checks.running import Compute, Nudge, SameThreadExecutor, Trace
 
 __all__ = ["FLOAT64_SEEDS", "Noise", "measure_noise", "spread_of"]
 

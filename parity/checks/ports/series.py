@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from parity.capture import Leaf, Snapshot
-from parity.checks.live import Compute, Nudge, Request, Runner, Trace, judge_same, varying
+from parity.checks.judging import judge_same, varying
+from parity.checks.running import Compute, Nudge, Request, Runner, Trace
 from parity.errors import TrainerError
 
 __all__ = ["NARROW_FIRST", "STATE", "Series", "Trained", "kept_steps", "scalar_of"]

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from parity.checks.live import Mode, Train, open_workdir, runner_of
 from parity.checks.ports.advice import advise_port
 from parity.checks.ports.arrays import Difference
 from parity.checks.ports.basis import Basis
 from parity.checks.ports.judge import Judged
 from parity.checks.ports.noise import Noise
 from parity.checks.ports.series import Trained
+from parity.checks.running import Mode, Train, open_workdir, runner_of
 from parity.errors import SpecError
 from parity.results import Crossing, Suspect
 

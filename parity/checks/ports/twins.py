@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from parity.checks.live import Compute, Mode, Train
 from parity.checks.ports.arrays import Difference, exact
 from parity.checks.ports.basis import Basis, build_basis, different_settings
 from parity.checks.ports.judge import Judged, judge_pair
@@ -16,6 +15,7 @@ from parity.checks.ports.noise import measure_noise
 from parity.checks.ports.pairing import Rule
 from parity.checks.ports.series import Trained, kept_steps
 from parity.checks.ports.session import Sides, crossing, open_sides, suspects_of
+from parity.checks.running import Compute, Mode, Train
 from parity.results import Crossing
 
 __all__ = ["twins_agree"]

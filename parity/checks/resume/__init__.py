@@ -1,36 +1,15 @@
-"""The resume check: a run that was killed and resumed against one that nothing stopped, bitwise.
+"""The resume check on any trainer: a training function with one mark, killed, resumed, and compared by state.
 
-Takes any trainer: knows a run by its plan, its identity and what it leaves on disk.
+Knows neither run directories nor checkpoints of the suite: what it sees are live objects, and files the trainer left.
 """
 
-from parity.checks.resume.check import Runs, check_resume, check_scenarios, run_here, run_processes
-from parity.checks.resume.drive import Command, drive_here, drive_processes
-from parity.checks.resume.evidence import Evidence, LeafEvent, read_evidence
-from parity.checks.resume.judge import judge
-from parity.checks.resume.process import Start, Started, end_all, start_interpreter
-from parity.checks.resume.scenarios import Leg, default_kills, plan_scenarios
-from parity.checks.resume.trace import describe_evidence, trace_resume
+from parity.checks.resume.assertions import ResumeBrokenError, assert_resumes
+from parity.checks.resume.check import resumes
+from parity.checks.resume.scenarios import SCENARIOS
 
 __all__ = [
-    "Command",
-    "Evidence",
-    "LeafEvent",
-    "Leg",
-    "Runs",
-    "Start",
-    "Started",
-    "check_resume",
-    "check_scenarios",
-    "default_kills",
-    "describe_evidence",
-    "drive_here",
-    "drive_processes",
-    "end_all",
-    "judge",
-    "plan_scenarios",
-    "read_evidence",
-    "run_here",
-    "run_processes",
-    "start_interpreter",
-    "trace_resume",
+    "SCENARIOS",
+    "ResumeBrokenError",
+    "assert_resumes",
+    "resumes",
 ]

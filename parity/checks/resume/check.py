@@ -1,168 +1,121 @@
-"""The resume check: a run that nothing stops against one that is killed, twice, and resumed; bitwise.
-
-It knows the run by its plan and its records alone. `run_processes` kills real processes, started by any command;
-`run_here` drops trainers within this process. Both leave run directories, whose evidence `check_resume` judges.
-"""
+"""The resume check on a training function: two equal runs, then every scenario, judged leaf by leaf."""
 
 from __future__ import annotations
 
+import multiprocessing
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import partial
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from parity.checks.progress import OnStep, ignore_step, last_step
-from parity.checks.resume.drive import Command, Driven, follow, legs_here, legs_in_processes
-from parity.checks.resume.evidence import Evidence, read_evidence
-from parity.checks.resume.judge import Findings, judge
-from parity.checks.resume.process import ProcessError, Start, start_interpreter
-from parity.checks.resume.scenarios import Leg, default_kills
-from parity.checks.resume.trace import describe_evidence
-from parity.contract import Precision, RunPlan, Side
-from parity.errors import ParityError
-from parity.results import CheckRecord, Verdict
+from parity.checks.judging import Meant
+from parity.checks.resume.scenarios import SCENARIOS
+from parity.checks.resume.session import Session
+from parity.checks.running import AtOriginalPath, Mode, Train, open_workdir, runner_of
+from parity.checks.scenarios import scenario_names
+from parity.errors import SpecError
+from parity.policy import Rules
+from parity.results import Resumption
 
-__all__ = ["Drive", "Runs", "check_resume", "check_scenarios", "run_here", "run_processes"]
-
-WATCH_SECONDS = 0.5
-"""Time between two looks at the records of the runs, for the progress."""
-
-Runs = tuple[Evidence, Evidence, list[int | None]]
-"""Evidence of the uninterrupted run, of the killed one, and the step where each process of that one had to start."""
-
-Drive = Callable[[], tuple[Evidence, Sequence[Driven]]]
-"""Trains the uninterrupted run and those in the scenarios: `drive_processes` or `drive_here` with its arguments."""
+__all__ = ["resumes"]
 
 
-def check_resume(run: Callable[[], Runs], *, name: str, precision: Precision, side: str) -> CheckRecord:
-    """Train, kill, resume, kill, resume, and compare with a run that nothing stopped; bitwise.
-
-    Args:
-        run: Trains both runs: `run_processes` or `run_here` with its arguments, as by `functools.partial`.
-        name: Name of the run, for the record.
-        precision: What it computes in, for the record.
-        side: Name of the side, for the record.
-    """
-    record = partial(CheckRecord.of, "resume", name, precision, (side,), began=time.perf_counter())
-    try:
-        reference, resumed, expected = run()
-        findings = judge(reference, resumed, expected)
-    except (ProcessError, ParityError) as error:
-        return record("crashed", notes=(str(error),))
-    verdict: Verdict = "broken" if findings.broken else "holds" if findings.steps_compared else "empty"
-    return record(verdict, **findings.fields(), **describe_evidence(reference, resumed, findings))
-
-
-def check_scenarios(
-    drive: Drive, closed: Mapping[str, str], *, name: str, precision: Precision, side: str
-) -> CheckRecord:
-    """Judge a run on each of its scenarios; bitwise.
-
-    Args:
-        drive: Trains.
-        closed: Scenarios that were asked for and that the run cannot be driven in, with the reason; listed.
-        name: Name of the run, for the record.
-        precision: What it computes in, for the record.
-        side: Name of the side, for the record.
-    """
-    record = partial(CheckRecord.of, "resume", name, precision, (side,), began=time.perf_counter())
-    listed = [f"scenario {scenario} was not driven: {why}" for scenario, why in closed.items()]
-    try:
-        reference, driven = drive()
-        judged = [(one, one.judge(reference)) for one in driven]
-    except (ProcessError, ParityError) as error:
-        return record("crashed", notes=(str(error), *listed))
-    notes = [*(note for _, found in judged for note in found.notes), *listed]
-    whole = [(one.resumed, found) for one, found in judged if one.resumed is not None]
-    if not whole:
-        return record("crashed" if judged else "empty", notes=tuple(notes))
-    every = [found for _, found in whole]
-    together = Findings(
-        steps_compared=min(found.steps_compared for found in every),
-        max_abs=max(found.max_abs for found in every),
-        max_rel=max(found.max_rel for found in every),
-        first=next((found.first for found in every if found.first is not None), None),
-        suspects=list(dict.fromkeys(one for found in every for one in found.suspects)),
-        notes=notes,
-        leaves=[leaf for found in every for leaf in found.leaves],
-    )
-    crashed, broken = len(whole) < len(judged), any(found.broken for found in every)
-    verdict: Verdict = (
-        "broken" if broken else "crashed" if crashed else "holds" if together.steps_compared else "empty"
-    )
-    resumed, worst = next((pair for pair in whole if pair[1].broken), whole[0])
-    return record(verdict, **together.fields(), **describe_evidence(reference, resumed, worst))
-
-
-def run_processes(
-    command: Command,
-    plan: RunPlan,
-    workdir: Path,
-    kills: Sequence[int] = (),
+def resumes(
+    train: Train,
     *,
-    epoch: int | None = None,
-    environment: Mapping[str, str] | None = None,
-    durable: bool = True,
-    begin: Start = start_interpreter,
-    on_step: OnStep = ignore_step,
-) -> Runs:
-    """Run both runs in processes of their own, concurrently, and read what they left.
+    steps: int,
+    stop_at: int | None = None,
+    mode: Mode = "auto",
+    scenarios: str | Iterable[str] = "quick",
+    name: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    workdir: Path | None = None,
+    keep: Rules | None = None,
+    metric: str = "",
+    ignore: Mapping[str, str] | None = None,
+    roads: str | Iterable[str] | None = None,
+) -> Resumption:
+    """Check that a training function resumes exactly, and return the verdict.
 
-    A process must train in the run directory that it is given, with `FaultInjection(trace=True, pause_at=...)`.
-
-    Args:
-        command: Makes the command lines.
-        plan: When the run saves and stops.
-        workdir: Where the run directories go.
-        kills: Steps to kill at; by default `default_kills`.
-        epoch: Steps of one epoch, for these.
-        environment: Of the processes; see `child_environment`. None for that of this process.
-        durable: Whether the last save before a kill may complete first; otherwise the kill comes right after the
-            records, and a save in the background may be lost with its process.
-        begin: Starts each process.
-        on_step: Called twice a second with the last step of the run that has done fewer steps.
-    """
-    workdir.mkdir(parents=True, exist_ok=True)
-    kills = tuple(sorted(set(kills))) or default_kills(plan, epoch)
-    run_leg = legs_in_processes(command, plan, environment=environment, begin=begin, durable=durable)
-    with ThreadPoolExecutor(2) as pool:
-        reference = pool.submit(run_leg, workdir / "reference", Leg(), 0, "auto")
-        resumed = pool.submit(follow, _killed(kills), workdir / "resumed", run_leg)
-        both: list[Future[Any]] = [reference, resumed]
-        while wait(both, WATCH_SECONDS).not_done:
-            behind = min(("reference", "resumed"), key=lambda run: last_step(workdir / run / "steps.jsonl"))
-            on_step(f"{behind} run,", last_step(workdir / behind / "steps.jsonl"), plan.steps)
-        reference.result()
-        expected = resumed.result()
-    return read_evidence(workdir / "reference"), read_evidence(workdir / "resumed"), expected
-
-
-def run_here(
-    described: Any,
-    side: Side,
-    workdir: Path,
-    kills: Sequence[int],
-    *,
-    resuming: Side | None = None,
-) -> Runs:
-    """Run both runs within this process: a kill drops the trainer and builds a new one from disk.
-
-    Fast, and for trainers that have no command of their own; it does not show that a checkpoint outlives SIGKILL.
+    The function is trained twice without a stop, then killed and resumed in every scenario, and the live state is
+    compared at every mark, leaf by leaf: parameters, buffers, optimizer, schedule, scaler, modes, generators, data.
 
     Args:
-        described: The run, as the side understands it.
-        side: What trains the uninterrupted run.
-        workdir: Where the run directories go.
-        kills: Steps to kill at.
-        resuming: What trains the killed run; by default the same side.
+        train: `train(folder)`, with one mark per step: a generator that yields the completed steps, or a function
+            that calls `parity.mark`. It saves into the folder, and continues from what it finds there.
+        steps: Completed steps at which the run ends, at least 3; passed to the function if it takes `steps`.
+        stop_at: Completed steps at the kill, after the first save; by default two thirds of the run.
+        mode: `process`: each run in a process of its own, ended by SIGKILL; `inline`: all in this process; `auto`:
+            `process` where the function can be imported, and a note where it cannot.
+        scenarios: `quick`, `all`, or names of scenarios (`parity.checks.resume.SCENARIOS`).
+        name: Name of the record; by default the function's.
+        options: Further keyword arguments for the function.
+        workdir: Directory that keeps the folders of the runs; by default a temporary one.
+        keep: The rules by which the trainer keeps its checkpoints (`parity.policy.Rules`); the checkpoints that are
+            there at each mark are judged by them. By default only what resumes and what is left is judged.
+        metric: Variable of the loop that holds the metric by which `keep` chooses the best.
+        ignore: Paths or components of differences that are meant, to the reason, which the verdict shows:
+            `{"timer": "wall clock", "state.pt: host": "the machine's name"}`; `*` stands for any text.
+        roads: The former name of `scenarios`, which it replaces where it is given.
+
+    Returns:
+        The verdict: `holds`, `broken` with its suspects, or `inconclusive` with the reason.
+
+    Raises:
+        SpecError: An argument that cannot be used.
+        UnknownNameError: There is no such scenario.
+        TrainerError: A function that makes no marks, saves nothing before the kill, or fails without being stopped.
+        MarkError: A mark that is no whole number or goes backwards.
+
+    Numerics:
+        Bitwise where two equal runs train alike; what else differs between them is no evidence. Where they part by
+        rounding alone, five more runs are made, and the floating numbers that training changes are judged by the
+        envelope of these: a resumed run may deviate by up to 4 times what equal runs do. Where that would hide the
+        loss of a step, or equal runs differ in more than rounding, the verdict is `inconclusive`.
+
+    Example:
+        >>> import numpy as np
+        >>> def train(folder, steps):
+        ...     weights, step = np.ones(2), 0
+        ...     if (folder / "saved.npy").exists():
+        ...         *weights, step = np.load(folder / "saved.npy")
+        ...     for step in range(int(step), steps):
+        ...         yield step
+        ...         weights = 0.9 * np.array(weights)
+        ...         np.save(folder / "saved.npy", [*weights, step + 1])
+        >>> found = resumes(train, steps=6, mode="inline")
+        >>> found.verdict, found.scenarios
+        ('holds', ('kill', 'again', 'third'))
     """
-    legs_here(described, side)(workdir / "reference", Leg(), 0, "auto")
-    expected = follow(_killed(kills), workdir / "resumed", legs_here(described, resuming or side))
-    return read_evidence(workdir / "reference"), read_evidence(workdir / "resumed"), expected
+    began = time.perf_counter()
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SpecError(
+            "train", 'the script is imported by a process of the check: call it under `if __name__ == "__main__":`'
+        )
+    names = scenario_names(scenarios if roads is None else roads, SCENARIOS)
+    options = dict(options or {})
+    meant = Meant(ignore)
+    stop_at = _require_stop(steps, stop_at)
+    with ExitStack() as stack:
+        root = open_workdir(stack, workdir)
+        runner, notes = runner_of(train, mode, root)
+        stack.enter_context(runner)  # type: ignore[arg-type]
+        home = AtOriginalPath(runner, root)
+        found = Session(train, home, root, steps, stop_at, options, names, notes, keep, metric, meant).run()
+    return replace(found, name=name or _name(train), seconds=time.perf_counter() - began)
 
 
-def _killed(kills: Sequence[int]) -> list[Leg]:
-    """Return what the processes of a run do that is killed at some steps, and finishes."""
-    return [*(Leg(until=step) for step in kills), Leg()]
+def _require_stop(steps: int, stop_at: int | None) -> int:
+    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 3:
+        raise SpecError("steps", f"must be a whole number of at least 3, got {steps!r}")
+    stop_at = max(1, steps * 2 // 3) if stop_at is None else stop_at
+    if not isinstance(stop_at, int) or not 0 < stop_at < steps:
+        raise SpecError("stop_at", f"must lie between 1 and {steps - 1}, before the run ends, got {stop_at!r}")
+    return stop_at
+
+
+def _name(train: Train) -> str:
+    named: str = getattr(train, "__qualname__", type(train).__qualname__)
+    return named.replace("<locals>.", "")

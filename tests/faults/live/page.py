@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from parity.checks.live.advice import advise
-from parity.checks.live.evidence import Evidence
+from parity.checks.judging.advice import advise
+from parity.checks.judging.evidence import Evidence
 from tests.faults.live.catalog import ENTRIES
 from tests.faults.live.entry import Entry
 

@@ -1,0 +1,75 @@
+"""What the traces of runs show: the differences between them, which of them count, and in which order they are named.
+
+Starts no run.
+"""
+
+from parity.checks.judging.advice import advise
+from parity.checks.judging.align import varying
+from parity.checks.judging.envelope import LIMIT, RUNS, Envelope, choose_steps
+from parity.checks.judging.evidence import (
+    NONE,
+    Asked,
+    Evidence,
+    Outcome,
+    TwoStates,
+    Uninterrupted,
+    both_runs,
+    parted_paths,
+    stepwise,
+    text_of,
+    uninterrupted_of,
+)
+from parity.checks.judging.findings import each_once, measured, suspect
+from parity.checks.judging.finite import not_finite
+from parity.checks.judging.judge import judge_resumed, judge_same
+from parity.checks.judging.kept_files import judge_kept
+from parity.checks.judging.left_files import judge_files, judge_returned
+from parity.checks.judging.meant import Meant
+from parity.checks.judging.ordering import identifiers
+from parity.checks.judging.printed_lines import judge_printed
+from parity.checks.judging.resume_start import Kill, is_unfinished, on_their_way
+from parity.checks.judging.rounding import is_floating, is_trained_number, moved_by_rounding, why_not_rounding
+from parity.checks.judging.side_effects import judge_declared, observe_effects
+from parity.checks.judging.usage import Use
+
+__all__ = [
+    "LIMIT",
+    "NONE",
+    "RUNS",
+    "Asked",
+    "Envelope",
+    "Evidence",
+    "Kill",
+    "Meant",
+    "Outcome",
+    "TwoStates",
+    "Uninterrupted",
+    "Use",
+    "advise",
+    "both_runs",
+    "choose_steps",
+    "each_once",
+    "identifiers",
+    "is_floating",
+    "is_trained_number",
+    "is_unfinished",
+    "judge_declared",
+    "judge_files",
+    "judge_kept",
+    "judge_printed",
+    "judge_resumed",
+    "judge_returned",
+    "judge_same",
+    "measured",
+    "moved_by_rounding",
+    "not_finite",
+    "observe_effects",
+    "on_their_way",
+    "parted_paths",
+    "stepwise",
+    "suspect",
+    "text_of",
+    "uninterrupted_of",
+    "varying",
+    "why_not_rounding",
+]

@@ -1,0 +1,74 @@
+"""Advice: one line for each component that a resume lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parity.checks.judging.judge import Evidence
+
+__all__ = ["advise"]
+
+_ADVICE: tuple[tuple[str, str], ...] = (
+    (
+        "checkpoint.latest",
+        "the function did not continue from its newest checkpoint: look at how it finds and loads it",
+    ),
+    (
+        "checkpoint.retention",
+        "what is kept depends on the process: read the list of checkpoints from the folder at the start",
+    ),
+    ("counters.step", "save the completed steps with the state, and continue at exactly that step"),
+    ("schedule.step", "save and load the scheduler's state_dict; load it after its constructor ran"),
+    (
+        "schedule.lr",
+        "the constructor of a scheduler sets lr: load the optimizer's state after building the scheduler",
+    ),
+    ("schedule", "save and load the scheduler's whole state_dict"),
+    ("scaler", "save scaler.state_dict() and load it into the scaler that the loop uses"),
+    ("optimizer.param_order", "optimizer state is matched by position: give the parameters in one fixed order"),
+    (
+        "optimizer.param_groups",
+        "something holds param_groups from before load_state_dict: it edits a list nobody reads",
+    ),
+    (
+        "optimizer.hyperparameters",
+        "decide whether the checkpoint or the configuration wins, and apply it to every group",
+    ),
+    ("optimizer.step", "the optimizer's step count was lost: bias correction starts again; load its whole state"),
+    ("optimizer.master_params", "save the float32 copies; deriving them from narrow weights loses their low bits"),
+    ("optimizer", "save optimizer.state_dict() and load it after the last place that builds the optimizer"),
+    ("model.params", "load the model's state after every initialisation, strict, and check missing keys"),
+    ("model.buffers", "save buffers with the parameters: state_dict has the persistent ones, JAX keeps them apart"),
+    ("model.mode", "call model.train() before the first step after a resume, and after each evaluation"),
+    ("model.requires_grad", "freeze and unfreeze from the step, not from what this process has done"),
+    ("model.ties", "tie the weights again after loading, or save both"),
+    ("ema", "save the averaged parameters and their count, and load both"),
+    ("rng.torch", "save torch.get_rng_state() and set it after everything that draws at the start"),
+    ("rng", "save the generator's state and set it last, after everything that draws at the start"),
+    ("data.position", "save the position, epoch and order of the data, counted where batches are consumed"),
+    ("data.batch", "save the position, epoch and order of the data, counted where batches are consumed"),
+    ("gradients", "a save fell within an accumulation: save gradients too, or save at its end"),
+    ("best", "save the best value so far with the state and load it before the first evaluation"),
+    ("settings", "set precision, determinism flags and the numbers of training alike at the start of every process"),
+    ("counters", "save the counter with the state"),
+)
+
+
+def advise(evidence: Evidence, among: Sequence[Evidence] = ()) -> str:
+    """Return one line on what to change.
+
+    Args:
+        evidence: The first suspect.
+        among: All that was found: `lr` alone has another cause than `lr` with a lost schedule.
+    """
+    if evidence.when.startswith("across the evaluation") and evidence.component.startswith("rng"):
+        return "evaluation draws from a generator that training uses: give it its own, or put the state back after it"
+    if evidence.when.startswith("across the"):
+        what = "save" if "save" in evidence.when else "evaluation"
+        return f"the {what} changes the live state: work on a copy, or put back what it changed"
+    if evidence.component == "schedule.lr" and any(one.component == "schedule.step" for one in among):
+        return dict(_ADVICE)["schedule.step"]
+    for component, advice in _ADVICE:
+        if evidence.component == component or evidence.component.startswith(f"{component}."):
+            return advice
+    return f"save {evidence.path} with the state and load it"

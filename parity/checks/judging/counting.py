@@ -1,0 +1,190 @@
+"""What counts: of the leaves in which two states differ, those that are evidence, and of what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parity.capture import HARD, root_of
+from parity.checks.judging.evidence import TwoStates, Uninterrupted
+
+__all__ = [
+    "compare",
+    "counts_by_role",
+    "is_setting",
+    "may_be_the_cause",
+    "may_follow",
+    "shows_another_step",
+    "without_leftovers",
+]
+
+
+def compare(both: TwoStates, uninterrupted: Uninterrupted, index: int) -> list[str]:
+    """Return the paths in which two states differ, what is no evidence left out.
+
+    Noise is left out. Paths that rounding moves count at the resume alone. What is written before it is read counts
+    later alone, and only where both runs have it.
+
+    Args:
+        both: What the uninterrupted run and the resumed one hold.
+        uninterrupted: What equal runs say.
+        index: Number of the state, 0 for the one at the resume.
+    """
+    out = []
+    for path in both.differing():
+        if path in uninterrupted.noise or (index and path in uninterrupted.rounded):
+            continue
+        one_lacks_it = path not in both.left.leaves or path not in both.right.leaves
+        if both.is_dead(path) and (index == 0 or one_lacks_it):
+            continue
+        out.append(path)
+    return out
+
+
+def counts_by_role(path: str, both: TwoStates, uninterrupted: Uninterrupted) -> bool:
+    """Return whether a difference is of what takes part in training by what it is.
+
+    Args:
+        path: A path that differs; at least one of the states has it.
+        both: What the uninterrupted run and the resumed one hold.
+        uninterrupted: What equal runs say.
+    """
+    leaf, there = both.leaf(path), path in both.left.leaves
+    if both.is_dead(path) or uninterrupted.is_history(path):
+        return False
+    if leaf.role == "stream":
+        return path in uninterrupted.streams
+    if leaf.role in HARD:
+        return True
+    other = both.right.leaves.get(path)
+    if leaf.role == "alias" or (other is not None and other.role == "alias"):
+        tied = leaf.component in ("model.ties", "optimizer.param_groups", "optimizer.identity", "schedule.identity")
+        if other is None and leaf.role == "alias":  # what was shared has contents of its own now
+            return tied and any(p.startswith((f"{path}.", f"{path}[")) for p in both.right.leaves)
+        arrays = {leaf.role, other.role if other else "alias"} & {"state"}
+        return there and (bool(arrays) or (tied and other is not None))
+    return leaf.role == "array" and path in uninterrupted.changing and there
+
+
+def shows_another_step(path: str, both: TwoStates, uninterrupted: Uninterrupted) -> bool:
+    """Return whether a difference shows that the step before it was another one: its batch, its gradients.
+
+    Args:
+        path: A path that differs.
+        both: What the uninterrupted run and the resumed one hold.
+        uninterrupted: What equal runs say.
+    """
+    leaf = both.left.leaves.get(path)
+    if leaf is None or path not in both.right.leaves or uninterrupted.is_history(path):
+        return False
+    return leaf.role == "gradient" or (leaf.role == "array" and both.left.is_dead(path))
+
+
+def may_be_the_cause(path: str, both: TwoStates, uninterrupted: Uninterrupted) -> bool:
+    """Return whether a soft difference at the resume can be what later ones follow from.
+
+    Args:
+        path: A path that differs; at least one of the states has it.
+        both: What the uninterrupted run and the resumed one hold at the resume.
+        uninterrupted: What equal runs say.
+    """
+    leaf = both.leaf(path)
+    if path not in both.left.leaves or leaf.component == "loss" or uninterrupted.is_history(path):
+        return False
+    if leaf.role == "scalar":
+        return path in uninterrupted.changing or leaf.component == "model.hyperparameters"
+    return leaf.role in ("position", "array", "gradient")
+
+
+def may_follow(path: str, both: TwoStates, uninterrupted: Uninterrupted) -> bool:
+    """Return whether a later difference says something: a constant of the process does not.
+
+    Args:
+        path: A path that differs; at least one of the states has it.
+        both: What the uninterrupted run and the resumed one hold at a later mark.
+        uninterrupted: What equal runs say.
+    """
+    return not uninterrupted.is_history(path) and (path in uninterrupted.changing or both.leaf(path).role != "scalar")
+
+
+def without_leftovers(
+    found: Sequence[Sequence[str]], states: Sequence[TwoStates], uninterrupted: Uninterrupted
+) -> list[list[str]]:
+    """Return the paths that differ in each state, without variables that one run alone has and does not need.
+
+    Args:
+        found: Paths that differ in each state.
+        states: What the uninterrupted run and the resumed one hold, from the resume on.
+        uninterrupted: What equal runs say.
+    """
+    left_over, last = _leftovers(states), len(states) - 1
+    return [
+        [p for p in differ if p not in left_over and not _is_to_come(p, both, uninterrupted, last=at == last)]
+        for at, (differ, both) in enumerate(zip(found, states, strict=True))
+    ]
+
+
+def _leftovers(states: Sequence[TwoStates]) -> set[str]:
+    """Return the paths below variables that the resumed run alone has, such as a checkpoint that was loaded.
+
+    What takes part in training by what it is counts all the same, where the resumed run changes it later.
+
+    Args:
+        states: What the uninterrupted run and the resumed one hold, from the resume on.
+    """
+    known = {root_of(path) for both in states for path in both.left.leaves}
+    first = states[0].right.leaves
+    found: set[str] = set()
+    moved: set[str] = set()
+    for both in states:
+        for path, leaf in both.right.leaves.items():
+            if root_of(path) not in known:
+                found.add(path)
+                if leaf.role in HARD and not leaf.same(first.get(path)):
+                    moved.add(path)
+    return found - moved
+
+
+def _is_to_come(path: str, both: TwoStates, uninterrupted: Uninterrupted, *, last: bool) -> bool:
+    """Return whether a variable that a step makes for itself is not there yet in the resumed run: nobody read it.
+
+    Args:
+        path: A path that differs.
+        both: What the uninterrupted run and the resumed one hold.
+        uninterrupted: What equal runs say.
+        last: Whether it is the last state: a number that never came may be a loss there, such as a best value.
+    """
+    root, expected = root_of(path), both.left.leaves.get(path)
+    if root not in uninterrupted.made_by_steps or (last and expected is not None and expected.role == "scalar"):
+        return False
+    return path not in both.right.leaves and all(root_of(one) != root for one in both.right.leaves)
+
+
+def is_setting(
+    path: str, states: Sequence[TwoStates], found: Sequence[Sequence[str]], uninterrupted: Uninterrupted
+) -> bool:
+    """Return whether a path is a constant of training that a resume changed: a number, another one from then on.
+
+    A number that tells where a process began is none: 0 in a run that nothing stopped, or off by the steps done.
+
+    Args:
+        path: A path that differs at the resume.
+        states: What the uninterrupted run and the resumed one hold, from the resume on.
+        found: Paths that differ in each.
+        uninterrupted: What equal runs say.
+    """
+    a, b = states[0].left.leaves.get(path), states[0].right.leaves.get(path)
+    if a is None or b is None or a.role != "scalar" or path in uninterrupted.changing or path in uninterrupted.noise:
+        return False
+    if {a.kind, b.kind} - {"int", "float"} or a.component.startswith(_PLACES):
+        return False
+    expected, got = float(a.digest), float(b.digest)
+    begins = expected == 0 or abs(abs(expected - got) - states[0].step) <= 1
+    lasts = all(
+        path in differ and both.left.leaves.get(path, a).same(a) and both.right.leaves.get(path, b).same(b)
+        for both, differ in zip(states[:-1] or states, found[:-1] or found, strict=True)
+    )
+    return lasts and not begins
+
+
+_PLACES = ("counters", "data.position", "loss", "best")
+"""Components of numbers that tell how far a run has come, or how well it does."""

@@ -1,0 +1,75 @@
+"""The order of suspicion between kinds of evidence: what a difference follows from stands before it.
+
+The names of variables order suspects here and word the advice; whether something was lost is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+
+from parity.checks.judging.evidence import Evidence, Uninterrupted
+from parity.checks.judging.usage import is_saved
+
+__all__ = ["DATA", "identifiers", "in_order", "with_data"]
+
+DATA = ("data.batch", "data.position")
+
+_TELLING = ("data", "rng", "gradients", "ema", "model", "optim", "best")
+"""Components of a soft difference at the resume that name a cause by themselves."""
+
+
+def with_data(causes: list[Evidence], later: list[Evidence], uninterrupted: Uninterrupted) -> list[Evidence]:
+    """Return the causes where nothing hard was lost: by what the first later difference is of."""
+    if later and later[0].component in DATA:
+        position = [e for e in causes if e.component == "data.position"]
+        if not position:  # what the batch is made with comes before the batch
+            made = [e for e in causes if _is_read(e, uninterrupted) and e.component not in ("loss", "counters.step")]
+            causes = made + [e for e in causes if e not in made]
+            if made and not any(e.component.startswith(_TELLING) for e in causes):
+                return [*made, later[0]._replace(component="data.position"), *causes[len(made) :]]
+            position = [later[0]._replace(component="data.position")]
+        others = [e for e in causes if e.component != "data.position"]
+        telling = [
+            e for e in others if e.component.startswith(("rng", "ema", "model.b", "model.p", "optim", "best"))
+        ]  # what the batch is made with
+        return telling + position + [e for e in others if e not in telling]
+    if later and not any(e.component.startswith(_TELLING) for e in causes):
+        known = later[0].component.startswith("schedule.")  # by its class: no consequence of what nothing tells about
+        saved = [
+            e
+            for e in causes
+            if (_is_read(e, uninterrupted) and not known)
+            or any(is_saved(word, uninterrupted.use.files) for word in identifiers(e.path))
+        ]
+        return saved + later[:1] + [e for e in causes if e not in saved]
+    return causes
+
+
+def in_order(lost: list[Evidence], causes: list[Evidence], uninterrupted: Uninterrupted) -> list[Evidence]:
+    """Return what differs at the resume, arrays of unknown purpose behind numbers that tell a position.
+
+    A batch that waits in a queue follows from the position of the data, whatever holds it. A generator that moves
+    seldom is behind all else: each iterator of a loader draws a seed, and mostly nobody reads it.
+    """
+    idle = [e for e in lost if e.path in uninterrupted.idle and e.path == _SHARED]
+    if idle and (len(idle) < len(lost) or any(_is_read(e, uninterrupted) for e in causes)):
+        lost = [e for e in lost if e not in idle]
+        causes = causes + idle
+    unknown = [e for e in lost if e.component == e.path]
+    data = [e for e in causes if e.component in DATA] if unknown else []
+    known = [e for e in lost if e not in unknown]
+    return known + data + unknown + [e for e in causes if e not in data]
+
+
+_SHARED = "torch.default_generator"
+"""The generator from which loaders draw seeds; one of the trainer's own is drawn from on purpose, however seldom."""
+
+
+def _is_read(e: Evidence, uninterrupted: Uninterrupted) -> bool:
+    """Return whether code that ran takes a value by its last name for more than a message."""
+    return uninterrupted.use.reads((identifiers(e.path) or [e.path])[-1])
+
+
+def identifiers(path: str) -> list[str]:
+    """Return the names that a path is made of, the last one that of the value itself."""
+    return [word for word in re.split(r"[^0-9A-Za-z_]+", path) if word and not word.isdigit()]

@@ -1,0 +1,191 @@
+"""Use of a value: whether code that really ran decides by it, or only shows it to people.
+
+A number that was lost and has no effect in this run may have one in another: a count of evaluations that would have
+stopped it, a best value. Whether it is such a one is read from the source of the functions that were executed while
+the run went, by what a comparison with the value guards; what a function is called says nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from parity.checks.running import SAVES, called_name
+
+__all__ = ["Use", "indexes", "is_saved"]
+
+_ACTS = frozenset(("step", "backward", "load_state_dict", "copy_", "deepcopy", "clone", "replace", "rename"))
+"""Calls of PyTorch and of the standard library that change what is trained or saved."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """What of a trainer's source ran in an uninterrupted run."""
+
+    files: tuple[str, ...] = ()
+    """Source files of the trainer."""
+    executed: frozenset[tuple[str, int]] = frozenset()
+    """File and first line of each function that was called; empty where that was not seen, and all count."""
+    writes: frozenset[tuple[str, int]] = frozenset()
+    """File and line of code during which files were written."""
+
+    def decides(self, name: str) -> bool:
+        """Return whether a comparison with a variable, attribute or key of this name guards more than a message."""
+        return any(
+            name in names and (not self.executed or line == 0 or (file, line) in self.executed)
+            for file in self.files
+            for line, names in _deciding(file, frozenset(at for of, at in self.writes if of == file))
+        )
+
+    def reads(self, name: str) -> bool:
+        """Return whether a variable, attribute or key of this name is taken for more than a message."""
+        return any(
+            name in names and (not self.executed or line == 0 or (file, line) in self.executed)
+            for file in self.files
+            for line, names in _reading(file)
+        )
+
+
+def is_saved(name: str, files: Iterable[str]) -> bool:
+    """Return whether a call that seems to save takes a variable or attribute of this name: orders suspects.
+
+    Args:
+        name: An identifier of the path.
+        files: Source files of the trainer.
+    """
+    return any(name in _saved(file) for file in files)
+
+
+def indexes(name: str, files: Iterable[str]) -> bool:
+    """Return whether a variable or attribute of this name tells which part of something is taken: orders suspects.
+
+    Args:
+        name: An identifier of the path.
+        files: Source files of the trainer.
+    """
+    return any(name in _indexing(file) for file in files)
+
+
+@functools.lru_cache(maxsize=64)
+def _tree(file: str) -> ast.Module:
+    try:
+        with open(file, encoding="utf-8") as source:
+            return ast.parse(source.read())
+    except (OSError, SyntaxError, UnicodeDecodeError, ValueError):
+        return ast.Module([], [])
+
+
+@functools.lru_cache(maxsize=64)
+def _deciding(file: str, writes: frozenset[int]) -> tuple[tuple[int, frozenset[str]], ...]:
+    """Return for each function, by its first line, the names by which it decides; 0 for the module itself."""
+    found: dict[int, set[str]] = {}
+    waiting: list[tuple[ast.AST, int]] = [(_tree(file), 0)]
+    while waiting:
+        node, line = waiting.pop()
+        found.setdefault(line, set()).update(_decided(node, writes))
+        for child in ast.iter_child_nodes(node):
+            inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            waiting.append((child, _first_line(child) if inner else line))
+    return tuple((line, frozenset(names)) for line, names in found.items() if names)
+
+
+@functools.lru_cache(maxsize=64)
+def _reading(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
+    """Return for each function, by its first line, the names that it reads outside of `print`; 0 for the module."""
+    found: dict[int, set[str]] = {}
+    waiting: list[tuple[ast.AST, int]] = [(_tree(file), 0)]
+    while waiting:
+        node, line = waiting.pop()
+        if isinstance(node, ast.Call) and called_name(node) == "print":
+            continue
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
+                found.setdefault(line, set()).add(name)
+            case ast.Subscript(slice=ast.Constant(value=str(name)), ctx=ast.Load()):
+                found.setdefault(line, set()).add(name)
+        for child in ast.iter_child_nodes(node):
+            inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            waiting.append((child, _first_line(child) if inner else line))
+    return tuple((line, frozenset(names)) for line, names in found.items())
+
+
+def _first_line(node: ast.AST) -> int:
+    """Return the line that a function's code calls its first: that of its first decorator."""
+    decorators = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(one.lineno for one in decorators)])  # type: ignore[attr-defined]
+
+
+def _decided(node: ast.AST, writes: frozenset[int]) -> set[str]:
+    """Return the names by which one statement decides."""
+    if isinstance(node, ast.If | ast.While):
+        names = _identifiers(node.test)
+        return names if any(_matters(child, names, writes) for child in [*node.body, *node.orelse]) else set()
+    found: set[str] = set()
+    if isinstance(node, ast.Return) and node.value is not None:
+        found = {name for one in ast.walk(node.value) if isinstance(one, ast.Compare) for name in _identifiers(one)}
+    elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+        for compared in ast.walk(node.value):
+            if isinstance(compared, ast.Compare):  # is_best = value < best
+                found |= set() if _with_constant(compared) else _identifiers(compared)
+            elif isinstance(compared, ast.Call) and called_name(compared) in ("min", "max", "minimum", "maximum"):
+                found.update(*map(_identifiers, compared.args))
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _saved(file: str) -> frozenset[str]:
+    found: set[str] = set()
+    for node in ast.walk(_tree(file)):
+        if isinstance(node, ast.Call) and SAVES.search(called_name(node)):
+            found.update(*map(_identifiers, [*node.args, *(k.value for k in node.keywords)]))
+    return frozenset(found)
+
+
+@functools.lru_cache(maxsize=64)
+def _indexing(file: str) -> frozenset[str]:
+    found: set[str] = set()
+    for node in ast.walk(_tree(file)):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            found |= _identifiers(node.slice)
+    return frozenset(found)
+
+
+def _matters(statement: ast.stmt, names: set[str], writes: frozenset[int]) -> bool:
+    """Return whether a statement under a condition does more than show or reset something."""
+    if any(statement.lineno <= line <= (statement.end_lineno or statement.lineno) for line in writes):
+        return True
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Break | ast.Continue | ast.Return | ast.Raise):
+            return True
+        if isinstance(node, ast.Call) and called_name(node) in _ACTS:
+            return True
+        if isinstance(node, ast.Assign | ast.AugAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            assigned = {name for target in targets for name in _identifiers(target)}
+            if assigned & names and not _is_constant(node.value):
+                return True
+    return False
+
+
+def _with_constant(compared: ast.Compare) -> bool:
+    """Return whether something is compared with a number that is written out: a first time, not a record."""
+    return any(_is_constant(side) or isinstance(side, ast.UnaryOp) for side in (compared.left, *compared.comparators))
+
+
+def _is_constant(value: ast.expr) -> bool:
+    """Return whether a value is written out: what is set to it is reset."""
+    if isinstance(value, ast.Tuple):
+        return all(_is_constant(item) for item in value.elts)
+    return isinstance(value, ast.Constant)
+
+
+def _identifiers(node: ast.AST) -> set[str]:
+    """Return the variables, attributes and keys that are written in a piece of source."""
+    found = set()
+    for one in ast.walk(node):
+        match one:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
+                found.add(name)
+    return found

@@ -1,0 +1,372 @@
+"""The driver: takes a run along one scenario, from the kill to the end, and has the judge compare it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from parity import sides
+from parity.capture import Leaf, Snapshot, differing
+from parity.checks.judging import (
+    NONE,
+    Asked,
+    Envelope,
+    Evidence,
+    Kill,
+    Meant,
+    Outcome,
+    TwoStates,
+    Uninterrupted,
+    both_runs,
+    identifiers,
+    is_floating,
+    is_unfinished,
+    judge_files,
+    judge_printed,
+    judge_resumed,
+    judge_returned,
+    on_their_way,
+    stepwise,
+    text_of,
+)
+from parity.checks.resume.scenarios import Scenario
+from parity.checks.running import (
+    Access,
+    Reader,
+    Request,
+    Runner,
+    Trace,
+    contents,
+    copy_folder,
+    is_unread,
+    list_folder,
+    put_back_later,
+)
+
+__all__ = ["Driver"]
+
+UNFINISHED = (
+    "scenario {scenario}: the process was killed before a save that had begun was finished, and the run began anew: "
+    "nothing was resumed there; kill it later (stop_at), or wait for the save"
+)
+
+
+class Driver:
+    """Drives one training function; holds what every scenario is compared with.
+
+    Args:
+        runner: Runs the function.
+        root: Directory of the folders of the runs.
+        steps: Steps of the whole run.
+        stop_at: Completed steps at the kill.
+        options: Keyword arguments of the function.
+        meant: What is not judged.
+    """
+
+    def __init__(
+        self, runner: Runner, root: Path, steps: int, stop_at: int, options: dict[str, Any], meant: Meant
+    ) -> None:
+        self.runner, self.root, self.stop_at, self.meant = runner, root, stop_at, meant
+        self.whole = Request(steps=steps, options=options)
+        """The whole run, of which nothing else is asked."""
+        self.reference: Trace
+        self.uninterrupted: Uninterrupted
+        self.copies: dict[int, Path] = {}
+        """Mark to the folder as a kill there left it."""
+        self.savers: dict[int, Trace] = {}
+        """Mark to the run that was killed there and left the folder, where it is not `again`."""
+        self.again: Trace
+        """The equal run whose folder was copied."""
+        self.equal_runs: list[Trace] = []
+        """The runs from which the envelope was measured."""
+        self.envelope: Envelope | None = None
+        """What judges the numbers that rounding moves; None where equal runs are equal bit by bit."""
+        self.closed: dict[str, str] = {}
+        self.reads: set[str] = set()
+        """Files that resumed runs read: the checkpoints."""
+        self._full: Trace | None = None
+        self._left: dict[str, Leaf] | None = None
+        self._loads: set[Access] = set()
+        self._measured: frozenset[str] = frozenset()
+        self._lock = threading.Lock()
+
+    def full(self, keep: Mapping[int, Sequence[str]]) -> Trace:
+        """Run once more without a stop, one time only: what two equal runs leave, to the end.
+
+        It is started as the reference and the resumed runs are, so that it orders its sets as they do: what differs
+        in a file by that order alone would be noise otherwise, and a loss by it would be excused.
+        """
+        with self._lock:
+            if self._full is None:
+                self._full = self.runner.run(self.root / "once-more", replace(self.whole, keep=keep, reference=True))
+            return self._full
+
+    def drive(self, scenario: Scenario) -> Outcome:
+        """Take the run along a scenario."""
+        others = {"intervals": self._drive_options, "extend": self._drive_extend}
+        return others.get(scenario.name, self._drive_kills)(scenario)
+
+    def _drive_kills(self, scenario: Scenario) -> Outcome:
+        folder = self.root / f"scenario-{scenario.name}"
+        copy_folder(self.copies[scenario.kills[0]], folder)
+        asked = self.asked(scenario)
+        killed = scenario.kills[0]
+        before = [self.savers.get(killed, self.again)]
+        for kill in scenario.kills[1:]:
+            step = self.reference.marks[kill].step
+            until = replace(asked, kill_step=step) if kill else replace(asked, kill=0)
+            left = list_folder(folder)
+            trace = self.runner.run(folder, until)
+            if trace.end != "killed":  # it failed, or came to its end without reaching the kill
+                return self._judge_run(scenario, trace, killed, folder, before, left)
+            killed = kill or killed
+            before.append(replace(trace, marks=trace.marks[1:]))
+        left = list_folder(folder)
+        trace = self.runner.run(folder, self.kept(asked))
+        return self._judge_run(scenario, trace, killed, folder, before, left)
+
+    def asked(self, scenario: Scenario) -> Request:
+        """Return the whole run with the options of a scenario."""
+        return replace(self.whole, options={**self.whole.options, **scenario.options})
+
+    def kept(self, request: Request) -> Request:
+        """Return a request for a run that can be judged by the envelope, where there is one."""
+        return request if self.envelope is None else replace(request, keep_steps=self.envelope.keep)
+
+    def _truth(self, before: Sequence[Trace]) -> Trace:
+        """Return what a resumed run is compared with.
+
+        Where rounding moves numbers, the truth at a resume is the state of the very run that saved; what is compared
+        later is equal in all of them.
+        """
+        if self.envelope is None:
+            return self.reference
+        known = {mark.step: mark for trace in before for mark in trace.marks}
+        return replace(self.reference, marks=[known.get(mark.step, mark) for mark in self.reference.marks])
+
+    def _judge_run(self, scenario: Scenario, trace: Trace, killed: int, folder: Path, before: Sequence[Trace],
+                   left: Collection[str]) -> Outcome:  # fmt: skip
+        if trace.end == "late":
+            return Outcome(unsure=True, notes=[f"nothing is judged in the scenario {scenario.name}: {trace.error}"])
+        lenient = scenario.name in ("best", "older", "before-save", "extend")
+        with self._lock:
+            self.reads |= {name for name in trace.restored or trace.reads if name in self.reference.names}
+        known = {mark.step: mark for one in before for mark in one.marks}
+        marks = [known.get(mark.step, mark) for mark in self.reference.marks]
+        passing = on_their_way([self.reference, self.again, *before], list_folder(self.root / "reference"))
+        kill = Kill(mark=0 if lenient else killed, marks=marks, left=left, reads=self.reads, passing=passing)
+        outcome = judge_resumed(self._truth(before), trace, self.uninterrupted, kill)
+        if not outcome.broken and trace.steps[:1] == self.reference.steps[:1] and is_unfinished(self.reference, kill):
+            outcome.unsure = True
+            outcome.notes.append(UNFINISHED.format(scenario=scenario.name))
+        self._settle(outcome)
+        self._leave_out_what_is_meant(outcome)
+        if trace.end in ("failed", "lost"):
+            outcome.broken.append(self._failed(trace, killed, left))
+            outcome.notes.append(
+                f"the function failed when it was resumed (scenario {scenario.name}):\n{trace.error}"
+            )
+            return outcome
+        if self.envelope is not None and not outcome.broken and trace.marks:
+            _judge_by(self.envelope, outcome, trace)
+        if not outcome.broken and trace.end == "finished" and scenario.name != "best":
+            for found in (self._judge_files(folder, trace, left), self._judge_returned(trace)):
+                outcome.broken += found.broken
+                outcome.bookkeeping += found.bookkeeping
+            end = self.reference.marks[-1].step
+            outcome.bookkeeping += judge_printed(self.reference.printed, self.again.printed, trace.printed, end)
+            self._leave_out_what_is_meant(outcome)
+        if outcome.broken:  # what differs from the resume on, and at the end, is what files and numbers show
+            causes = [e for e in outcome.differs if e.path in outcome.lasting]
+            outcome.broken = causes + [e for e in outcome.broken if e not in causes]
+            outcome.bookkeeping = [e for e in outcome.bookkeeping if e.path not in {c.path for c in causes}]
+        return outcome
+
+    def _settle(self, outcome: Outcome) -> None:
+        """Tell the losses among values that no other difference follows from: those that are read before written."""
+        names: dict[Asked, list[str]] = {}
+        for asked in outcome.asked:
+            path = asked.evidence.path
+            if path.isidentifier():  # a variable: its byte code says that it may be read
+                outcome.broken.append(asked.evidence)
+            else:
+                names[asked] = identifiers(path)[-1:] or [path]
+        accesses = self._accesses(frozenset(name for found in names.values() for name in found))
+        for asked, (name,) in names.items():
+            unread = is_unread(name, accesses, asked.first, asked.last, written=asked.written)
+            (outcome.bookkeeping if unread else outcome.broken).append(asked.evidence)
+
+    def _accesses(self, names: frozenset[str]) -> set[Access]:
+        """Measure the first accesses to names after each mark, in a run that nothing stops."""
+        with self._lock:
+            new = names - self._measured
+            if new:
+                folder = self.root / f"loads-{len(self._measured)}"
+                trace = self.runner.run(folder, replace(self.whole, loads=new))
+                measured = trace.end == "finished"
+                every = range(len(self.reference.marks) + 1)
+                self._loads |= trace.loads if measured else {(name, at, "load") for name in new for at in every}
+                self._measured |= new
+            return self._loads
+
+    def _leave_out_what_is_meant(self, outcome: Outcome) -> None:
+        for name in ("broken", "differs", "bookkeeping"):
+            found = [e for e in getattr(outcome, name) if not self.meant.takes(e.path, e.component)]
+            setattr(outcome, name, found)
+
+    def _failed(self, trace: Trace, killed: int, left: Collection[str]) -> Evidence:
+        """Return what a resumed run that failed shows: a file that it wanted may have been removed."""
+        last = trace.error.strip().splitlines()[-1] if trace.error.strip() else "nothing"
+        before = {name for mark in self.reference.marks[: killed + 1] for name in mark.saved}
+        gone = any(name in last and name not in left for name in before)
+        component = "checkpoint.retention" if gone and "No such file" in last else "checkpoint.restore"
+        step = self.reference.marks[killed].step
+        return Evidence(component, "function", step, "a run that continues", last, "at the resume")
+
+    def _judge_files(self, folder: Path, trace: Trace, left: Collection[str]) -> Outcome:
+        new = {name for name in trace.names if name not in left and name not in self.reference.names}
+        own = {name.partition("/")[0] for name in new if "/" in name} - {
+            name.partition("/")[0] for name in self.reference.names
+        }
+        readers = [reader for adapter in sides.adapters().values() for reader in adapter.readers]
+        logs = self.reference.appended
+        with self._lock:  # it is the same for every scenario
+            if self._left is None:
+                self._left = contents(self.root / "reference", readers, logs)
+        expected, got = self._left, contents(folder, readers, logs)
+        steps = (trace.marks[0].step if trace.marks else 0, self.reference.marks[-1].step)
+        again = expected if self.envelope is None else self._noisy(expected, readers)
+        found = judge_files(expected, again, got, steps, own, logs)
+        if found.broken and self.envelope is None:
+            self.full({})
+            again = contents(self.root / "once-more", readers, logs)
+            found = judge_files(expected, again, got, steps, own, logs)
+        return found
+
+    def _judge_returned(self, trace: Trace) -> Outcome:
+        expected, end = self.reference.returned, self.reference.marks[-1].step
+        found = judge_returned(expected, expected, trace.returned, end)
+        if found.broken and self.envelope is None:
+            found = judge_returned(expected, self.full({}).returned, trace.returned, end)
+        elif found.broken:
+            again = {path: NONE if is_floating(leaf) else leaf for path, leaf in expected.items()}
+            found = judge_returned(expected, again, trace.returned, end)
+        return found
+
+    def _noisy(self, expected: Mapping[str, Leaf], readers: Sequence[Reader]) -> dict[str, Leaf]:
+        """Return what equal runs left, with nothing in the place of what they differ in or rounding moves."""
+        logs = self.reference.appended
+        left = [contents(trace.folder, readers, logs) for trace in self.equal_runs]
+        noise = {path for found in left for path in differing(expected, found)}
+        noise |= {path for path, leaf in expected.items() if is_floating(leaf)}
+        return {path: NONE if path in noise else leaf for path, leaf in expected.items()}
+
+    def _drive_options(self, scenario: Scenario) -> Outcome:
+        """Compare a run with other intervals: what is trained must not change."""
+        out = Outcome()
+        folder = self.root / f"scenario-{scenario.name}"
+        trace = self.runner.run(folder, self.kept(self.asked(scenario)))
+        if trace.end != "finished":
+            self.closed[scenario.name] = f"the function failed with {scenario.options}"
+            return out
+        when = f"with {', '.join(f'{k}={v}' for k, v in scenario.options.items())}, never stopped"
+        ignored = self.uninterrupted.noise | self.uninterrupted.rounded
+        often = self.uninterrupted.stepwise & stepwise(trace.marks)
+        states = both_runs(self.reference.marks, trace.marks)
+        parted = [self._parted(both, ignored, often) for both in states]
+        lazy = put_back_later(parted)
+        for at, (both, differ) in enumerate(zip(states, parted, strict=True)):
+            out.compared += 1
+            a, b = both.left.leaves, both.right.leaves
+            found = [Evidence(a[p].component, p, both.step, a[p].text, text_of(b.get(p)), when) for p in differ]
+            if at in lazy:
+                out.bookkeeping += found
+                continue
+            if differ and self._decided_by_evaluation(both.left, both.right):
+                out.notes.append(f"{when}: the schedule follows the evaluations, so training may differ")
+                break
+            if differ:
+                out.broken += sorted(found, key=lambda e: (not e.component.startswith("rng"), e.path))
+                break
+        else:
+            if self.envelope is not None:
+                _judge_by(self.envelope, out, trace, when)
+        return out
+
+    def _parted(self, both: TwoStates, ignored: Collection[str], often: Collection[str]) -> list[str]:
+        """Return the paths of what is trained in which a run with other intervals differs at a mark."""
+        return [
+            p for p, leaf in both.left.leaves.items()
+            if p not in ignored and not both.left.is_dead(p) and _is_training(p, leaf, self.uninterrupted, often)
+            and not leaf.same(both.right.leaves.get(p))
+        ]  # fmt: skip
+
+    def _decided_by_evaluation(self, left: Snapshot, right: Snapshot) -> bool:
+        """Return whether rates differ too, and follow evaluations by design, as on a plateau."""
+        plateau = any(leaf.component == "schedule.num_bad_epochs" for leaf in left.leaves.values())
+        rates = [
+            p for p, leaf in left.leaves.items() if leaf.component.startswith("schedule") and leaf.role == "state"
+        ]
+        return plateau and any(not left.leaves[p].same(right.leaves.get(p)) for p in rates)
+
+    def _drive_extend(self, scenario: Scenario) -> Outcome:
+        folder = self.root / f"scenario-{scenario.name}"
+        options = {**self.whole.options, "steps": self.stop_at}
+        short = self.runner.run(folder, Request(steps=self.stop_at, options=options))
+        if short.end != "finished":
+            self.closed[scenario.name] = f"the function failed with steps={self.stop_at}"
+            return Outcome()
+        if not _equal_so_far(self.reference, short, self.uninterrupted):
+            self.closed[scenario.name] = (
+                "what the function trains depends on steps, such as the horizon of its schedule"
+            )
+            return Outcome()
+        left = list_folder(folder)
+        trace = self.runner.run(folder, self.kept(self.whole))
+        return self._judge_run(scenario, trace, 0, folder, [short], left)
+
+
+def _equal_so_far(reference: Trace, short: Trace, uninterrupted: Uninterrupted) -> bool:
+    """Return whether a shorter run holds the same state as a longer one, up to its last mark but one.
+
+    Where it does not, to extend it is no resume of the same training: a horizon that follows `steps` is another one.
+    """
+    ignored = uninterrupted.noise | uninterrupted.rounded
+    for both in both_runs(reference.marks, short.marks[:-1] or short.marks):
+        for path, leaf in both.left.leaves.items():
+            other = both.right.leaves.get(path)
+            counts = leaf.role in ("state", "array") and path in uninterrupted.changing and path not in ignored
+            if counts and other is not None and not both.is_dead(path) and not leaf.same(other):
+                return False
+            rate = leaf.role == "state" and leaf.component.startswith(("schedule", "optimizer.hyper"))
+            if rate and path not in ignored and other is not None and not leaf.same(other):
+                return False
+    return True
+
+
+def _is_training(path: str, leaf: Leaf, uninterrupted: Uninterrupted, often: Collection[str]) -> bool:
+    """Return whether a leaf is trained by what it is, or changes with the steps and not with the evaluations.
+
+    Args:
+        path: Its path.
+        leaf: The leaf.
+        uninterrupted: What equal runs say.
+        often: Arrays that change in more than half of the steps of both runs, of which one evaluates less often.
+    """
+    if leaf.role == "stream":
+        return path in uninterrupted.streams
+    if leaf.role == "state":
+        return not leaf.component.startswith(("schedule", "model.mode"))
+    return path in often
+
+
+def _judge_by(envelope: Envelope, out: Outcome, trace: Trace, when: str = "") -> None:
+    """Add what the envelope says about a run to what was found bit by bit."""
+    found = envelope.judge(trace, trace.marks[0].step)
+    out.multiple, out.unsure = found.multiple, bool(found.too_wide)
+    out.notes += [found.too_wide] if found.too_wide else []
+    if found.broken:
+        out.broken += out.differs + [e._replace(when=when) if when else e for e in found.broken]

@@ -1,0 +1,115 @@
+"""The process of one run: imports the training function, runs it, and kills itself where it is to be killed."""
+
+from __future__ import annotations
+
+import importlib.util
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from parity import sides
+from parity.checks.forks import descendants
+from parity.checks.running.inline import run_function
+from parity.checks.running.recorder import MarkError
+from parity.checks.running.request import Request
+from parity.checks.running.trace import TraceWriter
+from parity.environment import has_accelerator
+
+__all__ = ["ByFile", "log_of", "run_child"]
+
+
+@dataclass(frozen=True, slots=True)
+class ByFile:
+    """A function of a module that is found by its file alone, as pytest imports tests."""
+
+    module: str
+    file: str
+    name: str
+
+    def load(self) -> Any:
+        """Import the module under its own name and return the function."""
+        spec = importlib.util.spec_from_file_location(self.module, self.file)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{self.file} is no module")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[self.module] = module
+        spec.loader.exec_module(module)
+        return attrgetter(self.name)(module)
+
+
+def run_child(rows: Connection, train: Any, folder: Path, request: Request, home: Path, number: int,
+              method: str | None, *, parent: int) -> None:  # fmt: skip
+    """Run a training function and send what it shows.
+
+    Args:
+        rows: Takes the rows of the trace.
+        train: The function, or where it is.
+        folder: Its folder.
+        request: How far, and what is looked at.
+        home: Directory of the check: takes what the run prints, and the programs that it compiles.
+        number: Of the run.
+        method: How the process of the check starts others, None for the system's way: so are workers of the loop
+            started, which a process of `multiprocessing` would start as itself was.
+        parent: Process ID of the parent; this process ends with it.
+    """
+    from parity.runs import end_with_parent  # a process that only asks for one needs no runs
+
+    os.setpgid(0, 0)  # a kill takes workers along
+    end_with_parent(parent)
+    multiprocessing.set_start_method(method, force=True)
+    with log_of(home, number).open("wb") as printed:
+        os.dup2(printed.fileno(), 1)
+        os.dup2(printed.fileno(), 2)
+    try:
+        function = train.load() if isinstance(train, ByFile) else train
+        if not has_accelerator():
+            for adapter in sides.adapters().values():
+                adapter.share_programs(home / "programs")
+        writer = TraceWriter(_Sender(rows.send))
+        writer.end(run_function(function, folder, request, writer=writer, on_kill=_kill, before=_as_it_is))
+    except MarkError as error:
+        rows.send(("refused", str(error)))
+
+
+def log_of(home: Path, number: int) -> Path:
+    """Return the file that takes what a run prints.
+
+    Args:
+        home: Directory of the check.
+        number: Of the run.
+    """
+    return home / f"process-{number}.log"
+
+
+class _Sender:
+    """Sends rows, and before each the names of the modules that were imported since the last."""
+
+    def __init__(self, send: Callable[[Any], None]) -> None:
+        self._send, self._known = send, set(sys.modules)
+
+    def __call__(self, row: Any) -> None:
+        if len(sys.modules) > len(self._known):
+            new = [name for name in list(sys.modules) if name not in self._known]
+            self._known.update(new)
+            self._send(("imports", new))
+        self._send(row)
+
+
+def _as_it_is() -> None:
+    """Leave the generators as the imports of a new process left them."""
+
+
+def _kill() -> None:
+    """Die by SIGKILL, after what a session of its own would keep from dying with this group."""
+    for pid in descendants(os.getpid()):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)

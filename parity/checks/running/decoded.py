@@ -1,0 +1,216 @@
+"""What a run left in its folder, as leaves: every file, decoded where that is possible without running anything.
+
+A file's name decides nothing. It is read as what it is: a checkpoint that an adapter knows, arrays of NumPy, a pickle
+(as data), JSON, text line by line, the members of an archive; of all else the bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import stat
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from parity.capture import Leaf, Walk
+from parity.checks.running.folder import hidden, list_folder
+from parity.errors import ParityError
+from parity.storage import digest_range
+
+__all__ = ["Reader", "contents", "line_leaves"]
+
+Reader = Callable[[Path], Any]
+"""Returns what a file or directory holds, or None if it is not of its kind."""
+
+MOST_BYTES = 64 << 20
+"""Largest file whose content is decoded here; of a larger one that no adapter knows the bytes are compared."""
+MOST_LINES = 50_000
+
+_NUMBER = re.compile(r"[-+]?\b\d+\.?\d*(?:[eE][-+]?\d+)?\b|\b(?:nan|inf)\b")
+_WHOLE = re.compile(r"[-+]?\d+$")
+
+
+def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> dict[str, Leaf]:
+    """Return the leaves of every file: `name: path in it` to leaf.
+
+    Args:
+        folder: Folder of a run.
+        readers: Asked in turn for every directory and file; the first that returns something is believed, and one
+            that raises is passed over.
+        logs: Files that grow while a run goes: of lines that such a one holds twice the last one counts.
+    """
+    shown = hidden(folder)
+    walk = Walk(shown)
+    read: list[Path] = []
+    for root, _, _ in os.walk(folder):  # a checkpoint may be a directory, whose files have random names
+        path = Path(root)
+        if path == folder or any(parent in path.parents for parent in read):
+            continue
+        found = _first(readers, path)
+        if found is not None:
+            read.append(path)
+            walk.root(f"{path.relative_to(folder)}: ", found)
+    lines: dict[str, Leaf] = {}
+    for name in sorted(list_folder(folder)):
+        path = folder / name
+        if any(parent in path.parents for parent in read):
+            continue
+        if not path.is_file():  # to open a pipe is to wait for who writes; a socket cannot be opened
+            kind = stat.filemode(path.lstat().st_mode)[0]
+            walk.add(f"{name}:", Leaf("scalar", "file", f"special[{kind}]", kind), lambda: None)
+            continue
+        found = _first((*readers, _read_plain), path)
+        if isinstance(found, _Text):
+            lines |= {
+                f"{name}: {key}": leaf for key, leaf in line_leaves(found.text, shown, log=name in logs).items()
+            }
+        elif found is None:
+            size = path.stat().st_size
+            walk.add(f"{name}:", Leaf("scalar", "file", f"file[{size}]", digest_range(path, 0, size)), lambda: None)
+        else:
+            walk.root(f"{name}: ", found)
+    leaves = {path.replace(": .", ": ").replace(": [", ": ["): leaf for path, leaf in walk.finish().leaves.items()}
+    return leaves | lines
+
+
+class _Text:
+    """Marks what was read as text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def line_leaves(text: str, shown: dict[str, str], *, log: bool = True) -> dict[str, Leaf]:
+    r"""Return one leaf for each number of each line of a log, and for the lines themselves.
+
+    A line is known by its words and its first whole number, mostly the step: a run that was stopped writes some lines
+    twice, and the last one counts. So runs that write the same lines have equal leaves, however often.
+
+    Args:
+        text: What the file holds.
+        shown: Texts that differ between equal runs, to what stands for them.
+        log: Whether lines come one by one. In a file that is written at once every line counts.
+
+    Example:
+        >>> sorted(line_leaves("step 3 loss 0.5\n", {}))
+        ['step 3 loss #', 'step 3 loss #[0]']
+    """
+    found: dict[str, Leaf] = {}
+    counts: dict[str, int] = {}
+    for line in text.splitlines()[:MOST_LINES]:
+        for hide, show in shown.items():
+            line = line.replace(hide, show)
+        numbers = list(_NUMBER.finditer(line))
+        first = next((at for at, number in enumerate(numbers) if _WHOLE.match(number[0])), None)
+        key, end, rest = "", 0, []
+        for at, number in enumerate(numbers):
+            key += line[end : number.start()] + (number[0] if at == first else "#")
+            rest += [] if at == first else [number[0]]
+            end = number.end()
+        key = (key + line[end:]).strip()
+        if key:
+            if not log and key in found:
+                counts[key] = counts.get(key, 1) + 1
+                key = f"{key} ({counts[key]})"
+            found[key] = Leaf("scalar", "record", "line", key)
+            found |= {f"{key}[{at}]": Leaf("scalar", "record", "number", number) for at, number in enumerate(rest)}
+    return found
+
+
+def _first(readers: Iterable[Reader], path: Path) -> Any:
+    """Return what the first reader that knows a file or directory finds in it."""
+    for reader in readers:
+        try:
+            found = reader(path)
+        except Exception:  # not of this kind, or of classes that are gone: its bytes are compared
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _read_plain(path: Path) -> Any:
+    if path.stat().st_size > MOST_BYTES:
+        return None
+    return _decoded(path.read_bytes())
+
+
+def _decoded(data: bytes) -> Any:
+    """Return what bytes are, by how they begin; None where that is not known."""
+    if data[:6] == b"\x93NUMPY":
+        return np.load(io.BytesIO(data), allow_pickle=False)
+    if data[:2] == b"PK":
+        return dict(_members(data))
+    if data[:2] == b"\x1f\x8b":  # whose header has the time
+        inside = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MOST_BYTES)
+        return _or_bytes(inside)
+    if data[:2] in (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda"):
+        return _inflated(data)
+    if data[:1] == b"\x80" and data[-1:] == b".":
+        return _unpickled(data)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    if "\0" in text:
+        return None
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError:  # lines of JSON, or text that begins like it
+            return _Text(text)
+    return _Text(text)
+
+
+def _unpickled(data: bytes) -> Any:
+    """Return a pickle as data, nothing of it executed."""
+    from parity.formats import PLAIN_CALLS, read_joblib, read_pickle  # with the first pickle: others need none of it
+
+    calls = {**PLAIN_CALLS, "torch.storage._load_from_bytes": _without_address}
+    for reader in (read_pickle, read_joblib):
+        try:
+            return reader(data, "a file of the run", calls, list)
+        except ParityError:
+            continue
+    return None
+
+
+def _without_address(stream: bytes) -> bytes:
+    """Return the bytes of one storage as `pickle` has them: in PyTorch's stream of before its archives.
+
+    There a storage has its address for a name, which differs where the values do not.
+    """
+    found = _NAME.search(stream)
+    return stream.replace(found[1], b"") if found else stream
+
+
+_NAME = re.compile(rb"ctorch[^\n]*\n[A-Za-z0-9]+Storage\nq.(X.\0\0\0\d{6,20})q", re.DOTALL)
+
+
+def _inflated(data: bytes) -> Any:
+    try:
+        inside = zlib.decompressobj().decompress(data, MOST_BYTES)
+    except zlib.error:
+        return None
+    return _or_bytes(inside)
+
+
+def _members(data: bytes) -> Iterator[tuple[str, Any]]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for item in archive.infolist():
+            if item.filename.endswith("/.data/serialization_id"):
+                continue  # torch.save's digest of the bytes of the pickle, which may differ where the values do not
+            yield item.filename.removesuffix(".npy"), _or_bytes(archive.read(item))
+
+
+def _or_bytes(data: bytes) -> Any:
+    found = _decoded(data)
+    return found.text if isinstance(found, _Text) else data if found is None else found

@@ -1,0 +1,166 @@
+"""Runs of a training function within this process: a kill leaves it suspended, and the folder is copied."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Collection
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import GeneratorType
+from typing import Any
+
+from parity.capture import Walk, activate, scopes_of
+from parity.checks.running.folder import hidden
+from parity.checks.running.printed import keep_printed
+from parity.checks.running.process_state import fresh_process, save_process_state, seeds_on_import
+from parity.checks.running.recorder import Killed, MarkError, Recorder
+from parity.checks.running.request import Request
+from parity.checks.running.trace import Trace, TraceWriter
+from parity.checks.running.writing import writes
+
+__all__ = ["InlineRunner", "Train", "run_function"]
+
+Train = Callable[..., Any]
+"""A training function: takes the folder; a generator that yields completed steps, or a function that calls `mark`."""
+
+
+class InlineRunner:
+    """Runs the function within this process; the process's generators and settings are put back at the end."""
+
+    mode = "inline"
+    parallel = 1
+
+    def __init__(self, train: Train) -> None:
+        self._train = train
+        self._state = ExitStack()
+        self._before: Callable[[], None] = fresh_process
+        self._others = threading.enumerate()
+        self._suspended: list[GeneratorType[Any, Any, Any]] = []
+        """Generators that were killed: kept, so that no `finally` of theirs runs while their folder is compared."""
+
+    def __enter__(self) -> InlineRunner:
+        put_back = save_process_state()
+        self._state.callback(put_back)
+        if seeds_on_import(_unwrap(self._train)):  # what it seeded is the beginning of every process
+            self._before = put_back
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._suspended:
+            with suppress(BaseException):  # what a killed loop does when it is closed concerns nobody
+                self._suspended.pop().close()
+        self._state.close()
+
+    def stop(self) -> None:
+        """Do nothing: its runs take place in the thread that would call this."""
+
+    def run(self, folder: Path, request: Request) -> Trace:
+        """Run it once."""
+        return run_function(self._train, folder, request, suspended=self._suspended, before=self._before,
+                            others=self._others)  # fmt: skip
+
+
+def run_function(train: Train, folder: Path, request: Request, *, writer: TraceWriter | None = None,
+                 on_kill: Callable[[], None] | None = None,
+                 suspended: list[GeneratorType[Any, Any, Any]] | None = None,
+                 before: Callable[[], None] = fresh_process,
+                 others: Collection[threading.Thread] | None = None) -> Trace:  # fmt: skip
+    """Run a training function once, from its start to its end or to a kill.
+
+    Args:
+        train: The function.
+        folder: Its folder; made if there is none.
+        request: How far, and what is looked at.
+        writer: Takes every mark as it comes.
+        on_kill: Called at the kill, for a process that kills itself.
+        suspended: Takes the generator that was killed, so that it is not closed.
+        before: Called first: gives the generators of this process the state that a new process has.
+        others: Threads that are none of the function's; those that are there at the beginning by default.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    recorder = Recorder(request, folder, getattr(_unwrap(train), "__code__", None), writer, on_kill, others)
+    before()
+    listening, tracing = activate(recorder), sys.gettrace()
+    writes.start(recorder)
+    try:
+        with keep_printed(recorder.trace.printed, hidden(folder)) as recorder.keep_printed:
+            result = train(folder, **request.options)
+            if isinstance(result, GeneratorType):
+                result = _drive(recorder, result, suspended if suspended is not None else [])
+        if recorder.trace.end == "lost":
+            recorder.trace.end = "finished"
+        if recorder.trace.end == "finished" and result is not None:
+            walk = Walk(hidden(folder))
+            walk.root("returned", result)
+            recorder.trace.returned = walk.finish().leaves
+    except Killed:
+        recorder.trace.end = "killed"
+        if recorder.left is not None:
+            shutil.rmtree(folder)
+            recorder.left.rename(folder)
+    except MarkError:
+        raise
+    except (Exception, SystemExit, GeneratorExit) as error:  # the trainer's own: reported with its traceback
+        if _exits_at_its_end(error, recorder):
+            recorder.trace.end = "finished"
+        else:
+            recorder.trace.end, recorder.trace.error = "failed", traceback.format_exc(limit=-6)
+    finally:
+        activate(listening)
+        writes.stop()
+        sys.setprofile(None)
+        sys.settrace(tracing)
+    return recorder.trace
+
+
+def _exits_at_its_end(error: BaseException, recorder: Recorder) -> bool:
+    """Return whether a function calls `sys.exit()` in place of a return: after all its steps, and with success."""
+    marks = recorder.trace.marks
+    done = bool(marks) and marks[-1].step >= recorder.request.steps - 1
+    return done and isinstance(error, SystemExit) and error.code in (None, 0)
+
+
+def _drive(
+    recorder: Recorder, generator: GeneratorType[Any, Any, Any], suspended: list[GeneratorType[Any, Any, Any]]
+) -> Any:
+    """Step through a generator and return what it returns; its frames are looked at while it is suspended."""
+    tracing = sys.gettrace()
+    while True:
+        scopes = scopes_of(generator)
+        recorder.frame = generator.gi_frame
+        marks = recorder.trace.marks
+        last = bool(marks) and marks[-1].step >= recorder.request.steps - 1
+        if last:
+            sys.setprofile(recorder.watch_return({scope.code for scope in scopes[-1:]}))
+        if recorder.traces and recorder.frame is not None and marks and (not last or recorder.request.loads):
+            recorder.trace_frame(recorder.frame)
+            sys.settrace(recorder.trace_calls)
+        try:
+            step = next(generator)
+        except StopIteration as end:
+            recorder.trace.end = "finished"
+            return end.value
+        finally:
+            sys.setprofile(None)
+            if recorder.traces:
+                sys.settrace(tracing)
+        if recorder.take(step, scopes_of(generator)):
+            suspended.append(generator)
+            recorder.killed()
+            return None
+
+
+def _unwrap(train: Any) -> Any:
+    while not hasattr(train, "__code__"):
+        inner = (
+            getattr(train, "__wrapped__", None) or getattr(train, "func", None) or getattr(train, "__func__", None)
+        )
+        if inner is None:
+            inner = vars(type(train)).get("__call__")
+        if inner is None or inner is train:
+            return None
+        train = inner
+    return train

@@ -1,0 +1,59 @@
+"""Where and how the runs of a check take place: their directory, and what runs the function in a mode."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Literal
+
+from parity.checks.forks import Janitor
+from parity.checks.running.inline import InlineRunner, Train
+from parity.checks.running.process import ProcessRunner, why_not_importable
+from parity.checks.running.runner import Runner
+from parity.checks.scratch import scratch_directory
+from parity.errors import SpecError
+
+__all__ = ["Mode", "open_workdir", "runner_of"]
+
+Mode = Literal["auto", "process", "inline"]
+
+
+def open_workdir(stack: ExitStack, workdir: Path | None) -> Path:
+    """Return the directory for the folders of the runs: an empty one that is given, or a temporary one.
+
+    Args:
+        stack: Removes a temporary one.
+        workdir: What the caller gave.
+
+    Raises:
+        SpecError: It holds something already: runs would continue from what an earlier check left.
+    """
+    if workdir is None:
+        made = stack.enter_context(scratch_directory("parity-"))
+        stack.enter_context(Janitor(folder=str(made)))
+        return made
+    workdir.mkdir(parents=True, exist_ok=True)
+    if held := next(workdir.iterdir(), None):
+        raise SpecError("workdir", f"{workdir} holds {held.name}; give a new or an empty directory")
+    return workdir
+
+
+def runner_of(train: Train, mode: Mode, root: Path) -> tuple[Runner, list[str]]:
+    """Return what runs a function in a mode, and the notes of the verdict on that.
+
+    Args:
+        train: The function.
+        mode: As of `resumes`.
+        root: Directory for what processes print.
+
+    Raises:
+        SpecError: No such mode; or processes are asked for, and the function cannot be imported.
+    """
+    if mode not in ("auto", "process", "inline"):
+        raise SpecError("mode", f"must be auto, process or inline, got {mode!r}")
+    why = why_not_importable(train) if mode != "inline" else ""
+    if mode == "process" and why:
+        raise SpecError("mode", f"process needs a function that another process can import: {why}")
+    if mode == "inline" or why:
+        return InlineRunner(train), [f"checked within this process: {why}"] if why else []
+    return ProcessRunner(train, root), []

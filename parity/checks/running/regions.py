@@ -1,0 +1,82 @@
+"""Declared regions: what `parity.evaluation` and `parity.saving` enclose, compared before and after.
+
+What a statement did to the state is by itself no loss: it may be training. Where the author of the loop says that it
+evaluates or saves, it is.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType, FrameType
+from typing import Any, Protocol
+
+from parity.capture import Region, Scope, Snapshot, differing, outer_scopes, root_of
+from parity.checks.running.process_state import save_process_state
+from parity.checks.running.request import Request
+from parity.checks.running.trace import Effect, Trace
+
+__all__ = ["RegionWatch"]
+
+MOST = 4
+"""Times that one region is compared in a run."""
+
+
+class Watched(Protocol):
+    """The run whose regions are watched."""
+
+    request: Request
+    trace: Trace
+    code: CodeType | None
+
+    @property
+    def told_state(self) -> Mapping[str, Any] | None:
+        """Return what the last mark said the state is; None where it said nothing."""
+
+    def snapshot(
+        self, scopes: Sequence[Scope], state: Mapping[str, Any] | None, *, keep: Sequence[str] = ()
+    ) -> Snapshot:
+        """Capture what frames reach, with the values of some paths."""
+
+
+class RegionWatch:
+    """Compares the live state before and after the declared regions of one run."""
+
+    def __init__(self, run: Watched) -> None:
+        self._run = run
+        self._times: dict[tuple[CodeType, int], int] = {}
+
+    def enter(self, what: Region, frame: FrameType) -> Callable[[], None]:
+        """Take the beginning of a region; what is returned takes its end."""
+        run = self._run
+        place = (frame.f_code, frame.f_lineno)
+        if not run.trace.marks:  # before the first mark there is nothing that training could lose
+            return _nothing
+        if run.request.put_back:
+            return save_process_state()
+        self._times[place] = self._times.get(place, 0) + 1
+        if not run.request.watch or self._times[place] > MOST:
+            return _nothing
+        before, step = self._now(frame), run.trace.marks[-1].step
+        name, line = frame.f_code.co_filename, frame.f_lineno
+        where = f"{os.path.basename(name)}:{line}: {linecache.getline(name, line).strip()}"
+
+        def leave() -> None:
+            after = self._now(frame)
+            known = {root_of(path) for path in before.leaves}  # the others are made by the region for itself
+            changed = {
+                path: (before.leaves.get(path), after.leaves.get(path))
+                for path in sorted(differing(before.leaves, after.leaves))
+                if root_of(path) in known
+            }
+            run.trace.effects.append(Effect(what, step, where, changed, declared=True))
+
+        return leave
+
+    def _now(self, frame: FrameType) -> Snapshot:
+        return self._run.snapshot(outer_scopes(frame, self._run.code), self._run.told_state)
+
+
+def _nothing() -> None:
+    """Take the end of a region that is not compared."""

@@ -1,0 +1,172 @@
+"""Trace: what a training function showed in one run, mark by mark; passed on while it runs, kept after its death."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from parity.capture import Leaf, Snapshot
+from parity.checks.running.loads import Access
+
+__all__ = ["Effect", "End", "Mark", "Trace", "TraceReader", "TraceWriter", "without_digits"]
+
+End = Literal["finished", "killed", "failed", "lost", "late"]
+"""How a run ended; `lost`: its process died without a word; `late`: it was ended, since it took too long."""
+
+
+@dataclass(slots=True)
+class Mark:
+    """One mark: the loop had completed `step` steps."""
+
+    step: int
+    snapshot: Snapshot
+    saved: tuple[str, ...] = ()
+    """Files that changed since the mark before, by their names in the folder."""
+    gone: tuple[str, ...] = ()
+    """Files that were there at the mark before and are not any more."""
+    read: bool = False
+    """Whether the loop read or listed files of the folder since the mark before."""
+
+
+@dataclass(slots=True)
+class Effect:
+    """What one statement that saves or evaluates did to the live state."""
+
+    what: Literal["save", "evaluation"]
+    step: int
+    """Completed steps at the mark before it."""
+    where: str
+    """`file.py:41: save(model)`."""
+    changed: dict[str, tuple[Leaf | None, Leaf | None]]
+    """Path to the leaf before and after."""
+    rounded: frozenset[str] = frozenset()
+    """Paths of parameters that changed by no more than rounding: swapped for others and put back by arithmetic."""
+    declared: bool = False
+    """Whether the loop says what the statement is for (`parity.evaluation`): then what it changed is a loss."""
+
+
+@dataclass(slots=True)
+class Trace:
+    """One run."""
+
+    marks: list[Mark] = field(default_factory=list)
+    final: Snapshot | None = None
+    """State when the function returned; None if that could not be seen."""
+    effects: list[Effect] = field(default_factory=list)
+    end: End = "lost"
+    error: str = ""
+    """Traceback of a run that failed, or the last lines of a process that was lost."""
+    folder: Path = Path()
+    code: tuple[str, int] = ("", 0)
+    """File and first line of the function whose frame holds the marks."""
+    frameworks: tuple[str, ...] = ()
+    """Frameworks whose kinds were seen."""
+    names: set[str] = field(default_factory=set)
+    """Files that were in the folder at any mark."""
+    reads: set[str] = field(default_factory=set)
+    """Files of the folder that were opened for reading."""
+    restored: set[str] = field(default_factory=set)
+    """Those that were opened before the first mark: what a run resumed from."""
+    reading: bool = False
+    """Whether files of the folder were read or listed since the last mark."""
+    appended: set[str] = field(default_factory=set)
+    """Files that did nothing but grow at their end: logs, by how they are written."""
+    removed: list[tuple[int, str]] = field(default_factory=list)
+    """Mark after which a file or directory of the folder was removed, and its name."""
+    renamed: set[str] = field(default_factory=set)
+    """Names, in the folder, of files and directories that were given other names: saves that were on their way."""
+    returned: dict[str, Leaf] = field(default_factory=dict)
+    """What the function returned, as leaves."""
+    printed: dict[str, Leaf] = field(default_factory=dict)
+    """What the run printed, line by line, as leaves."""
+    state_was_named: bool = False
+    """Whether the marks said what the state is: what is new at the return was never said."""
+    nudged: list[str] = field(default_factory=list)
+    """Parameters that were moved at the first mark."""
+    writes: list[tuple[str, int]] = field(default_factory=list)
+    """Files and lines of the trainer's code during which files of the folder were opened for writing."""
+    executed: set[tuple[str, int]] = field(default_factory=set)
+    """File and first line of each function of the trainer that was called after the first mark, in a watched run."""
+    loads: set[Access] = field(default_factory=set)
+    """First accesses to names that the request asks for, after each mark."""
+
+    def saves(self, reads: Collection[str] = (), passing: Collection[str] = ()) -> list[int]:
+        """Return the marks, counted from 0, before which a checkpoint was saved.
+
+        Args:
+            reads: Files that a resumed run read: then only files named like those are checkpoints. Digits in names
+                do not count. Logs do not count either.
+            passing: Names without digits of what is not whole yet.
+        """
+        like = {without_digits(name) for name in reads}
+
+        def is_checkpoint(name: str) -> bool:
+            known = without_digits(name)
+            return name not in self.appended and known not in passing and (not like or known in like)
+
+        return [at for at, mark in enumerate(self.marks) if at > 0 and any(map(is_checkpoint, mark.saved))]
+
+    @property
+    def steps(self) -> list[int]:
+        """Return the completed steps at the marks."""
+        return [mark.step for mark in self.marks]
+
+
+def without_digits(name: str) -> str:
+    """Return a file's name without its digits.
+
+    Example:
+        >>> without_digits("checkpoint-40/model.pt")
+        'checkpoint-#/model.pt'
+    """
+    return re.sub(r"\d+", "#", name)
+
+
+class TraceWriter:
+    """Passes marks on as they come, as rows; a leaf that did not change is not passed on again.
+
+    Args:
+        send: Takes a row.
+    """
+
+    def __init__(self, send: Callable[[Any], None]) -> None:
+        self._send = send
+        self._last: dict[str, Leaf] = {}
+
+    def mark(self, mark: Mark) -> None:
+        """Pass a mark on."""
+        changed = {p: leaf for p, leaf in mark.snapshot.leaves.items() if self._last.get(p) != leaf}
+        gone = [p for p in self._last if p not in mark.snapshot.leaves]
+        seen = mark.snapshot
+        rest = (seen.dead, seen.unseen, seen.values, seen.not_finite, seen.probes)
+        self._send(("mark", mark.step, (mark.saved, mark.gone, mark.read), changed, gone, rest))
+        self._last = dict(mark.snapshot.leaves)
+
+    def end(self, trace: Trace) -> None:
+        """Pass everything but the marks on."""
+        self._send(("end", {name: getattr(trace, name) for name in _REST}))
+
+
+_REST = tuple(one.name for one in fields(Trace) if one.name not in ("marks", "folder"))
+
+
+class TraceReader:
+    """Puts the rows of a `TraceWriter` together; what the death of its process cut off is missing."""
+
+    def __init__(self) -> None:
+        self.trace = Trace()
+        self._leaves: dict[str, Leaf] = {}
+
+    def add(self, row: Any) -> None:
+        """Take a row."""
+        if row[0] == "mark":
+            _, step, files, changed, gone, rest = row
+            lost = set(gone)
+            self._leaves = {p: leaf for p, leaf in self._leaves.items() if p not in lost} | changed
+            self.trace.marks.append(Mark(step, Snapshot(dict(self._leaves), *rest), *files))
+        else:
+            for name, value in row[1].items():
+                setattr(self.trace, name, value)
