@@ -12,6 +12,7 @@ import pytest
 import parity
 from parity.checks.running import MarkError
 from parity.errors import SpecError, TrainerError, UnknownNameError
+from parity.results import Resumption
 
 
 def plain(folder: Path, steps: int = 12, save_every: int = 3) -> Iterator[int]:
@@ -32,7 +33,7 @@ def plain(folder: Path, steps: int = 12, save_every: int = 3) -> Iterator[int]:
             (folder / "state.json").write_text(json.dumps(state))
 
 
-def check(train: object, **settings: object) -> parity.results.Resumption:
+def check(train: object, **settings: object) -> Resumption:
     return parity.resumes(train, steps=12, stop_at=7, **{"mode": "inline", **settings})
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import parity
+from parity.results import Resumption
 
 
 class Trainer:
@@ -46,7 +47,7 @@ def delegates_all(folder: Path, lost: str = "") -> Iterator[int]:
     yield from Trainer(folder, lost).fit()
 
 
-def verdict(train: Any, **options: Any) -> parity.results.Resumption:
+def verdict(train: Any, **options: Any) -> Resumption:
     return parity.resumes(train, steps=14, stop_at=10, mode="inline", scenarios="kill", options=options)
 
 

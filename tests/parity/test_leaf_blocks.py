@@ -13,8 +13,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parity.contract import leaf_blocks
-from parity.state import LeafDigest, digest_text
+from parity.state import LeafDigest, digest_text, leaf_blocks
 from parity.state.leaf_blocks import block_shape
 from tests.support.small import quick
 
