@@ -26,9 +26,9 @@ from parity.policy import (
     Case,
     Change,
     Implementation,
-    InMemory,
     Late,
     Mismatch,
+    PolicyInMemory,
     Rules,
     Save,
     Validated,
@@ -204,7 +204,9 @@ def main() -> None:
     parser.add_argument("--write", type=Path, metavar="PAGE", help="replace what stands between the page's markers")
     parser.add_argument("--cases", action="store_true", help="the table of cases only")
     options = parser.parse_args()
-    assert not [d for case in cases() for d in replay(case, InMemory)], "the pure function must hold before others"
+    assert not [d for case in cases() for d in replay(case, PolicyInMemory)], (
+        "the pure function must hold before others"
+    )
     tables = {"cases": cases_table()}
     if not options.cases:
         logging.disable(logging.WARNING)

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.paired import Arm, run_paired, slower
 from benchmarks.saving import MILLION
 from parity import sides
-from parity.capture import Snapshot, Walk, digest_of
+from parity.capture import StateSnapshot, Walk, digest_of
 
 PARAMETERS = 100 * MILLION
 LAYERS = 4
@@ -28,7 +28,7 @@ def layers(side: str) -> list[Any]:
     return [jax.random.normal(jax.random.key(layer), (rows, 5000)).block_until_ready() for layer in range(LAYERS)]
 
 
-def capture(arrays: list[Any]) -> Snapshot:
+def capture(arrays: list[Any]) -> StateSnapshot:
     """Capture the arrays as the parameters of a loop."""
     walk = Walk()
     walk.root("params", arrays)

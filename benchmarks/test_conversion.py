@@ -17,7 +17,7 @@ import pytest
 from benchmarks import bars
 from benchmarks.paired import Arm, Versus, run_paired, slower
 from parity import sides, storage
-from parity.convert import Options, Rules, convert, parse_rules
+from parity.convert import ConversionRules, Options, convert, parse_rules
 from parity.formats import SAFETENSORS, InMemory, Writer
 
 pytestmark = pytest.mark.slow
@@ -170,7 +170,7 @@ def test_inspect_and_compare_without_arrays(benchmark: Any, home: Path) -> None:
 
 def measure(benchmark: Any, home: Path, way: str, matrices: str, ratio: Versus) -> None:
     """Time a conversion and a copy in turn, then the memory of one conversion."""
-    options = Options(rules=Rules(parse_rules("benchmark", TRANSPOSED) if matrices == "transposed" else ()))
+    options = Options(rules=ConversionRules(parse_rules("benchmark", TRANSPOSED) if matrices == "transposed" else ()))
     there, copied = home / f"orbax-{matrices.replace(' ', '-')}", home / "copy"
     if way == "to PyTorch" and not there.exists():
         assert not convert(home / "a.pt", there, writer("orbax"), options, now=time.time()).refused

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.bars import assert_same_losses, slowdown_allowed
 from benchmarks.paired import Arm, faster, run_all, run_paired, slower
 from parity import sides
-from parity.checks.across import EXACT, Curve, losses, run_from
+from parity.checks.across import EXACT, StepCurve, losses, run_from
 from parity.contract import first_divergence
 from parity.spec import RunSpec, load, override
 from parity.twins import Prefetcher, open_stream
@@ -191,7 +191,7 @@ def need(*names: str) -> None:
             pytest.skip(f"{name} is not installed")
 
 
-def assert_same_work(a: Curve, b: Curve) -> None:
+def assert_same_work(a: StepCurve, b: StepCurve) -> None:
     """Fail unless both took the same batches at the same rates, and start on the same losses up to rounding.
 
     Later losses drift apart in float32, as they must; the checks judge by how much, not a benchmark.

@@ -21,7 +21,7 @@ from jax_side.placement import Placement
 from jax_side.snapshot import Snapshot
 from jax_side.state import DeviceState, export_arrays, stored_names
 from parity import checkpoints, storage
-from parity.checkpoints import Save
+from parity.checkpoints import SaveUnderWay
 from parity.errors import CheckpointError
 from parity.runs import RunDirectory
 from parity.twins import Layout
@@ -49,7 +49,7 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
         store = RunDirectory(directory, drafts=drafts).store
         super().__init__(store, spec.plan, spec_hash, spec.execution.save_priority)
         self._layout, self._placement = layout, placement
-        self._saves: dict[int, Save[Snapshot]] = {}
+        self._saves: dict[int, SaveUnderWay[Snapshot]] = {}
         """The save under way, by its step."""
         self._manager: ocp.CheckpointManager | None = None
 
@@ -86,21 +86,21 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
     def _snapshot(self, state: DeviceState, spare: Snapshot | None) -> Snapshot:
         return Snapshot(self._layout, state, spare)
 
-    def _start(self, save: Save[Snapshot]) -> None:
+    def _start(self, save: SaveUnderWay[Snapshot]) -> None:
         if jax.process_count() == 1:
             super()._start(save)
             return
         with self._failing(save):  # several processes wait for each other in it, each in the thread that computes
             self._hand_over(save)
 
-    def _write(self, save: Save[Snapshot]) -> None:
+    def _write(self, save: SaveUnderWay[Snapshot]) -> None:
         """Let Orbax write; its threads have the priority of this one, which opens the manager."""
         with ThreadPoolExecutor(1, thread_name_prefix="digest") as beside:
             beside.submit(save.leaves)  # what fails in it is raised again when the seal is made
             self._hand_over(save)
         self._saves = {}
 
-    def _hand_over(self, save: Save[Snapshot]) -> None:
+    def _hand_over(self, save: SaveUnderWay[Snapshot]) -> None:
         self._saves = {save.step: save}
         items, label = _items(save.snapshot.content), save.label()
         saves = {item: ocp.args.PyTreeSave(tree, custom_metadata=label) for item, tree in items.items()}

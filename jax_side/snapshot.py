@@ -16,7 +16,7 @@ from parity.twins import Layout
 
 __all__ = ["Snapshot"]
 
-Pair = tuple[NDArray[np.generic], NDArray[np.generic]]
+ArrayPair = tuple[NDArray[np.generic], NDArray[np.generic]]
 
 BLOCK = 32 << 20
 """Bytes that one thread copies at once."""
@@ -33,7 +33,7 @@ class Snapshot:
 
     def __init__(self, layout: Layout, state: DeviceState, spare: Snapshot | None = None) -> None:
         self._spare = iter(jax.tree.leaves(spare.content) if spare else ())
-        pairs: list[Pair] = []
+        pairs: list[ArrayPair] = []
         self.content: DeviceState = jax.tree.map(lambda value: self._copied(value, pairs), state)
         """What is written."""
         _copy(pairs)
@@ -48,7 +48,7 @@ class Snapshot:
         """Return the neutral arrays, views of the copies, and the scalars."""
         return self._neutral
 
-    def _copied(self, value: jax.Array, pairs: list[Pair]) -> Any:
+    def _copied(self, value: jax.Array, pairs: list[ArrayPair]) -> Any:
         """Return what will hold the copy of a leaf, once the pairs of target and source are copied."""
         spare = next(self._spare, None)
         if jax.process_count() > 1:
@@ -64,9 +64,9 @@ class Snapshot:
         return copy
 
 
-def _copy(pairs: list[Pair]) -> None:
+def _copy(pairs: list[ArrayPair]) -> None:
     """Copy sources into targets, blocks of large ones side by side: one thread does not use all of the bandwidth."""
-    tasks: list[Pair] = []
+    tasks: list[ArrayPair] = []
     for target, source in pairs:
         if source.nbytes > BLOCK and target.flags.c_contiguous and source.flags.c_contiguous:
             ends = np.arange(BLOCK // source.itemsize, source.size, BLOCK // source.itemsize)

@@ -9,8 +9,8 @@ from jax_side.formats.tree_form import JaxForm
 from parity.checkpoints import trees
 from parity.checkpoints.trees import (
     Reference,
-    Request,
     RestoredTree,
+    RestoreRequest,
     Rule,
     RuleLike,
     TreeForm,
@@ -91,7 +91,7 @@ def restore(
         >>> found.extra, found.filled, dict(found.renamed)
         (('unused',), ('head',), {'backbone.w': 'encoder.w'})
     """
-    request = Request(
+    request = RestoreRequest(
         like=like, rules=rules, allow_extra=allow_extra, allow_missing=allow_missing, cast=cast, reference=reference
     )
     return restore_tree(JaxForm(), path, request)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from parity import checkpoints, storage
-from parity.checkpoints import DRAFT, LABEL, Save
+from parity.checkpoints import DRAFT, LABEL, SaveUnderWay
 from parity.runs import RunDirectory
 from parity.twins import Layout
 from torch_side.formats.archive import places
@@ -40,7 +40,7 @@ class Checkpoints(checkpoints.Checkpoints[LiveState, dict[str, Any], Snapshot]):
     def _snapshot(self, state: LiveState, spare: Snapshot | None) -> Snapshot:
         return Snapshot(self._layout, state, spare)
 
-    def _write(self, save: Save[Snapshot]) -> None:
+    def _write(self, save: SaveUnderWay[Snapshot]) -> None:
         """Write both files into a draft, the state's digested on its way."""
         storage.make_directory(self.store.path)
         draft = self.store.path / f"{DRAFT}{save.step}-{os.getpid()}"

@@ -32,8 +32,6 @@ __all__ = [
     "neutral_arrays",
 ]
 
-Array = NDArray[np.generic]
-
 
 @dataclass(frozen=True, kw_only=True)
 class LiveState:
@@ -66,7 +64,9 @@ def initial_model_state(spec: RunSpec, layout: Layout) -> dict[str, Tensor]:
     return {name: torch.tensor(value) for name, value in leaves.items()}
 
 
-def export_arrays(layout: Layout, state: LiveState, *, copy: bool = True) -> tuple[dict[str, Array], dict[str, Any]]:
+def export_arrays(
+    layout: Layout, state: LiveState, *, copy: bool = True
+) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
     """Return the arrays of the neutral state, and the scalars that PyTorch objects hold.
 
     Args:
@@ -82,7 +82,7 @@ def export_arrays(layout: Layout, state: LiveState, *, copy: bool = True) -> tup
 
 def neutral_arrays(
     layout: Layout, names: Sequence[str], saved: Mapping[str, Any], *, copy: bool = False
-) -> tuple[dict[str, Array], dict[str, Any]]:
+) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
     """Turn the file form of a state into neutral arrays and scalars.
 
     PyTorch has no optimizer entries before the first applied update: they become zeros and step 0.
@@ -98,7 +98,7 @@ def neutral_arrays(
     """
     spec, host = layout.spec, _copied if copy else _viewed
     tensors = dict(saved["model"])
-    arrays: dict[str, Array] = {}
+    arrays: dict[str, NDArray[np.generic]] = {}
     for group, rows in (("model.params", layout.params), ("model.buffers", layout.buffers)):
         own = {row.torch: host(tensors.pop(row.torch)) for row in rows}
         arrays |= {f"{group}.{name}": value for name, value in from_torch(rows, own, group).items()}
@@ -276,11 +276,11 @@ def _count(name: str, step: Tensor) -> int:
     return int(value)
 
 
-def _viewed(value: Tensor) -> Array:
+def _viewed(value: Tensor) -> NDArray[np.generic]:
     return value.detach().cpu().numpy()
 
 
-def _copied(value: Tensor) -> Array:
+def _copied(value: Tensor) -> NDArray[np.generic]:
     return _viewed(value).copy()
 
 

@@ -11,8 +11,8 @@ import torch
 from parity.checkpoints import trees
 from parity.checkpoints.trees import (
     Reference,
-    Request,
     RestoredTree,
+    RestoreRequest,
     Rule,
     RuleLike,
     TreeForm,
@@ -100,7 +100,7 @@ def restore(
         >>> found.extra, found.filled, dict(found.renamed)
         (('unused',), ('head',), {'backbone.w': 'encoder.w'})
     """
-    request = Request(
+    request = RestoreRequest(
         like=like, rules=rules, allow_extra=allow_extra, allow_missing=allow_missing, cast=cast, reference=reference
     )
     return restore_tree(TorchForm(request, _device(map_location)), path, request)
@@ -144,7 +144,7 @@ class CheckpointManager(trees.CheckpointManager):
             SaveError: The last save failed; nothing was restored.
         """
         like = None if like is None else dict(like)
-        request = Request(
+        request = RestoreRequest(
             like=like,
             rules=rules,
             allow_extra=allow_extra,

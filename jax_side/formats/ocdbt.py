@@ -19,7 +19,7 @@ import tensorstore as ts
 from jax_side.formats.zarr import NAMED, ZARR2
 from parity.checkpoints import ByteRange
 from parity.errors import CheckpointError
-from parity.formats import Place, files_of, place_of, stored_values
+from parity.formats import StorePlace, files_of, place_of, stored_values
 from parity.state import read_text
 from parity.storage import digest_range
 
@@ -116,7 +116,7 @@ def _walk(store: Path) -> dict[str, list[Range]]:
         name, _, part = one.key.rpartition("/")
         ranges = found.setdefault(name, {})
         ranges.update((Range(*node), None) for node in one.nodes)
-        value = Range(*one.value) if isinstance(one.value, Place) else None
+        value = Range(*one.value) if isinstance(one.value, StorePlace) else None
         if part != ".zarray":
             chunks.setdefault(name, []).append(one.size)
             value = value and replace(value, whole=True)
@@ -135,7 +135,7 @@ def _walk(store: Path) -> dict[str, list[Range]]:
     return made
 
 
-def _read(store: Path, place: Place) -> bytes:
+def _read(store: Path, place: StorePlace) -> bytes:
     with (store / place.file).open("rb") as file:
         file.seek(place.start)
         return file.read(place.size)

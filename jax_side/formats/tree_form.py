@@ -16,9 +16,9 @@ from jax_side.formats.orbax_manager import reason
 from jax_side.formats.tree_items import read_parts, write_parts
 from parity.checkpoints.trees import (
     DTYPES,
-    Array,
+    ArrayType,
     Opened,
-    Part,
+    SavedPart,
     TreeForm,
     Written,
     open_plain,
@@ -51,7 +51,7 @@ class JaxForm(TreeForm):
             return open_plain(value)
         return _registered(value)
 
-    def describe(self, value: Any) -> Array:
+    def describe(self, value: Any) -> ArrayType:
         """Return the type of an array, a key, or an abstract one of either."""
         if isinstance(value, jax.core.Tracer):
             raise TypeError("is traced: nothing is saved or restored inside of jax.jit")
@@ -64,10 +64,10 @@ class JaxForm(TreeForm):
             raise TypeError("is on devices of other processes; trees are saved by one process")
         if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
             words = jax.eval_shape(jax.random.key_data, value)
-            return Array("uint32", words.shape, _implementation(value.dtype))
+            return ArrayType("uint32", words.shape, _implementation(value.dtype))
         if str(value.dtype) not in DTYPES:
             raise TypeError(f"is an array of {value.dtype}, which no checkpoint holds")
-        return Array(str(value.dtype), tuple(value.shape), numpy=numpy)
+        return ArrayType(str(value.dtype), tuple(value.shape), numpy=numpy)
 
     def has_value(self, value: Any) -> bool:
         """Return whether a leaf is more than a `jax.ShapeDtypeStruct`."""
@@ -82,14 +82,14 @@ class JaxForm(TreeForm):
         return np.asarray(jax.random.key_data(copied)) if _is_key(copied) else np.asarray(copied)
 
     def write(
-        self, draft: Path, parts: Iterable[Part], values: Mapping[str, Any], texts: Mapping[str, str]
+        self, draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any], texts: Mapping[str, str]
     ) -> Written:
         """Have Orbax write each part, or several as the items of a checkpoint of its manager."""
         if jax.process_count() > 1:
             raise CheckpointError("trees are saved by one process; checkpoints of runs are saved by several together")
         return write_parts(draft, list(parts), values, texts)
 
-    def read(self, path: Path, parts: Iterable[Part], names: set[str]) -> dict[str, Any]:
+    def read(self, path: Path, parts: Iterable[SavedPart], names: set[str]) -> dict[str, Any]:
         """Read arrays as NumPy's, of exactly the type that was saved, and the words of keys."""
         try:
             return read_parts(path, parts, names)
@@ -102,7 +102,7 @@ class JaxForm(TreeForm):
         """Return the array itself: those that are read are NumPy's."""
         return array
 
-    def place(self, value: Any, to: Array, permute: tuple[int, ...], like: Any) -> Any:
+    def place(self, value: Any, to: ArrayType, permute: tuple[int, ...], like: Any) -> Any:
         """Return a leaf with the type of the template's, on the devices and with the sharding of the template's."""
         dtype = np.dtype(to.dtype)
         array = np.asarray(value) if isinstance(value, np.ndarray) else np.asarray(value, dtype)
@@ -121,7 +121,7 @@ class JaxForm(TreeForm):
             raise TypeError(f"is {to}, which JAX holds only with jax_enable_x64; here it would become {held}")
         return _placed(array, like)
 
-    def raw(self, value: Any, kind: Array) -> Any:
+    def raw(self, value: Any, kind: ArrayType) -> Any:
         """Return a NumPy array, or a typed key; so no type depends on whether 64 bits are enabled."""
         if not kind.key:
             return value

@@ -13,7 +13,7 @@ import tensorstore as ts
 from jax_side.formats.items import tree_handler
 from jax_side.formats.ocdbt import locate, places
 from jax_side.formats.whole import read_buffers
-from parity.checkpoints.trees import Array, Branch, Leaf, Node, Part, Written, leaves, sealed_name
+from parity.checkpoints.trees import ArrayType, Branch, LeafNode, Node, SavedPart, Written, leaves, sealed_name
 from parity.errors import CheckpointError
 
 __all__ = ["read_parts", "write_parts"]
@@ -21,7 +21,7 @@ __all__ = ["read_parts", "write_parts"]
 INT64 = 1 << 63
 
 
-def write_parts(draft: Path, parts: list[Part], values: Mapping[str, Any], texts: Mapping[str, str]) -> Written:
+def write_parts(draft: Path, parts: list[SavedPart], values: Mapping[str, Any], texts: Mapping[str, str]) -> Written:
     """Write parts with Orbax: one without a name as a tree by itself, others as items of a checkpoint.
 
     Orbax holds no array without elements, no integer of more than 64 bits, and no tree without anything: these stand
@@ -56,7 +56,7 @@ def write_parts(draft: Path, parts: list[Part], values: Mapping[str, Any], texts
     return {}, places(draft, [part.item for part in parts], stored, texts)
 
 
-def read_parts(path: Path, parts: Iterable[Part], names: set[str]) -> dict[str, Any]:
+def read_parts(path: Path, parts: Iterable[SavedPart], names: set[str]) -> dict[str, Any]:
     """Return arrays of a checkpoint as NumPy's, by name.
 
     Args:
@@ -85,7 +85,7 @@ def read_parts(path: Path, parts: Iterable[Part], names: set[str]) -> dict[str, 
     return found
 
 
-def _read_small(store: Path, wanted: Mapping[str, str], kinds: Mapping[str, Array]) -> dict[str, Any]:
+def _read_small(store: Path, wanted: Mapping[str, str], kinds: Mapping[str, ArrayType]) -> dict[str, Any]:
     """Read arrays through TensorStore, all at once; it makes no array of another type than it finds."""
     base = {"driver": "file", "path": f"{store.resolve()}/"}
     context = ts.Context({"cache_pool": {"total_bytes_limit": 1 << 24}})
@@ -121,24 +121,24 @@ def _is_nothing(tree: Any) -> bool:
 
 
 def _is_left_out(node: Node) -> bool:
-    value = node.value if isinstance(node, Leaf) else None
+    value = node.value if isinstance(node, LeafNode) else None
     big = type(value) is int and not -INT64 <= value < INT64
-    return big or (isinstance(value, Array) and _is_empty(value))
+    return big or (isinstance(value, ArrayType) and _is_empty(value))
 
 
-def _arrays(part: Part) -> dict[str, str]:
+def _arrays(part: SavedPart) -> dict[str, str]:
     """Return the name of each array of a part that has elements to its name in the store of the part."""
     found = {}
     start = len(part.item) + 1 if part.item else 0
     for name, leaf in leaves(part.node).items():
-        if isinstance(leaf.value, Array) and not _is_empty(leaf.value):
+        if isinstance(leaf.value, ArrayType) and not _is_empty(leaf.value):
             found[name] = name[start:]
     return found
 
 
-def _is_empty(kind: Array) -> bool:
+def _is_empty(kind: ArrayType) -> bool:
     return 0 in kind.shape
 
 
-def _bytes(kind: Array) -> int:
+def _bytes(kind: ArrayType) -> int:
     return int(np.prod(kind.shape, dtype=np.int64)) * np.dtype(kind.dtype).itemsize

@@ -29,7 +29,6 @@ Orbax's to read."""
 ALIGNMENT = 64
 """Bytes XLA aligns its buffers to on a CPU; an array that is not is copied."""
 
-Bytes = NDArray[np.uint8]
 Id = TypeVar("Id", bound=Hashable)
 
 
@@ -60,7 +59,7 @@ def read_whole(store: Path, tree: Any, stored: Mapping[str, Sequence[Range]]) ->
 
 def read_buffers(
     store: Path, wanted: Mapping[Id, tuple[str, int]], stored: Mapping[str, Sequence[Range]]
-) -> dict[Id, Bytes]:
+) -> dict[Id, NDArray[np.uint8]]:
     """Read the bytes of arrays that lie whole in a store, by several threads; empty ones are left out.
 
     Args:
@@ -72,7 +71,7 @@ def read_buffers(
         EOFError: A file is shorter than it was.
         OSError: A file cannot be read, or is a link.
     """
-    buffers: dict[Id, Bytes] = {}
+    buffers: dict[Id, NDArray[np.uint8]] = {}
     ranges: dict[Path, list[tuple[int, memoryview]]] = {}
     for one, (name, size) in wanted.items():
         whole = [r for r in stored.get(name, ()) if r.whole]
@@ -91,7 +90,7 @@ def _bytes(leaf: Any) -> int:
     return int(math.prod(leaf.shape) * leaf.dtype.itemsize)
 
 
-def _aligned(size: int) -> Bytes:
+def _aligned(size: int) -> NDArray[np.uint8]:
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size]

@@ -16,8 +16,6 @@ from parity.storage import WriteBack
 
 __all__ = ["chunk_of", "chunks", "write_chunks"]
 
-Bytes = NDArray[np.uint8]
-
 
 def write_chunks(folder: Path, array: Array, back: WriteBack) -> None:
     """Write an array into a new directory: its description, and a file for each chunk."""
@@ -31,7 +29,7 @@ def write_chunks(folder: Path, array: Array, back: WriteBack) -> None:
             file.truncate(size)
 
 
-def chunks(array: Array, chunk: tuple[int, ...]) -> Iterator[tuple[str, Bytes]]:
+def chunks(array: Array, chunk: tuple[int, ...]) -> Iterator[tuple[str, NDArray[np.uint8]]]:
     """Yield the name and the bytes of each chunk; the last may be short of its padding.
 
     Args:
@@ -60,7 +58,7 @@ def chunk_of(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
     return tuple(sides)
 
 
-def _bytes(values: NDArray[Any]) -> Bytes:
+def _bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
     """Return elements as bytes, little-endian as the description says."""
     plain = values.astype(values.dtype.newbyteorder("<"), copy=False) if values.dtype.byteorder == ">" else values
     return np.ascontiguousarray(plain).reshape(-1).view("u1")

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from jax_side.optim.arithmetic import correction, lerp, like, power, quotient, wide
 from jax_side.optim.groups import Optimizer
-from jax_side.optim.rules import Slots, Step, moved, register
+from jax_side.optim.rules import Slots, StepContext, moved, register
 from jax_side.optim.transform import make
 from parity.state import has_effect
 
@@ -107,14 +107,14 @@ def adamw(
     return make("AdamW", {**own, "maximize": maximize}, options)
 
 
-def _moments(g: jax.Array, slots: Slots, at: Step) -> Slots:
+def _moments(g: jax.Array, slots: Slots, at: StepContext) -> Slots:
     b1, b2 = at.h["betas"]
     first = at.stored(lerp(slots["first_moment"], g, 1 - b1))
     second = at.stored(at.product(like(b2, g) * slots["second_moment"]) + like(1 - b2, g) * g * g)
     return {"first_moment": first, "second_moment": second}
 
 
-def _start(g: jax.Array, p: jax.Array, at: Step, decoupled: bool) -> tuple[jax.Array, jax.Array]:
+def _start(g: jax.Array, p: jax.Array, at: StepContext, decoupled: bool) -> tuple[jax.Array, jax.Array]:
     """Return the gradient with coupled decay, and the parameter after a decoupled one."""
     decay = at.h["weight_decay"]
     if decoupled:
@@ -128,7 +128,7 @@ def _corrections(h: Mapping[str, Any], t: jax.Array, first: jax.Array, kept: Any
 
 
 def _adam(
-    g: jax.Array, p: jax.Array, slots: Slots, at: Step, decoupled: bool | None = None
+    g: jax.Array, p: jax.Array, slots: Slots, at: StepContext, decoupled: bool | None = None
 ) -> tuple[jax.Array, Slots]:
     h = at.h
     g, start = _start(g, p, at, h["decoupled_weight_decay"] if decoupled is None else decoupled)
@@ -142,7 +142,7 @@ def _adam(
     return moved(p, start, -like(at.once["rate"], g) * new["first_moment"] / denominator), new
 
 
-def _adamw(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+def _adamw(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tuple[jax.Array, Slots]:
     return _adam(g, p, slots, at, decoupled=True)
 
 
@@ -198,7 +198,7 @@ def _nadam_scalars(
     }
 
 
-def _nadam(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+def _nadam(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tuple[jax.Array, Slots]:
     h, once = at.h, at.once
     g, start = _start(g, p, at, h["decoupled_weight_decay"])
     new = _moments(g, slots, at)
@@ -254,7 +254,7 @@ def _radam_scalars(h: Mapping[str, Any], t: jax.Array, first: jax.Array, kept: A
     return {"correction": correction(beta1, t), "root": jnp.sqrt(c2), "rectified": rectified, "factor": factor}
 
 
-def _radam(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+def _radam(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tuple[jax.Array, Slots]:
     h, once = at.h, at.once
     g, start = _start(g, p, at, h["decoupled_weight_decay"])
     new = _moments(g, slots, at)
@@ -312,7 +312,7 @@ def _adamax_scalars(h: Mapping[str, Any], t: jax.Array, first: jax.Array, kept: 
     return {"rate": h["lr"] / correction(h["betas"][0], t)}
 
 
-def _adamax(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+def _adamax(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tuple[jax.Array, Slots]:
     h, (b1, b2) = at.h, at.h["betas"]
     g, _ = _start(g, p, at, False)
     first = at.stored(lerp(slots["first_moment"], g, 1 - b1))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jax_side.optim.arithmetic import lerp, like
 from jax_side.optim.groups import Optimizer
-from jax_side.optim.rules import Slots, Step, register
+from jax_side.optim.rules import Slots, StepContext, register
 from jax_side.optim.transform import make
 from parity.state import has_effect
 
@@ -53,7 +53,7 @@ def rmsprop(
     return make("RMSprop", {**own, "centered": centered, "maximize": maximize}, options)
 
 
-def _rmsprop(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+def _rmsprop(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tuple[jax.Array, Slots]:
     h, alpha = at.h, at.h["alpha"]
     if has_effect(h["weight_decay"]):
         g = at.stored(g + at.term(h["weight_decay"], g) * p)
@@ -104,7 +104,7 @@ def adagrad(
     return make("Adagrad", {**own, "initial_accumulator_value": initial_accumulator_value}, options)
 
 
-def _adagrad(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+def _adagrad(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tuple[jax.Array, Slots]:
     h = at.h
     if has_effect(h["weight_decay"]):
         g = at.stored(g + at.term(h["weight_decay"], g) * p)
@@ -148,7 +148,7 @@ def adadelta(
     return make("Adadelta", own, options)
 
 
-def _adadelta(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+def _adadelta(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tuple[jax.Array, Slots]:
     h, rho = at.h, at.h["rho"]
     if has_effect(h["weight_decay"]):
         g = at.stored(g + at.term(h["weight_decay"], g) * p)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from jax_side.optim.arithmetic import halved, lerp, like
 from jax_side.optim.groups import Optimizer
-from jax_side.optim.rules import Slots, Step, moved, register
+from jax_side.optim.rules import Slots, StepContext, moved, register
 from jax_side.optim.transform import make
 
 __all__ = ["adafactor", "muon"]
@@ -52,7 +52,7 @@ def adafactor(
     return make("Adafactor", {**own, "maximize": maximize}, options)
 
 
-def _adafactor(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+def _adafactor(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tuple[jax.Array, Slots]:
     h = at.h
     eps1 = h["eps"][0] if h["eps"][0] is not None else float(jnp.finfo(p.dtype).eps)
     weight, keep = at.once["weight"], at.stored
@@ -142,7 +142,7 @@ def muon(
     return make("Muon", {**own, **shape}, options)
 
 
-def _muon(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+def _muon(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tuple[jax.Array, Slots]:
     h = at.h
     buffer = at.stored(lerp(slots["momentum"], g, 1 - h["momentum"]))
     update = at.stored(lerp(g, buffer, h["momentum"])) if h["nesterov"] else buffer

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jax_side.optim.arithmetic import like, wide
 from jax_side.optim.groups import Optimizer
-from jax_side.optim.rules import Slots, Step, moved, register
+from jax_side.optim.rules import Slots, StepContext, moved, register
 from jax_side.optim.transform import make
 from parity.state import has_effect
 
@@ -59,7 +59,7 @@ def sgd(
     return make("SGD", {**own, "nesterov": nesterov, "maximize": maximize}, options)
 
 
-def _sgd(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+def _sgd(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tuple[jax.Array, Slots]:
     h = at.h
     if has_effect(h["weight_decay"]):
         g = at.stored(g + at.term(h["weight_decay"], g) * p)
@@ -102,7 +102,7 @@ def lion(
     return make("Lion", own, options)
 
 
-def _lion(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+def _lion(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tuple[jax.Array, Slots]:
     (b1, b2), m = at.h["betas"], slots["momentum"]
     sign = jnp.sign(at.product(like(b1, m) * m) + like(1 - b1, g) * g)
     momentum = at.stored(at.product(like(b2, m) * m) + like(1 - b2, g) * g)
@@ -138,7 +138,7 @@ def rprop(
     return make("Rprop", {"lr": lr, "etas": etas, "step_sizes": step_sizes, "maximize": maximize}, options)
 
 
-def _rprop(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+def _rprop(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tuple[jax.Array, Slots]:
     del p
     (minus, plus), (low, high) = at.h["etas"], at.h["step_sizes"]
     sign = jnp.sign(g * slots["previous_gradient"])
@@ -198,7 +198,7 @@ def _asgd_scalars(
     }
 
 
-def _asgd(g: jax.Array, p: jax.Array, slots: Slots, at: Step) -> tuple[jax.Array, Slots]:
+def _asgd(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tuple[jax.Array, Slots]:
     h, once = at.h, at.once
     if has_effect(h["weight_decay"]):
         g = at.stored(g + at.term(h["weight_decay"], g) * p)

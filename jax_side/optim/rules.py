@@ -11,10 +11,10 @@ import jax.numpy as jnp
 from jax_side.optim.arithmetic import halved, like, rounded
 from parity.state import has_effect
 
-__all__ = ["RULES", "Rule", "Scalars", "Slots", "Step", "moved", "register"]
+__all__ = ["RULES", "Scalars", "Slots", "StepContext", "UpdateRule", "moved", "register"]
 
 
-class Step(NamedTuple):
+class StepContext(NamedTuple):
     """What a rule knows beside the gradient, the parameter and its slots."""
 
     once: Mapping[str, jax.Array]
@@ -48,7 +48,7 @@ class Step(NamedTuple):
 Slots = dict[str, jax.Array]
 """Neutral slot name to value, of one parameter."""
 
-Rule = Callable[[jax.Array, jax.Array, Slots, Step], tuple[jax.Array, Slots]]
+UpdateRule = Callable[[jax.Array, jax.Array, Slots, StepContext], tuple[jax.Array, Slots]]
 """Gradient, parameter, slots, step to what is added to the parameter, and its new slots; in PyTorch's layout.
 
 Written kernel by kernel as PyTorch runs them on a CPU: what one kernel leaves for the next passes `Step.stored` or
@@ -60,10 +60,10 @@ that are scalars, all as vectors over the parameters; to vectors by name, new va
 
 Once for all parameters: a kernel for each would take most of the time of compilation."""
 
-RULES: dict[str, tuple[Rule, Scalars | None]] = {}
+RULES: dict[str, tuple[UpdateRule, Scalars | None]] = {}
 
 
-def register(name: str, rule: Rule, scalars: Scalars | None = None) -> None:
+def register(name: str, rule: UpdateRule, scalars: Scalars | None = None) -> None:
     """Give an optimizer of the table its rule.
 
     Args:

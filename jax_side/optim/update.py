@@ -16,7 +16,7 @@ import numpy as np
 
 from jax_side.optim.arithmetic import unknown_zero, wide
 from jax_side.optim.groups import Group, Optimizer, OptimState
-from jax_side.optim.rules import RULES, Slots, Step
+from jax_side.optim.rules import RULES, Slots, StepContext
 from parity.errors import SpecError, UnknownNameError
 from parity.state import OptimizerKind, has_effect
 
@@ -181,7 +181,7 @@ def _leaf(
     turn = lambda x: tx.leaves.to_torch(x, name)  # noqa: E731
     g = turn(grad).astype(exact)
     inside = {k: turn(v).astype(exact) for k, v in own.items() if forms[k] != "scalar"}
-    step = Step(once, once["first"] != 0, h, leaf.dtype, once["zero"])
+    step = StepContext(once, once["first"] != 0, h, leaf.dtype, once["zero"])
     rule, _ = RULES[group.kind.name]
     delta, after = rule(-g if group.arguments.get("maximize") else g, turn(leaf).astype(exact), inside, step)
     back = {k: tx.leaves.to_jax(v, name).astype(own[k].dtype) for k, v in after.items()}

@@ -104,10 +104,10 @@ def show_class_of(walk: Walk, cls: type) -> None:
     for base in [*cls.__mro__, *type.mro(type(cls))]:
         if id(base) not in (known := walk.noted.setdefault("classes", {})) and is_of_user(root_module(base)):
             known[id(base)] = base
-            walk.place(class_path(base), _Content(base))
+            walk.place(class_path(base), _ClassContent(base))
 
 
-class _Content:
+class _ClassContent:
     """Stands for the attributes of a class, once."""
 
     __slots__ = ("cls",)
@@ -120,7 +120,7 @@ def _class(walk: Walk, path: str, cls: type) -> None:
     show_class_of(walk, cls)
 
 
-def _content(walk: Walk, path: str, content: _Content) -> None:
+def _content(walk: Walk, path: str, content: _ClassContent) -> None:
     for name, value in list(vars(content.cls).items()):
         if is_a(value, *_NO_CONTENT) or (_is_special(name) and not is_a(value, types.FunctionType)):
             continue
@@ -177,7 +177,7 @@ def _register() -> None:
     register(types.MethodType, _method, order=CONTAINERS)
     register(type(functools.lru_cache(_nothing)), _cached)
     register(type, _class)
-    register(_Content, _content)
+    register(_ClassContent, _content)
     register(property, _parts("fget", "fset", "fdel"))
     register(staticmethod, _parts("__func__"))
     register(classmethod, _parts("__func__"))

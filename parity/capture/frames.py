@@ -9,7 +9,7 @@ from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 from parity.capture.iterators import loop_iterators
-from parity.capture.leaf import Leaf, Snapshot
+from parity.capture.leaf import Leaf, StateSnapshot
 from parity.capture.liveness import live_names
 from parity.capture.modules import show_modules
 from parity.capture.names import component_from_name
@@ -92,7 +92,7 @@ def capture(
     keep: Iterable[str] = (),
     walk: Walk | None = None,
     finite: bool = False,
-) -> Snapshot:
+) -> StateSnapshot:
     """Walk what frames reach.
 
     Args:

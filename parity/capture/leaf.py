@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 _DIGEST = re.compile("[0-9a-f]{32}")
 
-__all__ = ["HARD", "Leaf", "Role", "Snapshot", "differing", "root_of"]
+__all__ = ["HARD", "Leaf", "Role", "StateSnapshot", "differing", "root_of"]
 
 Role = Literal["state", "stream", "flag", "array", "gradient", "position", "scalar", "alias", "structure"]
 
@@ -47,7 +47,7 @@ class Leaf:
 
 
 @dataclass(slots=True)
-class Snapshot:
+class StateSnapshot:
     """All leaves that were seen at one moment."""
 
     leaves: dict[str, Leaf] = field(default_factory=dict)

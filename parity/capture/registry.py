@@ -8,13 +8,26 @@ from typing import Any
 from parity.errors import SpecError
 
 __all__ = [
-    "CONTAINERS", "DEAD", "FIRST", "LAST", "LIBRARY_ROOTS", "OPTIMIZERS", "PLACES", "SHOWING_ROOTS", "Kind", "Visit",
-    "class_visits", "is_a", "kind_of", "register", "root_package",
+    "CONTAINERS",
+    "DEAD",
+    "FIRST",
+    "LAST",
+    "LIBRARY_ROOTS",
+    "OPTIMIZERS",
+    "PLACES",
+    "SHOWING_ROOTS",
+    "Visit",
+    "VisitedKind",
+    "class_visits",
+    "is_a",
+    "kind_of",
+    "register",
+    "root_package",
 ]  # fmt: skip
 
 Visit = Callable[[Any, str, Any], None]
 """Shows a walk what the object at a path holds: calls `leaf`, `array` and `visit` of the walk."""
-Kind = tuple[Visit, int, bool]
+VisitedKind = tuple[Visit, int, bool]
 """What shows an object, its place in the order of visits, and whether attributes of its own are looked at too."""
 
 FIRST = 0
@@ -27,8 +40,8 @@ DEAD = 9
 PLACES = 10
 """Place of what no variable of the loop leads to: every object keeps the path by which the loop itself reaches it."""
 
-_by_type: dict[type, Kind] = {}
-_by_name: dict[str, Kind] = {}
+_by_type: dict[type, VisitedKind] = {}
+_by_name: dict[str, VisitedKind] = {}
 
 LIBRARY_ROOTS = (
     "torch", "jax", "jaxlib", "numpy", "flax", "optax", "orbax", "grain", "lightning", "pytorch_lightning",
@@ -80,10 +93,10 @@ def register(kind: type | str, visit: Visit, *, order: int = LAST, attributes: b
     _lookup.clear()
 
 
-_lookup: dict[type, Kind | None] = {}
+_lookup: dict[type, VisitedKind | None] = {}
 
 
-def kind_of(cls: type) -> Kind | None:
+def kind_of(cls: type) -> VisitedKind | None:
     """Return what is registered for a class or its nearest base."""
     if cls not in _lookup:
         found = None

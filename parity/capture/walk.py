@@ -20,7 +20,7 @@ import numpy as np
 
 from parity.capture.arrays import array_leaf, digest_of, show_elements
 from parity.capture.attributes import attributes_of, hides_memory
-from parity.capture.leaf import Leaf, Role, Snapshot
+from parity.capture.leaf import Leaf, Role, StateSnapshot
 from parity.capture.names import component_from_name
 from parity.capture.probes import probe
 from parity.capture.registry import (
@@ -57,7 +57,7 @@ class Walk:
     def __init__(
         self, hide: Mapping[str, str] | None = None, keep: Iterable[str] = (), *, finite: bool = False
     ) -> None:
-        self.snapshot = Snapshot()
+        self.snapshot = StateSnapshot()
         self.names: dict[int, str] = {}
         """Object id to the name that its module gives it: the parameters, for optimizers."""
         self.noted: dict[str, Any] = {}
@@ -94,7 +94,7 @@ class Walk:
         """
         self._push(name, value, PLACES, 0)
 
-    def finish(self) -> Snapshot:
+    def finish(self) -> StateSnapshot:
         """Walk everything that was added and return what was seen."""
         while self._queue:
             _, _, path, value, self._depth = heapq.heappop(self._queue)

@@ -10,7 +10,7 @@ from parity.checkpoints.meanwhile import identity, steadily, while_it_stays
 from parity.checkpoints.neutral import neutral_source
 from parity.checkpoints.pointers import read_mode, read_pointer
 from parity.checkpoints.ranges import ByteRange, is_intact
-from parity.checkpoints.saving import Checkpoints, Labels, Neutral, Save, fitting
+from parity.checkpoints.saving import Checkpoints, Labels, Neutral, SaveUnderWay, fitting
 from parity.checkpoints.seal import (
     FILE,
     LONE,
@@ -46,7 +46,7 @@ __all__ = [
     "Labels",
     "Neutral",
     "Restored",
-    "Save",
+    "SaveUnderWay",
     "Scan",
     "Seal",
     "Verified",

@@ -23,7 +23,7 @@ ATTEMPTS = 20
 many failures in a row are no accident."""
 
 Identity = tuple[int, int]
-Result = TypeVar("Result")
+ReadResult = TypeVar("ReadResult")
 
 
 def identity(path: Path) -> Identity | None:
@@ -66,7 +66,7 @@ def while_it_stays(path: Path) -> Iterator[None]:
         ) from error
 
 
-def steadily(folder: Path, which: Which, read: Callable[[], Result]) -> Result:
+def steadily(folder: Path, which: Which, read: Callable[[], ReadResult]) -> ReadResult:
     """Return what reads a checkpoint among those in which another process saves; it is asked again while they change.
 
     Args:

@@ -32,7 +32,7 @@ from parity.policy import Which
 from parity.state import TrainingState, leaf_digests, memory_orders
 from parity.storage import Background, FileDigest, Priority, list_files, plain
 
-__all__ = ["Checkpoints", "Labels", "Neutral", "Save", "fitting"]
+__all__ = ["Checkpoints", "Labels", "Neutral", "SaveUnderWay", "fitting"]
 
 Neutral = tuple[dict[str, NDArray[np.generic]], dict[str, Any]]
 """Neutral leaf to array, and neutral leaf to scalar."""
@@ -41,7 +41,7 @@ Labels = dict[str, Mapping[str, Any]]
 """File of a checkpoint to the mapping in it that has the fields of its label."""
 
 
-class Snapshot(Protocol):
+class StateCopy(Protocol):
     """A copy of a state, beside which training continues."""
 
     @property
@@ -54,11 +54,11 @@ class Snapshot(Protocol):
 
 State = TypeVar("State")
 Content = TypeVar("Content")
-Copy = TypeVar("Copy", bound=Snapshot)
+Copy = TypeVar("Copy", bound=StateCopy)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Save(Generic[Copy]):
+class SaveUnderWay(Generic[Copy]):
     """A save under way: everything that its seal needs to know."""
 
     step: int
@@ -168,7 +168,7 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
         snapshot, self._spare = self._snapshot(state, self._spare), None
         self._committed = False
         at = time.time() if saved_at is None else saved_at
-        self._start(Save(step=step, metric=metric, saved_at=at, snapshot=snapshot, scalars=scalars))
+        self._start(SaveUnderWay(step=step, metric=metric, saved_at=at, snapshot=snapshot, scalars=scalars))
 
     def restore(self, which: Which, state: State) -> Restored[Content]:
         """Read a checkpoint after its bytes were verified, and verify every leaf that was read; changes no state.
@@ -234,16 +234,16 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
         """
         self.wait()
 
-    def _start(self, save: Save[Copy]) -> None:
+    def _start(self, save: SaveUnderWay[Copy]) -> None:
         self._background.start(partial(self._run, save), f"save-{save.step}", save.snapshot.size)
 
-    def _run(self, save: Save[Copy]) -> None:
+    def _run(self, save: SaveUnderWay[Copy]) -> None:
         with self._failing(save):
             self._write(save)
         self._spare = save.snapshot
 
     @contextmanager
-    def _failing(self, save: Save[Copy]) -> Iterator[None]:
+    def _failing(self, save: SaveUnderWay[Copy]) -> Iterator[None]:
         """Clean up after what fails in the block, and raise it as the failure of a save."""
         try:
             yield
@@ -260,7 +260,7 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
 
     def _commit(
         self,
-        save: Save[Copy],
+        save: SaveUnderWay[Copy],
         draft: Path,
         files: Mapping[str, FileDigest],
         places: Mapping[str, tuple[ByteRange, ...]],
@@ -299,7 +299,7 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
         """Return a copy of a state, in the buffers of a spare one if there is one."""
 
     @abstractmethod
-    def _write(self, save: Save[Copy]) -> None:
+    def _write(self, save: SaveUnderWay[Copy]) -> None:
         """Write a draft and have it committed; returns when both are done."""
 
     @abstractmethod

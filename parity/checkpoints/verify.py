@@ -24,7 +24,7 @@ __all__ = [
     "verify",
 ]
 
-State = TypeVar("State")
+StateOf = TypeVar("StateOf")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,11 +130,11 @@ def require_verified(path: Path) -> Seal:
     return result.seal
 
 
-class Restored(NamedTuple, Generic[State]):
+class Restored(NamedTuple, Generic[StateOf]):
     """What a side's `Checkpoints.restore` returns."""
 
     step: int
-    state: State
+    state: StateOf
     """In the framework's own terms; no trainer has taken it yet."""
     scalars: dict[str, Any]
     """The host's half of the neutral state."""

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from parity.checks.planned import (
-    Command,
+    CommandOf,
     Leg,
-    Start,
+    StartProcess,
     check_resume,
     check_scenarios,
     drive_processes,
@@ -26,7 +26,7 @@ from parity.contract import Side, child_environment
 from parity.errors import SpecError
 from parity.policy import Rules
 from parity.results import CheckRecord
-from parity.runs import Resume
+from parity.runs import ResumeChoice
 from parity.spec import RunSpec, load, to_toml
 from parity.twins import batches_per_epoch
 
@@ -86,7 +86,7 @@ def _saving_every(spec: RunSpec, every: int, steps: int) -> RunSpec:
     )
 
 
-def train_command(spec: RunSpec, side_name: str, spec_file: Path) -> Command:
+def train_command(spec: RunSpec, side_name: str, spec_file: Path) -> CommandOf:
     """Write a spec, and return what makes the command lines of `parity train` on it.
 
     A process ends with this one, however that ends; on Linux even with the thread that started it, which therefore
@@ -115,7 +115,7 @@ def check_twin_resume(
     workdir: Path,
     kills: Sequence[int] = (),
     on_step: OnStep = ignore_step,
-    begin: Start = start_interpreter,
+    begin: StartProcess = start_interpreter,
 ) -> CheckRecord:
     """Run the resume check on a spec, in processes that are killed with SIGKILL.
 
@@ -150,7 +150,7 @@ def check_twin_scenarios(
     workdir: Path,
     scenarios: Sequence[str],
     on_step: OnStep = ignore_step,
-    begin: Start = start_interpreter,
+    begin: StartProcess = start_interpreter,
 ) -> CheckRecord:
     """Run the resume check on a spec in scenarios, in processes that are killed with SIGKILL or stopped with SIGTERM.
 
@@ -179,7 +179,7 @@ def check_twin_scenarios(
     return check_scenarios(drive, closed, name=spec.name, precision=spec.precision, side=side_name)
 
 
-def _arguments(leg: Leg, resume: Resume) -> list[str]:
+def _arguments(leg: Leg, resume: ResumeChoice) -> list[str]:
     """Return what a process of a scenario is told beside its spec."""
     changes = [part for name, value in leg.changes.items() for part in ("--set", f"{name}={value}")]
     return ["--resume", str(resume), *changes]

@@ -13,9 +13,9 @@ from typing import Any
 from parity.checks.progress import OnStep, ignore_step
 from parity.checks.scratch import scratch_directory
 from parity.contract import Precision, Side, Trainer, drafts_of
-from parity.policy import GROUPS, Implementation, InMemory, Rules, Saved, Which, cases, is_new_best, replay
+from parity.policy import GROUPS, Implementation, PolicyInMemory, Rules, Saved, Which, cases, is_new_best, replay
 from parity.results import CaseOutcome, CheckRecord
-from parity.runs import Resume, RunDirectory, resume_run
+from parity.runs import ResumeChoice, RunDirectory, resume_run
 
 __all__ = ["PURE", "OnDisk", "check_policy", "check_policy_of"]
 
@@ -31,7 +31,7 @@ Describe = Callable[[Rules], Any]
 
 def check_policy() -> CheckRecord:
     """Run the table against the pure function, applied save by save."""
-    return _judge(InMemory, PURE, "mlp-digits", "float32")
+    return _judge(PolicyInMemory, PURE, "mlp-digits", "float32")
 
 
 def check_policy_of(
@@ -173,7 +173,7 @@ class OnDisk:
             trainer, self.trainer = self.trainer, None
             trainer.close()
 
-    def _open(self, resume: Resume) -> None:
+    def _open(self, resume: ResumeChoice) -> None:
         self.close()
         attempt = self.run.next_attempt()
         self.trainer = self.side.build(self.described, self.run.path, attempt=attempt)

@@ -12,7 +12,7 @@ from pathlib import Path
 from parity.checks.across import TwinPair, check_handover, check_twins
 from parity.checks.ahead import Ahead
 from parity.checks.drill import check_twin_policy, check_twin_resume, check_twin_scenarios, drill_spec, epochs_spec
-from parity.checks.planned import Start, start_interpreter
+from parity.checks.planned import StartProcess, start_interpreter
 from parity.checks.policy import PURE, check_policy
 from parity.checks.progress import OnStep, ignore_step
 from parity.errors import NoCounterpartError, ParityError, UnknownNameError
@@ -25,7 +25,7 @@ __all__ = [
     "CHECKS",
     "DEFAULT_STEPS",
     "SPEC_CHECKS",
-    "Request",
+    "SuiteRequest",
     "Task",
     "list_tasks",
     "run_checks",
@@ -41,7 +41,7 @@ DEFAULT_STEPS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class SuiteRequest:
     """A request: the checks, and what they run on.
 
     Raises:
@@ -64,7 +64,7 @@ class Request:
     ahead: int = 0
     """How many resume checks may run ahead of their turn, beside the others: their runs are processes of their own.
     Results do not depend on it. Leave it at 0 where the sides share an accelerator: its memory is not for so many."""
-    begin: Start = start_interpreter
+    begin: StartProcess = start_interpreter
     """Starts each process of the resume checks."""
 
     def __post_init__(self) -> None:
@@ -98,7 +98,7 @@ class Task:
     """Whether it trains in processes of its own alone, so that it may run beside others."""
 
 
-def list_tasks(request: Request, on_step: OnStep = ignore_step) -> list[Task]:
+def list_tasks(request: SuiteRequest, on_step: OnStep = ignore_step) -> list[Task]:
     """Return what was asked for, in the order in which it runs; nothing is read, built or written yet.
 
     Args:
@@ -125,7 +125,7 @@ def list_tasks(request: Request, on_step: OnStep = ignore_step) -> list[Task]:
 
 
 def run_checks(
-    request: Request,
+    request: SuiteRequest,
     done: Callable[[CheckRecord], None],
     begin: Callable[[int], None] = lambda number: None,
     on_step: OnStep = ignore_step,
@@ -165,7 +165,7 @@ def run_checks(
     return records
 
 
-def unfinished(request: Request, finished: int, why: str) -> list[CheckRecord]:
+def unfinished(request: SuiteRequest, finished: int, why: str) -> list[CheckRecord]:
     """Return an inconclusive record for every check that was asked for, but for the first ones, which finished.
 
     Args:
@@ -189,7 +189,7 @@ def with_overflows(spec: RunSpec) -> RunSpec:
     return replace(spec, scaler=replace(spec.scaler, overflow_steps=steps))
 
 
-def _tasks_of(spec: RunSpec, request: Request, on_step: OnStep) -> Iterator[Task]:
+def _tasks_of(spec: RunSpec, request: SuiteRequest, on_step: OnStep) -> Iterator[Task]:
     checks, home = request.checks, request.workdir / f"{spec.name}-{spec.precision}"
     make = partial(Task, spec=spec, resolve=cache(partial(_resolve, spec, home)))
     for name, side in request.sides.items() if "resume" in checks else ():
@@ -219,7 +219,9 @@ def _resolve(spec: RunSpec, home: Path) -> tuple[ResolvedSpec, str]:
     return ResolvedSpec(toml=to_toml(spec), hash=spec_hash(spec, digest)), digest
 
 
-def _resume_anew(spec: RunSpec, name: str, side: Side, home: Path, request: Request, on_step: OnStep) -> CheckRecord:
+def _resume_anew(
+    spec: RunSpec, name: str, side: Side, home: Path, request: SuiteRequest, on_step: OnStep
+) -> CheckRecord:
     shutil.rmtree(home, ignore_errors=True)  # runs of an earlier check would be continued
     if request.scenarios:
         return check_twin_scenarios(spec, name, side, home, request.scenarios, on_step, request.begin)

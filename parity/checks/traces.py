@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import xxhash
 
 from parity.contract import StepRecord, Validation, same
-from parity.results import Curves, Pair, Series, Validations
+from parity.results import Curves, RecordedSeries, SeriesPair, Validations
 
 __all__ = ["MOST_STEPS", "digest_batches", "digest_leaves", "trace", "trace_validations"]
 
@@ -58,7 +58,7 @@ def trace(
     wanted = {step for step in (*keep, *kills, *resumes, *handovers, parted) if step is not None}
     steps = tuple(_thinned(every, reference, other, gap, wanted))
 
-    def pair(value: Callable[[StepRecord], float]) -> Pair:
+    def pair(value: Callable[[StepRecord], float]) -> SeriesPair:
         return _series(steps, reference, value), _series(steps, other, value)
 
     return Curves(
@@ -111,7 +111,7 @@ def _difference(a: StepRecord | None, b: StepRecord | None) -> float | None:
     return 0.0 if same(a.loss, b.loss) else b.loss - a.loss  # two NaNs, two infinities: no difference
 
 
-def _series(steps: Sequence[int], curve: Steps, value: Callable[[StepRecord], float]) -> Series:
+def _series(steps: Sequence[int], curve: Steps, value: Callable[[StepRecord], float]) -> RecordedSeries:
     return tuple(value(curve[step]) if step in curve else None for step in steps)
 
 

@@ -22,7 +22,7 @@ BAR = 1e-12
 FLOOR = 1e-13
 """From where one unit in the last place of the start takes PyTorch this far from itself, nothing is judged."""
 
-Curve = NDArray[np.float64]
+Losses = NDArray[np.float64]
 
 
 def least_squares(maximize: bool = False) -> LeastSquares:
@@ -83,7 +83,7 @@ def measure_optimizer(kind: OptimizerKind, given: Mapping[str, Any], steps: int)
     )
 
 
-def _judged(one: Translation, apart: Curve | str) -> Translation:
+def _judged(one: Translation, apart: Losses | str) -> Translation:
     if isinstance(apart, str):
         return one.judged(problem=apart)
     if not apart.size:
@@ -96,7 +96,7 @@ def _judged(one: Translation, apart: Curve | str) -> Translation:
     )
 
 
-def _apart(curve: Curve, reference: Curve) -> Curve:
+def _apart(curve: Losses, reference: Losses) -> Losses:
     """Return the relative difference at each step; infinite where one is not a number and the other is."""
     apart = np.where(curve == reference, 0.0, np.abs(curve - reference) / np.abs(reference))
     return np.where(np.isnan(apart), np.inf, apart)

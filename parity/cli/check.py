@@ -17,7 +17,7 @@ from parity.checks import (
     MEANINGS,
     QUICK,
     SPEC_CHECKS,
-    Request,
+    SuiteRequest,
     list_tasks,
     remove_scratch,
     run_checks,
@@ -127,7 +127,7 @@ def _run(options: argparse.Namespace) -> int:
                 stack.enter_context(shared_programs(side, scratch / f"programs-{name}"))
             checks = options.checks or _default_checks(options, len(chosen))
             forks = stack.enter_context(TrainForks(chosen if "resume" in checks else {}))
-            request = Request(
+            request = SuiteRequest(
                 checks=checks,
                 specs=specs,
                 sides=chosen,
@@ -189,7 +189,7 @@ def _process_bytes(spec: RunSpec) -> int:
 
 
 def _check(
-    request: Request, options: argparse.Namespace, environment: dict[str, Any], interruption: Interruption
+    request: SuiteRequest, options: argparse.Namespace, environment: dict[str, Any], interruption: Interruption
 ) -> list[CheckRecord]:
     """Run the checks, and add their `seconds` to the environment.
 

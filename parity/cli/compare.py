@@ -34,7 +34,7 @@ from parity.state import Difference
 
 __all__ = ["add", "compare_checkpoints"]
 
-Kind = Literal["run", "checkpoint", "checkpoint of another tool", "result of checks", "file of benchmarks"]
+ComparedKind = Literal["run", "checkpoint", "checkpoint of another tool", "result of checks", "file of benchmarks"]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -179,7 +179,7 @@ def _size(leaf: LeafComparison) -> str:
     return f"{leaf.differing:,} of {leaf.elements:,} elements, by up to {short(leaf.max_abs)}{relative}"
 
 
-def _kind_of(path: Path) -> Kind:
+def _kind_of(path: Path) -> ComparedKind:
     """Return what a path names.
 
     Raises:

@@ -15,8 +15,8 @@ from parity.convert import (
     CLASSES,
     FAMILIES,
     LAYOUTS,
+    ConversionRules,
     Options,
-    Rules,
     Zeros,
     convert,
     open_any,
@@ -139,7 +139,7 @@ def _run(options: argparse.Namespace) -> int:
     model = registered("--model", sides.named_object("--model", options.model)) if options.model else None
     given = _read_names(options.names) if options.names else None
     asked = Options(
-        rules=read_rules(options.rules) if options.rules else Rules(),
+        rules=read_rules(options.rules) if options.rules else ConversionRules(),
         only_params=options.only == "params",
         layout=options.optimizer if options.optimizer in LAYOUTS else None,
         template=None if options.optimizer in (None, *LAYOUTS) else _template(options.optimizer),

@@ -11,7 +11,7 @@ from parity.cli.options import add_spec_options, count, deadline, directory, pos
 from parity.cli.progress import Progress
 from parity.contract import StepRecord, prepare_process, processes_of
 from parity.results import EXIT_CODES
-from parity.runs import DEADLINE_SECONDS, FaultInjection, Observers, Options, end_with_parent, join, train
+from parity.runs import DEADLINE_SECONDS, FaultInjection, Observers, ProcessOptions, end_with_parent, join, train
 from parity.spec import PRESETS, identity_of, load
 from parity.trackers import TRACKERS, Trackers
 from parity.trackers import load as load_trackers
@@ -90,7 +90,7 @@ def _run(options: argparse.Namespace) -> int:
         Progress(spec.steps, shown=together.first) as progress,
         Trackers(trackers if together.first else {}, options.dir, identity, progress.say) as tracked,
     ):
-        asked = Options(
+        asked = ProcessOptions(
             resume=options.resume,
             or_next=options.or_next,
             on_error=options.on_error,

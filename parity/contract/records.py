@@ -22,7 +22,7 @@ __all__ = [
     "splice",
 ]
 
-Record = TypeVar("Record", StepRecord, Validation)
+AnyRecord = TypeVar("AnyRecord", StepRecord, Validation)
 
 _encode = json.JSONEncoder(allow_nan=False).encode
 
@@ -39,7 +39,7 @@ def record_line(record: StepRecord | Validation) -> str:
         return _encode(plain(row))
 
 
-def read_records(path: Path, kind: type[Record]) -> list[Record]:
+def read_records(path: Path, kind: type[AnyRecord]) -> list[AnyRecord]:
     """Return the records of a file, in its order; none where there is no file.
 
     Args:
@@ -60,9 +60,9 @@ def read_records(path: Path, kind: type[Record]) -> list[Record]:
     return out
 
 
-def splice(records: Iterable[Record]) -> dict[int, Record]:
+def splice(records: Iterable[AnyRecord]) -> dict[int, AnyRecord]:
     """Return step to record in step order, the highest attempt for each step."""
-    chosen: dict[int, Record] = {}
+    chosen: dict[int, AnyRecord] = {}
     for record in records:
         known = chosen.get(record.step)
         if known is None or record.attempt >= known.attempt:

@@ -6,18 +6,18 @@ Knows formats by `parity.formats` and no framework; trains nothing.
 from parity.convert.aligning import aligned
 from parity.convert.assigning import parts_of
 from parity.convert.choosing import choose
-from parity.convert.comparison import Comparison, LeafComparison, Outcome, Tolerance, compare_sources
+from parity.convert.comparison import Comparison, LeafComparison, LeafOutcome, Tolerance, compare_sources
 from parity.convert.components import COMPONENTS, Part, component_of_key
 from parity.convert.engine import FAMILIES, convert, map_tree, mapped, without_document
-from parity.convert.inspection import Group, Inspection, Row, inspect_source
+from parity.convert.inspection import ComponentTotals, Inspection, TreeRow, inspect_source
 from parity.convert.ledger import Action, Entry, Ledger
 from parity.convert.opening import is_checkpoint, open_any
 from parity.convert.optimizer_layout import LAYOUTS
 from parity.convert.proof import Proof, prove
 from parity.convert.registered import Registered, registered
-from parity.convert.rule import CLASSES, Placement, Rule
+from parity.convert.rule import CLASSES, ConversionRule, RulePlacement
 from parity.convert.rule_rows import parse_rules, read_rules
-from parity.convert.rules import Rules
+from parity.convert.rules import ConversionRules
 from parity.convert.to_jax import Options, to_jax
 from parity.convert.to_torch import to_torch
 from parity.convert.torch_state import TorchState, read_torch_state
@@ -30,22 +30,22 @@ __all__ = [
     "LAYOUTS",
     "Action",
     "Comparison",
+    "ComponentTotals",
+    "ConversionRule",
+    "ConversionRules",
     "Entry",
-    "Group",
     "Inspection",
     "LeafComparison",
+    "LeafOutcome",
     "Ledger",
     "Options",
-    "Outcome",
     "Part",
-    "Placement",
     "Proof",
     "Registered",
-    "Row",
-    "Rule",
-    "Rules",
+    "RulePlacement",
     "Tolerance",
     "TorchState",
+    "TreeRow",
     "Zeros",
     "aligned",
     "choose",

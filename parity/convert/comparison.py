@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from parity.formats import BLOCK_BYTES, Array, Key, Opaque, Source, boxes, leaf_name, leaves
 from parity.storage import plain
 
-__all__ = ["Comparison", "LeafComparison", "Outcome", "Tolerance", "compare_sources"]
+__all__ = ["Comparison", "LeafComparison", "LeafOutcome", "Tolerance", "compare_sources"]
 
 Index = tuple[int, ...]
-Outcome = Literal["equal", "close", "different", "other type", "only in A", "only in B"]
+LeafOutcome = Literal["equal", "close", "different", "other type", "only in A", "only in B"]
 
 _WRAPPERS = re.compile(
     r"^(?:(?:model_state_dict|state_dict|model|params|module|net)\.)?(?:(?:_orig_mod|module|_fsdp_wrapped_module)\.)*"
@@ -41,7 +41,7 @@ class LeafComparison:
     """Its name in A, or in B where A has none."""
     other: str
     """Its name in B; empty where B has none."""
-    outcome: Outcome
+    outcome: LeafOutcome
     types: tuple[str, str] = ("", "")
     """Type of the array, or value of the scalar, in each."""
     elements: int = 0
@@ -65,7 +65,7 @@ class Comparison:
     renamed: int
     """Leaves that were matched by their names without what wrappers put before them."""
 
-    def of(self, *outcomes: Outcome) -> list[LeafComparison]:
+    def of(self, *outcomes: LeafOutcome) -> list[LeafComparison]:
         """Return the leaves with one of some outcomes."""
         return [leaf for leaf in self.leaves if leaf.outcome in outcomes]
 
@@ -168,7 +168,7 @@ def _compare(name: str, other: str, a: Any, b: Any, tolerance: Tolerance) -> Lea
     step = max(1, BLOCK_BYTES // max(a.dtype.itemsize, b.dtype.itemsize))
     for box in boxes(a.shape, step):
         sums.add(tuple(low for low, _ in box), a.read(box), b.read(box))
-    outcome: Outcome = "equal" if not sums.differing else "different" if sums.beyond else "close"
+    outcome: LeafOutcome = "equal" if not sums.differing else "different" if sums.beyond else "close"
     if a.dtype != b.dtype:
         outcome = "other type"
     return LeafComparison(name, other, outcome, types, a.size, sums.differing, *sums.worst())

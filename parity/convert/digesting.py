@@ -28,7 +28,7 @@ class Digests:
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="digests")
         self._pending: deque[Future[None]] = deque()
-        self._watched: dict[tuple[Key, ...], _Watched] = {}
+        self._watched: dict[tuple[Key, ...], _DigestedArray] = {}
         self.failure: Exception | None = None
         """Why the source could not be read, if it could not: libraries wrap it as if their writing had failed."""
 
@@ -44,7 +44,7 @@ class Digests:
         """Return an array whose digest is taken as it is read; anything else as it is."""
         if not isinstance(leaf, Array):
             return leaf
-        watched = self._watched[keys] = _Watched(leaf, self)
+        watched = self._watched[keys] = _DigestedArray(leaf, self)
         return watched
 
     def add(self, work: Callable[[], None]) -> None:
@@ -72,7 +72,7 @@ def digest_of(array: Array) -> str:
     return digest.text()
 
 
-class _Watched(Array):
+class _DigestedArray(Array):
     """An array that is digested while a writer reads it."""
 
     def __init__(self, source: Array, digests: Digests) -> None:

@@ -18,7 +18,7 @@ from parity.convert.naming import keeps_order
 from parity.convert.objects import require_resets, without_objects
 from parity.convert.opening import open_any
 from parity.convert.reading_back import require_same
-from parity.convert.rules import Rules
+from parity.convert.rules import ConversionRules
 from parity.convert.selecting import find_keys, select, without
 from parity.convert.to_jax import DOCUMENT, Options, to_jax
 from parity.convert.to_torch import to_torch
@@ -175,7 +175,7 @@ def _with_keys(opened: Source, keys: Collection[str] | None, ledger: Ledger) -> 
     return replace(opened, tree=select(opened.tree, paths))
 
 
-def mapped(source: Source, rules: Rules) -> Source:
+def mapped(source: Source, rules: ConversionRules) -> Source:
     """Return a checkpoint of PyTorch as JAX has it, to compare it with one of JAX.
 
     Args:

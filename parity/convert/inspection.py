@@ -13,7 +13,7 @@ from parity.convert.assigning import parts_of
 from parity.convert.components import STEP_NAMES, Fact, Part, component_of_key
 from parity.formats import Array, Opaque, Source, count_of, leaf_name
 
-__all__ = ["Group", "Inspection", "Row", "inspect_source"]
+__all__ = ["ComponentTotals", "Inspection", "TreeRow", "inspect_source"]
 
 NEEDED = {
     "optimizer": "moments and step of every parameter would start at zero",
@@ -41,7 +41,7 @@ _NUMBER = re.compile(r"(?<![0-9A-Za-z_])\d+(?![0-9A-Za-z_])")
 
 
 @dataclass(frozen=True)
-class Row:
+class TreeRow:
     """Leaves that differ in numbers of their names alone: one row of the tree."""
 
     name: str
@@ -53,7 +53,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Group:
+class ComponentTotals:
     """A component with its totals."""
 
     component: str
@@ -62,7 +62,7 @@ class Group:
     arrays: int
     elements: int
     nbytes: int
-    rows: tuple[Row, ...]
+    rows: tuple[TreeRow, ...]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Inspection:
     """What kind of state it is, as a sentence."""
     fact: Fact
     """How the summary is known."""
-    groups: tuple[Group, ...]
+    groups: tuple[ComponentTotals, ...]
     missing: tuple[tuple[str, str], ...]
     """Component that is not there by any name that is known, and what a resume without it does."""
     step: int | None
@@ -170,14 +170,14 @@ def _list(names: list[str], last: str = "and") -> str:
     return ", ".join(names[:-1]) + (f" {last} " if len(names) > 1 else "") + names[-1]
 
 
-def _group(part: Part, every: bool) -> Group:
+def _group(part: Part, every: bool) -> ComponentTotals:
     arrays = part.arrays
     rows = tuple(_rows(part, every))
     elements = sum(array.size for array in arrays)
-    return Group(part.component, part.fact, part.evidence, len(arrays), elements, part.nbytes, rows)
+    return ComponentTotals(part.component, part.fact, part.evidence, len(arrays), elements, part.nbytes, rows)
 
 
-def _rows(part: Part, every: bool) -> Iterator[Row]:
+def _rows(part: Part, every: bool) -> Iterator[TreeRow]:
     """Yield a row for each leaf, those alike in one."""
     alike: dict[tuple[str, str], list[tuple[str, int]]] = {}
     lists = Counter(keys[:-1] for keys in part.leaves if keys and isinstance(keys[-1], int))
@@ -192,7 +192,7 @@ def _rows(part: Part, every: bool) -> Iterator[Row]:
         alike.setdefault((pattern, kind), []).append((name, leaf.nbytes if isinstance(leaf, Array) else 0))
     for (pattern, kind), members in alike.items():
         name = pattern if len(members) > 1 else members[0][0]
-        yield Row(name, kind, len(members), sum(size for _, size in members))
+        yield TreeRow(name, kind, len(members), sum(size for _, size in members))
 
 
 def _kind(leaf: Any) -> str:

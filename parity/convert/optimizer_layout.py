@@ -12,17 +12,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from parity.convert.rule import Placement
+from parity.convert.rule import RulePlacement
 from parity.convert.torch_state import OptimizerPart
 from parity.convert.transforms import Zeros
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Key, Tree, count_of, number_of
 from parity.state import Slot
 
-__all__ = ["COUNT", "LAYOUTS", "STEPS", "Layout", "OptimizerTree", "no_counterpart", "optimizer_tree", "put"]
+__all__ = ["COUNT", "LAYOUTS", "STEPS", "OptimizerLayout", "OptimizerTree", "no_counterpart", "optimizer_tree", "put"]
 
-Layout = Literal["optax", "parity"]
-LAYOUTS: tuple[Layout, ...] = ("optax", "parity")
+OptimizerLayout = Literal["optax", "parity"]
+LAYOUTS: tuple[OptimizerLayout, ...] = ("optax", "parity")
 STEPS = "opt_state.step"
 """Leaf of the counts in the layout of `jax_side.optim`."""
 
@@ -37,7 +37,7 @@ _OPTAX = {kind: {"first_moment": "mu", "second_moment": "nu"} for kind in ("Adam
 class OptimizerTree:
     """The JAX tree of an optimizer, and where each array of the `state_dict` is in it."""
 
-    layout: Layout
+    layout: OptimizerLayout
     tree: Tree
     count: int
     """Updates, the largest where parameters differ."""
@@ -78,10 +78,10 @@ def put(tree: dict[str, Any], path: str, value: Any) -> None:
 def optimizer_tree(
     part: OptimizerPart,
     model: Mapping[str, Array],
-    placements: Mapping[str, Placement],
+    placements: Mapping[str, RulePlacement],
     *,
     order: Sequence[str],
-    layout: Layout | None = None,
+    layout: OptimizerLayout | None = None,
     position: int | None = None,
 ) -> OptimizerTree:
     """Return the state of an optimizer as a JAX tree, below `opt_state`.
@@ -102,7 +102,7 @@ def optimizer_tree(
         raise CheckpointError(
             f"plain Optax cannot hold this state of {part.kind.name}: {why}; use --optimizer parity"
         )
-    chosen: Layout = layout or ("parity" if why else "optax")
+    chosen: OptimizerLayout = layout or ("parity" if why else "optax")
     steps = _steps(part)
     count = max(steps.values(), default=0)
     out = OptimizerTree(chosen, {}, count)
@@ -134,7 +134,7 @@ def optimizer_tree(
     return out
 
 
-def _prefix(layout: Layout, key: str) -> str:
+def _prefix(layout: OptimizerLayout, key: str) -> str:
     if layout == "parity":
         return f"opt_state.slots.{key}"
     return "opt_state.0.trace" if key == "momentum" else f"opt_state.0.{key}"
@@ -206,7 +206,7 @@ def _slot_tree(
     part: OptimizerPart,
     slot: Slot,
     model: Mapping[str, Array],
-    placements: Mapping[str, Placement],
+    placements: Mapping[str, RulePlacement],
     out: OptimizerTree,
     prefix: str,
 ) -> dict[str, Any]:
@@ -257,7 +257,7 @@ def _start(
 
 
 def _lay_steps(
-    part: OptimizerPart, placements: Mapping[str, Placement], out: OptimizerTree, order: Sequence[str]
+    part: OptimizerPart, placements: Mapping[str, RulePlacement], out: OptimizerTree, order: Sequence[str]
 ) -> None:
     """Put the counts of the parameters into one vector, in the order of JAX's leaves; 0 before the first update."""
     steps, numbers = _steps(part), {name: number for number, name in part.names.items()}

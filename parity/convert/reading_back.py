@@ -20,7 +20,7 @@ from parity.formats import Array, Key, Tree, leaf_name, leaves
 __all__ = ["require_same"]
 
 Keys = tuple[Key, ...]
-Leaves = Mapping[tuple[str, ...], list[tuple[Keys, Any]]]
+LeavesByName = Mapping[tuple[str, ...], list[tuple[Keys, Any]]]
 
 
 def require_same(written: Tree, digests: Digests, read: Callable[[], Tree], target: Path) -> None:
@@ -43,7 +43,7 @@ def require_same(written: Tree, digests: Digests, read: Callable[[], Tree], targ
         raise _fault(target, (), explain(error)) from error
 
 
-def _compare(expected: Leaves, digests: Digests, made: Leaves, target: Path) -> None:
+def _compare(expected: LeavesByName, digests: Digests, made: LeavesByName, target: Path) -> None:
     for name in {**expected, **made}:
         wanted, got = expected.get(name, []), made.get(name, [])
         if len(wanted) != len(got):
@@ -57,7 +57,7 @@ def _compare(expected: Leaves, digests: Digests, made: Leaves, target: Path) -> 
                 raise _fault(target, name, f"{before[:120]} was written, and {after[:120]} came back")
 
 
-def _by_name(tree: Tree) -> Leaves:
+def _by_name(tree: Tree) -> LeavesByName:
     """Return the leaves by their keys as text; a dict may have 1 and "1", which are told apart by their order."""
     found: dict[tuple[str, ...], list[tuple[Keys, Any]]] = {}
     for keys, leaf in leaves(tree):

@@ -14,7 +14,7 @@ from parity.convert.transforms import Added, Cast, Cut, Joined, Permuted, Reshap
 from parity.errors import CheckpointError
 from parity.formats import Array, dtype_named
 
-__all__ = ["CLASSES", "Placement", "Rule", "RuleClass", "require_dtype"]
+__all__ = ["CLASSES", "ConversionRule", "RuleClass", "RulePlacement", "require_dtype"]
 
 RuleClass = Literal["equivariant", "value-scaling", "merging", "lossy"]
 CLASSES: Mapping[RuleClass, str] = {
@@ -27,7 +27,7 @@ CLASSES: Mapping[RuleClass, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class ConversionRule:
     """One row: names on both sides, and what happens to the array on the way to JAX, in this order of fields."""
 
     torch: tuple[str, ...]
@@ -87,12 +87,12 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Placement:
+class RulePlacement:
     """A rule with its names filled in: some PyTorch arrays, and where they lie in JAX."""
 
     torch: tuple[str, ...]
     jax: tuple[str, ...]
-    rule: Rule
+    rule: ConversionRule
 
     def forward(self, arrays: Sequence[Array]) -> list[Array]:
         """Return the arrays of the JAX paths, from those of the PyTorch names.

@@ -8,8 +8,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from parity.convert.rule import Rule, require_dtype
-from parity.convert.rules import Rules
+from parity.convert.rule import ConversionRule, require_dtype
+from parity.convert.rules import ConversionRules
 from parity.errors import CheckpointError, UnknownNameError
 from parity.storage import read_given
 
@@ -18,7 +18,7 @@ __all__ = ["parse_rules", "read_rules"]
 MOST_BYTES = 4 << 20
 
 
-def read_rules(path: Path) -> Rules:
+def read_rules(path: Path) -> ConversionRules:
     """Read RULES.toml.
 
     Raises:
@@ -34,10 +34,10 @@ def read_rules(path: Path) -> Rules:
     if document or not isinstance(rows, list) or not rows:
         more = f", and nothing else: {', '.join(document)}" if document else ""
         raise CheckpointError(f"{path}: expected at least one [[rule]]{more}")
-    return Rules(parse_rules(str(path), rows))
+    return ConversionRules(parse_rules(str(path), rows))
 
 
-def parse_rules(where: str, rows: Sequence[Any]) -> list[Rule]:
+def parse_rules(where: str, rows: Sequence[Any]) -> list[ConversionRule]:
     """Return the rules that rows describe.
 
     Args:
@@ -57,8 +57,8 @@ def parse_rules(where: str, rows: Sequence[Any]) -> list[Rule]:
     return [_rule(f"{where}: rule {at + 1}", row) for at, row in enumerate(rows)]
 
 
-def _rule(where: str, row: Any) -> Rule:
-    known = {field.name: field for field in fields(Rule)}
+def _rule(where: str, row: Any) -> ConversionRule:
+    known = {field.name: field for field in fields(ConversionRule)}
     if not isinstance(row, dict):
         raise CheckpointError(f"{where} is no table")
     for name in row:
@@ -74,12 +74,12 @@ def _rule(where: str, row: Any) -> Rule:
     for name in ("torch", "jax"):
         if name not in values:
             raise CheckpointError(f"{where} has no {name}")
-    rule = Rule(**values)
+    rule = ConversionRule(**values)
     _check_row(where, rule)
     return rule
 
 
-def _check_row(where: str, rule: Rule) -> None:
+def _check_row(where: str, rule: ConversionRule) -> None:
     """Check that the fields of a row fit each other."""
     ways = [rule.join is not None, rule.stack is not None, rule.add, rule.tie]
     if sum(ways) > 1:

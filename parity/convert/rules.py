@@ -5,30 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from parity.convert.rule import Placement, Rule
+from parity.convert.rule import ConversionRule, RulePlacement
 from parity.errors import CheckpointError
 
-__all__ = ["Rules"]
+__all__ = ["ConversionRules"]
 
 
-class Rules:
+class ConversionRules:
     """Rules and the placements that they give for the names of a checkpoint.
 
     Args:
         rules: In any order; no two may take one name.
 
     Example:
-        >>> rules = Rules([Rule(torch=("layers.*.weight",), jax=("layers.*.kernel",), transpose=True)])
+        >>> turned = ConversionRule(torch=("layers.*.weight",), jax=("layers.*.kernel",), transpose=True)
+        >>> rules = ConversionRules([turned])
         >>> for one in rules.place(["layers.0.weight", "layers.0.bias"]):
         ...     print(*one.torch, *one.jax, one.rule.how or "as it is")
         layers.0.weight layers.0.kernel transposed
         layers.0.bias layers.0.bias as it is
     """
 
-    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+    def __init__(self, rules: Sequence[ConversionRule] = ()) -> None:
         self.rules = tuple(rules)
 
-    def place(self, names: Sequence[str]) -> list[Placement]:
+    def place(self, names: Sequence[str]) -> list[RulePlacement]:
         """Return where each PyTorch name goes; a name without a rule keeps its own.
 
         Raises:
@@ -36,7 +37,7 @@ class Rules:
                 another, a rule that takes several names lacks one, or the layers of a stack are not numbered from 0
                 without a gap.
         """
-        taken: dict[str, Rule] = {}
+        taken: dict[str, ConversionRule] = {}
         placements = []
         for rule in self.rules:
             found = self._fill(rule, names)
@@ -56,13 +57,13 @@ class Rules:
         order = {name: at for at, name in enumerate(names)}
         return sorted(placements, key=lambda placement: order[placement.torch[0]])
 
-    def place_back(self, paths: Sequence[str]) -> list[Placement]:
+    def place_back(self, paths: Sequence[str]) -> list[RulePlacement]:
         """Return where each path of JAX comes from; a path without a rule keeps its own name.
 
         Raises:
             CheckpointError: Two rules take one path, or a rule takes none or lacks one.
         """
-        taken: dict[str, Rule] = {}
+        taken: dict[str, ConversionRule] = {}
         placements = []
         for rule in self.rules:
             bound = _bind(rule.jax, paths)
@@ -77,10 +78,10 @@ class Rules:
                         raise CheckpointError(f"two rules take {path}; leave one")
                     taken[path] = rule
                 names = rule.torch if rule.stack is not None else tuple(_put(name, stars) for name in rule.torch)
-                placements.append(Placement(names, made, rule))
+                placements.append(RulePlacement(names, made, rule))
         return placements + _unchanged(paths, taken)
 
-    def _fill(self, rule: Rule, names: Sequence[str]) -> list[Placement]:
+    def _fill(self, rule: ConversionRule, names: Sequence[str]) -> list[RulePlacement]:
         """Return the placements of one rule."""
         bound = _bind(rule.torch, names)
         if rule.stack is not None:
@@ -91,11 +92,11 @@ class Rules:
                 lacking = _put(rule.torch[members.index(None)], stars)
                 raise CheckpointError(f"a rule takes {' + '.join(rule.torch)} together, and {lacking} is not there")
             made = tuple(name for name in members if name is not None)
-            placements.append(Placement(made, tuple(_put(path, stars) for path in rule.jax), rule))
+            placements.append(RulePlacement(made, tuple(_put(path, stars) for path in rule.jax), rule))
         return placements
 
     @staticmethod
-    def _check_paths(placements: Sequence[Placement]) -> None:
+    def _check_paths(placements: Sequence[RulePlacement]) -> None:
         source: dict[str, str] = {}
         for placement in placements:
             for path in placement.jax:
@@ -122,9 +123,13 @@ def _bind(patterns: Sequence[str], names: Sequence[str]) -> dict[tuple[str, ...]
     return bound
 
 
-def _unchanged(names: Sequence[str], taken: Collection[str]) -> list[Placement]:
+def _unchanged(names: Sequence[str], taken: Collection[str]) -> list[RulePlacement]:
     """Return placements for the names that no rule takes: each keeps its own."""
-    return [Placement((name,), (name,), Rule(torch=(name,), jax=(name,))) for name in names if name not in taken]
+    return [
+        RulePlacement((name,), (name,), ConversionRule(torch=(name,), jax=(name,)))
+        for name in names
+        if name not in taken
+    ]
 
 
 def _put(pattern: str, stars: Sequence[str]) -> str:
@@ -132,7 +137,7 @@ def _put(pattern: str, stars: Sequence[str]) -> str:
     return ".".join(next(rest) if part == "*" else part for part in pattern.split("."))
 
 
-def _stack(rule: Rule, bound: Mapping[tuple[str, ...], Sequence[str | None]]) -> list[Placement]:
+def _stack(rule: ConversionRule, bound: Mapping[tuple[str, ...], Sequence[str | None]]) -> list[RulePlacement]:
     """Return a placement for each value of the stars but the last, whose arrays are in the order of its numbers."""
     groups: dict[tuple[str, ...], dict[int, str]] = {}
     for stars, members in bound.items():
@@ -147,5 +152,5 @@ def _stack(rule: Rule, bound: Mapping[tuple[str, ...], Sequence[str | None]]) ->
                 f"{_put(rule.torch[0], (*stars, str(gap)))} is not there, so the layers of a stack have a gap"
             )
         names = tuple(layers[at] for at in range(len(layers)))
-        placements.append(Placement(names, tuple(_put(path, stars) for path in rule.jax), rule))
+        placements.append(RulePlacement(names, tuple(_put(path, stars) for path in rule.jax), rule))
     return placements

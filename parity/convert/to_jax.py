@@ -15,9 +15,9 @@ from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves
 from parity.convert.naming import Naming
 from parity.convert.objects import without_objects
 from parity.convert.optax_tree import fill_optax
-from parity.convert.optimizer_layout import Layout, OptimizerTree, optimizer_tree, put
-from parity.convert.rule import CLASSES, Placement, Rule, RuleClass
-from parity.convert.rules import Rules
+from parity.convert.optimizer_layout import OptimizerLayout, OptimizerTree, optimizer_tree, put
+from parity.convert.rule import CLASSES, ConversionRule, RuleClass, RulePlacement
+from parity.convert.rules import ConversionRules
 from parity.convert.torch_names import is_buffer
 from parity.convert.torch_state import OptimizerPart, TorchState, read_torch_state
 from parity.errors import CheckpointError
@@ -37,9 +37,9 @@ _TAKEN = ("opt_state", "step", DOCUMENT, SCHEDULE, LOSS_SCALE)
 class Options:
     """What a conversion was asked for."""
 
-    rules: Rules = field(default_factory=Rules)
+    rules: ConversionRules = field(default_factory=ConversionRules)
     only_params: bool = False
-    layout: Layout | None = None
+    layout: OptimizerLayout | None = None
     """Layout of the optimizer; by default Optax's where it holds the state."""
     template: Callable[[Tree], Tree] | None = None
     """What the state of the optimizer in JAX is for some parameters; it decides the layout."""
@@ -70,10 +70,10 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
 
     Example:
         >>> import numpy as np
-        >>> from parity.convert import Rule
+        >>> from parity.convert import ConversionRule
         >>> from parity.formats import InMemory
         >>> tree = {"model": {"fc.weight": InMemory(np.zeros((2, 3), np.float32))}, "step": 7}
-        >>> rules = Rules([Rule(torch=("fc.weight",), jax=("fc.kernel",), transpose=True)])
+        >>> rules = ConversionRules([ConversionRule(torch=("fc.weight",), jax=("fc.kernel",), transpose=True)])
         >>> ledger = Ledger()
         >>> made = to_jax(tree, Options(rules=rules), ledger)
         >>> made["params"], made["step"]
@@ -228,7 +228,7 @@ class _Forward:
         return placement.rule.how if placement is not None else ""
 
 
-def _homes(state: TorchState, placements: Mapping[str, Placement]) -> dict[str, str]:
+def _homes(state: TorchState, placements: Mapping[str, RulePlacement]) -> dict[str, str]:
     """Return the top-level key of each array of the model.
 
     Raises:
@@ -259,7 +259,7 @@ def _tied(arrays: Sequence[Array]) -> bool:
     return True
 
 
-def _refuse_classes(placements: Mapping[str, Placement], options: Options, ledger: Ledger) -> None:
+def _refuse_classes(placements: Mapping[str, RulePlacement], options: Options, ledger: Ledger) -> None:
     for name, placement in placements.items():
         kind = placement.rule.rule_class
         if kind != "equivariant" and kind not in options.allow:
@@ -320,7 +320,7 @@ def _counts(optimizer: OptimizerTree) -> dict[str, int]:
     return counts
 
 
-def _row(rule: Rule) -> dict[str, Any]:
+def _row(rule: ConversionRule) -> dict[str, Any]:
     """Return a rule as a row of RULES.toml, without what is as by default."""
     row = {}
     for one in fields(rule):

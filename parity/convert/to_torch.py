@@ -16,10 +16,10 @@ from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, Moved, carry_sca
 from parity.convert.naming import keeps_order
 from parity.convert.optax_back import in_recorded_layout, with_hyperparameters
 from parity.convert.optax_tree import OptaxState
-from parity.convert.optimizer_layout import COUNT, STEPS, Layout
-from parity.convert.rule import Placement
+from parity.convert.optimizer_layout import COUNT, STEPS, OptimizerLayout
+from parity.convert.rule import RulePlacement
 from parity.convert.rule_rows import parse_rules
-from parity.convert.rules import Rules
+from parity.convert.rules import ConversionRules
 from parity.convert.to_jax import DOCUMENT, SCHEMA, Options, to_jax
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Source, Tree, count_of, decode_tree, leaf_name, leaves, number_of
@@ -54,7 +54,7 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
         )
     given = _document(tree, where)
     if like is not None:
-        layout: Layout | None = None if tree.get("opt_state") is None else "parity"
+        layout: OptimizerLayout | None = None if tree.get("opt_state") is None else "parity"
         quiet = replace(options, layout=layout, template=None, only_params=False)
         other = Ledger()
         made = to_jax(like.tree, quiet, other, ordered=keeps_order(like))
@@ -133,7 +133,7 @@ class _Back:
         self.leaves = {leaf_name(keys): leaf for keys, leaf in leaves(tree)}
         rules = options.rules
         if not rules.rules:
-            rules = Rules(parse_rules(f"{where}: {DOCUMENT}.state", content["rules"]))
+            rules = ConversionRules(parse_rules(f"{where}: {DOCUMENT}.state", content["rules"]))
         self.placements = {name: p for p in rules.place(list(content["names"])) for name in p.torch}
         self.used: set[str] = set()
         self.cache: dict[tuple[str, tuple[str, ...]], Sequence[Array]] = {}
@@ -219,7 +219,7 @@ class _Back:
         self.ledger.add(name, "transformed" if how else "copied", torch_name, how and f"back: {how}", array.nbytes)
         return array
 
-    def _gather(self, prefix: str, placement: Placement, reference: Mapping[str, Any]) -> Sequence[Array]:
+    def _gather(self, prefix: str, placement: RulePlacement, reference: Mapping[str, Any]) -> Sequence[Array]:
         arrays = []
         for path in placement.jax:
             name = f"{prefix}.{path}"

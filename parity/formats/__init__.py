@@ -22,13 +22,13 @@ from parity.formats.document import TREE_ENTRY, decode_tree, encode_tree
 from parity.formats.flax_msgpack import open_flax
 from parity.formats.joblib_file import read_joblib
 from parity.formats.mapping import map_file
-from parity.formats.ocdbt import Place, files_of, place_of, stored_values
+from parity.formats.ocdbt import StorePlace, files_of, place_of, stored_values
 from parity.formats.orbax import EMPTY_ARRAYS, open_orbax
 from parity.formats.raw_chunks import chunk_name
 from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise
 from parity.formats.symbolic import PLAIN_CALLS, read_pickle
 from parity.formats.torch_file import open_torch_file, open_zip
-from parity.formats.tree import Key, Leaf, Opaque, Source, Tree, leaf_name, leaves, map_leaves
+from parity.formats.tree import Key, Opaque, Source, Tree, TreeLeaf, leaf_name, leaves, map_leaves
 from parity.formats.write_hugging_face import HUGGING_FACE, copy_companions
 from parity.formats.write_safetensors import SAFETENSORS
 from parity.formats.writer import Writer
@@ -47,12 +47,12 @@ __all__ = [
     "Format",
     "InMemory",
     "Key",
-    "Leaf",
     "MappedArray",
     "Opaque",
-    "Place",
     "Source",
+    "StorePlace",
     "Tree",
+    "TreeLeaf",
     "Writer",
     "boxes",
     "chunk_name",

@@ -11,7 +11,7 @@ from typing import Any
 
 from parity.errors import CheckpointError
 from parity.formats.folder import inside
-from parity.formats.symbolic import PLAIN_CALLS, Call, read_pickle
+from parity.formats.symbolic import PLAIN_CALLS, Function, read_pickle
 from parity.storage import read_bytes
 
 __all__ = ["METADATA", "Record", "is_dcp", "place", "read_metadata", "shown"]
@@ -103,14 +103,14 @@ def shown(where: str) -> str:
     return str(name) if offset is None else f"{name} at {offset}"
 
 
-def _records(module: str, *kinds: str) -> dict[str, Call]:
+def _records(module: str, *kinds: str) -> dict[str, Function]:
     return {f"torch.distributed.checkpoint.{module}.{kind}": partial(Record, kind) for kind in kinds}
 
 
 ITEM_BYTES = 512
 """Bytes that an item of DCP takes at least: an archive of one tensor."""
 
-CALLS: Mapping[str, Call] = {
+CALLS: Mapping[str, Function] = {
     **PLAIN_CALLS,
     **_records("metadata", "Metadata", "TensorStorageMetadata", "BytesStorageMetadata", "TensorProperties"),
     **_records("metadata", "ChunkStorageMetadata", "MetadataIndex", "StorageMeta"),

@@ -18,7 +18,7 @@ from parity.errors import CheckpointError
 from parity.formats.array import Array, number_of
 from parity.formats.deepspeed_shards import Shards, find_shards, step_folder
 from parity.formats.tree import Opaque, Source, Tree
-from parity.formats.zero_partitions import Shapes, Stream, cut_groups, cut_parameters
+from parity.formats.zero_partitions import FlatStream, ParameterShapes, cut_groups, cut_parameters
 
 __all__ = ["open_deepspeed"]
 
@@ -92,7 +92,7 @@ def _unite(folder: Path, shards: Shards) -> dict[str, Tree]:
     """Return model, optimizer and scaler, of the partitions of all ranks."""
     zero, main, where = shards.zero, shards.models[0].tree, str(folder)
     groups = _shapes(main.get("param_shapes"), where)
-    layout = _Layout(where, _stage(zero), groups, zero[0].get("param_alignment_paddings"))
+    layout = _PartitionLayout(where, _stage(zero), groups, zero[0].get("param_alignment_paddings"))
     key = "fp32_flat_groups" if layout.stage == 3 else "single_partition_of_fp32_groups"
     masters = layout.cut([_arrays(one.get(key), f"{where}: {key}") for one in zero])
     model = dict(main["module"])
@@ -109,25 +109,25 @@ def _unite(folder: Path, shards: Shards) -> dict[str, Tree]:
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _PartitionLayout:
     """How parameters lie in the partitions."""
 
     where: str
     stage: int
-    groups: Sequence[Shapes]
+    groups: Sequence[ParameterShapes]
     paddings: Any
 
     def cut(self, held: Sequence[Sequence[Array]]) -> dict[str, Array]:
         """Return the parameters by name from the flat groups of each rank."""
         if self.stage == 3:
             merged = {name: shape for group in self.groups for name, shape in group.items()}
-            return cut_parameters([Stream(arrays) for arrays in held], merged, self.where)
+            return cut_parameters([FlatStream(arrays) for arrays in held], merged, self.where)
         if any(len(arrays) != len(self.groups) for arrays in held):
             counts = ", ".join(str(len(arrays)) for arrays in held)
             raise CheckpointError(f"{self.where}: partitions of {counts} groups, expected {len(self.groups)}")
         found: dict[str, Array] = {}
         for at, shapes in enumerate(self.groups):
-            stream = Stream([arrays[at] for arrays in held])
+            stream = FlatStream([arrays[at] for arrays in held])
             found |= cut_groups(stream, shapes, self._gaps(at), len(held), self.where)
         return found
 
@@ -140,7 +140,7 @@ class _Layout:
         return gaps
 
 
-def _shapes(value: Any, where: str) -> list[Shapes]:
+def _shapes(value: Any, where: str) -> list[ParameterShapes]:
     groups = value if isinstance(value, list) else [value]
     for shape in (shape for group in groups for shape in (group.values() if isinstance(group, dict) else [None])):
         if not isinstance(shape, tuple) or not all(type(n) is int and 0 <= n < 1 << 62 for n in shape):
@@ -171,12 +171,12 @@ def _frozen(shards: Shards, stage: int, where: str) -> dict[str, Tree]:
         raise CheckpointError(f"{where}: the ranks hold parts of other frozen parameters than rank 0 names")
     found: dict[str, Tree] = {}
     for name, shape in checked.items():
-        streams = [Stream(_arrays([one[name]], f"{where}: {name}")) for one in fragments]
+        streams = [FlatStream(_arrays([one[name]], f"{where}: {name}")) for one in fragments]
         found |= cut_parameters(streams, {name: shape}, where)
     return found
 
 
-def _optimizer(layout: _Layout, zero: Sequence[Mapping[str, Any]]) -> Tree:
+def _optimizer(layout: _PartitionLayout, zero: Sequence[Mapping[str, Any]]) -> Tree:
     """Return the optimizer's state by the names of parameters, its groups with names for positions."""
     saved = [one.get("optimizer_state_dict" if layout.stage == 3 else "base_optimizer_state") for one in zero]
     flat = [_by_group(one, layout.where) for one in saved]
@@ -215,7 +215,7 @@ def _by_group(saved: Any, where: str) -> list[dict[str, Tree]]:
     return state
 
 
-def _alike(layout: _Layout, kind: str, ranks: Sequence[Sequence[Tree]]) -> dict[str, Tree]:
+def _alike(layout: _PartitionLayout, kind: str, ranks: Sequence[Sequence[Tree]]) -> dict[str, Tree]:
     """Return what one value for a group, such as its step, is for each parameter of it.
 
     All ranks have the same. Stage 3 may divide groups further; a value that differs between parts has no parameter.

@@ -12,7 +12,7 @@ from typing import Any
 
 from parity.errors import CheckpointError, explain
 from parity.formats.array import Array
-from parity.formats.tree import Key, Leaf, Opaque, Tree, leaf_name
+from parity.formats.tree import Key, Opaque, Tree, TreeLeaf, leaf_name
 
 __all__ = ["TREE_ENTRY", "decode_tree", "encode_tree", "read_description"]
 
@@ -51,7 +51,7 @@ def encode_tree(tree: Tree, refer: Refer, keys: tuple[Key, ...] = ()) -> Any:
     return _encode_scalar(tree, keys)
 
 
-def _encode_scalar(value: Leaf, keys: tuple[Key, ...]) -> Any:
+def _encode_scalar(value: TreeLeaf, keys: tuple[Key, ...]) -> Any:
     if isinstance(value, Opaque):
         raise CheckpointError(f"{leaf_name(keys)} is an {value}, which only code could rebuild; nothing writes it")
     if isinstance(value, bytes):
@@ -67,7 +67,7 @@ def _encode_scalar(value: Leaf, keys: tuple[Key, ...]) -> Any:
     raise CheckpointError(f"{leaf_name(keys)} is a {type(value).__name__}, which no document holds")
 
 
-def decode_tree(document: Any, resolve: Callable[[dict[str, Any]], Leaf], where: str) -> Tree:
+def decode_tree(document: Any, resolve: Callable[[dict[str, Any]], TreeLeaf], where: str) -> Tree:
     """Return the tree that a document describes.
 
     Args:
@@ -88,7 +88,7 @@ def decode_tree(document: Any, resolve: Callable[[dict[str, Any]], Leaf], where:
         raise CheckpointError(f"{where}: the description of its tree cannot be read: {explain(error)}") from error
 
 
-def _decode(value: Any, resolve: Callable[[dict[str, Any]], Leaf], depth: int) -> Tree:
+def _decode(value: Any, resolve: Callable[[dict[str, Any]], TreeLeaf], depth: int) -> Tree:
     if depth > MOST_DEPTH:
         raise ValueError("it is nested too deeply")
     if isinstance(value, list):

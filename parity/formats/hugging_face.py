@@ -70,7 +70,7 @@ def open_hugging_face(path: Path) -> Source:
     Raises:
         CheckpointError: A file or shard is missing or damaged, two files claim one place, or a link leads out.
     """
-    found = _Found(path)
+    found = _FoundFiles(path)
     for name in sorted(one.name for one in path.iterdir()):
         found.add(name)
     tree: dict[str, Tree] = {}
@@ -106,7 +106,7 @@ def _check(path: Path, source: Source) -> list[tuple[str, str]]:
 
 
 @dataclass
-class _Found:
+class _FoundFiles:
     """The files of a directory by their places in the tree."""
 
     path: Path

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from parity.errors import CheckpointError
-from parity.formats.symbolic import PLAIN_CALLS, Call, Global, Made, read_pickle
+from parity.formats.symbolic import PLAIN_CALLS, Function, Global, Made, read_pickle
 
 __all__ = ["read_joblib"]
 
@@ -24,7 +24,7 @@ WRAPPER = "joblib.numpy_pickle.NumpyArrayWrapper"
 def read_joblib(
     data: bytes,
     where: str,
-    calls: Mapping[str, Call] = PLAIN_CALLS,
+    calls: Mapping[str, Function] = PLAIN_CALLS,
     persistent: Callable[[Any], Any] | None = None,
 ) -> Any:
     """Return the tree of a file that `joblib.dump` wrote without compression.

@@ -14,7 +14,7 @@ MOST_KEYS = 100
 """Most keys of a path."""
 
 
-class _Node(dict[Any, Any]):
+class _NestedNode(dict[Any, Any]):
     """A container that is being built, whose children are found by key: integers for those of a list."""
 
 
@@ -32,7 +32,7 @@ def nest(flat: Mapping[str, tuple[Any, Tree]], where: str) -> Tree:
         >>> nest({"a.0": (("a", 0), 1), "a.1.x": (("a", 1, "x"), 2)}, "here")
         {'a': [1, {'x': 2}]}
     """
-    root = _Node()
+    root = _NestedNode()
     for name, (path, leaf) in flat.items():
         if not isinstance(path, tuple) or not 0 < len(path) <= MOST_KEYS:
             raise CheckpointError(f"{where}: {name} has the path {path!r:.60}")
@@ -40,8 +40,8 @@ def nest(flat: Mapping[str, tuple[Any, Tree]], where: str) -> Tree:
             raise CheckpointError(f"{where}: {name} has the path {path!r:.60}")
         node = root
         for key in path[:-1]:
-            node = node.setdefault(key, _Node())
-            if not isinstance(node, _Node):
+            node = node.setdefault(key, _NestedNode())
+            if not isinstance(node, _NestedNode):
                 raise CheckpointError(f"{where}: {name} lies within another leaf, at {key!r}")
         if path[-1] in node:
             raise CheckpointError(f"{where}: {name} stands where another leaf does")
@@ -51,7 +51,7 @@ def nest(flat: Mapping[str, tuple[Any, Tree]], where: str) -> Tree:
 
 def _close(node: Any, where: str, holes: list[int]) -> Tree:
     """Return a node as a dict or a list; what a list lacks, such as an empty dict, becomes None as in PyTorch."""
-    if not isinstance(node, _Node):
+    if not isinstance(node, _NestedNode):
         return node
     children = {key: _close(child, where, holes) for key, child in node.items()}
     indices = [key for key in children if type(key) is int]

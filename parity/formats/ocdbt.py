@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 
 from parity.errors import CheckpointError
 
-__all__ = ["Place", "StoredValue", "files_of", "place_of", "stored_values"]
+__all__ = ["StorePlace", "StoredValue", "files_of", "place_of", "stored_values"]
 
 MOST_NODES = 1_000_000
 _LOCATION = re.compile(r"(?:btreenode|value|versionnode):([^:]*):([^:]*):([0-9]{1,18}):([0-9]{1,18})")
 
 
-class Place(NamedTuple):
+class StorePlace(NamedTuple):
     """Bytes of a file of a store."""
 
     file: str
@@ -38,15 +38,15 @@ class StoredValue(NamedTuple):
     """A key of a store."""
 
     key: str
-    value: Place | bytes
+    value: StorePlace | bytes
     """Where its value lies; the value itself, if its node holds it."""
-    nodes: tuple[Place, ...]
+    nodes: tuple[StorePlace, ...]
     """The nodes that lead to it, from the root on."""
 
     @property
     def size(self) -> int:
         """Return the bytes of its value."""
-        return self.value.size if isinstance(self.value, Place) else len(self.value)
+        return self.value.size if isinstance(self.value, StorePlace) else len(self.value)
 
 
 def files_of(root: Path) -> dict[str, int]:
@@ -83,7 +83,7 @@ def stored_values(tensorstore: Any, root: Path, files: Mapping[str, int]) -> Ite
     """
     base = tensorstore.KvStore.open({"driver": "file", "path": f"{root.resolve()}/"}).result()
     top = tensorstore.ocdbt.dump(base).result()["versions"][-1]["root"].get("location")
-    waiting: list[tuple[str, str, tuple[Place, ...]]] = [("", top, ())] if top else []
+    waiting: list[tuple[str, str, tuple[StorePlace, ...]]] = [("", top, ())] if top else []
     seen = {top}
     while waiting:
         prefix, location, above = waiting.pop()
@@ -101,7 +101,7 @@ def stored_values(tensorstore: Any, root: Path, files: Mapping[str, int]) -> Ite
             yield StoredValue(prefix + entry["key"].decode(), value, nodes)
 
 
-def place_of(root: Path, location: str, files: Mapping[str, int]) -> Place:
+def place_of(root: Path, location: str, files: Mapping[str, int]) -> StorePlace:
     """Return the bytes of a location, `<type>:<folder>:<file>:<offset>:<length>`.
 
     Args:
@@ -127,7 +127,7 @@ def place_of(root: Path, location: str, files: Mapping[str, int]) -> Place:
         raise CheckpointError(
             f"{root / file} is truncated: it has {held:,} bytes, and a value ends at {start}+{size}"
         )
-    return Place(file, int(start), int(size))
+    return StorePlace(file, int(start), int(size))
 
 
 _unquoted = lru_cache(256)(urllib.parse.unquote)

@@ -47,11 +47,11 @@ _STEP = re.compile(r"(?:[A-Za-z][\w-]*_)?([0-9]{1,15})")
 UNPROVEN = "whether the bytes are those that were saved: Orbax keeps no digest of an array"
 
 
-Keys = tuple[tuple[str, int], ...]
+KindedKeys = tuple[tuple[str, int], ...]
 """The way to a leaf: names, each with its kind."""
 
 
-class _Found:
+class _ItemNotes:
     """What is known of the items of a checkpoint beside their trees."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class _Found:
                     names += [str(name)] * (str(name) not in names)
 
 
-class _Branch(dict[str, Any]):
+class _Building(dict[str, Any]):
     """A container that is being built."""
 
     counted = False
@@ -98,7 +98,7 @@ def open_orbax(path: Path) -> Source:
     Raises:
         CheckpointError: It has no description, or one that does not fit its files.
     """
-    found = _Found()
+    found = _ItemNotes()
     if (path / TREE).is_file():
         return _source(path, _item(path, found), found.layouts[0], found)
     items = {
@@ -117,7 +117,7 @@ def open_orbax(path: Path) -> Source:
     return _source(path, next(iter(tree.values())) if alone else tree, detail, found)
 
 
-def _source(path: Path, tree: Tree, detail: str, found: _Found) -> Source:
+def _source(path: Path, tree: Tree, detail: str, found: _ItemNotes) -> Source:
     """Return what was opened; it is said where chunks are read as zeros, and a check reads every chunk."""
     for kind, names in found.keys.items():
         shown = ", ".join(names[:MOST_SHOWN]) + (", ..." if len(names) > MOST_SHOWN else "")
@@ -183,7 +183,7 @@ def _uses_ocdbt(item: Path, value: Mapping[str, Any]) -> bool:
     return bool(value.get("use_ocdbt", (item / "manifest.ocdbt").is_file()))
 
 
-def _any_item(path: Path, found: _Found, depth: int = 0) -> Tree:
+def _any_item(path: Path, found: _ItemNotes, depth: int = 0) -> Tree:
     """Return the content of an item: a tree, JSON, items of its own, or something that only its own handler reads."""
     if (path / TREE).is_file():
         return _item(path, found)
@@ -202,7 +202,7 @@ def _any_item(path: Path, found: _Found, depth: int = 0) -> Tree:
     return Opaque("orbax.item", [entry.name for entry in sorted(path.iterdir())[:8]])
 
 
-def _item(path: Path, found: _Found) -> Tree:
+def _item(path: Path, found: _ItemNotes) -> Tree:
     """Return the tree of one item; what else was found of it is noted."""
     value = read_json(path / TREE)
     found.layouts.append(_layout(path, value))
@@ -223,7 +223,7 @@ def _item(path: Path, found: _Found) -> Tree:
         )
         opened = arrays.open_all(stored)
         found.holes += arrays.holes
-    tree, empty = _Branch(), _empty_arrays(path, value)
+    tree, empty = _Building(), _empty_arrays(path, value)
     for name, keys, kind in rows:
         if kind == "string":
             if not isinstance(texts.get(name), str):
@@ -257,11 +257,11 @@ def _empty_arrays(path: Path, value: Mapping[str, Any]) -> dict[str, Array]:
     return found
 
 
-def _name(keys: Keys) -> str:
+def _name(keys: KindedKeys) -> str:
     return ".".join([key for key, _ in keys])
 
 
-def _row(path: Path, row: Any) -> tuple[str, Keys, str]:
+def _row(path: Path, row: Any) -> tuple[str, KindedKeys, str]:
     """Return the name of a leaf, its keys, and the type of its value."""
     try:
         keys = tuple([(str(one["key"]), int(one["key_type"])) for one in row["key_metadata"]])
@@ -270,7 +270,7 @@ def _row(path: Path, row: Any) -> tuple[str, Keys, str]:
         raise CheckpointError(f"{path / TREE} has a row that is not Orbax's ({explain(error)})") from error
 
 
-def _put(path: Path, tree: _Branch, keys: Keys, leaf: Any) -> None:
+def _put(path: Path, tree: _Building, keys: KindedKeys, leaf: Any) -> None:
     """Put a leaf below its branches, which are made on the way."""
     if len(keys) > 100:
         raise CheckpointError(f"{path / TREE}: {_name(keys)[:80]} is nested more than 100 deep")
@@ -278,13 +278,13 @@ def _put(path: Path, tree: _Branch, keys: Keys, leaf: Any) -> None:
     for depth, (name, kind) in enumerate(keys, 1):
         branch.counted |= kind == SEQUENCE
         is_leaf = depth == len(keys)
-        if name in branch and (is_leaf or not isinstance(branch[name], _Branch)):
+        if name in branch and (is_leaf or not isinstance(branch[name], _Building)):
             raise CheckpointError(f"{path / TREE} names {_name(keys[:depth])} twice, or something below it")
-        branch = branch.setdefault(name, leaf if is_leaf else _Branch())
+        branch = branch.setdefault(name, leaf if is_leaf else _Building())
 
 
 def _build(branch: Any, names: tuple[str, ...], path: Path) -> Tree:
-    if not isinstance(branch, _Branch):
+    if not isinstance(branch, _Building):
         return branch
     made = {key: _build(child, (*names, key), path) for key, child in branch.items()}
     if not branch.counted:

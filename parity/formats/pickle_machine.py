@@ -18,7 +18,7 @@ from typing import Any
 from parity.errors import CheckpointError
 from parity.formats.bounds import Work
 
-__all__ = ["Built", "Call", "Global", "Machine", "Made", "as_dict"]
+__all__ = ["Built", "Function", "Global", "Machine", "Made", "as_dict"]
 
 MOST_KEY = 16
 """Most parts of a key that is a tuple."""
@@ -26,7 +26,7 @@ MOST_KEY = 16
 MOST_NUMBER = 1700
 """Longest integer in bytes: a pickle may spell one of gigabytes, and Python prints none of more than 4,300 digits."""
 
-Call = Callable[..., Any]
+Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Machine:
     def __init__(
         self,
         where: str,
-        calls: Mapping[str, Call],
+        calls: Mapping[str, Function],
         persistent: Callable[[Any], Any] | None,
         built: Built | None = None,
     ) -> None:

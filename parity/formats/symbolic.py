@@ -15,10 +15,10 @@ from typing import Any
 
 from parity.errors import CheckpointError
 from parity.formats.bounds import require_bounded
-from parity.formats.pickle_machine import Built, Call, Global, Machine, Made, as_dict
+from parity.formats.pickle_machine import Built, Function, Global, Machine, Made, as_dict
 from parity.formats.tree import Opaque
 
-__all__ = ["PLAIN_CALLS", "Built", "Call", "Global", "Made", "read_pickle"]
+__all__ = ["PLAIN_CALLS", "Built", "Function", "Global", "Made", "read_pickle"]
 
 MOST_BYTES = 1 << 30
 """Longest pickle that is walked; the arrays of a `torch.save` file are outside its own."""
@@ -52,7 +52,7 @@ def _path(*parts: str) -> str:
     return posixpath.join(*parts)
 
 
-PLAIN_CALLS: Mapping[str, Call] = {
+PLAIN_CALLS: Mapping[str, Function] = {
     "collections.OrderedDict": lambda *pairs: as_dict(*pairs),
     "collections.Counter": _counter,
     "collections.defaultdict": lambda factory=None, *pairs: as_dict(*pairs),
@@ -73,7 +73,7 @@ PLAIN_CALLS: Mapping[str, Call] = {
 def read_pickle(
     data: bytes,
     where: str,
-    calls: Mapping[str, Call] = PLAIN_CALLS,
+    calls: Mapping[str, Function] = PLAIN_CALLS,
     persistent: Callable[[Any], Any] | None = None,
     end: Callable[[int], None] | None = None,
     tensors: int = 0,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from parity.errors import CheckpointError
 from parity.formats.array import MOST_AXES, Array, InMemory, MappedArray, dtype_named
 from parity.formats.mapping import map_file
-from parity.formats.symbolic import PLAIN_CALLS, Call, Global, read_pickle
+from parity.formats.symbolic import PLAIN_CALLS, Function, Global, read_pickle
 from parity.formats.tree import Opaque, Source
 from parity.formats.zips import ZipRecords
 
@@ -247,7 +247,7 @@ def _numpy_scalar(dtype: Any, data: Any = b"") -> Any:
 
 
 _MULTIARRAY = ("numpy.core.multiarray", "numpy._core.multiarray")
-CALLS: Mapping[str, Call] = {
+CALLS: Mapping[str, Function] = {
     **PLAIN_CALLS,
     "torch._utils._rebuild_tensor_v2": lambda storage, offset, shape, strides, *rest: _tensor(
         storage, offset, shape, strides

@@ -11,7 +11,7 @@ from typing import Any
 from parity.errors import CheckpointError
 from parity.formats.array import Array
 
-__all__ = ["Key", "Leaf", "Opaque", "Source", "Tree", "leaf_name", "leaves", "map_leaves"]
+__all__ = ["Key", "Opaque", "Source", "Tree", "TreeLeaf", "leaf_name", "leaves", "map_leaves"]
 
 Key = str | int
 
@@ -19,7 +19,7 @@ Tree = Any
 """A dict (keys are text or integers) or a Counter of such keys, a list, a tuple, an Array, an Opaque, bytes, or a
 scalar: None, a bool, an integer, a float, a complex number, text."""
 
-Leaf = Any
+TreeLeaf = Any
 """What stands in a tree where no container does."""
 
 MOST_LEAVES = 1_000_000
@@ -102,7 +102,7 @@ def leaf_name(keys: tuple[Key, ...]) -> str:
     return ".".join(map(str, keys))
 
 
-def leaves(tree: Tree) -> Iterator[tuple[tuple[Key, ...], Leaf]]:
+def leaves(tree: Tree) -> Iterator[tuple[tuple[Key, ...], TreeLeaf]]:
     """Yield the keys and the value of each leaf of a tree; an empty container is one.
 
     Raises:
@@ -116,7 +116,7 @@ def leaves(tree: Tree) -> Iterator[tuple[tuple[Key, ...], Leaf]]:
         yield one
 
 
-def _walk(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[tuple[Key, ...], Leaf]]:
+def _walk(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[tuple[Key, ...], TreeLeaf]]:
     if len(keys) > MOST_DEPTH:
         raise CheckpointError(
             f"{leaf_name(keys)[:80]}...: nested more than {MOST_DEPTH} deep; a container holds itself"
@@ -131,7 +131,9 @@ def _walk(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[tuple[Key, ...], 
         yield keys, tree
 
 
-def map_leaves(tree: Tree, change: Callable[[tuple[Key, ...], Leaf], Leaf], keys: tuple[Key, ...] = ()) -> Tree:
+def map_leaves(
+    tree: Tree, change: Callable[[tuple[Key, ...], TreeLeaf], TreeLeaf], keys: tuple[Key, ...] = ()
+) -> Tree:
     """Return a tree of the same containers with other leaves; empty containers stay as they are.
 
     Args:

@@ -17,13 +17,13 @@ from parity.errors import CheckpointError
 from parity.formats.array import Array
 from parity.formats.pieces import FlatArray, Segment
 
-__all__ = ["Stream", "cut_groups", "cut_parameters", "parts_of"]
+__all__ = ["FlatStream", "cut_groups", "cut_parameters", "parts_of"]
 
-Shapes = Mapping[str, tuple[int, ...]]
+ParameterShapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Stream:
+class FlatStream:
     """Flat arrays, one after the other."""
 
     arrays: Sequence[Array]
@@ -44,7 +44,7 @@ class Stream:
 
 
 def cut_groups(
-    stream: Stream, shapes: Shapes, paddings: Sequence[int] | None, ranks: int, where: str
+    stream: FlatStream, shapes: ParameterShapes, paddings: Sequence[int] | None, ranks: int, where: str
 ) -> dict[str, Array]:
     """Return the parameters of one group of stages 1 and 2.
 
@@ -72,7 +72,7 @@ def cut_groups(
     return found
 
 
-def cut_parameters(streams: Sequence[Stream], shapes: Shapes, where: str) -> dict[str, Array]:
+def cut_parameters(streams: Sequence[FlatStream], shapes: ParameterShapes, where: str) -> dict[str, Array]:
     """Return the parameters of stage 3.
 
     Args:

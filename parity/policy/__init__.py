@@ -5,7 +5,7 @@ Knows no directory, no run and no framework.
 """
 
 from parity.policy.cases import GROUPS, Case, Change, Late, Resume, Save, Validated, cases, read
-from parity.policy.conformance import Implementation, InMemory, Mismatch, replay
+from parity.policy.conformance import Implementation, Mismatch, PolicyInMemory, replay
 from parity.policy.rules import (
     INT32,
     RANGES,
@@ -29,11 +29,11 @@ __all__ = [
     "Case",
     "Change",
     "Implementation",
-    "InMemory",
     "Late",
     "Mismatch",
     "Mode",
     "Moment",
+    "PolicyInMemory",
     "Resume",
     "Rules",
     "Save",

@@ -1,7 +1,7 @@
 """A conformance test of the checkpoint policy: any implementation is run through the table of cases.
 
-`replay` takes what makes an implementation: `InMemory` is the pure function itself; a side, or a checkpoint manager
-of another library, needs an adapter with the methods of `Implementation`.
+`replay` takes what makes an implementation: `PolicyInMemory` is the pure function itself; a side, or a checkpoint
+manager of another library, needs an adapter with the methods of `Implementation`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from parity.errors import CheckpointError
 from parity.policy.cases import Case, Change, Event, Expected, Late, Restart, Resume, Save, Validated
 from parity.policy.rules import Rules, Saved, Which
 
-__all__ = ["Implementation", "InMemory", "Mismatch", "replay"]
+__all__ = ["Implementation", "Mismatch", "PolicyInMemory", "replay"]
 
 
 class Implementation(Protocol):
@@ -99,7 +99,7 @@ def replay(case: Case, make: Callable[[Rules], Implementation]) -> list[Mismatch
 
     Example:
         >>> from parity.policy import cases
-        >>> replay(cases()[0], InMemory)
+        >>> replay(cases()[0], PolicyInMemory)
         []
     """
     implementation = make(case.rules)
@@ -144,7 +144,7 @@ def _compare(implementation: Implementation, expected: Expected) -> list[str]:
     return whats
 
 
-class InMemory:
+class PolicyInMemory:
     """An implementation in memory: `kept` is applied at every save to the checkpoints that were kept before.
 
     Args:

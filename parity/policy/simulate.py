@@ -13,7 +13,7 @@ from typing import Any
 
 from parity import policy
 from parity.errors import RunDirectoryError, SpecError
-from parity.policy.conformance import InMemory
+from parity.policy.conformance import PolicyInMemory
 from parity.policy.rules import INT32, Mode, Reason, Rules, Saved
 from parity.storage import MAX_BYTES, read_lines
 
@@ -48,7 +48,7 @@ def simulate(curve: Iterable[Saved], rules: Rules) -> list[Moment]:
         >>> simulate(curve, Rules(mode="max", keep_latest=1))[-1].removed
         (20,)
     """
-    disk, moments = InMemory(rules), []
+    disk, moments = PolicyInMemory(rules), []
     for saved in curve:
         before = {*disk.saved, saved.step}
         disk.save(saved.step, saved.metric, saved.saved_at)

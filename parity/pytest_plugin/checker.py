@@ -39,7 +39,7 @@ WRITTEN = pytest.StashKey[set[str]]()
 """Baselines that this process wrote."""
 
 
-Found = TypeVar("Found", "Resumption", "Crossing")
+Returned = TypeVar("Returned", "Resumption", "Crossing")
 
 
 class Parity:
@@ -147,7 +147,7 @@ class Parity:
             raise broken(found)
         return found
 
-    def _judged(self, check: str, name: str, run: Callable[[], Found]) -> Found:
+    def _judged(self, check: str, name: str, run: Callable[[], Returned]) -> Returned:
         """Run a check, and keep its verdict for the report and as properties of the test."""
         __tracebackhide__ = True
         began = time.perf_counter()

@@ -13,7 +13,7 @@ from parity.report.layout import Cells, Column, print_rows, print_wrapped
 from parity.report.markdown import cell, environment, table
 from parity.report.terminal import open_console
 from parity.report.words import MARKS
-from parity.results import BenchmarkFile, Outcome, Ratio, Verdict
+from parity.results import BarOutcome, BenchmarkFile, Ratio, Verdict
 
 __all__ = [
     "bench_markdown",
@@ -165,7 +165,7 @@ def speed_markdown(rows: Sequence[SpeedRow]) -> str:
     return table(SPEED_HEADS, [row.cells for row in rows], right=len(MODELS))
 
 
-def _outcomes(file: BenchmarkFile) -> list[Outcome]:
+def _outcomes(file: BenchmarkFile) -> list[BarOutcome]:
     """Return what each ratio with a bar comes to."""
     found = [ratio.outcome for benchmark in file.benchmarks for ratio in benchmark.ratios]
     return [outcome for outcome in found if outcome is not None]

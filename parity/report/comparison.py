@@ -10,7 +10,7 @@ from rich.text import Text
 from parity.report.layout import Cells, Column, print_rows, print_wrapped
 from parity.report.terminal import open_console
 from parity.report.words import clean
-from parity.results import Comparison, Ratio, Verdict, VerdictChange
+from parity.results import BenchmarkComparison, Ratio, Verdict, VerdictChange
 
 __all__ = ["print_changes", "print_ratios"]
 
@@ -60,7 +60,7 @@ def print_changes(changes: Sequence[VerdictChange], verdict: Verdict, file: IO[s
     print_wrapped(console, f"{WORDS[verdict]} ({len(changes) - len(changed)} as they were, {len(changed)} not)")
 
 
-def print_ratios(comparison: Comparison, allowed: float, file: IO[str]) -> None:
+def print_ratios(comparison: BenchmarkComparison, allowed: float, file: IO[str]) -> None:
     """Print a row for each ratio, then how many got worse by more than is allowed; NO_COLOR is honoured.
 
     Args:

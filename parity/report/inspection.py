@@ -8,7 +8,7 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from parity.convert import Comparison, Group, Inspection, LeafComparison, Outcome
+from parity.convert import Comparison, ComponentTotals, Inspection, LeafComparison, LeafOutcome
 from parity.report.layout import Column, print_rows, print_wrapped
 from parity.report.terminal import open_console
 from parity.report.words import clean, short
@@ -64,7 +64,7 @@ def print_inspection(found: Inspection, file: IO[str], *, every: bool = False) -
         print_wrapped(console, "a resume finds every component that is looked for")
 
 
-def _print_group(console: Console, group: Group, every: bool) -> None:
+def _print_group(console: Console, group: ComponentTotals, every: bool) -> None:
     elements = f"{group.elements:,} elements, " if group.elements else ""
     totals = f"{_arrays(group.arrays)}, {elements}{group.nbytes:,} bytes"
     head = f"{group.component}: {totals} ({group.fact}: {group.evidence})"
@@ -116,8 +116,8 @@ def print_comparison(found: Comparison, file: IO[str], *, every: bool = False) -
         print_wrapped(console, f"{found.renamed:,} were matched without the names that wrappers put before them")
 
 
-_ONE_SIDE: tuple[Outcome, ...] = ("only in A", "only in B")
-_COUNTS: tuple[tuple[Outcome, str], ...] = (
+_ONE_SIDE: tuple[LeafOutcome, ...] = ("only in A", "only in B")
+_COUNTS: tuple[tuple[LeafOutcome, str], ...] = (
     ("close", "within the tolerance"),
     ("different", "different"),
     ("other type", "of another type"),

@@ -43,7 +43,7 @@ class Column:
 PARTS = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?|[^\W\d_]+|.")
 """Parts of a word that stay whole: numbers, names, single signs."""
 
-Row = Sequence[Text]
+TextRow = Sequence[Text]
 """One cell for each column."""
 
 Cells = Sequence[Text | str]
@@ -102,7 +102,7 @@ def print_wrapped(console: Console, text: Text | str, *, indent: int = 0) -> Non
         _print(console, Text(" " * (indent + (2 if number else 0))).append_text(line))
 
 
-def _fit(width: int, columns: Sequence[Column], rows: Sequence[Row], shown: Sequence[int]) -> list[int] | None:
+def _fit(width: int, columns: Sequence[Column], rows: Sequence[TextRow], shown: Sequence[int]) -> list[int] | None:
     """Return the width of each column that is shown, as wide as there is room for; None if there is too little."""
     cells = [[row[index] for row in rows] for index in shown]
     least, widths = [], []
@@ -119,7 +119,7 @@ def _fit(width: int, columns: Sequence[Column], rows: Sequence[Row], shown: Sequ
     return widths if over <= 0 else None
 
 
-def _lines(cells: Row, widths: Sequence[int], rights: Sequence[bool], *, bottom: bool = False) -> Iterator[Text]:
+def _lines(cells: TextRow, widths: Sequence[int], rights: Sequence[bool], *, bottom: bool = False) -> Iterator[Text]:
     """Return the lines of one row; `bottom` puts short cells next to the row below."""
     wrapped = [_wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
     height = max(map(len, wrapped))
@@ -134,7 +134,7 @@ def _lines(cells: Row, widths: Sequence[int], rights: Sequence[bool], *, bottom:
         yield line
 
 
-def _pairs(width: int, columns: Sequence[Column], row: Row, below: Sequence[int]) -> Iterator[Text]:
+def _pairs(width: int, columns: Sequence[Column], row: TextRow, below: Sequence[int]) -> Iterator[Text]:
     """Return the lines below a row: names and values of the columns that have no room in it."""
     line = Text(BELOW)
     for index in below:
@@ -149,7 +149,7 @@ def _pairs(width: int, columns: Sequence[Column], row: Row, below: Sequence[int]
         yield line
 
 
-def _print_blocks(console: Console, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+def _print_blocks(console: Console, columns: Sequence[Column], rows: Sequence[TextRow]) -> None:
     margin = max(len(column.name) for column in columns) + GAP
     for number, row in enumerate(rows):
         if number:

@@ -7,7 +7,7 @@ from typing import IO
 
 from rich.text import Text
 
-from parity.convert import Action, Ledger, Placement
+from parity.convert import Action, Ledger, RulePlacement
 from parity.formats import Array
 from parity.report.layout import Column, print_rows, print_wrapped
 from parity.report.terminal import open_console
@@ -56,7 +56,10 @@ def print_ledger(target: str, ledger: Ledger, file: IO[str], *, every: bool = Fa
 
 
 def print_placements(
-    placements: Sequence[Placement], model: Mapping[str, Array], problems: Sequence[tuple[str, str]], file: IO[str]
+    placements: Sequence[RulePlacement],
+    model: Mapping[str, Array],
+    problems: Sequence[tuple[str, str]],
+    file: IO[str],
 ) -> None:
     """Print where each parameter goes, then what is wrong, then a total.
 

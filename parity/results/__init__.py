@@ -1,7 +1,7 @@
 """Results as data: records of checks and benchmarks, their JSON, a strict reader, comparisons of two."""
 
-from parity.results.benchmark_compare import Comparison, RatioChange, RatioVerdict, compare_benchmarks
-from parity.results.benchmarks import Benchmark, BenchmarkFile, Growth, Outcome, Ratio, Speed, read_benchmarks
+from parity.results.benchmark_compare import BenchmarkComparison, RatioChange, RatioVerdict, compare_benchmarks
+from parity.results.benchmarks import BarOutcome, Benchmark, BenchmarkFile, Growth, Ratio, Speed, read_benchmarks
 from parity.results.check_compare import VerdictChange, compare_records, compare_verdicts
 from parity.results.crossing import Crossing
 from parity.results.documents import document, encode, schema
@@ -14,9 +14,9 @@ from parity.results.record import (
     Criterion,
     Curves,
     LeafChange,
-    Pair,
+    RecordedSeries,
     ResolvedSpec,
-    Series,
+    SeriesPair,
     Validations,
     Verdict,
     overall,
@@ -27,26 +27,26 @@ from parity.results.run_compare import RunComparison
 __all__ = [
     "EXIT_CODES",
     "VERDICTS",
+    "BarOutcome",
     "Benchmark",
+    "BenchmarkComparison",
     "BenchmarkFile",
     "CaseOutcome",
     "CheckRecord",
     "CheckResult",
-    "Comparison",
     "Criterion",
     "Crossing",
     "Curves",
     "Growth",
     "LeafChange",
-    "Outcome",
-    "Pair",
     "Ratio",
     "RatioChange",
     "RatioVerdict",
+    "RecordedSeries",
     "ResolvedSpec",
     "Resumption",
     "RunComparison",
-    "Series",
+    "SeriesPair",
     "Speed",
     "Suspect",
     "Validations",

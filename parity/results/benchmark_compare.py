@@ -13,7 +13,7 @@ from parity.environment import compare_environments
 from parity.results.benchmarks import BenchmarkFile, Ratio
 from parity.results.record import Verdict
 
-__all__ = ["Comparison", "RatioChange", "RatioVerdict", "compare_benchmarks"]
+__all__ = ["BenchmarkComparison", "RatioChange", "RatioVerdict", "compare_benchmarks"]
 
 MACHINE = (
     "cpu.brand_raw", "cpu.count", "usable_cpus", "machine", "system", "python_implementation", "python_version",
@@ -45,7 +45,7 @@ class RatioChange:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class BenchmarkComparison:
     """Two files, ratio by ratio."""
 
     changes: tuple[RatioChange, ...]
@@ -73,7 +73,7 @@ class Comparison:
         return "empty" if not self.judged else "broken" if self.worse else "holds"
 
 
-def compare_benchmarks(old: BenchmarkFile, new: BenchmarkFile, allowed: float) -> Comparison:
+def compare_benchmarks(old: BenchmarkFile, new: BenchmarkFile, allowed: float) -> BenchmarkComparison:
     """Compare two files ratio by ratio.
 
     A ratio is `worse` (or `better`) if its median moved by more than `allowed` and the 95 % intervals of the two
@@ -94,7 +94,7 @@ def compare_benchmarks(old: BenchmarkFile, new: BenchmarkFile, allowed: float) -
         if some := [f"{c.benchmark}: {c.ratio}" for c in changes if c.verdict == verdict]:
             rest = f" and {len(some) - 3} more" if len(some) > 3 else ""
             warnings.append(f"not in the {other} file: {'; '.join(some[:3])}{rest}")
-    return Comparison(changes=changes, warnings=tuple(warnings))
+    return BenchmarkComparison(changes=changes, warnings=tuple(warnings))
 
 
 def _ratios(file: BenchmarkFile) -> dict[tuple[str, str, str, str], Ratio]:

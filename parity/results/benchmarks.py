@@ -12,11 +12,11 @@ from parity.errors import ResultError
 from parity.results.decode import Decoder, Misfit, read_document, shown
 
 __all__ = [
+    "BarOutcome",
     "Benchmark",
     "BenchmarkFile",
     "Better",
     "Growth",
-    "Outcome",
     "Ratio",
     "Speed",
     "decode_benchmarks",
@@ -25,7 +25,7 @@ __all__ = [
 
 Better = Literal["lower", "higher"]
 
-Outcome = Literal["met", "missed", "undecided"]
+BarOutcome = Literal["met", "missed", "undecided"]
 """What a ratio comes to: `undecided` where its bar lies within the interval of its median."""
 
 SCHEMAS = ("4", "5")
@@ -64,7 +64,7 @@ class Ratio:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     @property
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> BarOutcome | None:
         """Return `met` or `missed` where the whole interval lies on one side of the bar; None without a bar.
 
         A ratio without an interval, of a file that was written before there were any, is judged by its median.
@@ -170,7 +170,7 @@ class _Notes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Entry:
+class _BenchmarkEntry:
     """One entry as pytest-benchmark writes it."""
 
     name: str
@@ -222,7 +222,7 @@ def decode_benchmarks(path: Path, data: Mapping[str, Any]) -> BenchmarkFile:
         if file.version.split(".")[0] not in SCHEMAS:
             known = " or ".join(f"{major}.x" for major in SCHEMAS)
             raise Misfit("version", f"pytest-benchmark {known}", file.version)
-        entries = [_DECODER.decode(_Entry, row, _named(row, n)) for n, row in enumerate(file.benchmarks)]
+        entries = [_DECODER.decode(_BenchmarkEntry, row, _named(row, n)) for n, row in enumerate(file.benchmarks)]
         shared = Counter(entry.name for entry in entries)
         benchmarks = tuple(_benchmark(entry, shared[entry.name] > 1) for entry in entries)
     except Misfit as error:
@@ -247,7 +247,7 @@ def _named(row: object, number: int) -> str:
     return f"benchmark {shown(name)}" if isinstance(name, str) else f"benchmarks[{number}]"
 
 
-def _benchmark(entry: _Entry, shared: bool) -> Benchmark:
+def _benchmark(entry: _BenchmarkEntry, shared: bool) -> Benchmark:
     where = f"benchmark {shown(entry.name)}"
     notes = _DECODER.decode(_Notes, entry.extra_info, where)
     return Benchmark(

@@ -10,7 +10,7 @@ from parity.results.record import VERDICTS, CheckRecord, Verdict
 
 __all__ = ["VerdictChange", "compare_records", "compare_verdicts"]
 
-Key = tuple[str, str, str, tuple[str, ...], int]
+RecordKey = tuple[str, str, str, tuple[str, ...], int]
 """Name, spec, precision, sides, and the number among checks that share them."""
 
 
@@ -78,8 +78,8 @@ def compare_verdicts(changes: Iterable[VerdictChange]) -> Verdict:
     return "inconclusive" if any(c.kind == "gone" for c in changes) else "holds"
 
 
-def _keyed(records: Iterable[CheckRecord]) -> dict[Key, CheckRecord]:
-    out: dict[Key, CheckRecord] = {}
+def _keyed(records: Iterable[CheckRecord]) -> dict[RecordKey, CheckRecord]:
+    out: dict[RecordKey, CheckRecord] = {}
     seen: Counter[tuple[str, str, str, tuple[str, ...]]] = Counter()
     for record in records:
         short = (record.name, record.spec, record.precision, record.sides)

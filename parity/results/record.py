@@ -17,9 +17,9 @@ __all__ = [
     "Criterion",
     "Curves",
     "LeafChange",
-    "Pair",
+    "RecordedSeries",
     "ResolvedSpec",
-    "Series",
+    "SeriesPair",
     "Validations",
     "Verdict",
     "overall",
@@ -33,10 +33,10 @@ VERDICTS: tuple[Verdict, ...] = ("crashed", "broken", "inconclusive", "empty", "
 EXIT_CODES: dict[Verdict, int] = {"holds": 0, "broken": 1, "crashed": 3, "inconclusive": 4, "empty": 5}
 """2 is usage. `empty`: nothing was compared."""
 
-Series = tuple[float | None, ...]
+RecordedSeries = tuple[float | None, ...]
 """One value for each step shown; None where a run has no such step."""
 
-Pair = tuple[Series, Series]
+SeriesPair = tuple[RecordedSeries, RecordedSeries]
 """A quantity of the run that counts as the reference, and of the one compared with it."""
 
 Criterion = Literal["bitwise", "float64", "envelope"]
@@ -50,7 +50,7 @@ class Validations:
     metric: str
     """`accuracy` or `loss`."""
     steps: tuple[int, ...]
-    value: Pair
+    value: SeriesPair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +63,17 @@ class Curves:
     """Steps before thinning."""
     steps: tuple[int, ...]
     """Steps shown, ascending; every series below has one value for each."""
-    loss: Pair
-    lr: Pair
+    loss: SeriesPair
+    lr: SeriesPair
     """Learning rates used."""
-    grad_norm: Pair
-    loss_scale: Pair
+    grad_norm: SeriesPair
+    loss_scale: SeriesPair
     """Loss scales used; 1.0 without a scaler."""
-    difference: Series
+    difference: RecordedSeries
     """Loss of the second run less that of the reference."""
-    envelope: Series | None = None
+    envelope: RecordedSeries | None = None
     """Half-width of the measured envelope; None under the other criteria."""
-    allowed: Series | None = None
+    allowed: RecordedSeries | None = None
     """Largest difference that passes; None where nothing but equal bits does."""
     skipped: tuple[int, ...] = ()
     """Steps shown whose update the reference's scaler withheld."""

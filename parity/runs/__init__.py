@@ -4,11 +4,11 @@ Takes a side and a run as arguments; knows the run by its plan and its identity,
 """
 
 from parity.runs.directory import RunDirectory
-from parity.runs.options import QUIET, FaultInjection, Observers, OnError, Options, Outcome
+from parity.runs.options import QUIET, FaultInjection, Observers, OnError, ProcessOptions, ProcessOutcome
 from parity.runs.parent import end_with_parent
 from parity.runs.peers import leave
 from parity.runs.process import train
-from parity.runs.resume import Resume, compare_topology, resume_run, skips_before
+from parity.runs.resume import ResumeChoice, compare_topology, resume_run, skips_before
 from parity.runs.signals import DEADLINE_SECONDS, Signals
 from parity.runs.together import Alone, join
 from parity.runs.waiting import WatchedSignals
@@ -20,9 +20,9 @@ __all__ = [
     "FaultInjection",
     "Observers",
     "OnError",
-    "Options",
-    "Outcome",
-    "Resume",
+    "ProcessOptions",
+    "ProcessOutcome",
+    "ResumeChoice",
     "RunDirectory",
     "Signals",
     "WatchedSignals",

@@ -15,7 +15,7 @@ from parity.contract import StepRecord, Validation, read_records, splice
 from parity.errors import RunDirectoryError
 from parity.policy import INT32
 from parity.runs.directory import RunDirectory
-from parity.runs.resume import Resume
+from parity.runs.resume import ResumeChoice
 from parity.storage import make_directory, move, read_lines
 
 __all__ = ["next_attempt", "require_history", "start_over"]
@@ -24,7 +24,7 @@ _REPAIR = "restore the file or remove this line"
 START_OVER = "--resume never starts over on purpose and moves what is left to abandoned/"
 
 
-def require_history(run: RunDirectory, resume: Resume) -> int | None:
+def require_history(run: RunDirectory, resume: ResumeChoice) -> int | None:
     """Check that everything is there that a run must have to be continued as asked.
 
     Args:
@@ -94,7 +94,7 @@ def start_over(run: RunDirectory, attempt: int) -> list[str]:
     return moved
 
 
-def _what_is_missing(run: RunDirectory, scan: Scan, resume: Resume) -> str | None:
+def _what_is_missing(run: RunDirectory, scan: Scan, resume: ResumeChoice) -> str | None:
     """Return a sentence on what is missing, or None.
 
     Raises:

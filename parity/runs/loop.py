@@ -16,7 +16,7 @@ from parity.contract import StepRecord, Trainer, record_line
 from parity.errors import DivergedError, SaveError
 from parity.runs.directory import RunDirectory
 from parity.runs.endings import describe_end, describe_nothing
-from parity.runs.options import Observers, Options, Outcome
+from parity.runs.options import Observers, ProcessOptions, ProcessOutcome
 from parity.runs.resume import skips_before
 from parity.runs.signals import Heard
 from parity.runs.together import Alone
@@ -41,7 +41,7 @@ class Loop:
         trainer: Trainer,
         run: RunDirectory,
         start: Start,
-        options: Options,
+        options: ProcessOptions,
         observers: Observers,
         signals: Heard,
         together: Alone,
@@ -58,13 +58,13 @@ class Loop:
         self.began, self.loss = time.perf_counter(), math.nan
         self.skips = skips_before(run, start.step) if start.step and trainer.plan.scaled else 0
 
-    def run(self) -> Outcome:
+    def run(self) -> ProcessOutcome:
         """Train until the last step, or until a signal to stop."""
         trainer, plan = self.trainer, self.trainer.plan
         self._trace("started" if self.start.step is None else "restored")
         if trainer.step >= plan.steps:
             self.observers.log(describe_nothing(trainer.step, plan.steps))
-            return Outcome(step=trainer.step, resumed_from=self.start.step)
+            return ProcessOutcome(step=trainer.step, resumed_from=self.start.step)
         self.together.agree()
         if self.options.faults.pause_at == 0:
             self._pause()
@@ -85,7 +85,7 @@ class Loop:
         else:
             seconds = time.perf_counter() - self.began
             self.observers.log(describe_end(self.run_directory, plan, trainer.step, self.loss, seconds))
-        return Outcome(step=trainer.step, resumed_from=self.start.step, signal=stopped, failures=self.failures)
+        return ProcessOutcome(step=trainer.step, resumed_from=self.start.step, signal=stopped, failures=self.failures)
 
     def _next_stop(self) -> int:
         """Return where the chunks end next: where the plan has it, or where a check asks for a pause."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from parity.contract import StepRecord, Validation
-from parity.runs.resume import Log, Resume
+from parity.runs.resume import Log, ResumeChoice
 from parity.runs.signals import DEADLINE_SECONDS
 
-__all__ = ["QUIET", "FaultInjection", "Observers", "OnError", "Options", "Outcome"]
+__all__ = ["QUIET", "FaultInjection", "Observers", "OnError", "ProcessOptions", "ProcessOutcome"]
 
 OnError = Literal["stop", "continue"]
 """What a run does when a checkpoint or records cannot be written."""
@@ -35,10 +35,10 @@ class FaultInjection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class ProcessOptions:
     """How one process treats its run; nothing here belongs to the run itself."""
 
-    resume: Resume = "auto"
+    resume: ResumeChoice = "auto"
     """What to start from."""
     or_next: bool = False
     """With `resume="best"`: whether the next best checkpoint is taken where the best is damaged."""
@@ -67,7 +67,7 @@ QUIET = Observers(log=_ignore)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class ProcessOutcome:
     """How a process ended."""
 
     step: int

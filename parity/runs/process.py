@@ -12,7 +12,7 @@ from parity.errors import RunDirectoryError, SpecError
 from parity.runs.directory import RunDirectory
 from parity.runs.history import next_attempt, require_history, start_over
 from parity.runs.loop import Loop, Start
-from parity.runs.options import QUIET, Observers, Options, Outcome
+from parity.runs.options import QUIET, Observers, ProcessOptions, ProcessOutcome
 from parity.runs.resume import compare_topology, resume_run
 from parity.runs.together import Alone, Together
 from parity.storage import WriterLock
@@ -25,10 +25,10 @@ def train(
     side_name: str,
     described: Any,
     directory: Path,
-    options: Options = Options(),
+    options: ProcessOptions = ProcessOptions(),
     observers: Observers = Observers(),
     together: Alone | None = None,
-) -> Outcome:
+) -> ProcessOutcome:
     """Train a run in this process until the last step of its plan, or until a signal.
 
     Args:
@@ -98,7 +98,9 @@ def train(
             return Loop(trainer, run, Start(attempt, start), options, observers, signals, together).run()
 
 
-def _follow(side: Side, described: Any, directory: Path, options: Options, together: Together) -> Outcome:
+def _follow(
+    side: Side, described: Any, directory: Path, options: ProcessOptions, together: Together
+) -> ProcessOutcome:
     """Train in a process other than the first of several, which decides what is trained and writes the records."""
     attempt = together.share(0)
     trainer = side.build(described, directory, attempt=attempt)

@@ -12,16 +12,16 @@ from parity.policy import Which
 from parity.runs.directory import RunDirectory
 from parity.storage import read_lines
 
-__all__ = ["Log", "Resume", "compare_topology", "resume_run", "skips_before"]
+__all__ = ["Log", "ResumeChoice", "compare_topology", "resume_run", "skips_before"]
 
-Resume = Which | str
+ResumeChoice = Which | str
 """`auto`, `never`, or what a Trainer restores: `latest`, `best`, a step."""
 
 Log = Callable[[str], None]
 
 
 def resume_run(
-    run: RunDirectory, trainer: Trainer, resume: Resume, attempt: int, log: Log, *, or_next: bool = False
+    run: RunDirectory, trainer: Trainer, resume: ResumeChoice, attempt: int, log: Log, *, or_next: bool = False
 ) -> int | None:
     """Restore what a run continues from; return its step, or None for a start from step 0.
 
@@ -90,7 +90,7 @@ def _explain(run: RunDirectory, name: str, why: str) -> str:
     return "; ".join(f"{file}: {problem}" for file, problem in found) or why
 
 
-def _which(run: RunDirectory, scan: Scan, resume: Resume) -> Which | None:
+def _which(run: RunDirectory, scan: Scan, resume: ResumeChoice) -> Which | None:
     """Return what to restore, or None for a start from step 0."""
     if resume == "never":
         return None

@@ -9,7 +9,7 @@ from parity.schedules.cyclic import Cyclic
 from parity.schedules.decays import Constant, Exponential, Linear, MultiStep, Polynomial, Step
 from parity.schedules.one_cycle import OneCycle
 from parity.schedules.plateau import Plateau, PlateauPosition
-from parity.schedules.rule import AnyRule, Place, Position, Rule
+from parity.schedules.rule import AnyRule, Position, PositionBase, ScheduleRule
 from parity.schedules.schedule import Moves, Schedule
 from parity.schedules.state import RULES
 from parity.schedules.tables import Lambda, Multiplicative, tabulate
@@ -33,14 +33,14 @@ __all__ = [
     "MultiStep",
     "Multiplicative",
     "OneCycle",
-    "Place",
     "Plateau",
     "PlateauPosition",
     "Polynomial",
     "Position",
+    "PositionBase",
     "RestartPosition",
-    "Rule",
     "Schedule",
+    "ScheduleRule",
     "Sequential",
     "Step",
     "TreePosition",

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from parity.schedules.rule import Place, Position, Rule, Single
+from parity.schedules.rule import Position, PositionBase, ScheduleRule, Single
 from parity.schedules.values import Groups, Number, Values
 
 __all__ = ["Cosine", "CosineRestarts", "RestartPosition"]
@@ -72,7 +72,7 @@ class RestartPosition(Position):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CosineRestarts(Rule[RestartPosition]):
+class CosineRestarts(ScheduleRule[RestartPosition]):
     """Half a cosine wave down to `eta_min`, then a jump back to the start, each wave `T_mult` times as long.
 
     Source: `torch.optim.lr_scheduler.CosineAnnealingWarmRestarts` (torch 2.13); its `step()`, without an epoch.
@@ -87,7 +87,7 @@ class CosineRestarts(Rule[RestartPosition]):
     """
 
     kind: ClassVar[str] = "cosine_restarts"
-    position: ClassVar[type[Place]] = RestartPosition
+    position: ClassVar[type[PositionBase]] = RestartPosition
 
     T_0: int
     """Steps until the first restart."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from parity.errors import ScheduleError
-from parity.schedules.rule import Place, Rule
+from parity.schedules.rule import PositionBase, ScheduleRule
 from parity.schedules.values import Groups, Number, shown, spread
 
 __all__ = ["Plateau", "PlateauPosition"]
 
 
 @dataclass(frozen=True, slots=True)
-class PlateauPosition(Place):
+class PlateauPosition(PositionBase):
     """What a plateau rule has seen."""
 
     epoch: Number
@@ -28,7 +28,7 @@ class PlateauPosition(Place):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plateau(Rule[PlateauPosition]):
+class Plateau(ScheduleRule[PlateauPosition]):
     """The rate times `factor` when more than `patience` metrics in a row were no better than the best.
 
     A metric that is not a number is refused, where PyTorch counts it as no better: a diverged validation would be
@@ -49,7 +49,7 @@ class Plateau(Rule[PlateauPosition]):
     """
 
     kind: ClassVar[str] = "plateau"
-    position: ClassVar[type[Place]] = PlateauPosition
+    position: ClassVar[type[PositionBase]] = PlateauPosition
 
     mode: str = "min"
     """Whether a smaller metric is better (`min`), or a larger one (`max`)."""

@@ -16,15 +16,15 @@ from parity.schedules.values import Groups, Number, Values, is_finite, shown
 
 __all__ = [
     "AnyRule",
-    "Place",
     "Position",
-    "Rule",
+    "PositionBase",
+    "ScheduleRule",
     "Single",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PositionBase:
     """What every position has."""
 
     last: Values
@@ -32,7 +32,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Position(Place):
+class Position(PositionBase):
     """The position of a rule that counts its steps."""
 
     epoch: Number
@@ -43,11 +43,11 @@ class Position(Place):
     """Rates that the rule started from."""
 
 
-P = TypeVar("P", bound=Place)
+P = TypeVar("P", bound=PositionBase)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule(ABC, Generic[P]):
+class ScheduleRule(ABC, Generic[P]):
     """The constants of a schedule and how it moves.
 
     The names of the fields are those of PyTorch's arguments.
@@ -55,7 +55,7 @@ class Rule(ABC, Generic[P]):
 
     kind: ClassVar[str]
     """Name of the rule in a saved state and in messages."""
-    position: ClassVar[type[Place]]
+    position: ClassVar[type[PositionBase]]
     """Class of its positions."""
 
     @property
@@ -202,18 +202,18 @@ class Rule(ABC, Generic[P]):
                 raise self.error(name, f"has {len(value)} values for {count} parameter groups; give one for each")
 
 
-AnyRule = Rule[Any]
+AnyRule = ScheduleRule[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Single(Rule[Position]):
+class Single(ScheduleRule[Position]):
     """A rule that counts its steps: its next rates follow from the step, the rates now, and those it started from.
 
     Source: the order of operations in `LRScheduler` of `torch.optim.lr_scheduler` (torch 2.13): construction takes
     the first step, and a sequence restarts a rule by its closed form where it has one.
     """
 
-    position: ClassVar[type[Place]] = Position
+    position: ClassVar[type[PositionBase]] = Position
 
     @abstractmethod
     def next_rates(self, epoch: Number, groups: Groups, bases: Values, *, first: bool) -> Values:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.errors import ScheduleError, StateError
-from parity.schedules.rule import AnyRule, Place, Rule
+from parity.schedules.rule import AnyRule, PositionBase, ScheduleRule
 from parity.schedules.state import (
     decode_groups,
     decode_position,
@@ -65,7 +65,7 @@ class Schedule:
     """
 
     def __init__(self, rule: AnyRule, rates: Sequence[float]) -> None:
-        if not isinstance(rule, Rule):
+        if not isinstance(rule, ScheduleRule):
             raise ScheduleError("schedule", f"needs a rule such as Cosine(T_max=100), got {type(rule).__name__}")
         for rate in rates:
             if not is_finite(rate):
@@ -77,7 +77,7 @@ class Schedule:
         self._position, self._groups = self._guarded(lambda: rule.build(Groups(tuple(map(float, rates)))))
 
     @classmethod
-    def at(cls, rule: AnyRule, position: Place, groups: Groups) -> Schedule:
+    def at(cls, rule: AnyRule, position: PositionBase, groups: Groups) -> Schedule:
         """Return a schedule at a position of its rule, with the values of the groups there.
 
         Args:

@@ -6,14 +6,14 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from parity.schedules.rule import AnyRule, Place, Rule
+from parity.schedules.rule import AnyRule, PositionBase, ScheduleRule
 from parity.schedules.values import Groups, Number, shown
 
 __all__ = ["Beside", "Chained", "Sequential", "TreePosition"]
 
 
 @dataclass(frozen=True, slots=True)
-class TreePosition(Place):
+class TreePosition(PositionBase):
     """The positions of several rules."""
 
     children: tuple[Any, ...]
@@ -23,10 +23,10 @@ class TreePosition(Place):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Tree(Rule[TreePosition]):
+class _RuleTree(ScheduleRule[TreePosition]):
     """A rule made of rules, which share the values of the parameter groups."""
 
-    position: ClassVar[type[Place]] = TreePosition
+    position: ClassVar[type[PositionBase]] = TreePosition
 
     rules: tuple[AnyRule, ...]
     """The rules, in the order in which they are built."""
@@ -35,7 +35,7 @@ class _Tree(Rule[TreePosition]):
         if not isinstance(self.rules, tuple) or not self.rules:
             raise self.error("rules", f"must be a tuple of at least one rule, got {shown(self.rules)}")
         for number, rule in enumerate(self.rules):
-            if not isinstance(rule, Rule):
+            if not isinstance(rule, ScheduleRule):
                 raise self.error(f"rules[{number}]", f"must be a rule, got {type(rule).__name__}")
             if isinstance(rule, Beside):
                 raise self.error(f"rules[{number}]", "beside others are whole schedules, not parts of one")
@@ -88,7 +88,7 @@ class _Tree(Rule[TreePosition]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sequential(_Tree):
+class Sequential(_RuleTree):
     """One rule after the other, each from its milestone on.
 
     Numerics: a rule that has a closed form begins with it, from the rates that it was built with; others continue
@@ -119,7 +119,7 @@ class Sequential(_Tree):
         if self.milestones:
             self.require_values("milestones")
         for rule, milestone in zip(self.rules[1:], self.milestones, strict=True):
-            if isinstance(rule, _Tree) and milestone > 0:
+            if isinstance(rule, _RuleTree) and milestone > 0:
                 rule.restart(TreePosition((), ()), Groups(()))
 
     def build(self, groups: Groups) -> tuple[TreePosition, Groups]:
@@ -143,12 +143,12 @@ class Sequential(_Tree):
             child, groups = rule.step(child, groups, None)
         return self._with(position.children, active, child, epoch), groups
 
-    def _with(self, children: tuple[Any, ...], active: int, child: Place, epoch: int) -> TreePosition:
+    def _with(self, children: tuple[Any, ...], active: int, child: PositionBase, epoch: int) -> TreePosition:
         return TreePosition(child.last, (*children[:active], child, *children[active + 1 :]), epoch)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chained(_Tree):
+class Chained(_RuleTree):
     """All rules at every step, each on the rate that the one before it left.
 
     Source: `torch.optim.lr_scheduler.ChainedScheduler` (torch 2.13).
@@ -167,7 +167,7 @@ class Chained(_Tree):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beside(_Tree):
+class Beside(_RuleTree):
     """Rules of one optimizer that move on their own: `step()` those of steps, `step(metric)` those by a metric.
 
     In PyTorch these are several scheduler objects, such as a warm-up that is stepped after every batch and a

@@ -30,7 +30,7 @@ Shape = tuple[int, ...]
 Order = tuple[int, ...]
 """Axes of an array, slowest first: `a.transpose(order)` is in C order. Empty for C order itself."""
 
-Array = NDArray[Any]
+AnyArray = NDArray[Any]
 
 MARK = "blocks "
 """What stands before a digest that is made of those of blocks."""
@@ -96,10 +96,10 @@ def _name(dtype: DTypeLike | str) -> str:
 
 
 @dataclass
-class _Part:
+class _BlockPart:
     """A block of which some elements are here."""
 
-    values: Array
+    values: AnyArray
     given: NDArray[np.bool_]
 
 
@@ -141,10 +141,10 @@ class LeafDigest:
         self._block = block_shape(self.shape, order)
         self._grid = tuple(-(-n // b) if b else 0 for n, b in zip(self.shape, self._block, strict=True))
         self._digests: dict[int, bytes] = {}
-        self._parts: dict[int, _Part] = {}
+        self._parts: dict[int, _BlockPart] = {}
         self._scratch = np.empty(0, np.uint8)
 
-    def add(self, start: Sequence[int], piece: Array) -> None:
+    def add(self, start: Sequence[int], piece: AnyArray) -> None:
         """Add a box of the array.
 
         Args:
@@ -162,7 +162,7 @@ class LeafDigest:
         ):
             raise ValueError(f"a piece of shape {piece.shape} at {at} is not inside an array of shape {self.shape}")
         words = piece.view(_words(piece.itemsize))
-        whole: list[tuple[int, Array]] = []
+        whole: list[tuple[int, AnyArray]] = []
         for index in product(*map(_touched, at, piece.shape, self._block)):
             number, extent = self._block_at(index)
             source, target = [], []
@@ -247,7 +247,7 @@ class LeafDigest:
             size = len(held := b64decode(data)) // int(given.sum())
             values = np.empty(extent, _words(size))
             values[given.reshape(extent)] = np.frombuffer(held, values.dtype)
-            made._parts[int(number)] = _Part(values, given.reshape(extent))
+            made._parts[int(number)] = _BlockPart(values, given.reshape(extent))
         return made
 
     def _block_at(self, index: Iterable[int]) -> tuple[int, Shape]:
@@ -258,10 +258,10 @@ class LeafDigest:
             extent.append(min(side, n - int(i) * side))
         return number, tuple(extent)
 
-    def _fill(self, number: int, extent: Shape, where: tuple[slice, ...], values: Array, given: Any) -> None:
+    def _fill(self, number: int, extent: Shape, where: tuple[slice, ...], values: AnyArray, given: Any) -> None:
         """Put elements into an incomplete block, and digest it if these were the last."""
         if number not in self._parts:
-            self._parts[number] = _Part(np.empty(extent, values.dtype), np.zeros(extent, np.bool_))
+            self._parts[number] = _BlockPart(np.empty(extent, values.dtype), np.zeros(extent, np.bool_))
         part = self._parts[number]
         if (part.given[where] & given).any():
             raise ValueError(f"elements of block number {number} were added twice")
@@ -270,14 +270,14 @@ class LeafDigest:
         if part.given.all():
             self._complete([(number, self._parts.pop(number).values)])
 
-    def _complete(self, blocks: Sequence[tuple[int, Array]]) -> None:
+    def _complete(self, blocks: Sequence[tuple[int, AnyArray]]) -> None:
         for number, block in blocks:
             values = block.transpose(self._axes)
             if not values.flags.c_contiguous:
                 values = self._gathered(values)
             self._digests[number] = xxhash.xxh3_128(values.reshape(-1).view(np.uint8).data).digest()
 
-    def _gathered(self, values: Array) -> Array:
+    def _gathered(self, values: AnyArray) -> AnyArray:
         """Return a copy in C order, in memory that the next call uses again."""
         if self._scratch.nbytes < values.nbytes:
             self._scratch = np.empty(values.nbytes, np.uint8)
@@ -296,5 +296,5 @@ def _words(size: int) -> np.dtype[Any]:
     return np.dtype(f"u{size}" if size in (1, 2, 4, 8) else f"V{size}")
 
 
-def _encoded(values: Array) -> str:
+def _encoded(values: AnyArray) -> str:
     return b64encode(values.tobytes()).decode()

@@ -15,7 +15,7 @@ FLAGS = {"foreach": None, "fused": None, "capturable": False, "differentiable": 
 """Arguments that choose a kernel, with torch's defaults; they are carried in the groups. They have no meaning for the
 result, up to the rounding of a kernel; where one has, it is in `OptimizerKind.inexact`."""
 
-Form = Literal["same", "scalar", "rows", "columns", "unfactored"]
+SlotForm = Literal["same", "scalar", "rows", "columns", "unfactored"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Slot:
     """Neutral name: the leaf is `optimizer.<name>.<parameter>`."""
     key: str
     """Key in the state of torch.optim."""
-    form: Form = "same"
+    form: SlotForm = "same"
     """Shape: the parameter's; none; of a tensor of two dimensions and more, with its last dimension 1 (`rows`) or its
     last but one (`columns`); the parameter's, if it has fewer than two (`unfactored`)."""
     when: str = ""

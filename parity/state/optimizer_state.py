@@ -25,7 +25,6 @@ from parity.state.training_state import TrainingState
 
 __all__ = ["NeutralGroup", "NeutralOptimizer", "slot_shape"]
 
-Array = NDArray[np.generic]
 PREFIX = "optimizer."
 
 
@@ -63,7 +62,7 @@ class NeutralOptimizer:
 
     kind: OptimizerKind
     groups: tuple[NeutralGroup, ...]
-    slots: Mapping[str, Mapping[str, Array]]
+    slots: Mapping[str, Mapping[str, NDArray[np.generic]]]
     """Parameter to slot to value; `step` among the slots where torch counts; no entry before the first update."""
 
     def pack(self) -> TrainingState:
@@ -179,8 +178,8 @@ def _owners(groups: Sequence[NeutralGroup], shapes: Mapping[str, Any]) -> dict[s
 
 
 def _slots_of(
-    kind: OptimizerKind, group: NeutralGroup, name: str, shape: tuple[int, ...], found: dict[str, Array]
-) -> Iterator[tuple[str, Array]]:
+    kind: OptimizerKind, group: NeutralGroup, name: str, shape: tuple[int, ...], found: dict[str, NDArray[np.generic]]
+) -> Iterator[tuple[str, NDArray[np.generic]]]:
     """Yield the slots of a parameter, all of them or none, and take them out of what was found."""
     wanted = {slot.name: slot_shape(slot, shape) for slot in kind.kept(group.arguments, len(shape))}
     wanted = {"step": (), **wanted} if kind.counts else wanted

@@ -23,7 +23,7 @@ BLOCK = 16 << 20
 THREADS = 8
 """Largest number of reading threads; more do not read faster."""
 
-Block = TypeVar("Block")
+ReadBlock = TypeVar("ReadBlock")
 Result = TypeVar("Result")
 
 
@@ -43,27 +43,27 @@ def read_ranges(ranges: Mapping[Path, Iterable[tuple[int, memoryview]]]) -> None
         for path, wanted in ranges.items():
             handle = open_regular(path)
             stack.callback(os.close, handle)
-            parts += [_Part(path, handle, start, target) for start, target in wanted]
+            parts += [_ReadPart(path, handle, start, target) for start, target in wanted]
         _read(parts)
 
 
-class _Part(NamedTuple):
+class _ReadPart(NamedTuple):
     path: Path
     handle: int
     start: int
     target: memoryview
 
 
-def _read(parts: Iterable[_Part]) -> None:
+def _read(parts: Iterable[_ReadPart]) -> None:
     blocks = [
-        _Part(path, handle, start + i, target[i : i + BLOCK])
+        _ReadPart(path, handle, start + i, target[i : i + BLOCK])
         for path, handle, start, target in parts
         for i in range(0, len(target), BLOCK)
     ]
     by_threads(_fill, blocks)
 
 
-def by_threads(work: Callable[[Block], Result], blocks: Sequence[Block], most: int = THREADS) -> list[Result]:
+def by_threads(work: Callable[[ReadBlock], Result], blocks: Sequence[ReadBlock], most: int = THREADS) -> list[Result]:
     """Return what a function returns for each block, called by as many threads as there are processors.
 
     Args:
@@ -78,7 +78,7 @@ def by_threads(work: Callable[[Block], Result], blocks: Sequence[Block], most: i
         return list(pool.map(work, blocks))
 
 
-def _fill(block: _Part) -> None:
+def _fill(block: _ReadPart) -> None:
     path, handle, start, target = block
     while target:
         count = os.preadv(handle, [target], start)
@@ -133,7 +133,7 @@ class ParallelReader(io.RawIOBase):
         """Fill a buffer up to the end of the file, and return how many bytes were read."""
         target = memoryview(buffer).cast("B")
         target = target[: max(0, self._size() - self._position)]
-        _read([_Part(self._path, self._handle, self._position, target)])
+        _read([_ReadPart(self._path, self._handle, self._position, target)])
         self._position += len(target)
         return len(target)
 

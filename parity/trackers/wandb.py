@@ -17,7 +17,7 @@ from parity.trackers.history import History, Point
 
 __all__ = ["WeightsAndBiases"]
 
-Mode = Literal["online", "offline", "disabled", "shared"]
+WandbMode = Literal["online", "offline", "disabled", "shared"]
 
 PROJECT = "parity"
 """Project of a run, unless WANDB_PROJECT names another."""
@@ -71,9 +71,9 @@ class WeightsAndBiases:
         if self._run is not None:
             self._run.finish(exit_code=int(failed))
 
-    def _choose_mode(self) -> Mode:
+    def _choose_mode(self) -> WandbMode:
         """Return the mode that WANDB_MODE or the settings ask for; offline without a login, and never a prompt."""
-        mode = cast(Mode, wandb.setup().settings.mode)
+        mode = cast(WandbMode, wandb.setup().settings.mode)
         if mode == "online" and not wandb.login(prompt=False, verify=False):
             self._report("wandb: not logged in, so logging offline; `wandb sync` uploads it")
             return "offline"
@@ -93,7 +93,7 @@ class WeightsAndBiases:
         self._sent = max(int(self._run.step) - 1, 0)  # the step that comes next, 0 for a new run
         self._write_note()
 
-    def _init(self, mode: Mode) -> Any:
+    def _init(self, mode: WandbMode) -> Any:
         run = self._history.run.path
         return wandb.init(
             id=self._id,

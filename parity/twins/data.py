@@ -18,13 +18,13 @@ from parity.errors import StateError
 from parity.spec import RunSpec
 from parity.twins.datasets import Dataset
 
-__all__ = ["ArrayStream", "BatchStream", "Chunk", "GrainStream", "Position", "open_stream"]
+__all__ = ["ArrayStream", "BatchStream", "Chunk", "GrainStream", "StreamPosition", "open_stream"]
 
 GRAIN_READS = {"num_threads": 2, "prefetch_buffer_size": 16}
 """What Grain reads ahead, in batches. The samples lie in memory: its defaults, 500 batches by 16 threads, are for
 files, and take 2.5 s of a processor at every start and every seek."""
 
-Position = dict[str, Any]
+StreamPosition = dict[str, Any]
 """JSON object; always holds `samples` (consumed so far) and `batch_size`."""
 
 
@@ -42,7 +42,7 @@ class Chunk:
     """Epoch each batch belongs to, from 0."""
     samples: list[int]
     """Samples consumed after each batch."""
-    after: Position
+    after: StreamPosition
     """Position after the last batch of the chunk."""
 
 
@@ -52,7 +52,7 @@ class BatchStream(Protocol):
     def take(self, n: int) -> Chunk:
         """Return the next n batches."""
 
-    def position(self) -> Position:
+    def position(self) -> StreamPosition:
         """Return the position of the next batch."""
 
     def seek(self, position: Mapping[str, Any]) -> None:
@@ -78,7 +78,7 @@ def open_stream(spec: RunSpec, dataset: Dataset) -> BatchStream:
     return ArrayStream(dataset.inputs, dataset.targets, batch=spec.batch, seed=spec.seed)
 
 
-class _Stream(BatchStream):
+class _CountedStream(BatchStream):
     """The base of both streams: it counts the batches that were taken since the start of the run."""
 
     def __init__(self, batch: int, per_epoch: int) -> None:
@@ -103,7 +103,7 @@ class _Stream(BatchStream):
         """Return the inputs and the targets of the next n batches."""
 
 
-class ArrayStream(_Stream):
+class ArrayStream(_CountedStream):
     """Arrays in memory: shuffled per epoch by (seed, epoch), the incomplete last batch dropped.
 
     A chunk is one gather per array, so a batch costs microseconds; seeking is constant in time.
@@ -145,7 +145,7 @@ class ArrayStream(_Stream):
         epochs = np.arange(group * self._group, (group + 1) * self._group)
         return threefry.permutations(threefry.fold_in(self._root, epochs), len(self._inputs))
 
-    def position(self) -> Position:
+    def position(self) -> StreamPosition:
         """Return epoch, batch in it, samples consumed and batch size; an epoch's end is the next one's batch 0."""
         epoch, batch = divmod(self._next, self.batches_per_epoch)
         return {
@@ -180,7 +180,7 @@ class ArrayStream(_Stream):
         self._next = number
 
 
-class GrainStream(_Stream):
+class GrainStream(_CountedStream):
     """Any Grain iterator over (inputs, targets) batches, resumed by its own `get_state` and `set_state`."""
 
     def __init__(self, make: Callable[[], Any], batch: int, size: int) -> None:
@@ -198,7 +198,7 @@ class GrainStream(_Stream):
         batches = [next(self._iterator) for _ in range(n)]
         return np.stack([b["inputs"] for b in batches]), np.stack([b["targets"] for b in batches])
 
-    def position(self) -> Position:
+    def position(self) -> StreamPosition:
         """Return the iterator's own state beside the samples consumed."""
         state = self._iterator.get_state()
         if isinstance(state, bytes):  # grain.DataLoader's iterators; datasets give a dict

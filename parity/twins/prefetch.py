@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
-from parity.twins.data import BatchStream, Chunk, Position
+from parity.twins.data import BatchStream, Chunk, StreamPosition
 
 __all__ = ["Prefetcher"]
 
-Placed = TypeVar("Placed")
+PlacedChunk = TypeVar("PlacedChunk")
 
 
-class Prefetcher(Generic[Placed]):
+class Prefetcher(Generic[PlacedChunk]):
     """Holds at most one chunk ahead of the trainer.
 
     `position` is that of the *consumer*: what was fetched ahead but not trained on does not count, so a
     checkpoint taken at any time reproduces the next batch (a saved producer position would skip some).
     """
 
-    def __init__(self, stream: BatchStream, place: Callable[[Chunk, int], Placed]) -> None:
+    def __init__(self, stream: BatchStream, place: Callable[[Chunk, int], PlacedChunk]) -> None:
         """Wrap a stream.
 
         Args:
@@ -27,10 +27,10 @@ class Prefetcher(Generic[Placed]):
             place: Puts a chunk where it is computed on; also given the number of steps completed before it.
         """
         self._stream, self._place = stream, place
-        self.position: Position = stream.position()
-        self._ahead: tuple[int, int, Chunk, Placed] | None = None
+        self.position: StreamPosition = stream.position()
+        self._ahead: tuple[int, int, Chunk, PlacedChunk] | None = None
 
-    def take(self, n: int, step: int) -> tuple[Chunk, Placed]:
+    def take(self, n: int, step: int) -> tuple[Chunk, PlacedChunk]:
         """Return the chunk of the n steps after `step`, fetched ahead or now.
 
         Args:

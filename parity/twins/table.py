@@ -20,7 +20,6 @@ from parity.twins.params import BUFFERS, Kind, param_specs
 
 __all__ = ["Layout", "Row", "check_leaves", "from_jax", "from_torch", "table", "to_jax", "to_torch"]
 
-Array = NDArray[np.generic]
 Transform = Literal["same", "transpose", "oihw_hwio", "counter"]
 
 
@@ -41,7 +40,10 @@ class Row:
     """From neutral (PyTorch layout) to JAX."""
 
 
-_WAYS: dict[Transform, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
+_WAYS: dict[
+    Transform,
+    tuple[Callable[[NDArray[np.generic]], NDArray[np.generic]], Callable[[NDArray[np.generic]], NDArray[np.generic]]],
+] = {
     "same": (lambda a: a, lambda a: a),
     "transpose": (lambda a: a.T, lambda a: a.T),
     "oihw_hwio": (lambda a: a.transpose(2, 3, 1, 0), lambda a: a.transpose(3, 2, 0, 1)),
@@ -116,7 +118,7 @@ class Layout:
         return "float64" if self.spec.precision == "float64" else "float32"
 
 
-def check_leaves(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str, dtype: str) -> None:
+def check_leaves(rows: tuple[Row, ...], leaves: Mapping[str, NDArray[np.generic]], where: str, dtype: str) -> None:
     """Check neutral leaves against the table, before any transform.
 
     Args:
@@ -136,7 +138,9 @@ def check_leaves(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str,
             raise StateError(f"{where}.{row.name}", f"expected {expected}, got {found}")
 
 
-def to_jax(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str) -> dict[tuple[str | int, ...], Array]:
+def to_jax(
+    rows: tuple[Row, ...], leaves: Mapping[str, NDArray[np.generic]], where: str
+) -> dict[tuple[str | int, ...], NDArray[np.generic]]:
     """Turn neutral leaves into JAX path to array.
 
     Args:
@@ -158,8 +162,12 @@ def to_jax(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str) -> di
 
 
 def from_jax(
-    rows: tuple[Row, ...], leaves: Mapping[tuple[str | int, ...], Array], where: str, *, views: bool = False
-) -> dict[str, Array]:
+    rows: tuple[Row, ...],
+    leaves: Mapping[tuple[str | int, ...], NDArray[np.generic]],
+    where: str,
+    *,
+    views: bool = False,
+) -> dict[str, NDArray[np.generic]]:
     """Turn JAX path to array into neutral leaves; the inverse of `to_jax`.
 
     Args:
@@ -176,7 +184,9 @@ def from_jax(
     return out if views else {name: np.asarray(value, order="C") for name, value in out.items()}
 
 
-def to_torch(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str) -> dict[str, Array]:
+def to_torch(
+    rows: tuple[Row, ...], leaves: Mapping[str, NDArray[np.generic]], where: str
+) -> dict[str, NDArray[np.generic]]:
     """Turn neutral leaves into state_dict name to array; the arrays are the same objects.
 
     Args:
@@ -191,7 +201,9 @@ def to_torch(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str) -> 
     return {row.torch: leaves[row.name] for row in rows}
 
 
-def from_torch(rows: tuple[Row, ...], leaves: Mapping[str, Array], where: str) -> dict[str, Array]:
+def from_torch(
+    rows: tuple[Row, ...], leaves: Mapping[str, NDArray[np.generic]], where: str
+) -> dict[str, NDArray[np.generic]]:
     """Turn state_dict name to array into neutral leaves; the inverse of `to_torch`.
 
     Args:

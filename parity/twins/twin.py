@@ -28,14 +28,14 @@ from parity.twins.table import Layout
 
 __all__ = ["Twin"]
 
-State = TypeVar("State")
-Content = TypeVar("Content")
+SideState = TypeVar("SideState")
+SideContent = TypeVar("SideContent")
 
 
-class Twin(ABC, Generic[State, Content]):
+class Twin(ABC, Generic[SideState, SideContent]):
     """The base of both trainers; a side adds its step, the placement of a chunk, and its state.
 
-    `State` is the side's live state; `Content` what a checkpoint gives back, which becomes the state.
+    `SideState` is the side's live state; `SideContent` what a checkpoint gives back, which becomes the state.
 
     Args:
         spec: The run.
@@ -43,7 +43,7 @@ class Twin(ABC, Generic[State, Content]):
     """
 
     side: ClassVar[str]
-    checkpoints: Checkpoints[State, Content, Any] | None
+    checkpoints: Checkpoints[SideState, SideContent, Any] | None
     """None for a trainer that was built without a directory, and cannot save."""
 
     def __init__(self, spec: RunSpec, attempt: int) -> None:
@@ -257,7 +257,7 @@ class Twin(ABC, Generic[State, Content]):
             self._load(content)
         self.inconsistent = False
 
-    def _opened(self) -> Checkpoints[State, Content, Any]:
+    def _opened(self) -> Checkpoints[SideState, SideContent, Any]:
         assert self.checkpoints is not None, "built without a directory"
         return self.checkpoints
 
@@ -285,7 +285,7 @@ class Twin(ABC, Generic[State, Content]):
 
     @property
     @abstractmethod
-    def state(self) -> State:
+    def state(self) -> SideState:
         """Return the live state."""
 
     def _context(self) -> AbstractContextManager[None]:
@@ -312,11 +312,11 @@ class Twin(ABC, Generic[State, Content]):
         """Return the arrays of the neutral state, and the scalars that live with them."""
 
     @abstractmethod
-    def _import(self, neutral: TrainingState) -> tuple[Content, dict[str, Any]]:
+    def _import(self, neutral: TrainingState) -> tuple[SideContent, dict[str, Any]]:
         """Return what a neutral state is on this side, and the scalars that remain for the host; changes nothing."""
 
     @abstractmethod
-    def _load(self, content: Content) -> None:
+    def _load(self, content: SideContent) -> None:
         """Make the live state hold what was checked, at the schedule's position."""
 
 

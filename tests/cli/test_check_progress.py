@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from parity.checks import Request, list_tasks, read_durations, run_checks, write_durations
+from parity.checks import SuiteRequest, list_tasks, read_durations, run_checks, write_durations
 from parity.checks.progress import last_step
 from parity.cli import check_progress, main
 from parity.cli.check_progress import CheckProgress
@@ -21,7 +21,7 @@ SPEC = load("mlp-digits", None, ["model.hidden=[8]", "execution.chunk=2"])
 
 
 def request(tmp_path, *checks, sides=("jax", "torch")):
-    return Request(
+    return SuiteRequest(
         checks=checks, specs=[SPEC], sides={name: load_side(name) for name in sides}, steps=20, workdir=tmp_path
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parity.convert import Placement, Rule
+from parity.convert import ConversionRule, RulePlacement
 from parity.formats import InMemory
 
 A = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
@@ -37,7 +37,7 @@ def test_a_rule_does_what_numpy_does_and_leads_back(case: str) -> None:
     fields, given, expected = CASES[case]
     names = tuple(f"t{n}" for n in range(len(given)))
     paths = tuple(f"j{n}" for n in range(len(expected)))
-    placement = Placement(names, paths, Rule(torch=names, jax=paths, **fields))
+    placement = RulePlacement(names, paths, ConversionRule(torch=names, jax=paths, **fields))
     made = placement.forward([InMemory(value) for value in given])
     for one, value in zip(made, expected, strict=True):
         assert one.shape == value.shape

@@ -10,7 +10,7 @@ import pytest
 import jax_side
 import torch_side
 from parity.cli.convert import FORMATS as TARGETS
-from parity.convert import CLASSES, Rule, read_rules
+from parity.convert import CLASSES, ConversionRule, read_rules
 from parity.formats import FORMATS, HUGGING_FACE, SAFETENSORS
 from tests.docs import pages
 from tests.docs.pages import expect_failure
@@ -33,7 +33,7 @@ def test_the_fields_of_a_rule_are_those_of_the_page() -> None:
         *("torch", "jax", "join", "stack", "add", "tie", "permute", "transpose", "reshape", "scale", "cast", "split"),
         *("axis", "collection"),
     ]
-    assert {codes(row[0])[0] for row in rows} == {field.name for field in fields(Rule)}
+    assert {codes(row[0])[0] for row in rows} == {field.name for field in fields(ConversionRule)}
 
 
 def test_the_classes_of_rules_are_those_of_the_page() -> None:
@@ -41,7 +41,7 @@ def test_the_classes_of_rules_are_those_of_the_page() -> None:
     assert {row[0] for row in rows} == set(CLASSES)
     by_field: dict[str, Any] = {"scale": 2.0, "add": True, "cast": "bfloat16"}
     for name, kind in ((codes(row[1])[0], row[0]) for row in rows if codes(row[1])):
-        assert Rule(torch=("a",), jax=("b",), **{name: by_field.pop(name)}).rule_class == kind
+        assert ConversionRule(torch=("a",), jax=("b",), **{name: by_field.pop(name)}).rule_class == kind
     assert not by_field
 
 

@@ -52,12 +52,12 @@ def refused() -> dict[str, str]:
 
 def train(run: str, fault: str = "", pause_at: str = "") -> dict[str, Any]:
     """Train in a run directory; the command of the resume check's processes."""
-    from parity.runs import FaultInjection, Options
+    from parity.runs import FaultInjection, ProcessOptions
     from parity.runs import train as train_run
     from tests.foreign.trainer import Config, NumpySide
 
     faults = FaultInjection(trace=True, pause_at=int(pause_at) if pause_at else None)
-    outcome = train_run(NumpySide(fault), "numpy", Config(), Path(run), Options(faults=faults))
+    outcome = train_run(NumpySide(fault), "numpy", Config(), Path(run), ProcessOptions(faults=faults))
     return {"step": outcome.step}
 
 
@@ -91,7 +91,7 @@ def policy(wrong: str = "") -> dict[str, Any]:
 
 def track(home: str) -> dict[str, Any]:
     """Train with every tracker, killed once within this process and continued."""
-    from parity.runs import FaultInjection, Observers, Options
+    from parity.runs import FaultInjection, Observers, ProcessOptions
     from parity.runs import train as train_run
     from parity.trackers import TRACKERS, Trackers, load
     from tests.foreign.trainer import Config, NumpySide
@@ -108,7 +108,7 @@ def track(home: str) -> dict[str, Any]:
         try:
             with Trackers(load(TRACKERS), run, config.identity, lines.append) as tracked:
                 observers = Observers(log=lines.append, on_step=tracked.on_record, on_validation=tracked.on_record)
-                train_run(NumpySide(), "numpy", config, run, Options(faults=faults), observers)
+                train_run(NumpySide(), "numpy", config, run, ProcessOptions(faults=faults), observers)
         except Killed:
             continue
     return {"lines": lines}

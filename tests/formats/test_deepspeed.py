@@ -16,7 +16,7 @@ from parity.errors import CheckpointError
 from parity.formats import Array, open_checkpoint
 from parity.formats.array import InMemory
 from parity.formats.pieces import FlatArray
-from parity.formats.zero_partitions import Stream, cut_groups, cut_parameters
+from parity.formats.zero_partitions import FlatStream, cut_groups, cut_parameters
 
 FIXTURES = Path(__file__).parent / "fixtures" / "deepspeed"
 CASES = ("zero1", "zero2", "zero3", "fp32", "three", "sub_groups", "bf16_optimizer")
@@ -73,22 +73,22 @@ def flat(*sizes: int) -> list[Array]:
 
 def test_a_group_over_four_ranks_with_padding() -> None:
     """One parameter of three elements over four ranks of two: DeepSpeed cuts the padding off the last rank alone."""
-    found = cut_groups(Stream(flat(2, 2, 2, 0)), {"a": (3,)}, None, 4, "here")
+    found = cut_groups(FlatStream(flat(2, 2, 2, 0)), {"a": (3,)}, None, 4, "here")
     assert found["a"].load().tolist() == [0, 1, 2]
-    found = cut_groups(Stream(flat(4, 4)), {"a": (3,), "b": (2, 1), "c": ()}, [1, 1, 0], 2, "here")
+    found = cut_groups(FlatStream(flat(4, 4)), {"a": (3,), "b": (2, 1), "c": ()}, [1, 1, 0], 2, "here")
     assert {name: array.load().tolist() for name, array in found.items()} == {"a": [0, 1, 2], "b": [[4], [5]], "c": 7}
     with pytest.raises(CheckpointError, match=r"here: b: float32\[9\] has parts of 5 elements, expected 9"):
-        cut_groups(Stream(flat(4, 4)), {"a": (3,), "b": (9,)}, None, 2, "here")
+        cut_groups(FlatStream(flat(4, 4)), {"a": (3,), "b": (9,)}, None, 2, "here")
     with pytest.raises(CheckpointError, match=r"here: the parameters take 3 elements, the partitions have 8"):
-        cut_groups(Stream(flat(4, 4)), {"a": (3,)}, None, 2, "here")
+        cut_groups(FlatStream(flat(4, 4)), {"a": (3,)}, None, 2, "here")
     with pytest.raises(CheckpointError, match=r"here: 2 paddings of 1 parameters"):
-        cut_groups(Stream(flat(4, 4)), {"a": (8,)}, [0, 0], 2, "here")
+        cut_groups(FlatStream(flat(4, 4)), {"a": (8,)}, [0, 0], 2, "here")
 
 
 def test_parameters_over_three_ranks_and_two_sub_groups() -> None:
     """Parts of 3 and 1 elements for each of three ranks; the last rank's end in padding, sub-groups anywhere."""
     held = (([0, 1], [2, 10]), ([3, 4], [5, 11]), ([6, -1], [-1, -1]))
-    ranks = [Stream([InMemory(np.array(one, np.float32)) for one in rank]) for rank in held]
+    ranks = [FlatStream([InMemory(np.array(one, np.float32)) for one in rank]) for rank in held]
     found = cut_parameters(ranks, {"a": (7,), "b": (2,)}, "here")
     assert {name: array.load().tolist() for name, array in found.items()} == {"a": [*range(7)], "b": [10, 11]}
     with pytest.raises(CheckpointError, match=r"here: the parts of rank 0 take 3 elements, it has 4"):

@@ -9,7 +9,7 @@ import pytest
 from parity import sides
 from parity.checkpoints import FILE, read_seal, verify
 from parity.errors import CheckpointError, OtherRunError
-from parity.runs import QUIET, Observers, Options, RunDirectory, resume_run, train
+from parity.runs import QUIET, Observers, ProcessOptions, RunDirectory, resume_run, train
 from parity.spec import override
 from tests.hostile.runs import META, NEWEST, OLDER, SPEC, longer, make_run, reseal
 from tests.hostile.test_every_byte import SIDES, files_of
@@ -247,7 +247,7 @@ def test_a_checkpoint_of_another_run_that_is_asked_for_is_an_error_and_stays_whe
     run = box(side)
     other = put_another_run_s(run, side, OTHERS["seed"])
     with pytest.raises(OtherRunError, match=f"step {NEWEST} is of another run"):
-        train(sides.load(side), side, longer(6), run.run, options=Options(resume=NEWEST), observers=QUIET)
+        train(sides.load(side), side, longer(6), run.run, options=ProcessOptions(resume=NEWEST), observers=QUIET)
     assert contents(run.newest) == contents(other)
     assert not (run.run / "abandoned").exists()
 

@@ -22,7 +22,7 @@ import xxhash
 from parity import sides
 from parity.checkpoints import FILE, describe, verify
 from parity.errors import ParityError
-from parity.runs import Observers, Options, train
+from parity.runs import Observers, ProcessOptions, train
 from parity.state import leaf_digests
 from tests.hostile.catalogue import ENTRIES
 from tests.hostile.entry import Entry
@@ -134,7 +134,7 @@ def meet(entry: Entry, box: Sandbox, watch: Watch, known: dict[int, dict[str, st
             spec = replace(SPEC, steps=entry.resume)  # nothing is left to train
             resume: Any = "auto" if entry.resume == NEWEST else entry.resume
             watched = SimpleNamespace(build=build, topology=side.topology)
-            train(watched, entry.side, spec, box.run, Options(resume=resume), Observers(log=_say))
+            train(watched, entry.side, spec, box.run, ProcessOptions(resume=resume), Observers(log=_say))
         else:
             found = verify(box.newest)
             result |= {"whole": found.whole, "foreign": found.unsealed, "faults": describe(found.faults)}

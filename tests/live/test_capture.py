@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parity.capture import Snapshot, Walk, capture, component_from_name, register, scopes_of
+from parity.capture import StateSnapshot, Walk, capture, component_from_name, register, scopes_of
 from parity.capture.liveness import live_names
 from parity.errors import SpecError
 
 Point = namedtuple("Point", "x y")
 
 
-def see(**values: Any) -> Snapshot:
+def see(**values: Any) -> StateSnapshot:
     walk = Walk({"/tmp/run": "FOLDER"})
     for name, value in values.items():
         walk.root(name, value)

@@ -24,20 +24,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parity.capture import Snapshot, Walk, capture
+from parity.capture import StateSnapshot, Walk, capture
 from parity.capture.frames import Scope
 from parity.capture.modules import is_of_user
 from tests.live import hiding_module
 
 
-def see(**values: Any) -> Snapshot:
+def see(**values: Any) -> StateSnapshot:
     walk = Walk()
     for name, value in values.items():
         walk.root(name, value)
     return walk.finish()
 
 
-def changed(before: Snapshot, after: Snapshot) -> dict[str, str]:
+def changed(before: StateSnapshot, after: StateSnapshot) -> dict[str, str]:
     """Return the paths that differ, with the roles of their leaves."""
     paths = before.leaves.keys() | after.leaves.keys()
     return {
@@ -295,7 +295,7 @@ def test_a_database_in_memory_is_seen_and_left_as_it_was() -> None:
 
 @pytest.mark.parametrize("place", [*hiding_module.PLACES, *hiding_module.OTHERS])
 def test_what_another_module_of_the_user_keeps_is_seen(place: str) -> None:
-    def look() -> Snapshot:
+    def look() -> StateSnapshot:
         frame = sys._getframe(1)
         return capture([Scope("", frame.f_code, frame.f_lasti, {}, frame.f_globals)])
 

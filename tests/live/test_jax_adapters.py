@@ -20,14 +20,14 @@ from jax._src import test_util
 
 import parity
 from jax_side.adapters import fresh_process, install, read_msgpack, read_orbax, set_aside
-from parity.capture import Leaf, Snapshot, Walk
+from parity.capture import Leaf, StateSnapshot, Walk
 from tests.live import jax_trainers
 
 install()
 PARAMS = {"w": jnp.ones((2, 3)), "b": jnp.ones(3)}
 
 
-def see(**values: Any) -> Snapshot:
+def see(**values: Any) -> StateSnapshot:
     walk = Walk()
     for name, value in values.items():
         walk.root(name, value)

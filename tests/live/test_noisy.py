@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import parity
-from parity.capture import Leaf, Snapshot
+from parity.capture import Leaf, StateSnapshot
 from parity.checks.judging.judge import judge_same
 from parity.checks.running.trace import Mark
 from parity.results import Resumption
@@ -91,7 +91,7 @@ def marks(generator: str, drawn: str, *weights: str) -> list[Mark]:
     for step, weight in enumerate(weights):
         stream = Leaf("stream", "rng.torch", "Generator", drawn if step else generator)
         leaves = {"torch.default_generator": stream, "model.w": Leaf("state", "model.params", "float32[1]", weight)}
-        found.append(Mark(step, Snapshot(leaves)))
+        found.append(Mark(step, StateSnapshot(leaves)))
     return found
 
 

@@ -131,7 +131,7 @@ GROWTHS = {
 @pytest.mark.parametrize("name", GROWTHS)
 def test_a_file_that_is_being_written_is_no_log(tmp_path: Path, name: str) -> None:
     parts, is_log = GROWTHS[name]
-    growth, found = folders.Growth(), set()
+    growth, found = folders.LogGrowth(), set()
     for part in parts:
         with (tmp_path / "file").open("wb" if part is None else "ab") as file:
             file.write(part or b"")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parity.checks.across import ENVELOPE_LIMIT, EXACT, FLOAT64_LIMIT, FLOAT64_NOISE_FLOOR, Curve, Envelope, agree
+from parity.checks.across import ENVELOPE_LIMIT, EXACT, FLOAT64_LIMIT, FLOAT64_NOISE_FLOOR, Envelope, StepCurve, agree
 from parity.contract import StepRecord
 from parity.results import Verdict
 from parity.spec import Precision
@@ -18,11 +18,11 @@ FORWARD, UPDATE = ("model.params", "rng"), ("optimizer", "model.buffers")
 LATER: dict[str, Any] = {"batch": "ff", "epoch": 1, "samples": 1, "lr": 2e-3, "loss_scale": 2.0, "skipped": True}
 
 
-def curve(losses: Mapping[int, float], **changes: Any) -> Curve:
+def curve(losses: Mapping[int, float], **changes: Any) -> StepCurve:
     return {step: record(step, loss=loss, **changes) for step, loss in losses.items()}
 
 
-def moved(step: int, relative: float) -> Curve:
+def moved(step: int, relative: float) -> StepCurve:
     return curve({**LOSSES, step: LOSSES[step] * (1 + relative)})
 
 
@@ -44,7 +44,7 @@ def width(*values: float) -> Envelope:
     ],
 )
 def test_in_float64_the_limit_decides_and_the_step_names_the_stage(
-    other: Curve, verdict: Verdict, suspects: tuple[str, ...]
+    other: StepCurve, verdict: Verdict, suspects: tuple[str, ...]
 ) -> None:
     found = agree(curve(LOSSES), other, "float64", floor=lambda: 0.0, envelope=never)
     assert (found.verdict, found.criterion, found.suspects) == (verdict, "float64", suspects)

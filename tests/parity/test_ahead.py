@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from parity.checks import Request, run_checks, suite
+from parity.checks import SuiteRequest, run_checks, suite
 from parity.checks.ahead import Ahead
 from parity.checks.progress import ignore_step
 from parity.cli.check import MOST_AHEAD, _room
@@ -119,7 +119,7 @@ def test_resume_checks_run_beside_the_others_and_records_keep_their_order(tmp_pa
     monkeypatch.setattr(suite, "check_twin_resume", resume)
     monkeypatch.setattr(suite, "check_policy", lambda: begun.set() or record("policy"))
     monkeypatch.setattr(suite, "check_twin_policy", lambda name, side, on_step: record(f"policy {name}"))
-    asked = Request(
+    asked = SuiteRequest(
         checks=("policy", "resume"),
         specs=[small("mlp-digits")],
         sides={"a": None, "b": None},

@@ -7,7 +7,7 @@ import pytest
 
 from parity import sides
 from parity.checkpoints import read_seal, verify
-from parity.checks import Request, run_checks
+from parity.checks import SuiteRequest, run_checks
 from parity.checks.across import TwinPair, check_handover, check_twins
 from parity.cli import main
 from parity.errors import SideError, UnknownNameError
@@ -33,7 +33,7 @@ def test_a_trainer_of_any_name_is_compared_and_handed_over_in_every_precision(pr
 
 
 def test_the_policy_of_a_trainer_of_any_name_is_checked(tmp_path):
-    request = Request(checks=("policy",), specs=[], sides={"mine": Mine()}, workdir=tmp_path)
+    request = SuiteRequest(checks=("policy",), specs=[], sides={"mine": Mine()}, workdir=tmp_path)
     assert [(r.sides, r.verdict) for r in run_checks(request, lambda line: None)] == [
         (("memory",), "holds"),
         (("mine",), "holds"),

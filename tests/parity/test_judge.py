@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from parity import sides
-from parity.checks.planned import Evidence, LeafEvent, judge
+from parity.checks.planned import LeafEvent, RunEvidence, judge
 from parity.contract import QUANTITIES, StepRecord, Validation, first_divergence
 from tests.support.small import CHANGED, record, small, with_leaf
 
@@ -27,13 +27,13 @@ def validation(attempt: int, step: int) -> Validation:
     return Validation(attempt=attempt, step=step, metric="loss", value=1.0 / step, loss=1.0 / step)
 
 
-REFERENCE = Evidence(
+REFERENCE = RunEvidence(
     records=[record(step) for step in range(1, 9)],
     validations=[validation(0, 4), validation(0, 8)],
     resumed_from=[None],
     events=[event(kind, 0, step) for step in (4, 8) for kind in ("saving", "saved")] + [event("final", 0, 8)],
 )
-RESUMED = Evidence(
+RESUMED = RunEvidence(
     records=[record(step) for step in range(1, 7)] + [record(step, attempt=1) for step in range(5, 9)],
     validations=[validation(0, 4), validation(1, 8)],
     resumed_from=[None, 4],
@@ -45,13 +45,13 @@ RESUMED = Evidence(
 )
 
 
-def with_record(step: int, **changes: Any) -> Evidence:
+def with_record(step: int, **changes: Any) -> RunEvidence:
     """Return the killed run with one record changed, of its second process."""
     rows = [r._replace(**changes) if (r.attempt, r.step) == (1, step) else r for r in RESUMED.records]
     return replace(RESUMED, records=rows)
 
 
-def with_event(kind: str, attempt: int, step: int, **changes: str) -> Evidence:
+def with_event(kind: str, attempt: int, step: int, **changes: str) -> RunEvidence:
     events = [event(kind, attempt, step, **changes) if (e.event, e.attempt, e.step) == (kind, attempt, step) else e
               for e in RESUMED.events]  # fmt: skip
     return replace(RESUMED, events=events)

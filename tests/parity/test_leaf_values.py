@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from parity.checks.planned import Evidence, LeafEvent, judge
+from parity.checks.planned import LeafEvent, RunEvidence, judge
 from parity.state import TrainingState, keep_values, leaf_digests, measure_arrays, measure_kept
 from tests.support.small import record
 
@@ -72,8 +72,8 @@ def test_the_judge_names_the_sizes_of_the_first_cause_the_largest_first(tmp_path
         for kind, attempt, values in (("saving", 0, saved), ("saved", 0, saved), ("restored", 1, lost))
     ]
     rows = [record(1), record(2)]
-    whole = Evidence(records=rows, validations=[], resumed_from=[None], events=events[:2])
-    resumed = Evidence(
+    whole = RunEvidence(records=rows, validations=[], resumed_from=[None], events=events[:2])
+    resumed = RunEvidence(
         records=[rows[0], rows[1]._replace(attempt=1)], validations=[], resumed_from=[None, 1], events=events
     )
     found = judge(whole, resumed, [None, 1]).leaves

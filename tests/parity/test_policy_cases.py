@@ -2,7 +2,7 @@
 
 import pytest
 
-from parity.policy import GROUPS, InMemory, Resume, Rules, Save, Validated, cases, kept, read, replay
+from parity.policy import GROUPS, PolicyInMemory, Resume, Rules, Save, Validated, cases, kept, read, replay
 from tests.support.policy_plants import PLANTS
 
 each_case = pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.group}: {case.name}")
@@ -10,7 +10,7 @@ each_case = pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.gr
 
 @each_case
 def test_the_pure_function_holds(case):
-    assert replay(case, InMemory) == []
+    assert replay(case, PolicyInMemory) == []
 
 
 @pytest.mark.parametrize("plant", PLANTS)
@@ -61,7 +61,7 @@ def test_what_a_case_expects_is_possible(case):
 
 def test_a_difference_says_where_and_what():
     case = read("# ties | twice | max latest=1 best=1\nsave 10 0.9 | 10*\nsave 20 0.9 | 10* 20")[0]
-    assert [str(difference) for difference in replay(case, InMemory)] == [
+    assert [str(difference) for difference in replay(case, PolicyInMemory)] == [
         "ties: twice: after `save 20 0.9`: lost 10",
         "ties: twice: after `save 20 0.9`: best is 20, not 10",
     ]
@@ -69,7 +69,7 @@ def test_a_difference_says_where_and_what():
 
 def test_an_event_that_should_be_refused_and_is_not_is_found_and_the_other_way_round():
     case = read("# late | wrong | max latest=1\nsave 10 - | 10\nmetric 10 0.5 | ! 10*\nmetric 20 0.5 | 10*")[0]
-    assert [difference.what for difference in replay(case, InMemory)] == [
+    assert [difference.what for difference in replay(case, PolicyInMemory)] == [
         "accepted",
         "refused: no checkpoint of step 20 (steps: 10)",
     ]

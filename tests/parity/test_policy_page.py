@@ -8,7 +8,7 @@ import pytest
 from benchmarks.peers_policy import cases_table, cell, fill, judge, peers_table
 from benchmarks.policy_loops import NoSuchOption
 from parity.cli import main
-from parity.policy import GROUPS, InMemory, cases
+from parity.policy import GROUPS, PolicyInMemory, cases
 from parity.spec import SaveSpec
 from tests.support.policy_plants import PLANTS
 
@@ -45,7 +45,8 @@ def test_every_rule_is_a_row_of_the_peers_table_and_our_own_columns_hold():
 
 def test_our_column_comes_out_as_holds():
     found = {
-        group: [judge(case, lambda case: InMemory) for case in cases() if case.group == group] for group in GROUPS
+        group: [judge(case, lambda case: PolicyInMemory) for case in cases() if case.group == group]
+        for group in GROUPS
     }
     assert {cell(findings) for findings in found.values()} == {"holds"}
 
@@ -66,7 +67,7 @@ def test_a_case_that_cannot_be_asked_for_says_why():
 
     findings = [judge(case, refuse) for case in cases() if case.group == "late"]
     assert cell(findings) == "no such option: nothing of the kind"
-    held = judge(findings[0].case, lambda case: InMemory)
+    held = judge(findings[0].case, lambda case: PolicyInMemory)
     assert cell([*findings, held]) == "no such option (8 of 9): nothing of the kind"
 
 

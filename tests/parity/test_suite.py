@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from parity import sides
-from parity.checks import Request, list_tasks, run_checks, suite, unfinished
+from parity.checks import SuiteRequest, list_tasks, run_checks, suite, unfinished
 from parity.errors import StateError, UnknownNameError
 from parity.results import EXIT_CODES, overall
 from parity.spec import load
@@ -14,7 +14,7 @@ from tests.support.small import small
 
 def request(workdir, *specs, checks=suite.CHECKS):
     both = {name: sides.load(name) for name in ("torch", "jax")}
-    return Request(checks=checks, specs=specs, sides=both, steps=10, workdir=workdir / "runs")
+    return SuiteRequest(checks=checks, specs=specs, sides=both, steps=10, workdir=workdir / "runs")
 
 
 def test_every_task_is_named_before_anything_is_built_or_written(tmp_path):

@@ -14,7 +14,7 @@ from parity.cli.main import main
 from parity.contract import StepRecord, read_records
 from parity.policy import best
 from parity.results import EXIT_CODES
-from parity.runs import QUIET, Observers, Options, RunDirectory, train
+from parity.runs import QUIET, Observers, ProcessOptions, RunDirectory, train
 from parity.spec import from_toml
 from parity.state import compare_digests, schema_of
 from tests.support.sealed import flip
@@ -88,9 +88,9 @@ def test_a_run_continues_as_if_it_had_never_stopped(name: str, tmp_path: Path, c
     recorded, step = curve(run), max(s.step for s in RunDirectory(run).store.scan().whole)
     spec = replace(from_toml(RunDirectory(run).identity_text()), steps=STEPS)
     said: list[str] = []
-    train(sides.load(side), side, spec, run, Options(), Observers(log=said.append))
+    train(sides.load(side), side, spec, run, ProcessOptions(), Observers(log=said.append))
     assert f"resumed from step {step} (latest)" in said
-    train(sides.load(side), side, spec, tmp_path / "anew", Options(), QUIET)
+    train(sides.load(side), side, spec, tmp_path / "anew", ProcessOptions(), QUIET)
     continued, anew = curve(run), curve(tmp_path / "anew")
     assert len(continued) == len(anew) == STEPS
     seals = [read_seal(path / "checkpoints" / str(STEPS)) for path in (run, tmp_path / "anew")]

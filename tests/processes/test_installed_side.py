@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from parity import sides
-from parity.checks import SPEC_CHECKS, Request, run_checks
+from parity.checks import SPEC_CHECKS, SuiteRequest, run_checks
 from parity.cli import main
 from parity.spec import PRECISIONS
 from tests.support.foreign import ROOT, install
@@ -32,7 +32,7 @@ def parity(*words):
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_an_installed_side_passes_every_check_of_a_spec_in_every_precision(precision, tmp_path):
     both = {name: sides.load(name) for name in ("mine", "torch")}
-    request = Request(
+    request = SuiteRequest(
         checks=SPEC_CHECKS, specs=[small("mlp-digits", precision)], sides=both, steps=20, workdir=tmp_path / "runs"
     )
     records = run_checks(request, lambda line: None)

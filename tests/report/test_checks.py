@@ -3,7 +3,7 @@
 import pytest
 
 from parity import sides
-from parity.checks import Request, run_checks
+from parity.checks import SuiteRequest, run_checks
 from parity.checks.across import ENVELOPE_LIMIT, FLOAT64_LIMIT, TwinPair, check_handover, check_twins
 from parity.report.html import check_page
 from parity.spec import from_toml, load
@@ -60,7 +60,7 @@ def test_a_handover_keeps_where_it_changed_sides(pairs):
 @pytest.mark.processes
 def test_a_resume_keeps_its_kills_and_the_run_it_is_of(tmp_path):
     spec = load("mlp-digits", "float16", ("model.hidden=[8]", "batch=64", "data.validation=64"))
-    request = Request(
+    request = SuiteRequest(
         checks=("resume",), specs=[spec], sides={"torch": sides.load("torch")}, steps=20, workdir=tmp_path
     )
     (record,) = run_checks(request, lambda line: None)

@@ -9,7 +9,7 @@ import pytest
 
 from parity.checks import MOST_STEPS, digest_batches, digest_leaves, trace
 from parity.checks.across import ENVELOPE_LIMIT, FLOAT64_LIMIT, Envelope, agree
-from parity.checks.planned import Evidence, LeafEvent, describe_evidence, judge, trace_resume
+from parity.checks.planned import LeafEvent, RunEvidence, describe_evidence, judge, trace_resume
 from parity.contract import StepRecord, Validation
 
 LABELS = ("a", "b")
@@ -84,7 +84,7 @@ def test_a_step_only_one_run_has_is_none_in_the_other():
 
 
 def evidence(records, resumed_from=(None,), validations=(), events=()):
-    return Evidence(
+    return RunEvidence(
         records=list(records), validations=list(validations), resumed_from=list(resumed_from), events=list(events)
     )
 

@@ -245,7 +245,10 @@ def test_leaves_are_renamed_transposed_and_reshaped_by_rule(saved: tuple[str, Pa
 
 BAD_RULES: list[tuple[Any, str]] = [
     ({"encodre": "blocks"}, r"rules that are about nothing in the checkpoint:\n  encodre -> blocks"),
-    ([Rule("encoder", "a"), Rule("encoder.*.bias", "b.*")], r"two rules are about the saved leaf encoder.0.bias"),
+    (
+        [Rule("encoder", "a"), Rule("encoder.*.bias", "b.*")],
+        r"two rules are about the saved leaf encoder.0.bias",
+    ),
     ({"step": "count"}, r"the saved leaves step and count both become count"),
     (
         [Rule("encoder.*.bias", "encoder.*.bias", permute=(1, 0))],

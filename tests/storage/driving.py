@@ -18,7 +18,7 @@ from parity import sides
 from parity.checkpoints import read_seal, verify
 from parity.contract import StepRecord, read_records, splice
 from parity.errors import SaveError
-from parity.runs import Observers, OnError, Options, RunDirectory, train
+from parity.runs import Observers, OnError, ProcessOptions, RunDirectory, train
 from parity.spec import load
 from tests.storage.disk import FAULTS, LOOKS, Disk
 from tests.storage.saving import judge_message
@@ -103,7 +103,7 @@ class Driver:
 
     def train(self, on_error: OnError) -> list[str]:
         observers = Observers(log=self.said.append, on_step=self.on_step)
-        outcome = train(self.side, self.name, SPEC, self.path, Options(on_error=on_error), observers)
+        outcome = train(self.side, self.name, SPEC, self.path, ProcessOptions(on_error=on_error), observers)
         return outcome.failures
 
     def on_step(self, record: StepRecord) -> None:

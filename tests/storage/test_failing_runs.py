@@ -12,7 +12,7 @@ import pytest
 from parity import sides
 from parity.checkpoints import commit, verify
 from parity.errors import DivergedError
-from parity.runs import Observers, Options, RunDirectory
+from parity.runs import Observers, ProcessOptions, RunDirectory
 from parity.runs import train as train_run
 from parity.spec import to_toml
 from parity.storage import read_lines
@@ -149,7 +149,7 @@ def test_a_run_that_diverges_beside_a_failing_save_names_the_last_checkpoint_tha
     with pytest.raises(DivergedError, match=r"step 6: loss is nan;.* the last checkpoint is of step 2$") as caught:
         train_run(
             *(sides.load(side), side, SPEC, tmp_path / "run"),
-            Options(on_error=on_error),
+            ProcessOptions(on_error=on_error),
             Observers(log=said.append),
         )
     told = [str(caught.value), *said]

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from parity import policy
-from parity.policy import InMemory, Rules, Saved
+from parity.policy import PolicyInMemory, Rules, Saved
 
 __all__ = ["PLANTS"]
 
 
-class KeepingBy(InMemory):
+class KeepingBy(PolicyInMemory):
     """Keeps what a wrong function keeps; best and latest are right."""
 
     def __init__(self, rules: Rules, choose: Callable[[list[Saved], Rules], set[int]]) -> None:
@@ -23,7 +23,7 @@ class KeepingBy(InMemory):
         return self.choose(sorted(self.saved.values(), key=lambda s: s.step), self._rules)
 
 
-class SeeingBy(InMemory):
+class SeeingBy(PolicyInMemory):
     """Sees every metric through a wrong function, for eviction and for best."""
 
     def __init__(self, rules: Rules, see: Callable[[Saved, Rules], Saved]) -> None:
@@ -41,11 +41,11 @@ class SeeingBy(InMemory):
         return None if found is None else found.step
 
 
-def keeping(choose: Callable[[list[Saved], Rules], set[int]]) -> Callable[[Rules], InMemory]:
+def keeping(choose: Callable[[list[Saved], Rules], set[int]]) -> Callable[[Rules], PolicyInMemory]:
     return lambda rules: KeepingBy(rules, choose)
 
 
-def seeing(see: Callable[[Saved, Rules], Saved]) -> Callable[[Rules], InMemory]:
+def seeing(see: Callable[[Saved, Rules], Saved]) -> Callable[[Rules], PolicyInMemory]:
     return lambda rules: SeeingBy(rules, see)
 
 
@@ -72,11 +72,11 @@ def beside_latest(saved: list[Saved], rules: Rules) -> set[int]:
     return others | (top(rest, rules, rules.keep_best) if rules.keep_best else set())
 
 
-def by_rules(**changes: object) -> Callable[[Rules], InMemory]:
+def by_rules(**changes: object) -> Callable[[Rules], PolicyInMemory]:
     return keeping(lambda saved, rules: policy.kept(saved, replace(rules, **changes)))
 
 
-def every(test: Callable[[int, int], bool]) -> Callable[[Rules], InMemory]:
+def every(test: Callable[[int, int], bool]) -> Callable[[Rules], PolicyInMemory]:
     def choose(saved: list[Saved], rules: Rules) -> set[int]:
         multiples = {s.step for s in saved if rules.keep_every and test(s.step, rules.keep_every)}
         return policy.kept(saved, replace(rules, keep_every=0)) | multiples
@@ -84,7 +84,7 @@ def every(test: Callable[[int, int], bool]) -> Callable[[Rules], InMemory]:
     return keeping(choose)
 
 
-class TiesToOlder(InMemory):
+class TiesToOlder(PolicyInMemory):
     """Compares with > where >= is meant."""
 
     def _seen(self) -> list[Saved]:
@@ -100,14 +100,14 @@ class TiesToOlder(InMemory):
         return None if found is None else -found.step
 
 
-class RestartForgets(InMemory):
+class RestartForgets(PolicyInMemory):
     """Holds metrics in memory only."""
 
     def restart(self) -> None:
         self.saved = {step: replace(saved, metric=None) for step, saved in self.saved.items()}
 
 
-class TimeRestarts(InMemory):
+class TimeRestarts(PolicyInMemory):
     """Measures the time from the start of the process."""
 
     def __init__(self, rules: Rules) -> None:
@@ -126,7 +126,7 @@ class TimeRestarts(InMemory):
         return plain | timed
 
 
-class SinceLast(InMemory):
+class SinceLast(PolicyInMemory):
     """Measures the time between one save and the next, kept or not."""
 
     last = -math.inf
@@ -153,14 +153,14 @@ def clock_trusted(saved: list[Saved], rules: Rules) -> set[int]:
     return stay
 
 
-class LateIgnored(InMemory):
+class LateIgnored(PolicyInMemory):
     """Takes no metric after the save."""
 
     def metric(self, step: int, value: float) -> None:
         self._require(step)
 
 
-class LateEvicts(InMemory):
+class LateEvicts(PolicyInMemory):
     """Removes checkpoints when a metric arrives."""
 
     def metric(self, step: int, value: float) -> None:
@@ -169,7 +169,7 @@ class LateEvicts(InMemory):
         self.saved = {step: saved for step, saved in self.saved.items() if step in stay}
 
 
-class LateByStep(InMemory):
+class LateByStep(PolicyInMemory):
     """Remembers late metrics by step, whichever checkpoint has it."""
 
     def __init__(self, rules: Rules) -> None:
@@ -184,7 +184,7 @@ class LateByStep(InMemory):
         super().save(step, self.late.get(step, metric), saved_at)
 
 
-class LateAnywhere(InMemory):
+class LateAnywhere(PolicyInMemory):
     """Takes a metric for what is gone without a word."""
 
     def metric(self, step: int, value: float) -> None:
@@ -192,7 +192,7 @@ class LateAnywhere(InMemory):
             super().metric(step, value)
 
 
-class LateNanIgnored(InMemory):
+class LateNanIgnored(PolicyInMemory):
     """Keeps the old metric when NaN arrives."""
 
     def metric(self, step: int, value: float) -> None:
@@ -200,7 +200,7 @@ class LateNanIgnored(InMemory):
             super().metric(step, value)
 
 
-class ChangeEvicts(InMemory):
+class ChangeEvicts(PolicyInMemory):
     """Applies changed rules when the process starts."""
 
     def rules(self, rules: Rules) -> None:
@@ -209,14 +209,14 @@ class ChangeEvicts(InMemory):
         self.saved = {step: saved for step, saved in self.saved.items() if step in stay}
 
 
-class ChangeIgnored(InMemory):
+class ChangeIgnored(PolicyInMemory):
     """Goes on under the rules the run was started with."""
 
     def rules(self, rules: Rules) -> None:
         pass
 
 
-class NewerStay(InMemory):
+class NewerStay(PolicyInMemory):
     """Goes on from an older step beside what is newer."""
 
     def resume(self, which: object) -> None:
@@ -224,14 +224,14 @@ class NewerStay(InMemory):
             self._require(which)
 
 
-class BestIsLatest(InMemory):
+class BestIsLatest(PolicyInMemory):
     """Goes on from the latest when asked for the best."""
 
     def resume(self, which: object) -> None:
         super().resume("latest" if which == "best" else which)  # type: ignore[arg-type]
 
 
-class NearestTaken(InMemory):
+class NearestTaken(PolicyInMemory):
     """Takes the nearest step when the one that is named is not there."""
 
     def resume(self, which: object) -> None:
@@ -240,7 +240,7 @@ class NearestTaken(InMemory):
         super().resume(which)  # type: ignore[arg-type]
 
 
-class BestEver(InMemory):
+class BestEver(PolicyInMemory):
     """Points to the best that was ever saved, there or not."""
 
     ever: Saved | None = None
@@ -254,7 +254,7 @@ class BestEver(InMemory):
         return self.ever.step if self.ever else None
 
 
-class LatestIsBest(InMemory):
+class LatestIsBest(PolicyInMemory):
     """Goes on from what is best."""
 
     def latest(self) -> int | None:
@@ -275,7 +275,7 @@ def missing_is_zero(saved: Saved, rules: Rules) -> Saved:
     return saved if saved.metric is not None else replace(saved, metric=0.0)
 
 
-class InfinityCounts(InMemory):
+class InfinityCounts(PolicyInMemory):
     """Takes an infinite metric for the largest, or smallest, of all numbers."""
 
     def kept(self) -> set[int]:
@@ -291,21 +291,21 @@ def _large(saved: Saved) -> Saved:
     return replace(saved, metric=math.copysign(1e300, saved.metric)) if infinite else saved
 
 
-class BetweenIgnored(InMemory):
+class BetweenIgnored(PolicyInMemory):
     """Saves where a save is due, and nowhere else."""
 
     def validated(self, step: int, metric: float, saved_at: float) -> None:
         pass
 
 
-class BetweenAlways(InMemory):
+class BetweenAlways(PolicyInMemory):
     """Saves at every validation."""
 
     def validated(self, step: int, metric: float, saved_at: float) -> None:
         self.save(step, metric, saved_at)
 
 
-class BetweenBestEver(InMemory):
+class BetweenBestEver(PolicyInMemory):
     """Saves where the metric is above all that were ever saved, given up or not."""
 
     def __init__(self, rules: Rules) -> None:
@@ -334,7 +334,7 @@ def negative_zero_below(saved: Saved, rules: Rules) -> Saved:
     return replace(saved, metric=-5e-324) if lower else saved
 
 
-PLANTS: dict[str, tuple[Callable[[Rules], InMemory], set[str]]] = {
+PLANTS: dict[str, tuple[Callable[[Rules], PolicyInMemory], set[str]]] = {
     "ties go to the older": (TiesToOlder, {"ties"}),
     "minus zero is less than zero": (seeing(negative_zero_below), {"ties"}),
     "NaN is best": (seeing(nan_wins), {"nan"}),

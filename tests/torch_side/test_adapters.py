@@ -10,10 +10,10 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, TensorDataset
 
 from parity import sides
-from parity.capture import Snapshot, Walk
+from parity.capture import StateSnapshot, Walk
 
 
-def see(**values: Any) -> Snapshot:
+def see(**values: Any) -> StateSnapshot:
     sides.adapters()
     walk = Walk()
     for name, value in values.items():

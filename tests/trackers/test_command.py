@@ -14,7 +14,7 @@ import pytest
 from parity.cli import main
 from parity.cli.progress import Progress
 from parity.contract import Validation
-from parity.runs import Observers, Outcome
+from parity.runs import Observers, ProcessOutcome
 from parity.trackers import load
 from tests.support.small import record
 from tests.trackers.reading import config_of, events_of, history_of, newest_offline
@@ -99,9 +99,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return what the loop is asked to do, in the place of training."""
     found: dict[str, Any] = {}
 
-    def train(*arguments: Any) -> Outcome:
+    def train(*arguments: Any) -> ProcessOutcome:
         found["observers"] = arguments[5]
-        return Outcome(step=1, resumed_from=None)
+        return ProcessOutcome(step=1, resumed_from=None)
 
     monkeypatch.setattr("parity.cli.train.train", train)
     return found

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
 
-from parity.checkpoints.trees import Array, Branch, Leaf, Node, Request, Whole, leaves
+from parity.checkpoints.trees import ArrayType, Branch, LeafNode, Node, RestoreRequest, Whole, leaves
 from parity.errors import CheckpointError
 
 __all__ = ["is_stateful", "state_of", "whole_of"]
@@ -32,7 +32,7 @@ def state_of(value: Any) -> Any:
     return value.get_state() if isinstance(value, torch.Generator) else value.state_dict()
 
 
-def whole_of(name: str, value: Any, request: Request) -> Whole:
+def whole_of(name: str, value: Any, request: RestoreRequest) -> Whole:
     """Return an object of a template as what takes its saved state, checked as far as its class allows.
 
     Args:
@@ -65,13 +65,13 @@ def whole_of(name: str, value: Any, request: Request) -> Whole:
 
 def _check_generator(node: Node, value: torch.Generator) -> Problems:
     own = value.get_state()
-    found = node.value if isinstance(node, Leaf) else None
-    if isinstance(found, Array) and (found.dtype, found.shape) == ("uint8", tuple(own.shape)):
+    found = node.value if isinstance(node, LeafNode) else None
+    if isinstance(found, ArrayType) and (found.dtype, found.shape) == ("uint8", tuple(own.shape)):
         return []
     return [(node.name, f"is {found or 'a container'}, and no state of a generator of {value.device}")]
 
 
-def _check_keys(node: Node, own: dict[str, Any], request: Request) -> Problems:
+def _check_keys(node: Node, own: dict[str, Any], request: RestoreRequest) -> Problems:
     """Compare the keys of a saved state with those of the object: another class has others."""
     found = {*node.keys} if isinstance(node, Branch) else set()
     missing, extra = own.keys() - found, found - own.keys()
@@ -85,7 +85,7 @@ def _check_keys(node: Node, own: dict[str, Any], request: Request) -> Problems:
     ]
 
 
-def _check_optimizer(node: Node, value: torch.optim.Optimizer, request: Request) -> Problems:
+def _check_optimizer(node: Node, value: torch.optim.Optimizer, request: RestoreRequest) -> Problems:
     """Compare groups, their settings, and the moments of each parameter."""
     groups, state = _child(node, "param_groups"), _child(node, "state")
     if not isinstance(groups, Branch) or not isinstance(state, Branch):
@@ -116,11 +116,11 @@ def _check_optimizer(node: Node, value: torch.optim.Optimizer, request: Request)
     return problems
 
 
-def _check_moments(entries: Node, parameter: Tensor, request: Request) -> Iterator[tuple[str, str]]:
+def _check_moments(entries: Node, parameter: Tensor, request: RestoreRequest) -> Iterator[tuple[str, str]]:
     """Yield what of the state of one parameter has another shape, or a type that PyTorch would convert silently."""
     for name, leaf in leaves(entries).items():
         kind = leaf.value
-        if not isinstance(kind, Array) or name.rpartition(".")[2] == "step":
+        if not isinstance(kind, ArrayType) or name.rpartition(".")[2] == "step":
             continue
         own = str(parameter.dtype).removeprefix("torch.")
         if len(kind.shape) > 0 and not _broadcasts(kind.shape, tuple(parameter.shape)):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from parity import storage
 from parity.checkpoints import ByteRange
-from parity.checkpoints.trees import Array, Branch, Leaf, Node, Part, Written, leaves, sealed_name
+from parity.checkpoints.trees import ArrayType, Branch, LeafNode, Node, SavedPart, Written, leaves, sealed_name
 from parity.errors import CheckpointError
 from parity.storage import FileDigest, digest_range
 from torch_side.formats.archive import places
@@ -23,7 +23,7 @@ from torch_side.formats.pickled import TREE_GLOBALS
 __all__ = ["read_parts", "write_parts"]
 
 
-def write_parts(draft: Path, parts: Iterable[Part], values: Mapping[str, Any]) -> Written:
+def write_parts(draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any]) -> Written:
     """Write each part to a file of its own: `state.pt`, or `<item>.pt`; JSON to `<item>.json`.
 
     Args:
@@ -47,7 +47,7 @@ def write_parts(draft: Path, parts: Iterable[Part], values: Mapping[str, Any]) -
 
 
 def read_parts(
-    path: Path, parts: Iterable[Part], names: set[str], describe: Callable[[Any], Any]
+    path: Path, parts: Iterable[SavedPart], names: set[str], describe: Callable[[Any], Any]
 ) -> dict[str, Tensor]:
     """Return tensors of a checkpoint by name, on the CPU.
 
@@ -68,7 +68,7 @@ def read_parts(
         for name, kind, value in _tensors(content, part.node):
             whole = type(value) is Tensor and value.is_contiguous()
             got = describe(value) if whole else None
-            if not isinstance(got, Array) or (got.dtype, got.shape) != (kind.dtype, kind.shape):
+            if not isinstance(got, ArrayType) or (got.dtype, got.shape) != (kind.dtype, kind.shape):
                 raise CheckpointError(
                     f"{path / _file(part)}: {name} is {got or type(value)}, and was saved as {kind}"
                 )
@@ -77,7 +77,7 @@ def read_parts(
     return found
 
 
-def _file(part: Part) -> str:
+def _file(part: SavedPart) -> str:
     return f"{part.item}.pt" if part.item else STATE
 
 
@@ -96,17 +96,17 @@ def _places(draft: Path, file: str, numbers: Mapping[str, int]) -> dict[str, tup
     return found
 
 
-def _records(part: Part, values: Mapping[str, Any]) -> dict[str, int]:
+def _records(part: SavedPart, values: Mapping[str, Any]) -> dict[str, int]:
     """Return the name of each tensor in the seal to its record: `torch.save` numbers storages as it meets them."""
     numbers: dict[int, int] = {}
     found = {}
     for name, leaf in leaves(part.node).items():
-        if isinstance(leaf.value, Array):
+        if isinstance(leaf.value, ArrayType):
             found[sealed_name(name)] = numbers.setdefault(id(values[name]), len(numbers))
     return found
 
 
-def _tensors(content: Any, node: Node) -> Iterator[tuple[str, Array, Any]]:
+def _tensors(content: Any, node: Node) -> Iterator[tuple[str, ArrayType, Any]]:
     """Yield name, described type and value of each tensor of a file whose containers are those of a description.
 
     Raises:
@@ -122,5 +122,5 @@ def _tensors(content: Any, node: Node) -> Iterator[tuple[str, Array, Any]]:
             if isinstance(content, dict) and key not in content:
                 raise CheckpointError(f"{child.name} is not in the file")
             yield from _tensors(content[key], child)
-    elif isinstance(node, Leaf) and isinstance(node.value, Array):
+    elif isinstance(node, LeafNode) and isinstance(node.value, ArrayType):
         yield node.name, node.value, content

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from parity.checkpoints.trees import (
     DTYPES,
-    Array,
+    ArrayType,
     Opened,
-    Part,
-    Request,
+    RestoreRequest,
+    SavedPart,
     TreeForm,
     Whole,
     Written,
@@ -47,8 +47,8 @@ class TorchForm(TreeForm):
 
     side = "torch"
 
-    def __init__(self, request: Request | None = None, device: torch.device | None = None) -> None:
-        self._request, self._device = request or Request(), device
+    def __init__(self, request: RestoreRequest | None = None, device: torch.device | None = None) -> None:
+        self._request, self._device = request or RestoreRequest(), device
         self._given: set[int] = set()
         """Where the tensors lie that were returned: those that were tied are not, unless the template ties them."""
 
@@ -69,19 +69,19 @@ class TorchForm(TreeForm):
             return whole_of(name, value, self._request)
         return None if isinstance(value, Tensor) else open_plain(value)
 
-    def describe(self, value: Any) -> Array:
+    def describe(self, value: Any) -> ArrayType:
         """Return the type of a tensor or a NumPy array."""
         if isinstance(value, torch.Generator):
             value = value.get_state()
         if type(value) is np.ndarray or isinstance(value, np.generic):
             _require_known(value.dtype)
-            return Array(str(value.dtype), value.shape, numpy=True)
+            return ArrayType(str(value.dtype), value.shape, numpy=True)
         if type(value) not in TENSORS:
             raise TypeError(f"is a {type_name(value)}, which no checkpoint holds")
         dtype = str(value.dtype).removeprefix("torch.")
         if value.layout is not torch.strided or dtype not in DTYPES:
             raise TypeError(f"is a tensor of {value.dtype}, {value.layout}, which no checkpoint holds")
-        return Array(dtype, tuple(value.shape))
+        return ArrayType(dtype, tuple(value.shape))
 
     def has_value(self, value: Any) -> bool:
         """Return whether a leaf is more than a tensor on the device `meta`."""
@@ -105,13 +105,13 @@ class TorchForm(TreeForm):
         return array
 
     def write(
-        self, draft: Path, parts: Iterable[Part], values: Mapping[str, Any], texts: Mapping[str, str]
+        self, draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any], texts: Mapping[str, str]
     ) -> Written:
         """Write each part with `torch.save`, or as JSON."""
         del texts
         return write_parts(draft, parts, values)
 
-    def read(self, path: Path, parts: Iterable[Part], names: set[str]) -> dict[str, Any]:
+    def read(self, path: Path, parts: Iterable[SavedPart], names: set[str]) -> dict[str, Any]:
         """Read tensors onto the CPU."""
         return read_parts(path, parts, names, self.describe)
 
@@ -127,7 +127,7 @@ class TorchForm(TreeForm):
             words = array.reshape(-1).view("u1" if size == 1 else f"i{size}")
             return torch.from_numpy(words).view(dtype).reshape(array.shape)
 
-    def place(self, value: Any, to: Array, permute: tuple[int, ...], like: Any) -> Any:
+    def place(self, value: Any, to: ArrayType, permute: tuple[int, ...], like: Any) -> Any:
         """Return a leaf with the type of the template's, on its device or on the one that was asked for."""
         dtype = getattr(torch, to.dtype)
         tensor = value if isinstance(value, Tensor) else torch.tensor(value, dtype=dtype)
@@ -144,7 +144,7 @@ class TorchForm(TreeForm):
             return nn.Parameter(tensor, requires_grad=like.requires_grad)
         return tensor.requires_grad_(like.requires_grad)
 
-    def raw(self, value: Any, kind: Array) -> Any:
+    def raw(self, value: Any, kind: ArrayType) -> Any:
         """Return a tensor, or the NumPy array that was saved."""
         return value.numpy() if kind.numpy else value.to(self._device or torch.device("cpu"))
 

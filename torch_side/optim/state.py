@@ -16,7 +16,7 @@ from parity.state import NeutralGroup, NeutralOptimizer, OptimizerKind, Training
 
 __all__ = ["from_neutral", "kind_of", "to_neutral"]
 
-Named = Iterable[tuple[str, nn.Parameter]]
+NamedParameters = Iterable[tuple[str, nn.Parameter]]
 
 
 def kind_of(optimizer: torch.optim.Optimizer) -> OptimizerKind:
@@ -35,7 +35,7 @@ def kind_of(optimizer: torch.optim.Optimizer) -> OptimizerKind:
     return optimizer_kind(cls.__name__)
 
 
-def to_neutral(optimizer: torch.optim.Optimizer, named: Named) -> TrainingState:
+def to_neutral(optimizer: torch.optim.Optimizer, named: NamedParameters) -> TrainingState:
     """Return the neutral form of an optimizer's state.
 
     Args:
@@ -81,7 +81,7 @@ def to_neutral(optimizer: torch.optim.Optimizer, named: Named) -> TrainingState:
     return state
 
 
-def from_neutral(state: TrainingState, optimizer: torch.optim.Optimizer, named: Named) -> None:
+def from_neutral(state: TrainingState, optimizer: torch.optim.Optimizer, named: NamedParameters) -> None:
     """Load a neutral state into an optimizer that has the same parameters in the same groups.
 
     Args:
@@ -131,7 +131,7 @@ def from_neutral(state: TrainingState, optimizer: torch.optim.Optimizer, named: 
             entry[key] = _tensor(values[slot]).to(entry[key].device)
 
 
-def _members(optimizer: torch.optim.Optimizer, named: Named) -> list[list[tuple[str, nn.Parameter]]]:
+def _members(optimizer: torch.optim.Optimizer, named: NamedParameters) -> list[list[tuple[str, nn.Parameter]]]:
     """Return the parameters of each group with their names."""
     by_id = {id(p): name for name, p in named}
     out = []

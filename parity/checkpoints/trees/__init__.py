@@ -4,13 +4,13 @@ Knows no framework: what a container, an array and a file of one is, a side says
 """
 
 from parity.checkpoints.trees.document import DTYPES, is_scalar
-from parity.checkpoints.trees.fit import Reference, Request, RestoredTree, Take
-from parity.checkpoints.trees.form import Part, TreeForm, Written, sealed_name
+from parity.checkpoints.trees.fit import Reference, RestoredTree, RestoreRequest, Take
+from parity.checkpoints.trees.form import SavedPart, TreeForm, Written, sealed_name
 from parity.checkpoints.trees.manager import TREES, CheckpointManager, is_managed
 from parity.checkpoints.trees.nodes import (
-    Array,
+    ArrayType,
     Branch,
-    Leaf,
+    LeafNode,
     Node,
     Opened,
     Scalar,
@@ -26,18 +26,18 @@ from parity.checkpoints.trees.single import restore_tree, save_tree
 __all__ = [
     "DTYPES",
     "TREES",
-    "Array",
+    "ArrayType",
     "Branch",
     "CheckpointManager",
-    "Leaf",
+    "LeafNode",
     "Node",
     "Opened",
-    "Part",
     "Reference",
-    "Request",
+    "RestoreRequest",
     "RestoredTree",
     "Rule",
     "RuleLike",
+    "SavedPart",
     "Scalar",
     "Take",
     "TreeForm",

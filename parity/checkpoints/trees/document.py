@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any, get_args
 
-from parity.checkpoints.trees.nodes import Array, Branch, Form, Leaf, Node, Scalar, is_text, join
+from parity.checkpoints.trees.nodes import ArrayType, Branch, Form, LeafNode, Node, Scalar, is_text, join
 from parity.errors import CheckpointError, explain
 
 __all__ = ["DTYPES", "from_json", "holds_json", "is_scalar", "to_json"]
@@ -46,9 +46,9 @@ def to_json(node: Node) -> dict[str, Any]:
             return {node.form: items}
         named = [[key, item] for key, item in zip(node.keys, items, strict=True)]
         return {"dict": named} if node.form == "dict" else {"fields": named, "type": node.type_name}
-    assert isinstance(node, Leaf)
+    assert isinstance(node, LeafNode)
     value = node.value
-    if isinstance(value, Array):
+    if isinstance(value, ArrayType):
         more: dict[str, Any] = {"key": value.key} if value.key else {}
         return {"array": value.dtype, "shape": list(value.shape), **more, **({"numpy": True} if value.numpy else {})}
     if isinstance(value, complex):
@@ -79,8 +79,8 @@ def holds_json(node: Node) -> bool:
     if isinstance(node, Branch):
         plain = node.form == "list" or (node.form == "dict" and all(type(key) is str for key in node.keys))
         return plain and all(map(holds_json, node.children))
-    value = node.value if isinstance(node, Leaf) else None
-    return not isinstance(value, Array | complex) and not (isinstance(value, float) and not math.isfinite(value))
+    value = node.value if isinstance(node, LeafNode) else None
+    return not isinstance(value, ArrayType | complex) and not (isinstance(value, float) and not math.isfinite(value))
 
 
 def _node(value: Any, name: str, depth: int) -> Node:
@@ -88,7 +88,7 @@ def _node(value: Any, name: str, depth: int) -> Node:
         raise TypeError(f"{name!r} is no node, or lies too deep")
     form = next((form for form in get_args(Form) if form in value), None)
     if form is None:
-        return Leaf(name, _array(value, name) if "array" in value else _scalar(value, name))
+        return LeafNode(name, _array(value, name) if "array" in value else _scalar(value, name))
     pairs = value[form] if form in ("dict", "fields") else list(enumerate(value[form]))
     keys = tuple(key for key, _ in pairs)
     if not all(type(key) in (str, int) for key in keys) or len(set(keys)) != len(keys):
@@ -100,14 +100,14 @@ def _node(value: Any, name: str, depth: int) -> Node:
     return Branch(name, form, keys, children, lambda made: dict(zip(keys, made, strict=True)), kind)
 
 
-def _array(value: dict[str, Any], name: str) -> Array:
+def _array(value: dict[str, Any], name: str) -> ArrayType:
     shape = value["shape"]
     if value["array"] not in DTYPES or not all(type(n) is int and 0 <= n < 1 << 48 for n in shape) or len(shape) > 32:
         raise ValueError(f"{name!r} has the type {str(value['array'])[:40]!r}{str(shape)[:80]}")
     key = value.get("key", "")
     if key and (_KEY.fullmatch(key) is None or value["array"] != "uint32" or not shape):
         raise ValueError(f"{name!r} is no PRNG key")
-    return Array(value["array"], tuple(shape), key, value.get("numpy") is True)
+    return ArrayType(value["array"], tuple(shape), key, value.get("numpy") is True)
 
 
 def _scalar(value: dict[str, Any], name: str) -> Scalar:

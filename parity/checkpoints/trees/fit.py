@@ -12,11 +12,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from parity.checkpoints.trees.nodes import Array, Branch, Leaf, Node, Unheld, fixed, leaves, subtrees, wholes
+from parity.checkpoints.trees.nodes import ArrayType, Branch, LeafNode, Node, Unheld, fixed, leaves, subtrees, wholes
 from parity.checkpoints.trees.rules import Renames, Rule, RuleLike
 from parity.errors import CheckpointError, UnknownNameError
 
-__all__ = ["Fit", "Reference", "Request", "RestoredTree", "Take", "fit"]
+__all__ = ["Fit", "Reference", "RestoreRequest", "RestoredTree", "Take", "fit"]
 
 Reference = Literal["exact", "sharding"]
 """What an array of a template counts for: for its type and where it lies, or for where it lies alone."""
@@ -45,7 +45,7 @@ class RestoredTree:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class RestoreRequest:
     """What a restore was asked for; as the parameters of `restore`."""
 
     like: Any = None
@@ -73,7 +73,7 @@ class Take:
 
     saved: str
     rule: Rule | None
-    to: Array | None
+    to: ArrayType | None
     """The type of the array that it becomes; None for a Python scalar."""
 
 
@@ -93,7 +93,7 @@ class Fit:
 def fit(
     stored: Node,
     template: Node,
-    request: Request,
+    request: RestoreRequest,
     *,
     items: bool,
     fills: Callable[[str], bool],
@@ -117,7 +117,7 @@ def fit(
     """
     renames, made = Renames(request.rules), Fit()
     problems: list[tuple[str, str]] = []
-    have: dict[str, tuple[Leaf, Rule | None]] = {}
+    have: dict[str, tuple[LeafNode, Rule | None]] = {}
     for leaf in leaves(stored).values():
         name, rule = renames.find(leaf.name)
         if name in have:
@@ -174,7 +174,7 @@ def _miss(name: str, made: Fit, problems: list[tuple[str, str]], *, allowed: boo
 def _spare(
     names: set[str],
     template: Node,
-    request: Request,
+    request: RestoreRequest,
     made: Fit,
     problems: list[tuple[str, str]],
     *,
@@ -204,11 +204,11 @@ def _headline(problems: list[tuple[str, str]]) -> str:
     return f"the template does not fit in {len(problems)} leaves ({'; '.join(shown) or 'nothing was restored'}):"
 
 
-def _match(leaf: Leaf, wanted: Any, rule: Rule | None, cast: bool) -> tuple[Take | None, str]:
+def _match(leaf: LeafNode, wanted: Any, rule: Rule | None, cast: bool) -> tuple[Take | None, str]:
     """Return where a leaf comes from and how its type changes; None and a reason, where it does not fit."""
     saved = leaf.value
     differ = f"is {_shown(saved)} in the checkpoint, and {_shown(wanted)} in the template"
-    if isinstance(saved, Array) and isinstance(wanted, Array):
+    if isinstance(saved, ArrayType) and isinstance(wanted, ArrayType):
         shape, why = _shape(saved, wanted, rule)
         if why or (saved.key, shape) != (wanted.key, wanted.shape):
             return None, why or differ
@@ -219,7 +219,7 @@ def _match(leaf: Leaf, wanted: Any, rule: Rule | None, cast: bool) -> tuple[Take
         return Take(leaf.name, rule, wanted), f"{saved.dtype} to {wanted.dtype}"
     if rule is not None and (rule.permute or rule.reshape):
         return None, "is no array: a rule with permute or reshape is not for it"
-    if isinstance(saved, Array) or isinstance(wanted, Array):
+    if isinstance(saved, ArrayType) or isinstance(wanted, ArrayType):
         return _number(leaf, wanted, rule, cast)
     if type(saved) is type(wanted):
         return Take(leaf.name, rule, None), ""
@@ -229,10 +229,10 @@ def _match(leaf: Leaf, wanted: Any, rule: Rule | None, cast: bool) -> tuple[Take
     return None, differ
 
 
-def _words(leaf: Leaf, wanted: Any, rule: Rule | None) -> tuple[Take | None, str] | None:
+def _words(leaf: LeafNode, wanted: Any, rule: Rule | None) -> tuple[Take | None, str] | None:
     """Match the words of a key with a key; None where they are none."""
     saved = leaf.value
-    if not (isinstance(saved, Array) and isinstance(wanted, Array) and wanted.key and not saved.key):
+    if not (isinstance(saved, ArrayType) and isinstance(wanted, ArrayType) and wanted.key and not saved.key):
         return None
     turned = rule is not None and (rule.permute or rule.reshape)
     if turned or (saved.dtype, saved.shape) != ("uint32", wanted.shape):
@@ -242,7 +242,7 @@ def _words(leaf: Leaf, wanted: Any, rule: Rule | None) -> tuple[Take | None, str
 
 def _free(saved: Any, wanted: Any, rule: Rule | None) -> Any:
     """Return the type that a saved array keeps where the template's says only where it is to lie."""
-    if not isinstance(saved, Array) or not isinstance(wanted, Array) or (saved.key, wanted.key) != ("", ""):
+    if not isinstance(saved, ArrayType) or not isinstance(wanted, ArrayType) or (saved.key, wanted.key) != ("", ""):
         return wanted
     axes: Sequence[int] = range(len(saved.shape))
     if rule is not None and sorted(rule.permute) == list(axes):
@@ -251,7 +251,7 @@ def _free(saved: Any, wanted: Any, rule: Rule | None) -> Any:
     return replace(saved, shape=shape, numpy=wanted.numpy)
 
 
-def _shape(saved: Array, wanted: Array, rule: Rule | None) -> tuple[tuple[int, ...], str]:
+def _shape(saved: ArrayType, wanted: ArrayType, rule: Rule | None) -> tuple[tuple[int, ...], str]:
     """Return the shape of a leaf after its rule, or why the rule is not for it."""
     shape = saved.shape
     if rule is None or not (rule.permute or rule.reshape):
@@ -267,10 +267,10 @@ def _shape(saved: Array, wanted: Array, rule: Rule | None) -> tuple[tuple[int, .
     return shape, ""
 
 
-def _number(leaf: Leaf, wanted: Any, rule: Rule | None, cast: bool) -> tuple[Take | None, str]:
+def _number(leaf: LeafNode, wanted: Any, rule: Rule | None, cast: bool) -> tuple[Take | None, str]:
     """Match a Python number with an array of no axes: a counter is the one before a step, and the other after it."""
     saved = leaf.value
-    array, number = (saved, wanted) if isinstance(saved, Array) else (wanted, saved)
+    array, number = (saved, wanted) if isinstance(saved, ArrayType) else (wanted, saved)
     kinds = {bool: "bool", int: "int", float: "float", complex: "complex"}
     kind = kinds.get(type(number))
     if kind is None or array.shape or array.key or _kind(array.dtype) != kind:
@@ -298,6 +298,6 @@ def _exact(number: Any, dtype: str) -> bool:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, Array | Unheld):
+    if isinstance(value, ArrayType | Unheld):
         return str(value)
     return "None" if value is None else f"a Python {type(value).__name__}"

@@ -14,9 +14,9 @@ from typing import Any
 
 from parity.checkpoints import FILE, Seal, describe, read_seal_beside, seal_beside, verify_file
 from parity.checkpoints.trees.document import DTYPES, is_scalar
-from parity.checkpoints.trees.fit import Request
+from parity.checkpoints.trees.fit import RestoreRequest
 from parity.checkpoints.trees.form import TreeForm
-from parity.checkpoints.trees.nodes import Array, Branch, Leaf, Node, Opened, Unheld, leaves, open_plain, walk
+from parity.checkpoints.trees.nodes import ArrayType, Branch, LeafNode, Node, Opened, Unheld, leaves, open_plain, walk
 from parity.checkpoints.trees.reading import Pending, is_described, match_tree
 from parity.errors import CheckpointError, DamagedError, UnsealedError
 from parity.formats import Array as Stored
@@ -73,7 +73,7 @@ def open_foreign(path: Path) -> Source:
     return known.open(path)
 
 
-def read_foreign(form: TreeForm, source: Source, request: Request, *, sealed: bool) -> Pending:
+def read_foreign(form: TreeForm, source: Source, request: RestoreRequest, *, sealed: bool) -> Pending:
     """Read what a template needs of a checkpoint of another tool.
 
     Args:
@@ -142,16 +142,16 @@ def _typed(node: Node, keys: Mapping[str, str]) -> Node:
     """Return a tree of the types of its arrays, of scalars, and of what no tree of ours holds."""
     if isinstance(node, Branch):
         return replace(node, children=tuple(_typed(child, keys) for child in node.children))
-    assert isinstance(node, Leaf)
+    assert isinstance(node, LeafNode)
     kind = _type(node.value)
-    words = isinstance(kind, Array) and kind.dtype == "uint32" and kind.shape and keys.get(node.name)
-    return Leaf(node.name, replace(kind, key=words) if words else kind)
+    words = isinstance(kind, ArrayType) and kind.dtype == "uint32" and kind.shape and keys.get(node.name)
+    return LeafNode(node.name, replace(kind, key=words) if words else kind)
 
 
 def _type(value: Any) -> Any:
     if isinstance(value, Stored):
         name = value.dtype.name
-        return Array(name, value.shape) if name in DTYPES else Unheld(f"an array of {name}")
+        return ArrayType(name, value.shape) if name in DTYPES else Unheld(f"an array of {name}")
     if isinstance(value, Opaque):
         return Unheld(f"an {value}")
     return value if is_scalar(value) else Unheld(f"a {type(value).__name__}")

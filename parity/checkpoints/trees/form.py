@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from parity import storage
 from parity.checkpoints import ByteRange
 from parity.checkpoints.trees.document import from_json, holds_json, to_json
-from parity.checkpoints.trees.nodes import Array, Branch, Node, Opened, Whole, rebuild
+from parity.checkpoints.trees.nodes import ArrayType, Branch, Node, Opened, Whole, rebuild
 from parity.storage import FileDigest
 
-__all__ = ["Part", "TreeForm", "Written", "parts_of", "sealed_name"]
+__all__ = ["SavedPart", "TreeForm", "Written", "parts_of", "sealed_name"]
 
 Written = tuple[dict[str, FileDigest], dict[str, tuple[ByteRange, ...]]]
 """Digests of those files that were digested while they were written, and name of a leaf to where its bytes lie."""
 
 
 @dataclass(frozen=True)
-class Part:
+class SavedPart:
     """A tree that has files of its own: an item of a checkpoint, or all of one that was saved by itself."""
 
     item: str
@@ -42,7 +42,7 @@ class Part:
         return self.item != "" and holds_json(self.node)
 
 
-def parts_of(node: Node, *, items: bool) -> list[Part]:
+def parts_of(node: Node, *, items: bool) -> list[SavedPart]:
     """Return the parts of a saved tree.
 
     Args:
@@ -51,9 +51,9 @@ def parts_of(node: Node, *, items: bool) -> list[Part]:
             with items is a container.
     """
     if not items:
-        return [Part("", node)]
+        return [SavedPart("", node)]
     assert isinstance(node, Branch)
-    return [Part(str(key), child) for key, child in zip(node.keys, node.children, strict=True)]
+    return [SavedPart(str(key), child) for key, child in zip(node.keys, node.children, strict=True)]
 
 
 def sealed_name(name: str) -> str:
@@ -88,7 +88,7 @@ class TreeForm(ABC):
         return self.open_saved(name, value)
 
     @abstractmethod
-    def describe(self, value: Any) -> Array:
+    def describe(self, value: Any) -> ArrayType:
         """Return the type of a leaf that is no scalar.
 
         Raises:
@@ -114,7 +114,7 @@ class TreeForm(ABC):
 
     @abstractmethod
     def write(
-        self, draft: Path, parts: Iterable[Part], values: Mapping[str, Any], texts: Mapping[str, str]
+        self, draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any], texts: Mapping[str, str]
     ) -> Written:
         """Make the directory of a draft and write everything but the description of the tree and the seal.
 
@@ -126,7 +126,7 @@ class TreeForm(ABC):
         """
 
     @abstractmethod
-    def read(self, path: Path, parts: Iterable[Part], names: set[str]) -> dict[str, Any]:
+    def read(self, path: Path, parts: Iterable[SavedPart], names: set[str]) -> dict[str, Any]:
         """Read arrays of a checkpoint whose bytes were verified; the others are not read where that is possible.
 
         Args:
@@ -150,7 +150,7 @@ class TreeForm(ABC):
         """
 
     @abstractmethod
-    def place(self, value: Any, to: Array, permute: tuple[int, ...], like: Any) -> Any:
+    def place(self, value: Any, to: ArrayType, permute: tuple[int, ...], like: Any) -> Any:
         """Return an array as the template has it: transposed, converted, and where the template's lies.
 
         Args:
@@ -164,7 +164,7 @@ class TreeForm(ABC):
         """
 
     @abstractmethod
-    def raw(self, value: Any, kind: Array) -> Any:
+    def raw(self, value: Any, kind: ArrayType) -> Any:
         """Return an array for a restore without a template.
 
         Args:

@@ -13,8 +13,17 @@ from pathlib import Path
 from typing import Any, Self
 
 from parity import checkpoints, policy, storage
-from parity.checkpoints import DRAFT, CheckpointStore, Labels, Neutral, Save, read_pointer, read_seal, steadily
-from parity.checkpoints.trees.fit import Reference, Request, RestoredTree
+from parity.checkpoints import (
+    DRAFT,
+    CheckpointStore,
+    Labels,
+    Neutral,
+    SaveUnderWay,
+    read_pointer,
+    read_seal,
+    steadily,
+)
+from parity.checkpoints.trees.fit import Reference, RestoredTree, RestoreRequest
 from parity.checkpoints.trees.form import TreeForm
 from parity.checkpoints.trees.reading import Pending, is_described, read_tree
 from parity.checkpoints.trees.rules import RuleLike
@@ -83,7 +92,7 @@ class TreeCheckpoints(checkpoints.Checkpoints[Any, Pending, TreeSnapshot]):
         assert isinstance(state, TreeSnapshot)
         return state
 
-    def _write(self, save: Save[TreeSnapshot]) -> None:
+    def _write(self, save: SaveUnderWay[TreeSnapshot]) -> None:
         storage.make_directory(self.store.path)
         draft = self.store.path / f"{DRAFT}{save.step}-{os.getpid()}"
         files, places = save.snapshot.write(draft, save.meta(), save.leaves())
@@ -216,7 +225,7 @@ class CheckpointManager(ABC):
             SaveError: The last save failed; nothing was restored.
         """
         like = None if like is None else dict(like)
-        request = Request(
+        request = RestoreRequest(
             like=like,
             rules=rules,
             allow_extra=allow_extra,
@@ -271,7 +280,7 @@ class CheckpointManager(ABC):
     def _form(self) -> TreeForm:
         """Return the framework's part."""
 
-    def _restored(self, form: TreeForm, which: policy.Which, request: Request) -> RestoredTree:
+    def _restored(self, form: TreeForm, which: policy.Which, request: RestoreRequest) -> RestoredTree:
         if which not in ("latest", "best") and type(which) is not int:
             raise UnknownNameError("checkpoint", str(which), ["latest", "best", "or a step, an integer"])
         self._checkpoints.wait()

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from parity.errors import CheckpointError
+from parity.formats import Key
 
 __all__ = [
-    "Array",
+    "ArrayType",
     "Branch",
     "Form",
-    "Leaf",
+    "LeafNode",
     "Node",
     "Opened",
     "Scalar",
@@ -41,12 +42,11 @@ MAX_DEPTH = 100
 Form = Literal["list", "tuple", "dict", "fields"]
 """Kind of a container; `fields` are those of a named tuple, a dataclass or another class, by name."""
 
-Key = str | int
 Scalar = None | bool | int | float | complex | str
 
 
 @dataclass(frozen=True)
-class Array:
+class ArrayType:
     """The type of an array: everything about it but its values."""
 
     dtype: str
@@ -75,7 +75,7 @@ class Unheld:
 
 
 @dataclass(frozen=True)
-class Leaf:
+class LeafNode:
     """A value that is no container: an array, its type, or a scalar."""
 
     name: str
@@ -110,7 +110,7 @@ class Whole:
     """The object, where nothing was saved for it and that is allowed."""
 
 
-Node = Leaf | Branch | Whole
+Node = LeafNode | Branch | Whole
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def walk(value: Any, open_node: Callable[[str, Any], Opened | Whole | None], nam
         )
     opened = open_node(name, value)
     if opened is None:
-        return Leaf(name, value)
+        return LeafNode(name, value)
     if isinstance(opened, Whole):
         return opened
     for key in opened.keys:
@@ -176,15 +176,15 @@ def join(name: str, key: Key) -> str:
     return f"{name}.{key}" if name else str(key)
 
 
-def leaves(node: Node) -> dict[str, Leaf]:
+def leaves(node: Node) -> dict[str, LeafNode]:
     """Return the leaves of a tree by name.
 
     Raises:
         CheckpointError: Two have one name, such as those of the keys `1` and `"1"` of a dict.
     """
-    found: dict[str, Leaf] = {}
+    found: dict[str, LeafNode] = {}
     for one in _each(node):
-        if isinstance(one, Leaf):
+        if isinstance(one, LeafNode):
             if one.name in found:
                 raise CheckpointError(f"two leaves have the name {one.name!r}; rename a key of the tree")
             found[one.name] = one

@@ -9,9 +9,9 @@ from typing import Any
 
 from parity.checkpoints import Neutral, read_meta
 from parity.checkpoints.trees.document import from_json
-from parity.checkpoints.trees.fit import Fit, Request, RestoredTree, fit
+from parity.checkpoints.trees.fit import Fit, RestoredTree, RestoreRequest, fit
 from parity.checkpoints.trees.form import TreeForm, parts_of, sealed_name
-from parity.checkpoints.trees.nodes import Array, Leaf, Node, leaves, rebuild, walk, wholes
+from parity.checkpoints.trees.nodes import ArrayType, LeafNode, Node, leaves, rebuild, walk, wholes
 from parity.checkpoints.trees.snapshot import ITEMS, META, TREE, described
 from parity.errors import CheckpointError
 
@@ -28,7 +28,7 @@ class Pending:
     form: TreeForm
     stored: Node
     template: Node
-    live: dict[str, Leaf]
+    live: dict[str, LeafNode]
     """Leaves of the template; those of the checkpoint in a restore without one."""
     plan: Fit
     arrays: dict[str, Any]
@@ -73,9 +73,9 @@ class Pending:
             unproven=self.unproven,
         )
 
-    def _placed(self, name: str, leaf: Leaf, saved: dict[str, Any]) -> Any:
+    def _placed(self, name: str, leaf: LeafNode, saved: dict[str, Any]) -> Any:
         if self.raw:
-            return self.form.raw(saved[name], leaf.value) if isinstance(leaf.value, Array) else leaf.value
+            return self.form.raw(saved[name], leaf.value) if isinstance(leaf.value, ArrayType) else leaf.value
         take = self.plan.takes.get(name)
         if take is None:
             return leaf.value
@@ -94,7 +94,7 @@ def is_described(path: Path) -> bool:
         return False
 
 
-def read_tree(form: TreeForm, path: Path, request: Request) -> Pending:
+def read_tree(form: TreeForm, path: Path, request: RestoreRequest) -> Pending:
     """Read what a template needs of a checkpoint whose bytes were verified.
 
     Args:
@@ -121,7 +121,7 @@ def read_tree(form: TreeForm, path: Path, request: Request) -> Pending:
 def match_tree(
     form: TreeForm,
     stored: Node,
-    request: Request,
+    request: RestoreRequest,
     read: Read,
     *,
     items: bool,
@@ -154,7 +154,7 @@ def match_tree(
         plan = fit(stored, kinds, request, items=items, foreign=foreign, aside=aside, fills=fills)
         names = {take.saved for take in plan.takes.values()}
         names |= {name for node in plan.wholes.values() for name in leaves(node)}
-    wanted = {name for name, leaf in leaves(stored).items() if name in names and isinstance(leaf.value, Array)}
+    wanted = {name for name, leaf in leaves(stored).items() if name in names and isinstance(leaf.value, ArrayType)}
     arrays = read(wanted) if wanted else {}
     if missing := wanted - arrays.keys():
         raise LookupError(", ".join(sorted(missing)[:5]))
@@ -164,6 +164,6 @@ def match_tree(
 def _raw(form: TreeForm, node: Node, saved: dict[str, Any]) -> dict[str, Any]:
     """Return the leaves of a saved subtree as a restore without a template has them."""
     return {
-        name: form.raw(saved[name], leaf.value) if isinstance(leaf.value, Array) else leaf.value
+        name: form.raw(saved[name], leaf.value) if isinstance(leaf.value, ArrayType) else leaf.value
         for name, leaf in leaves(node).items()
     }

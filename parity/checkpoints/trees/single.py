@@ -11,8 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from parity import storage
-from parity.checkpoints import DRAFT, FILE, LONE, Save, commit, require_sealed, require_verified, while_it_stays
-from parity.checkpoints.trees.fit import Request, RestoredTree
+from parity.checkpoints import (
+    DRAFT,
+    FILE,
+    LONE,
+    SaveUnderWay,
+    commit,
+    require_sealed,
+    require_verified,
+    while_it_stays,
+)
+from parity.checkpoints.trees.fit import RestoredTree, RestoreRequest
 from parity.checkpoints.trees.foreign import open_foreign, read_foreign, seal_of_file
 from parity.checkpoints.trees.form import TreeForm
 from parity.checkpoints.trees.manager import TREES
@@ -46,7 +55,9 @@ def save_tree(form: TreeForm, path: str | os.PathLike[str], tree: Any) -> None:
     snapshot = TreeSnapshot(form, tree, items=False)
     try:
         with _draft(target) as draft:
-            save = Save(step=0, metric=None, saved_at=time.time(), snapshot=snapshot, scalars=snapshot.scalars())
+            save = SaveUnderWay(
+                step=0, metric=None, saved_at=time.time(), snapshot=snapshot, scalars=snapshot.scalars()
+            )
             files, places = snapshot.write(draft, {"scalars": save.scalars}, save.leaves())
             commit(draft, target, save.seal(form.side, LONE, files, places))
     except LockedError as error:
@@ -60,7 +71,7 @@ def save_tree(form: TreeForm, path: str | os.PathLike[str], tree: Any) -> None:
         raise CheckpointError(f"{target} {what}: {form.reason(cause, target)}") from error
 
 
-def restore_tree(form: TreeForm, path: str | os.PathLike[str], request: Request) -> RestoredTree:
+def restore_tree(form: TreeForm, path: str | os.PathLike[str], request: RestoreRequest) -> RestoredTree:
     """Restore a tree, after every byte of it was compared with its seal; `restore` of a side calls it.
 
     Args:
@@ -83,7 +94,7 @@ def restore_tree(form: TreeForm, path: str | os.PathLike[str], request: Request)
         return _restored(form, target, request)
 
 
-def _restored(form: TreeForm, target: Path, request: Request) -> RestoredTree:
+def _restored(form: TreeForm, target: Path, request: RestoreRequest) -> RestoredTree:
     if not os.path.lexists(target / FILE):
         seal = seal_of_file(target)
         pending = read_foreign(form, open_foreign(target), request, sealed=seal is not None)

@@ -11,7 +11,7 @@ from parity import storage
 from parity.checkpoints import Neutral
 from parity.checkpoints.trees.document import is_scalar, to_json
 from parity.checkpoints.trees.form import TreeForm, Written, parts_of, sealed_name
-from parity.checkpoints.trees.nodes import Array, Branch, Leaf, Node, leaves, walk
+from parity.checkpoints.trees.nodes import ArrayType, Branch, LeafNode, Node, leaves, walk
 from parity.errors import CheckpointError
 
 __all__ = ["META", "TREE", "TreeSnapshot", "described"]
@@ -47,7 +47,7 @@ class TreeSnapshot:
         if abstract := [(sealed_name(n), "has a type, and no value") for n in live if not form.has_value(live[n])]:
             raise CheckpointError("cannot be saved:", abstract)
         types = {name: leaf.value for name, leaf in leaves(self.node).items()}
-        arrays = {name: live[name] for name, kind in types.items() if isinstance(kind, Array)}
+        arrays = {name: live[name] for name, kind in types.items() if isinstance(kind, ArrayType)}
         self._copied = form.copy(arrays, spare.values if spare else {})
         self.values: dict[str, Any] = {**types, **self._copied}
 
@@ -91,9 +91,9 @@ def described(node: Node, form: TreeForm, problem: str) -> Node:
     found: list[tuple[str, str]] = []
 
     def each(one: Node) -> Node:
-        if isinstance(one, Leaf):
+        if isinstance(one, LeafNode):
             try:
-                return Leaf(one.name, one.value if is_scalar(one.value) else form.describe(one.value))
+                return LeafNode(one.name, one.value if is_scalar(one.value) else form.describe(one.value))
             except TypeError as error:
                 found.append((sealed_name(one.name), str(error)))
         if isinstance(one, Branch):

@@ -21,7 +21,7 @@ from parity.checks.across.criteria import (
 
 if TYPE_CHECKING:
     from parity.checks.across.agreement import agree
-    from parity.checks.across.curves import EXACT, Curve, losses, run_from
+    from parity.checks.across.curves import EXACT, StepCurve, losses, run_from
     from parity.checks.across.envelopes import Envelope, measure_envelope
     from parity.checks.across.handover import check_handover
     from parity.checks.across.pair import TwinPair
@@ -36,8 +36,8 @@ __all__ = [
     "FLOOR_ULPS",
     "SEEDS",
     "WINDOW",
-    "Curve",
     "Envelope",
+    "StepCurve",
     "TwinPair",
     "agree",
     "check_handover",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from parity.checks.across.criteria import ENVELOPE_LIMIT, FLOAT64_LIMIT, FLOAT64_NOISE_FLOOR, envelope_multiple
-from parity.checks.across.curves import EXACT, Curve, losses
+from parity.checks.across.curves import EXACT, StepCurve, losses
 from parity.checks.across.envelopes import Envelope
 from parity.checks.gap import CurveGap, curve_gap
 from parity.checks.suspects import SUSPECTS
@@ -43,7 +43,7 @@ class Agreement:
         spec: RunSpec,
         sides: tuple[str, ...],
         began: float,
-        curves: tuple[Curve, Curve],
+        curves: tuple[StepCurve, StepCurve],
         labels: tuple[str, str],
         handovers: tuple[int, ...] = (),
         validations: Validations | None = None,
@@ -89,8 +89,8 @@ class Agreement:
 
 
 def agree(
-    a: Curve,
-    b: Curve,
+    a: StepCurve,
+    b: StepCurve,
     precision: Precision,
     *,
     floor: Callable[[], float],
@@ -124,7 +124,7 @@ def agree(
     return _by_envelope(a, b, gap, envelope(), ENVELOPE_LIMIT[precision])
 
 
-def _by_float64(a: Curve, b: Curve, gap: CurveGap, floor: float) -> Agreement:
+def _by_float64(a: StepCurve, b: StepCurve, gap: CurveGap, floor: float) -> Agreement:
     allowed = {step: FLOAT64_LIMIT * abs(record.loss) for step, record in a.items()}
     judged = partial(Agreement, criterion="float64", gap=gap, allowed=allowed)
     if not floor < FLOAT64_NOISE_FLOOR:
@@ -137,7 +137,7 @@ def _by_float64(a: Curve, b: Curve, gap: CurveGap, floor: float) -> Agreement:
     return judged(verdict="broken", first=_loss(a, b, first), suspects=_stage(a, first), notes=(note,))
 
 
-def _by_envelope(a: Curve, b: Curve, gap: CurveGap, envelope: Envelope, limit: float) -> Agreement:
+def _by_envelope(a: StepCurve, b: StepCurve, gap: CurveGap, envelope: Envelope, limit: float) -> Agreement:
     steps = sorted(a)
     width = envelope.width[[s - 1 for s in steps]]
     multiple = envelope_multiple([a[s].loss for s in steps], [b[s].loss for s in steps], width)
@@ -160,12 +160,12 @@ def _by_envelope(a: Curve, b: Curve, gap: CurveGap, envelope: Envelope, limit: f
     return judged(verdict="broken", first=_loss(a, b, first), suspects=_stage(a, first), notes=notes)
 
 
-def _stage(a: Curve, first: int) -> tuple[str, ...]:
+def _stage(a: StepCurve, first: int) -> tuple[str, ...]:
     """Name what a cross-side difference points to: the forward pass at the first step, the update after it."""
     return ("model.params", "rng") if first == min(a) else ("optimizer", "model.buffers")
 
 
-def _loss(a: Curve, b: Curve, step: int) -> Divergence:
+def _loss(a: StepCurve, b: StepCurve, step: int) -> Divergence:
     return Divergence(step=step, quantity="loss", expected=a[step].loss, got=b[step].loss)
 
 

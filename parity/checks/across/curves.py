@@ -8,15 +8,15 @@ from parity.checks.progress import OnStep, ignore_step
 from parity.contract import StepRecord, Trainer, Validation
 from parity.state import TrainingState
 
-__all__ = ["EXACT", "Curve", "Validations", "losses", "run_from"]
+__all__ = ["EXACT", "StepCurve", "ValidationCurve", "losses", "run_from"]
 
-Curve = dict[int, StepRecord]
+StepCurve = dict[int, StepRecord]
 
 EXACT = ("batch", "epoch", "samples", "lr", "loss_scale", "skipped")
 """Quantities that are equal bit for bit on both sides in every precision."""
 
 
-Validations = dict[int, Validation]
+ValidationCurve = dict[int, Validation]
 
 
 def run_from(
@@ -24,8 +24,8 @@ def run_from(
     until: int,
     start: TrainingState | None = None,
     on_step: OnStep = ignore_step,
-    validations: Validations | None = None,
-) -> Curve:
+    validations: ValidationCurve | None = None,
+) -> StepCurve:
     """Train up to a step and return step to record.
 
     Args:
@@ -37,7 +37,7 @@ def run_from(
     """
     if start is not None:
         trainer.import_state(start)
-    curve: Curve = {}
+    curve: StepCurve = {}
     while trainer.step < until:
         stop = until if validations is None else trainer.plan.next_stop(trainer.step, until)
         for record in trainer.steps(stop):

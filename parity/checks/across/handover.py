@@ -9,7 +9,7 @@ from functools import partial
 
 from parity.checks.across.agreement import Agreement, agree
 from parity.checks.across.criteria import FLOAT64_LIMIT
-from parity.checks.across.curves import Curve, Validations, run_from
+from parity.checks.across.curves import StepCurve, ValidationCurve, run_from
 from parity.checks.across.pair import TwinPair
 from parity.checks.leaves import MOST_LEAVES, describe_leaf
 from parity.checks.suspects import SUSPECTS
@@ -55,7 +55,7 @@ def check_handover(pair: TwinPair, path: tuple[str, ...]) -> CheckRecord:
     return result.record(name, spec, path, began, curves, labels, handovers, trace_validations(*validated))
 
 
-def _with_validations(result: Agreement, reference: Validations, spliced: Validations) -> Agreement:
+def _with_validations(result: Agreement, reference: ValidationCurve, spliced: ValidationCurve) -> Agreement:
     """Return a result that holds, or what the validation curve after the handover makes of it: float64 only."""
     gap = 0.0
     for step in sorted({*reference, *spliced}):
@@ -68,15 +68,15 @@ def _with_validations(result: Agreement, reference: Validations, spliced: Valida
     return replace(result, notes=(*result.notes, note)) if reference else result
 
 
-Spliced = tuple[Curve, Validations, tuple[int, ...], list[Difference]]
+Spliced = tuple[StepCurve, ValidationCurve, tuple[int, ...], list[Difference]]
 
 
 def _hand_over(pair: TwinPair, path: tuple[str, ...]) -> Spliced:
     """Return records and validations after the first handover, the steps of all, and the leaves that one lost."""
     state: TrainingState = pair.middle_state(path[0])
     step, steps = pair.middle, pair.spec.steps
-    spliced: Curve = {}
-    validations: Validations = {}
+    spliced: StepCurve = {}
+    validations: ValidationCurve = {}
     handovers: tuple[int, ...] = ()
     for number, name in enumerate(path[1:], 1):
         trainer = pair.trainers[name]

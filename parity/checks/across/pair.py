@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from parity.checks.across.criteria import SEEDS
-from parity.checks.across.curves import Curve, Validations, losses, run_from
+from parity.checks.across.curves import StepCurve, ValidationCurve, losses, run_from
 from parity.checks.across.envelopes import Envelope, measure_envelope, noise_floor
 from parity.checks.progress import OnStep, ignore_step
 from parity.contract import Trainer, Validation
@@ -59,14 +59,14 @@ class TwinPair:
         self.start: TrainingState = self.trainers[self.names[0]].export_state()
         for difference in compare_states(self.start, self.trainers[self.names[1]].export_state()):
             raise StateError(difference.leaf, f"the sides start differently: {difference.detail}")
-        self._runs: dict[str, tuple[Curve, TrainingState, Validation, Validations]] = {}
+        self._runs: dict[str, tuple[StepCurve, TrainingState, Validation, ValidationCurve]] = {}
 
     @property
     def middle(self) -> int:
         """Return the step at which runs are handed over."""
         return max(1, self.spec.steps // 2)
 
-    def curve(self, name: str) -> Curve:
+    def curve(self, name: str) -> StepCurve:
         """Return the uninterrupted curve of a side."""
         return self._run(name)[0]
 
@@ -78,7 +78,7 @@ class TwinPair:
         """Return the validation at the end of the uninterrupted run of a side."""
         return self._run(name)[2]
 
-    def validations(self, name: str) -> Validations:
+    def validations(self, name: str) -> ValidationCurve:
         """Return the validations of the uninterrupted run of a side after the middle, by step."""
         return self._run(name)[3]
 
@@ -103,12 +103,12 @@ class TwinPair:
             on_step=self.on_step,
         )
 
-    def _run(self, name: str) -> tuple[Curve, TrainingState, Validation, Validations]:
+    def _run(self, name: str) -> tuple[StepCurve, TrainingState, Validation, ValidationCurve]:
         if name not in self._runs:
             trainer = self.trainers[name]
             curve = run_from(trainer, self.middle, self.start, self.on_step)
             state = trainer.export_state()
-            validations: Validations = {}
+            validations: ValidationCurve = {}
             curve |= run_from(trainer, self.spec.steps, on_step=self.on_step, validations=validations)
             last = validations.get(self.spec.steps) or trainer.evaluate()
             self._runs[name] = (curve, state, last, validations)

@@ -5,7 +5,7 @@ Starts no run.
 
 from parity.checks.judging.advice import advise
 from parity.checks.judging.align import varying
-from parity.checks.judging.envelope import LIMIT, RUNS, Envelope, choose_steps
+from parity.checks.judging.envelope import LIMIT, RUNS, EqualRunsEnvelope, choose_steps
 from parity.checks.judging.evidence import (
     NONE,
     Asked,
@@ -37,7 +37,7 @@ __all__ = [
     "NONE",
     "RUNS",
     "Asked",
-    "Envelope",
+    "EqualRunsEnvelope",
     "Evidence",
     "Kill",
     "Meant",

@@ -6,7 +6,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from parity.capture import Leaf, Snapshot, root_of
+from parity.capture import Leaf, StateSnapshot, root_of
 from parity.checks.running import Mark
 
 __all__ = ["align", "varying"]
@@ -21,7 +21,7 @@ def varying(marks: Sequence[Mark]) -> frozenset[str]:
     return frozenset(found)
 
 
-def align(marks: Sequence[Mark], resumed: Snapshot, step: int, changing: Collection[str]) -> tuple[int, bool]:
+def align(marks: Sequence[Mark], resumed: StateSnapshot, step: int, changing: Collection[str]) -> tuple[int, bool]:
     """Return the mark of the uninterrupted run that a resumed state is of.
 
     Every part has one vote, for the marks whose leaves it equals in full: model, optimizer, schedule, scaler, ema,

@@ -22,7 +22,7 @@ from parity.checks.judging.evidence import LATER, Evidence, TwoStates, after_res
 from parity.checks.judging.rounding import bytes_of
 from parity.checks.running import ULP, Mark, Trace
 
-__all__ = ["LIMIT", "RUNS", "Envelope", "Judged", "choose_steps"]
+__all__ = ["LIMIT", "RUNS", "EnvelopeJudgement", "EqualRunsEnvelope", "choose_steps"]
 
 RUNS = 5
 """Equal runs from which an envelope is measured."""
@@ -44,12 +44,12 @@ FIRST = 3
 MOST_BYTES = 512 << 20
 """Most values of all runs together; above, fewer marks are compared, and the verdict says so."""
 
-Values = Mapping[int, Mapping[str, Any]]
+ValuesByStep = Mapping[int, Mapping[str, Any]]
 """Completed steps to path to value."""
 
 
 @dataclass(kw_only=True)
-class Judged:
+class EnvelopeJudgement:
     """What an envelope says about one run."""
 
     multiple: float = 0.0
@@ -76,7 +76,7 @@ def choose_steps(marks: Sequence[Mark], paths: Collection[str], most_bytes: int 
     return [steps[round(at)] for at in np.linspace(0, len(steps) - 1, most)]
 
 
-class Envelope:
+class EqualRunsEnvelope:
     """How far equal runs differ, leaf by leaf and step by step.
 
     Args:
@@ -120,14 +120,14 @@ class Envelope:
         """Return where equal runs differ by too much right after a step; empty if an error cannot hide there."""
         return self._too_wide([step for step in self.steps if step > after][:FIRST])
 
-    def judge(self, trace: Trace, after: int) -> Judged:
+    def judge(self, trace: Trace, after: int) -> EnvelopeJudgement:
         """Judge a run by the envelope, from the first mark after a step on.
 
         Args:
             trace: The run, with the values that `keep` asks for.
             after: Completed steps at its resume; there it is compared bit by bit instead.
         """
-        out, got = Judged(), values_of(trace)
+        out, got = EnvelopeJudgement(), values_of(trace)
         steps = [step for step in self.steps if step > after and step in got]
         if not steps:
             out.too_wide = "no mark after the resume could be compared"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from parity.capture import Leaf, Snapshot, component_from_name, differing, root_of
+from parity.capture import Leaf, StateSnapshot, component_from_name, differing, root_of
 from parity.checks.judging.usage import Use
 from parity.checks.running import Mark
 
@@ -221,9 +221,9 @@ class TwoStates(NamedTuple):
 
     step: int
     """Completed steps."""
-    left: Snapshot
+    left: StateSnapshot
     """State of the uninterrupted run."""
-    right: Snapshot
+    right: StateSnapshot
     """State of the other."""
 
     def leaf(self, path: str) -> Leaf:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from parity.capture import TRAINED, Snapshot
+from parity.capture import TRAINED, StateSnapshot
 from parity.checks.running import Trace
 
 __all__ = ["not_finite"]
@@ -33,13 +33,13 @@ def not_finite(trace: Trace, changing: Collection[str]) -> str:
     )
 
 
-def _became_nan(snapshot: Snapshot, path: str) -> bool:
+def _became_nan(snapshot: StateSnapshot, path: str) -> bool:
     """Return whether a number that was one before is none now, and is read again: one that never was is a blank."""
     leaf = snapshot.leaves[path]
     return "float" in leaf.kind and leaf.digest == "nan" and not snapshot.is_dead(path)
 
 
-def _in_training(snapshot: Snapshot, changing: Collection[str]) -> dict[str, str]:
+def _in_training(snapshot: StateSnapshot, changing: Collection[str]) -> dict[str, str]:
     """Return the paths with NaN or infinity in what is trained.
 
     Of parameters, NaN counts also where nothing changed; an array of unknown purpose only where it holds no finite

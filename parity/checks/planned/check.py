@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from parity.checks.planned.drive import Command, Driven, follow, legs_here, legs_in_processes
-from parity.checks.planned.evidence import Evidence, read_evidence
+from parity.checks.planned.drive import CommandOf, Driven, follow, legs_here, legs_in_processes
+from parity.checks.planned.evidence import RunEvidence, read_evidence
 from parity.checks.planned.judge import Findings, judge
-from parity.checks.planned.process import ProcessError, Start, start_interpreter
+from parity.checks.planned.process import ProcessError, StartProcess, start_interpreter
 from parity.checks.planned.scenarios import Leg, default_kills
 from parity.checks.planned.trace import describe_evidence
 from parity.checks.progress import OnStep, ignore_step, last_step
@@ -24,19 +24,19 @@ from parity.contract import Precision, RunPlan, Side
 from parity.errors import ParityError
 from parity.results import CheckRecord, Verdict
 
-__all__ = ["Drive", "Runs", "check_resume", "check_scenarios", "run_here", "run_processes"]
+__all__ = ["Drive", "RunPair", "check_resume", "check_scenarios", "run_here", "run_processes"]
 
 WATCH_SECONDS = 0.5
 """Time between two looks at the records of the runs, for the progress."""
 
-Runs = tuple[Evidence, Evidence, list[int | None]]
+RunPair = tuple[RunEvidence, RunEvidence, list[int | None]]
 """Evidence of the uninterrupted run, of the killed one, and the step where each process of that one had to start."""
 
-Drive = Callable[[], tuple[Evidence, Sequence[Driven]]]
+Drive = Callable[[], tuple[RunEvidence, Sequence[Driven]]]
 """Trains the uninterrupted run and those in the scenarios: `drive_processes` or `drive_here` with its arguments."""
 
 
-def check_resume(run: Callable[[], Runs], *, name: str, precision: Precision, side: str) -> CheckRecord:
+def check_resume(run: Callable[[], RunPair], *, name: str, precision: Precision, side: str) -> CheckRecord:
     """Train, kill, resume, kill, resume, and compare with a run that nothing stopped; bitwise.
 
     Args:
@@ -97,7 +97,7 @@ def check_scenarios(
 
 
 def run_processes(
-    command: Command,
+    command: CommandOf,
     plan: RunPlan,
     workdir: Path,
     kills: Sequence[int] = (),
@@ -105,9 +105,9 @@ def run_processes(
     epoch: int | None = None,
     environment: Mapping[str, str] | None = None,
     durable: bool = True,
-    begin: Start = start_interpreter,
+    begin: StartProcess = start_interpreter,
     on_step: OnStep = ignore_step,
-) -> Runs:
+) -> RunPair:
     """Run both runs in processes of their own, concurrently, and read what they left.
 
     A process must train in the run directory that it is given, with `FaultInjection(trace=True, pause_at=...)`.
@@ -146,7 +146,7 @@ def run_here(
     kills: Sequence[int],
     *,
     resuming: Side | None = None,
-) -> Runs:
+) -> RunPair:
     """Run both runs within this process: a kill drops the trainer and builds a new one from disk.
 
     Fast, and for trainers that have no command of their own; it does not show that a checkpoint outlives SIGKILL.

@@ -12,18 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from parity import policy
-from parity.checks.planned.evidence import Evidence, read_evidence
+from parity.checks.planned.evidence import RunEvidence, read_evidence
 from parity.checks.planned.judge import Findings, judge
-from parity.checks.planned.process import ProcessError, Start, TrainingProcess, start_interpreter
-from parity.checks.planned.scenarios import Leg, Scenario
+from parity.checks.planned.process import ProcessError, StartProcess, TrainingProcess, start_interpreter
+from parity.checks.planned.scenarios import Leg, PlannedScenario
 from parity.checks.progress import OnStep, ignore_step
+from parity.checks.running import Killed
 from parity.contract import RunPlan, Side
 from parity.errors import ParityError
 from parity.policy import Mode
-from parity.runs import QUIET, FaultInjection, Options, Resume, RunDirectory, train
+from parity.runs import QUIET, FaultInjection, ProcessOptions, ResumeChoice, RunDirectory, train
 
 __all__ = [
-    "Command",
+    "CommandOf",
     "Driven",
     "drive_here",
     "drive_processes",
@@ -38,16 +39,16 @@ TIMEOUT_SECONDS = 600.0
 SETTLE_SECONDS = 30.0
 """Longest a save in the background is waited for before a kill."""
 
-Command = Callable[[Path, int | None], Sequence[str]]
+CommandOf = Callable[[Path, int | None], Sequence[str]]
 """Returns the command line of a training process: given the run directory, and the step to pause at, if any."""
 
-Arguments = Callable[[Leg, Resume], Sequence[str]]
+Arguments = Callable[[Leg, ResumeChoice], Sequence[str]]
 """Returns what a leg adds to the command line of its process."""
 
-Change = Callable[[Any, Mapping[str, int]], Any]
+SpecChange = Callable[[Any, Mapping[str, int]], Any]
 """Returns the description of a run with other values of some fields."""
 
-RunLeg = Callable[[Path, Leg, int, Resume], None]
+RunLeg = Callable[[Path, Leg, int, ResumeChoice], None]
 """Runs one process of a scenario: given the run directory, the leg, its attempt, the checkpoint that it asks for."""
 
 
@@ -55,14 +56,14 @@ RunLeg = Callable[[Path, Leg, int, Resume], None]
 class Driven:
     """What became of a run on one scenario."""
 
-    scenario: Scenario
-    resumed: Evidence | None = None
+    scenario: PlannedScenario
+    resumed: RunEvidence | None = None
     """None where a process did not do what it should."""
     expected: tuple[int | None, ...] = ()
     """Step at which each process had to start; None for a start from step 0."""
     error: str = ""
 
-    def judge(self, reference: Evidence) -> Findings:
+    def judge(self, reference: RunEvidence) -> Findings:
         """Return the findings; every sentence names the scenario."""
         if self.resumed is None:
             return Findings(notes=[f"scenario {self.scenario.name}: {self.error}"])
@@ -80,16 +81,16 @@ class Driven:
 
 
 def drive_processes(
-    command: Command,
+    command: CommandOf,
     arguments: Arguments,
     plan: RunPlan,
     workdir: Path,
-    scenarios: Sequence[Scenario],
+    scenarios: Sequence[PlannedScenario],
     *,
     environment: Mapping[str, str] | None = None,
-    begin: Start = start_interpreter,
+    begin: StartProcess = start_interpreter,
     on_step: OnStep = ignore_step,
-) -> tuple[Evidence, list[Driven]]:
+) -> tuple[RunEvidence, list[Driven]]:
     """Train the uninterrupted run and one in each scenario, in processes of their own, two at a time.
 
     Args:
@@ -120,11 +121,11 @@ def drive_here(
     side: Side,
     plan: RunPlan,
     workdir: Path,
-    scenarios: Sequence[Scenario],
+    scenarios: Sequence[PlannedScenario],
     *,
-    change: Change,
+    change: SpecChange,
     resuming: Side | None = None,
-) -> tuple[Evidence, list[Driven]]:
+) -> tuple[RunEvidence, list[Driven]]:
     """Train the uninterrupted run and one in each scenario within this process; see `run_here`.
 
     Args:
@@ -142,7 +143,7 @@ def drive_here(
     return read_evidence(workdir / "reference"), done
 
 
-def _drive(scenario: Scenario, mode: Mode | None, home: Path, run_leg: RunLeg) -> Driven:
+def _drive(scenario: PlannedScenario, mode: Mode | None, home: Path, run_leg: RunLeg) -> Driven:
     try:
         expected = follow(scenario.legs, home, run_leg, mode)
         return Driven(scenario=scenario, resumed=read_evidence(home), expected=tuple(expected))
@@ -170,7 +171,7 @@ def follow(legs: Sequence[Leg], home: Path, run_leg: RunLeg, mode: Mode | None =
     return expected
 
 
-def _choice(home: Path, leg: Leg, mode: Mode | None) -> tuple[Resume, int | None]:
+def _choice(home: Path, leg: Leg, mode: Mode | None) -> tuple[ResumeChoice, int | None]:
     """Return what a process asks for, and the step at which it must start, as a scan from outside sees it."""
     if leg.resume == "auto":
         return "auto", newest_checkpoint(home) if home.is_dir() else None
@@ -186,17 +187,17 @@ def _choice(home: Path, leg: Leg, mode: Mode | None) -> tuple[Resume, int | None
 
 
 def legs_in_processes(
-    command: Command,
+    command: CommandOf,
     plan: RunPlan,
     arguments: Arguments = lambda leg, resume: (),
     *,
     environment: Mapping[str, str] | None,
-    begin: Start,
+    begin: StartProcess,
     durable: bool = True,
 ) -> RunLeg:
     """Return what runs a leg in a process of its own; see `run_processes`."""
 
-    def run_leg(home: Path, leg: Leg, attempt: int, resume: Resume) -> None:
+    def run_leg(home: Path, leg: Leg, attempt: int, resume: ResumeChoice) -> None:
         line = [*command(home, leg.until), *arguments(leg, resume)]
         with TrainingProcess(line, home, home.with_name(f"{home.name}.log"), environment, begin) as process:
             if leg.until is None:
@@ -215,14 +216,10 @@ def legs_in_processes(
     return run_leg
 
 
-class Killed(BaseException):
-    """Stands for SIGKILL within one process: nothing of the trainer is used after it."""
-
-
-def legs_here(described: Any, side: Side, change: Change = lambda described, changes: described) -> RunLeg:
+def legs_here(described: Any, side: Side, change: SpecChange = lambda described, changes: described) -> RunLeg:
     """Return what runs a leg within this process; see `run_here` and `drive_here`."""
 
-    def run_leg(home: Path, leg: Leg, attempt: int, resume: Resume) -> None:
+    def run_leg(home: Path, leg: Leg, attempt: int, resume: ResumeChoice) -> None:
         def pause() -> None:
             if leg.end == "kill":
                 raise Killed
@@ -230,7 +227,14 @@ def legs_here(described: Any, side: Side, change: Change = lambda described, cha
 
         faults = FaultInjection(trace=True, pause_at=leg.until, pause=pause)
         with suppress(Killed):
-            train(side, "here", change(described, leg.changes), home, Options(resume=resume, faults=faults), QUIET)
+            train(
+                side,
+                "here",
+                change(described, leg.changes),
+                home,
+                ProcessOptions(resume=resume, faults=faults),
+                QUIET,
+            )
 
     return run_leg
 

@@ -11,7 +11,7 @@ from parity.runs import RunDirectory
 from parity.state import VALUES
 from parity.storage import read_lines
 
-__all__ = ["Evidence", "LeafEvent", "read_evidence"]
+__all__ = ["LeafEvent", "RunEvidence", "read_evidence"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class LeafEvent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class RunEvidence:
     """Everything that a run recorded about itself."""
 
     records: list[StepRecord]
@@ -53,7 +53,7 @@ class Evidence:
         found = [e for e in self.events if e.event == event and e.step == step]
         return next((e for e in reversed(found) if before is None or e.attempt < before), None)
 
-    def without(self, leaves: Collection[str]) -> Evidence:
+    def without(self, leaves: Collection[str]) -> RunEvidence:
         """Return the evidence without some leaves of its states."""
 
         def rest(event: LeafEvent) -> LeafEvent:
@@ -62,14 +62,14 @@ class Evidence:
         return replace(self, events=[rest(event) for event in self.events])
 
 
-def read_evidence(path: Path) -> Evidence:
+def read_evidence(path: Path) -> RunEvidence:
     """Read what a run directory holds.
 
     Raises:
         RunDirectoryError: A record misses a field, or has a value of the wrong type.
     """
     run = RunDirectory(path)
-    return Evidence(
+    return RunEvidence(
         records=read_records(run.steps, StepRecord),
         validations=read_records(run.validations, Validation),
         resumed_from=[row["resumed_from"] for row in read_lines(run.attempts)],

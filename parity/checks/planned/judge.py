@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from parity.checks.gap import curve_gap
 from parity.checks.leaves import MOST_LEAVES, describe_leaf
-from parity.checks.planned.evidence import Evidence, LeafEvent
+from parity.checks.planned.evidence import LeafEvent, RunEvidence
 from parity.checks.suspects import SUSPECTS
 from parity.contract import QUANTITIES, Divergence, first_divergence, same, splice
 from parity.results import LeafChange
@@ -19,7 +19,7 @@ from parity.state import Difference, compare_digests, measure_kept
 __all__ = ["Findings", "judge"]
 
 
-class Reason(NamedTuple):
+class EvidenceReason(NamedTuple):
     """One point in which the evidence differs."""
 
     components: tuple[str, ...]
@@ -30,7 +30,7 @@ class Reason(NamedTuple):
     """The leaves that differ, where states were compared."""
 
 
-Cause = list[Reason]
+Cause = list[EvidenceReason]
 
 
 @dataclass(kw_only=True)
@@ -65,8 +65,8 @@ class Findings:
 
 
 def judge(
-    reference: Evidence,
-    resumed: Evidence,
+    reference: RunEvidence,
+    resumed: RunEvidence,
     expected_starts: Sequence[int | None],
     *,
     chosen: Collection[int] = (),
@@ -106,7 +106,7 @@ def judge(
     )
 
 
-def _restored_against_saved(resumed: Evidence) -> Cause:
+def _restored_against_saved(resumed: RunEvidence) -> Cause:
     """The state restored must be the state saved, leaf by leaf."""
     out: Cause = []
     for event in resumed.events:
@@ -115,37 +115,39 @@ def _restored_against_saved(resumed: Evidence) -> Cause:
         saved = resumed.find("saved", event.step, before=event.attempt)
         if saved is None:
             text = f"attempt {event.attempt} restored step {event.step}, which was never saved"
-            out.append(Reason(("counters.step",), text))
+            out.append(EvidenceReason(("counters.step",), text))
         else:
             out += _differences(saved, event, f"restored at step {event.step} is not what was saved")
     return out[:1]
 
 
-def _starts(resumed: Evidence, expected: Sequence[int | None], chosen: Collection[int]) -> Cause:
+def _starts(resumed: RunEvidence, expected: Sequence[int | None], chosen: Collection[int]) -> Cause:
     """A resumed process starts after its checkpoint and repeats nothing that was saved."""
     out: Cause = []
     if len(resumed.resumed_from) != len(expected):
         text = f"{len(expected)} processes were started, {len(resumed.resumed_from)} recorded their start"
-        out.append(Reason(("counters.step",), text))
+        out.append(EvidenceReason(("counters.step",), text))
     for attempt, (recorded, start) in enumerate(zip(resumed.resumed_from, expected, strict=False)):
         if recorded != start:
             text = f"attempt {attempt} resumed from {recorded}, the newest whole checkpoint was {start}"
-            out.append(Reason(("counters.step",), text))
+            out.append(EvidenceReason(("counters.step",), text))
         saved = _saved_before(attempt, resumed, expected, chosen)
         if len(saved) > 1 and (start or 0) < saved[-2]:  # only the newest may be lost, to a save under way
             text = f"attempt {attempt} found no checkpoint newer than {start}, though step {saved[-2]} was saved"
-            out.append(Reason(("checkpoints",), text))
+            out.append(EvidenceReason(("checkpoints",), text))
         steps = [r.step for r in resumed.records if r.attempt == attempt]
         first = (start or 0) + 1
         if steps and steps[0] != first:
-            out.append(Reason(("counters.step",), f"attempt {attempt} began with step {steps[0]}, expected {first}"))
+            out.append(
+                EvidenceReason(("counters.step",), f"attempt {attempt} began with step {steps[0]}, expected {first}")
+            )
         elif steps != list(range(first, first + len(steps))):
-            out.append(Reason(("counters.step",), f"attempt {attempt} skipped or repeated a step"))
+            out.append(EvidenceReason(("counters.step",), f"attempt {attempt} skipped or repeated a step"))
     return out
 
 
 def _saved_before(
-    attempt: int, resumed: Evidence, expected: Sequence[int | None], chosen: Collection[int]
+    attempt: int, resumed: RunEvidence, expected: Sequence[int | None], chosen: Collection[int]
 ) -> list[int]:
     """Return the steps saved before a process start, but for those given up when an older one was asked for."""
     ends = [(at, expected[at] or 0) for at in chosen if at <= attempt]
@@ -153,7 +155,7 @@ def _saved_before(
     return sorted({e.step for e in saved if all(e.step <= start or e.attempt >= at for at, start in ends)})
 
 
-def _saving_changes_nothing(resumed: Evidence) -> Cause:
+def _saving_changes_nothing(resumed: RunEvidence) -> Cause:
     out: Cause = []
     for event in resumed.events:
         if event.event == "saving":
@@ -164,7 +166,9 @@ def _saving_changes_nothing(resumed: Evidence) -> Cause:
     return out[:1]
 
 
-def _against_reference(reference: Evidence, resumed: Evidence, kinds: tuple[str, ...]) -> tuple[int | None, Cause]:
+def _against_reference(
+    reference: RunEvidence, resumed: RunEvidence, kinds: tuple[str, ...]
+) -> tuple[int | None, Cause]:
     """Return the first state along the resumed run that is not the uninterrupted one's, and its step."""
     last = len(resumed.resumed_from) - 1
     for event in resumed.events:
@@ -174,16 +178,16 @@ def _against_reference(reference: Evidence, resumed: Evidence, kinds: tuple[str,
         other = reference.find("final" if ends else "saving" if event.step else "started", event.step)
         if other is None and ends:
             text = f"ended at step {event.step}, where the uninterrupted run did not"
-            return event.step, [Reason(("counters.step",), text)]
+            return event.step, [EvidenceReason(("counters.step",), text)]
         text = f"state at step {event.step} is not the uninterrupted run's"
         if other is not None and (found := _differences(other, event, text)):
             return event.step, found
     if "final" in kinds and not any(e.event == "final" and e.attempt == last for e in resumed.events):
-        return None, [Reason(("counters.step",), "never finished")]
+        return None, [EvidenceReason(("counters.step",), "never finished")]
     return None, []
 
 
-def _curve_and_states(first: Divergence | None, reference: Evidence, resumed: Evidence) -> list[Cause]:
+def _curve_and_states(first: Divergence | None, reference: RunEvidence, resumed: RunEvidence) -> list[Cause]:
     """The curve, and the states along it: what differs at the earlier step first.
 
     The record of step s comes before the state at step s, which that step made; a validation comes after it.
@@ -196,7 +200,7 @@ def _curve_and_states(first: Divergence | None, reference: Evidence, resumed: Ev
     return [states, curve] if step < first.step + after else [curve, states]
 
 
-def _first_difference(reference: Evidence, resumed: Evidence, other_intervals: bool) -> Divergence | None:
+def _first_difference(reference: RunEvidence, resumed: RunEvidence, other_intervals: bool) -> Divergence | None:
     """Return the first difference of the records and of the validations."""
     a = reference.curve
     found = [first_divergence(a, resumed.curve)]
@@ -215,28 +219,32 @@ def _first_difference(reference: Evidence, resumed: Evidence, other_intervals: b
     return first
 
 
-def _from_curve(first: Divergence | None, reference: Evidence, resumed: Evidence) -> Cause:
+def _from_curve(first: Divergence | None, reference: RunEvidence, resumed: RunEvidence) -> Cause:
     """Blame by the first quantity that differs; called when the states that were compared do not explain it."""
     if first is None:
         return []
     text = f"{first.quantity} of step {first.step} is {first.got}, was {first.expected}"
     if first.quantity in SUSPECTS:
-        return [Reason(SUSPECTS[first.quantity], text)]
+        return [EvidenceReason(SUSPECTS[first.quantity], text)]
     if first.quantity == "loss" and _only_logged(reference, resumed):
-        return [Reason(("records.loss",), f"{text}, and nothing else differs: the log is wrong, not the training")]
+        return [
+            EvidenceReason(("records.loss",), f"{text}, and nothing else differs: the log is wrong, not the training")
+        ]
     if len(resumed.resumed_from) == 1:
         return [
-            Reason(("model.params", "rng"), f"{text}, and nothing was restored: a save or a validation changed it")
+            EvidenceReason(
+                ("model.params", "rng"), f"{text}, and nothing was restored: a save or a validation changed it"
+            )
         ]
     starts = {(step or 0) + 1 for step in resumed.resumed_from}
     if first.quantity == "loss" and first.step in starts:
-        return [Reason(("rng", "model.params"), f"{text}, on the same batch from the same state")]
+        return [EvidenceReason(("rng", "model.params"), f"{text}, on the same batch from the same state")]
     if first.quantity == "grad_norm":
-        return [Reason(("model.params",), f"{text}, at the same loss")]
-    return [Reason(("optimizer.hyperparameters",), f"{text}, though the steps before were equal")]
+        return [EvidenceReason(("model.params",), f"{text}, at the same loss")]
+    return [EvidenceReason(("optimizer.hyperparameters",), f"{text}, though the steps before were equal")]
 
 
-def _only_logged(reference: Evidence, resumed: Evidence) -> bool:
+def _only_logged(reference: RunEvidence, resumed: RunEvidence) -> bool:
     """Return whether the losses alone differ: every other quantity of every record, and the states, are equal."""
     others = [q for q in QUANTITIES if q != "loss"]
     a, b = reference.curve, resumed.curve
@@ -250,7 +258,9 @@ def _differences(a: LeafEvent, b: LeafEvent, text: str) -> Cause:
         return []
     worst = found[0]
     more = f" and {len(found) - 1} more leaves" if len(found) > 1 else ""
-    return [Reason(_by_weight(found), f"{text}: {worst.leaf} ({worst.detail}){more}", _sizes(found, a, b, text))]
+    return [
+        EvidenceReason(_by_weight(found), f"{text}: {worst.leaf} ({worst.detail}){more}", _sizes(found, a, b, text))
+    ]
 
 
 def _sizes(found: list[Difference], a: LeafEvent, b: LeafEvent, where: str) -> tuple[LeafChange, ...]:

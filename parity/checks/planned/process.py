@@ -14,7 +14,7 @@ from typing import BinaryIO, Protocol
 
 from parity.storage import read_lines
 
-__all__ = ["ProcessError", "Start", "Started", "TrainingProcess", "end_all", "start_interpreter"]
+__all__ = ["ProcessError", "StartProcess", "Started", "TrainingProcess", "end_all", "start_interpreter"]
 
 POLL_SECONDS = 0.01
 
@@ -42,7 +42,7 @@ class Started(Protocol):
         """Send a signal to it, if it has not ended."""
 
 
-Start = Callable[[Sequence[str], BinaryIO, Mapping[str, str] | None], Started]
+StartProcess = Callable[[Sequence[str], BinaryIO, Mapping[str, str] | None], Started]
 """Starts a process, in a process group of its own: its command line, what takes all it prints, its environment."""
 
 
@@ -88,7 +88,7 @@ class TrainingProcess:
         run: Path,
         log: Path,
         environment: Mapping[str, str] | None = None,
-        start: Start = start_interpreter,
+        start: StartProcess = start_interpreter,
     ) -> None:
         """Start it, in a process group of its own.
 

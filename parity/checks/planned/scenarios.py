@@ -9,7 +9,7 @@ from typing import Literal
 
 from parity.contract import RunPlan
 
-__all__ = ["Leg", "Scenario", "default_kills", "plan_scenarios"]
+__all__ = ["Leg", "PlannedScenario", "default_kills", "plan_scenarios"]
 
 Choice = Literal["auto", "best", "older"]
 """The checkpoint that a process asks for: what there is, the best, or the newest but one."""
@@ -29,7 +29,7 @@ class Leg:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scenario:
+class PlannedScenario:
     """One scenario: its processes, of which the last one finishes."""
 
     name: str
@@ -73,7 +73,9 @@ def default_kills(plan: RunPlan, epoch: int | None = None) -> tuple[int, int]:
     return first, second
 
 
-def plan_scenarios(names: Sequence[str], plan: RunPlan, epoch: int | None) -> tuple[list[Scenario], dict[str, str]]:
+def plan_scenarios(
+    names: Sequence[str], plan: RunPlan, epoch: int | None
+) -> tuple[list[PlannedScenario], dict[str, str]]:
     """Return the scenarios that a run can be driven in, and the others with the reason.
 
     Args:
@@ -82,7 +84,7 @@ def plan_scenarios(names: Sequence[str], plan: RunPlan, epoch: int | None) -> tu
         epoch: Steps of one epoch; None where the run has none.
     """
     closed = {name: reason for name in names if (reason := _closed(name, plan, epoch))}
-    planned = [Scenario(name=name, legs=_legs(name, plan, epoch or 0)) for name in names if name not in closed]
+    planned = [PlannedScenario(name=name, legs=_legs(name, plan, epoch or 0)) for name in names if name not in closed]
     return planned, closed
 
 

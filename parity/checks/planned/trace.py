@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from parity.checks.planned.evidence import Evidence
+from parity.checks.planned.evidence import RunEvidence
 from parity.checks.planned.judge import Findings
 from parity.checks.traces import digest_batches, digest_leaves, trace, trace_validations
 from parity.contract import splice
@@ -14,7 +14,7 @@ from parity.results import Curves
 __all__ = ["describe_evidence", "trace_resume"]
 
 
-def describe_evidence(reference: Evidence, resumed: Evidence, findings: Findings) -> dict[str, Any]:
+def describe_evidence(reference: RunEvidence, resumed: RunEvidence, findings: Findings) -> dict[str, Any]:
     """Return the fields of a record that show what was judged: `curves` and `digests`.
 
     Args:
@@ -31,7 +31,7 @@ def describe_evidence(reference: Evidence, resumed: Evidence, findings: Findings
     return {"curves": trace_resume(reference, resumed, (first,)), "digests": digests}
 
 
-def trace_resume(reference: Evidence, resumed: Evidence, keep: Iterable[int | None] = ()) -> Curves | None:
+def trace_resume(reference: RunEvidence, resumed: RunEvidence, keep: Iterable[int | None] = ()) -> Curves | None:
     """Return what an uninterrupted run and a killed one show, with the marks of every kill and resume.
 
     Args:

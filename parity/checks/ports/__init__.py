@@ -11,14 +11,14 @@ from parity.checks.ports.assertions import (
     assert_twins,
 )
 from parity.checks.ports.handover import hands_over
-from parity.checks.ports.pairing import Pair, Rule
+from parity.checks.ports.pairing import Pair, PairRule
 from parity.checks.ports.twins import twins_agree
 
 __all__ = [
     "CrossingBrokenError",
     "HandoverBrokenError",
     "Pair",
-    "Rule",
+    "PairRule",
     "TwinsDifferError",
     "assert_handover",
     "assert_twins",

@@ -17,7 +17,7 @@ from parity.checks.ports.pairing import Pair
 from parity.checks.ports.series import Series, scalar_of
 from parity.checks.running import Compute
 
-__all__ = ["ARRAY_LIMIT", "Difference", "exact", "judge_array", "rank_of"]
+__all__ = ["ARRAY_LIMIT", "PortDifference", "exact", "judge_array", "rank_of"]
 
 ARRAY_LIMIT = 10.0
 """Largest multiple of its measured noise by which an array may differ below float64. The arrays of clean
@@ -30,7 +30,7 @@ ORDER = ("data.batch", "loss", "scaler", "optimizer.first_moment", "optimizer.mo
 
 
 @dataclass(frozen=True)
-class Difference:
+class PortDifference:
     """Something that is not the same on both sides."""
 
     component: str
@@ -46,7 +46,9 @@ class Difference:
     """Relative to the expected value; of an array, to its largest element."""
 
 
-def judge_array(a: Series, b: Series, pair: Pair, noise: Noise, precision: Compute, step: int) -> Difference | None:
+def judge_array(
+    a: Series, b: Series, pair: Pair, noise: Noise, precision: Compute, step: int
+) -> PortDifference | None:
     """Return by how much two arrays differ at a step; None where they were not kept, or nothing says what may differ.
 
     Args:
@@ -79,10 +81,10 @@ def judge_array(a: Series, b: Series, pair: Pair, noise: Noise, precision: Compu
 
 
 def _difference(pair: Pair, step: int, at: tuple[int, ...], expected: NDArray[Any], got: NDArray[Any],
-                amount: float, relative: float) -> Difference:  # fmt: skip
+                amount: float, relative: float) -> PortDifference:  # fmt: skip
     """Return a difference of two arrays, shown by the element at an index."""
     left, right = (f"[{', '.join(map(str, at))}] {scalar_of(values[at])!r}" for values in (expected, got))
-    return Difference(pair.component, pair.a, pair.b, step, left, right, amount, relative)
+    return PortDifference(pair.component, pair.a, pair.b, step, left, right, amount, relative)
 
 
 def worst_of(expected: NDArray[np.float64], got: NDArray[np.float64]) -> tuple[int, ...]:
@@ -91,7 +93,7 @@ def worst_of(expected: NDArray[np.float64], got: NDArray[np.float64]) -> tuple[i
     return tuple(int(one) for one in np.unravel_index(flat, expected.shape))
 
 
-def exact(a: Series, b: Series, pairs: Sequence[Pair], step_a: int, step_b: int) -> list[Difference]:
+def exact(a: Series, b: Series, pairs: Sequence[Pair], step_a: int, step_b: int) -> list[PortDifference]:
     """Return the arrays that are not equal, without any tolerance, where a run starts or is taken over.
 
     Args:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from parity.checks.ports.judge import Curve
-from parity.checks.ports.pairing import Pair, Rule, matching, pair_leaves, pair_slots, words_of
+from parity.checks.ports.pairing import Pair, PairRule, matching, pair_leaves, pair_slots, words_of
 from parity.checks.ports.series import CURVES, NARROW_FIRST, Series, Trained
 from parity.checks.running import Compute, Trace
 
@@ -47,7 +47,7 @@ class Basis:
         return [pair.b for pair in self.pairs]
 
 
-def build_basis(a: Trained, b: Trained, at: tuple[Series, int], other: tuple[Series, int], rules: Sequence[Rule],
+def build_basis(a: Trained, b: Trained, at: tuple[Series, int], other: tuple[Series, int], rules: Sequence[PairRule],
                 precision: Compute | None) -> Basis:  # fmt: skip
     """Pair what two trainers hold.
 

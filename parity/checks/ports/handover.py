@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parity.checks.ports.arrays import Difference, exact
+from parity.checks.ports.arrays import PortDifference, exact
 from parity.checks.ports.basis import Basis, build_basis, different_counts
 from parity.checks.ports.judge import Judged, judge_pair
 from parity.checks.ports.noise import Noise, measure_noise
-from parity.checks.ports.pairing import Pair, Rule
+from parity.checks.ports.pairing import Pair, PairRule
 from parity.checks.ports.series import Series, Trained, kept_steps
 from parity.checks.ports.session import Sides, crossing, open_sides, suspects_of
-from parity.checks.running import Compute, Mode, Trace, Train, copy_folder
+from parity.checks.running import Compute, RunMode, Trace, Train, copy_folder
 from parity.errors import SpecError, TrainerError
 from parity.results import Crossing, Suspect
 
@@ -48,9 +48,9 @@ def hands_over(
     steps: int,
     stop_at: int | None = None,
     back: Convert | None = None,
-    rules: Sequence[Rule] = (),
+    rules: Sequence[PairRule] = (),
     precision: Compute | None = None,
-    mode: Mode = "auto",
+    mode: RunMode = "auto",
     options: Mapping[str, Any] | None = None,
     seeds: int | None = None,
     name: str | None = None,
@@ -99,11 +99,11 @@ def hands_over(
     return crossing("handover", sides, judged, basis, suspects, name=name, began=began, handovers=at)
 
 
-Found = tuple[Judged, Basis, list[Suspect], tuple[int, ...]]
+Handed = tuple[Judged, Basis, list[Suspect], tuple[int, ...]]
 
 
-def _hand_over(sides: Sides, converts: tuple[Convert, Convert | None], stop: int, rules: Sequence[Rule],
-               precision: Compute | None, seeds: int | None) -> Found:  # fmt: skip
+def _hand_over(sides: Sides, converts: tuple[Convert, Convert | None], stop: int, rules: Sequence[PairRule],
+               precision: Compute | None, seeds: int | None) -> Handed:  # fmt: skip
     a, b = sides.a, sides.b
     nothing = Basis((), (), (), precision or "float32")
     parts = [_take_over((a, b), converts[0], "there", None, stop)]
@@ -120,8 +120,8 @@ def _hand_over(sides: Sides, converts: tuple[Convert, Convert | None], stop: int
     return _judge(sides, parts, base, rules, precision, seeds, taken)
 
 
-def _judge(sides: Sides, parts: Sequence[_Taken], base: Series, rules: Sequence[Rule], precision: Compute | None,
-           seeds: int | None, taken: tuple[int, ...]) -> Found:  # fmt: skip
+def _judge(sides: Sides, parts: Sequence[_Taken], base: Series, rules: Sequence[PairRule], precision: Compute | None,
+           seeds: int | None, taken: tuple[int, ...]) -> Handed:  # fmt: skip
     a, b = sides.a, sides.b
     basis = build_basis(a, b, (base, taken[0]), (parts[0].series, taken[0]), rules, precision)
     if not basis.params:
@@ -152,12 +152,12 @@ def _judge(sides: Sides, parts: Sequence[_Taken], base: Series, rules: Sequence[
     return judged, basis, suspects, taken
 
 
-def _another_step(part: _Taken, pairs: Sequence[Pair], step: int) -> list[Difference]:
+def _another_step(part: _Taken, pairs: Sequence[Pair], step: int) -> list[PortDifference]:
     """Return that the state is that of another step than the run which took over says; empty where it is not."""
     for other in part.left.kept([pairs[0].a]):
         if other != step and not exact(part.left, part.series, pairs, other, step):
             text = f"{other}, whose state this is"
-            return [Difference("counters.step", "mark", "mark", step, text, str(step), float("inf"))]
+            return [PortDifference("counters.step", "mark", "mark", step, text, str(step), float("inf"))]
     return []
 
 
@@ -202,13 +202,15 @@ def _take_over(
     return _Taken(source, target, left, series, trace, when)
 
 
-def _not_taken(part: _Taken, stop: int, a: Trained) -> Difference | None:
+def _not_taken(part: _Taken, stop: int, a: Trained) -> PortDifference | None:
     """Return that a trainer did not continue from what was converted."""
     first = part.trace.marks[0].step if part.trace.marks else None
     if first is not None and a.marked[0] < first <= a.steps:
         return None
     got = "no mark at all" if first is None else f"a run that begins at step {first}"
-    return Difference("checkpoint.restore", "function", "function", stop, "a run that continues", got, float("inf"))
+    return PortDifference(
+        "checkpoint.restore", "function", "function", stop, "a run that continues", got, float("inf")
+    )
 
 
 def _steps_kept(a: Trained, parts: Sequence[_Taken]) -> list[int]:

@@ -22,7 +22,7 @@ from parity.checks.across import (
     ulp,
 )
 from parity.checks.gap import CurveGap, curve_gap
-from parity.checks.ports.arrays import Difference, judge_array, rank_of
+from parity.checks.ports.arrays import PortDifference, judge_array, rank_of
 from parity.checks.ports.noise import Noise, spread_of
 from parity.checks.ports.pairing import Pair
 from parity.checks.ports.series import Series
@@ -48,7 +48,7 @@ class Judged:
     verdict: Verdict = "holds"
     gap: CurveGap = field(default_factory=lambda: curve_gap({}, {}))
     multiple: float | None = None
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[PortDifference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     compared: int = 0
     arrays: float | None = None
@@ -114,7 +114,7 @@ def _judge_curve(out: Judged, a: Series, b: Series, curve: Curve, noise: Noise, 
         distance = spread_of(x[step], y[step])
         if not distance <= limit:
             out.differences.append(
-                Difference(curve.component, curve.a, curve.b, step, repr(x[step]), repr(y[step]),
+                PortDifference(curve.component, curve.a, curve.b, step, repr(x[step]), repr(y[step]),
                            distance / max(limit, 1e-300), distance / max(abs(x[step]), 1e-300))
             )  # fmt: skip
             return
@@ -157,5 +157,6 @@ def _judge_rates(
     assert best is not None
     step, shift = best
     relative = abs(x[step] - y[step + shift]) / max(abs(x[step]), 1e-300)
-    out.differences.append(Difference(curve.component, curve.a, curve.b, step, repr(x[step]), repr(y[step + shift]),
-                                      relative / limit, relative))  # fmt: skip
+    values = repr(x[step]), repr(y[step + shift])
+    found = PortDifference(curve.component, curve.a, curve.b, step, *values, relative / limit, relative)
+    out.differences.append(found)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from parity.errors import SpecError
 
-__all__ = ["Pair", "Rule", "pair_leaves", "permutation_of"]
+__all__ = ["Pair", "PairRule", "pair_leaves", "permutation_of"]
 
-Rule = tuple[str, str] | tuple[str, str, "str | Sequence[int]"]
+PairRule = tuple[str, str] | tuple[str, str, "str | Sequence[int]"]
 """A path of the trainer, the path of its port, and how the axes go over: `transpose`, `reshape`, or a permutation
 as of `numpy.transpose`. `*` stands for the same text on both sides."""
 
@@ -54,7 +54,7 @@ class Pair:
 
 
 def pair_leaves(
-    a: Arrays, b: Arrays, component: str, rules: Iterable[Rule] = (), later: tuple[Arrays, Arrays] = ({}, {})
+    a: Arrays, b: Arrays, component: str, rules: Iterable[PairRule] = (), later: tuple[Arrays, Arrays] = ({}, {})
 ) -> tuple[list[Pair], list[str]]:
     """Pair the leaves of one component.
 
@@ -88,7 +88,7 @@ def pair_leaves(
         found[path] = Pair(path, other, component, axes)
 
 
-def _by_rules(a: Arrays, b: Arrays, component: str, rules: Iterable[Rule]) -> dict[str, Pair]:
+def _by_rules(a: Arrays, b: Arrays, component: str, rules: Iterable[PairRule]) -> dict[str, Pair]:
     found: dict[str, Pair] = {}
     taken: set[str] = set()
     for rule in rules:
@@ -109,7 +109,7 @@ def _by_rules(a: Arrays, b: Arrays, component: str, rules: Iterable[Rule]) -> di
     return found
 
 
-def matching(rule: Rule, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def matching(rule: PairRule, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the paths of the trainer that a rule names, with the texts that its stars stand for."""
     pattern = re.compile("(.+?)".join(map(re.escape, rule[0].split("*"))))
     matches = ((path, pattern.fullmatch(path)) for path in paths)
@@ -132,10 +132,10 @@ def _fitting(path: str, other: str, component: str, how: Any, here: tuple[int, .
     return Pair(path, other, component, axes)
 
 
-Found = tuple[str, str, tuple[int, ...] | None]
+Match = tuple[str, str, tuple[int, ...] | None]
 
 
-def _by_value(a: Arrays, b: Arrays) -> Found | None:
+def _by_value(a: Arrays, b: Arrays) -> Match | None:
     """Return a leaf of which exactly one counterpart holds the same values, and which is its only one."""
     for path in a:
         if _constant(a[path]):
@@ -147,7 +147,7 @@ def _by_value(a: Arrays, b: Arrays) -> Found | None:
     return None
 
 
-def _by_neighbour(a: Arrays, b: Arrays, found: Mapping[str, Pair]) -> Found | None:
+def _by_neighbour(a: Arrays, b: Arrays, found: Mapping[str, Pair]) -> Match | None:
     """Return a leaf whose module is that of a paired one: `model.0.bias` beside `model.0.weight`."""
     homes: dict[str, set[str]] = {}
     for pair in found.values():
@@ -160,7 +160,7 @@ def _by_neighbour(a: Arrays, b: Arrays, found: Mapping[str, Pair]) -> Found | No
     return None
 
 
-def _by_shape(a: Arrays, b: Arrays) -> Found | None:
+def _by_shape(a: Arrays, b: Arrays) -> Match | None:
     """Return a leaf that is the only one left of its shape, on both sides."""
     for path in a:
         fits = [other for other in b if _fits(a[path], b[other])]
@@ -169,7 +169,7 @@ def _by_shape(a: Arrays, b: Arrays) -> Found | None:
     return None
 
 
-def _by_training(a: Arrays, b: Arrays, later: tuple[Arrays, Arrays]) -> Found | None:
+def _by_training(a: Arrays, b: Arrays, later: tuple[Arrays, Arrays]) -> Match | None:
     """Return a leaf of one value whose counterpart of the same value training moved to nearly the same place."""
     free_a, free_b = ([p for p in free if p in after] for free, after in zip((a, b), later, strict=True))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.capture import Leaf, Snapshot
+from parity.capture import Leaf, StateSnapshot
 from parity.checks.judging import judge_same, varying
 from parity.checks.running import Compute, Nudge, Request, Runner, Trace
 from parity.errors import TrainerError
@@ -166,7 +166,7 @@ def _is_number(leaf: Leaf) -> bool:
     )
 
 
-def _values(snapshot: Snapshot) -> dict[str, Any]:
+def _values(snapshot: StateSnapshot) -> dict[str, Any]:
     """Return what was kept; a path that was met as a second name of something stands for no value of its own."""
     return {p: value for p, value in snapshot.values.items() if snapshot.leaves[p].role != "alias"}
 

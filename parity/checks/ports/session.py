@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from parity.checks.ports.advice import advise_port
-from parity.checks.ports.arrays import Difference
+from parity.checks.ports.arrays import PortDifference
 from parity.checks.ports.basis import Basis
 from parity.checks.ports.judge import Judged
 from parity.checks.ports.noise import Noise
 from parity.checks.ports.series import Trained
-from parity.checks.running import Mode, Train, open_workdir, runner_of
+from parity.checks.running import RunMode, Train, open_workdir, runner_of
 from parity.errors import SpecError
 from parity.results import Crossing, Suspect
 
@@ -61,7 +61,7 @@ class Sides:
             if batch is not None and batch.step <= first:
                 judged.differences.insert(0, batch)
             judged.differences[:0] = [
-                Difference(component, path, other, first, one, two, float("inf"))
+                PortDifference(component, path, other, first, one, two, float("inf"))
                 for path, other, one, two in settings
                 if judged.differences[0].component.startswith(("optimizer", "model.params"))
             ]
@@ -90,18 +90,18 @@ class Sides:
     def _component(self, path: str) -> str:
         return self.a.component(path) if path in self.a.leaves else self.b.component(path)
 
-    def _other_batch(self) -> Difference | None:
+    def _other_batch(self) -> PortDifference | None:
         """Return the first step at which a batch differs that both keep under one name, in one type and shape."""
         for one, two in zip(self.a.reference.marks, self.b.reference.marks, strict=False):
             for path, leaf in one.snapshot.leaves.items():
                 other = two.snapshot.leaves.get(path)
                 batch = leaf.component == "data.batch" and path in self.a.changing and path in self.b.changing
                 if batch and other is not None and leaf.kind == other.kind and leaf.digest != other.digest:
-                    return Difference("data.batch", path, path, one.step, leaf.text, other.text, float("inf"))
+                    return PortDifference("data.batch", path, path, one.step, leaf.text, other.text, float("inf"))
         return None
 
 
-def open_sides(stack: ExitStack, train_a: Train, train_b: Train, steps: int, mode: Mode,
+def open_sides(stack: ExitStack, train_a: Train, train_b: Train, steps: int, mode: RunMode,
                options: Mapping[str, Any] | None, workdir: Path | None) -> Sides:  # fmt: skip
     """Run both trainers once.
 
@@ -155,7 +155,7 @@ def _names(train_a: Train, train_b: Train) -> tuple[str, str]:
     return (own[0], own[1]) if own[0] != own[1] else (f"{own[0]}-a", f"{own[1]}-b")
 
 
-def suspects_of(differences: Sequence[Difference], sides: Sides, scenario: str, when: str = "") -> list[Suspect]:
+def suspects_of(differences: Sequence[PortDifference], sides: Sides, scenario: str, when: str = "") -> list[Suspect]:
     """Return differences as suspects of a record.
 
     Args:

@@ -8,14 +8,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from parity.checks.ports.arrays import Difference, exact
+from parity.checks.ports.arrays import PortDifference, exact
 from parity.checks.ports.basis import Basis, build_basis, different_settings
 from parity.checks.ports.judge import Judged, judge_pair
 from parity.checks.ports.noise import measure_noise
-from parity.checks.ports.pairing import Rule
+from parity.checks.ports.pairing import PairRule
 from parity.checks.ports.series import Trained, kept_steps
 from parity.checks.ports.session import Sides, crossing, open_sides, suspects_of
-from parity.checks.running import Compute, Mode, Train
+from parity.checks.running import Compute, RunMode, Train
 from parity.results import Crossing
 
 __all__ = ["twins_agree"]
@@ -26,9 +26,9 @@ def twins_agree(
     train_b: Train,
     *,
     steps: int,
-    rules: Sequence[Rule] = (),
+    rules: Sequence[PairRule] = (),
     precision: Compute | None = None,
-    mode: Mode = "auto",
+    mode: RunMode = "auto",
     options: Mapping[str, Any] | None = None,
     seeds: int | None = None,
     name: str | None = None,
@@ -78,7 +78,7 @@ def twins_agree(
 
 
 def _compare(
-    sides: Sides, rules: Sequence[Rule], precision: Compute | None, seeds: int | None
+    sides: Sides, rules: Sequence[PairRule], precision: Compute | None, seeds: int | None
 ) -> tuple[Judged, Basis]:
     a, b = sides.a, sides.b
     if a.marked != b.marked:
@@ -107,11 +107,11 @@ def _other_steps(a: Trained, b: Trained) -> Judged:
     here, there = (f"{len(t.marked)} marks, the last at step {t.marked[-1]}" for t in (a, b))
     step = a.marked[at] if at is not None else min(a.marked[-1], b.marked[-1])
     return Judged(
-        "broken", differences=[Difference("counters.step", "marks", "marks", step, here, there, float("inf"))]
+        "broken", differences=[PortDifference("counters.step", "marks", "marks", step, here, there, float("inf"))]
     )
 
 
-def _no_start(unlike: list[Difference], basis: Basis, a: Trained, b: Trained) -> Judged:
+def _no_start(unlike: list[PortDifference], basis: Basis, a: Trained, b: Trained) -> Judged:
     if unlike:
         return Judged("broken", differences=unlike, compared=1)
     seen = [sum(t.component(p) == "model.params" for p in t.state) for t in (a, b)]

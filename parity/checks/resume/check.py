@@ -13,7 +13,7 @@ from typing import Any
 from parity.checks.judging import Meant
 from parity.checks.resume.scenarios import SCENARIOS
 from parity.checks.resume.session import Session
-from parity.checks.running import AtOriginalPath, Mode, Train, open_workdir, runner_of
+from parity.checks.running import AtOriginalPath, RunMode, Train, open_workdir, runner_of
 from parity.checks.scenarios import scenario_names
 from parity.errors import SpecError
 from parity.policy import Rules
@@ -27,7 +27,7 @@ def resumes(
     *,
     steps: int,
     stop_at: int | None = None,
-    mode: Mode = "auto",
+    mode: RunMode = "auto",
     scenarios: str | Iterable[str] = "quick",
     name: str | None = None,
     options: Mapping[str, Any] | None = None,

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from parity import sides
-from parity.capture import Leaf, Snapshot, differing
+from parity.capture import Leaf, StateSnapshot, differing
 from parity.checks.judging import (
     NONE,
     Asked,
-    Envelope,
+    EqualRunsEnvelope,
     Evidence,
     Kill,
     Meant,
@@ -82,7 +82,7 @@ class Driver:
         """The equal run whose folder was copied."""
         self.equal_runs: list[Trace] = []
         """The runs from which the envelope was measured."""
-        self.envelope: Envelope | None = None
+        self.envelope: EqualRunsEnvelope | None = None
         """What judges the numbers that rounding moves; None where equal runs are equal bit by bit."""
         self.closed: dict[str, str] = {}
         self.reads: set[str] = set()
@@ -304,7 +304,7 @@ class Driver:
             and not leaf.same(both.right.leaves.get(p))
         ]  # fmt: skip
 
-    def _decided_by_evaluation(self, left: Snapshot, right: Snapshot) -> bool:
+    def _decided_by_evaluation(self, left: StateSnapshot, right: StateSnapshot) -> bool:
         """Return whether rates differ too, and follow evaluations by design, as on a plateau."""
         plateau = any(leaf.component == "schedule.num_bad_epochs" for leaf in left.leaves.values())
         rates = [
@@ -363,7 +363,7 @@ def _is_training(path: str, leaf: Leaf, uninterrupted: Uninterrupted, often: Col
     return path in often
 
 
-def _judge_by(envelope: Envelope, out: Outcome, trace: Trace, when: str = "") -> None:
+def _judge_by(envelope: EqualRunsEnvelope, out: Outcome, trace: Trace, when: str = "") -> None:
     """Add what the envelope says about a run to what was found bit by bit."""
     found = envelope.judge(trace, trace.marks[0].step)
     out.multiple, out.unsure = found.multiple, bool(found.too_wide)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from parity.checks.judging import (
     RUNS,
-    Envelope,
+    EqualRunsEnvelope,
     Evidence,
     Use,
     choose_steps,
@@ -62,7 +62,7 @@ def measure_envelope(
     rounded = moved_by_rounding(marks, noise, changing)
     driver.uninterrupted = replace(uninterrupted, noise=noise - rounded, rounded=rounded)
     driver.equal_runs = runs
-    driver.envelope = Envelope(runs, paths, steps)
+    driver.envelope = EqualRunsEnvelope(runs, paths, steps)
     return driver.envelope.too_wide(driver.stop_at)
 
 

@@ -9,10 +9,10 @@ from parity.checks.running.folder import copy_folder, is_log, list_folder
 from parity.checks.running.inline import Train
 from parity.checks.running.loads import Access, is_unread
 from parity.checks.running.nudge import Compute, Nudge
-from parity.checks.running.opening import Mode, open_workdir, runner_of
+from parity.checks.running.opening import RunMode, open_workdir, runner_of
 from parity.checks.running.original_path import AtOriginalPath, set_apart
 from parity.checks.running.put_back import put_back_later
-from parity.checks.running.recorder import MarkError
+from parity.checks.running.recorder import Killed, MarkError
 from parity.checks.running.request import Request
 from parity.checks.running.runner import Runner
 from parity.checks.running.same_thread import SameThreadExecutor
@@ -26,12 +26,13 @@ __all__ = [
     "AtOriginalPath",
     "Compute",
     "Effect",
+    "Killed",
     "Mark",
     "MarkError",
-    "Mode",
     "Nudge",
     "Reader",
     "Request",
+    "RunMode",
     "Runner",
     "SameThreadExecutor",
     "Trace",

@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from parity.capture import Leaf, Scope, Snapshot, live_names, root_of
+from parity.capture import Leaf, Scope, StateSnapshot, live_names, root_of
 from parity.checks.running.request import Request
 from parity.checks.running.source import EVALUATES, SAVES, called_name
 from parity.checks.running.trace import Effect, Trace
@@ -133,7 +133,7 @@ def _names(node: ast.AST) -> set[str]:
     }
 
 
-class Watched(Protocol):
+class WatchedStatements(Protocol):
     """The run whose statements are watched."""
 
     request: Request
@@ -143,18 +143,18 @@ class Watched(Protocol):
 
     def snapshot(
         self, scopes: Sequence[Scope], state: Mapping[str, Any] | None, *, keep: Sequence[str] = ()
-    ) -> Snapshot:
+    ) -> StateSnapshot:
         """Capture what frames reach, with the values of some paths."""
 
 
 class StatementWatch:
     """Compares the live state before and after the statements, within a run that is traced line by line."""
 
-    def __init__(self, recorder: Watched) -> None:
+    def __init__(self, recorder: WatchedStatements) -> None:
         self.recorder = recorder
         self._statements: dict[CodeType, list[Statement]] = {}
         self._times: dict[tuple[CodeType, int], int] = {}
-        self._open: tuple[FrameType, Statement, Snapshot] | None = None
+        self._open: tuple[FrameType, Statement, StateSnapshot] | None = None
 
     def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
         """Trace function of the marked frames: called before each line of theirs."""
@@ -190,13 +190,13 @@ class StatementWatch:
         if returning or not statement.first <= frame.f_lineno <= statement.last:
             self._close(self._now(frame))
 
-    def _now(self, frame: FrameType) -> Snapshot:
+    def _now(self, frame: FrameType) -> StateSnapshot:
         scope = Scope("", frame.f_code, -1, dict(frame.f_locals), frame.f_globals)
         last = self.recorder.trace.marks[-1].snapshot.leaves
         params = [p for p, leaf in last.items() if leaf.component == "model.params"]
         return self.recorder.snapshot([scope], None, keep=params[:MOST_PARAMS])
 
-    def _close(self, after: Snapshot) -> None:
+    def _close(self, after: StateSnapshot) -> None:
         assert self._open is not None
         frame, statement, before = self._open
         self._open = None
@@ -224,7 +224,7 @@ def _makes_data(frame: FrameType, changed: Mapping[str, tuple[Leaf | None, Leaf 
     )
 
 
-def _is_rounding(before: Any, after: Any, snapshot: Snapshot, path: str) -> bool:
+def _is_rounding(before: Any, after: Any, snapshot: StateSnapshot, path: str) -> bool:
     """Return whether an array changed by a few units in the last place of its largest element."""
     if not isinstance(before, np.ndarray) or not isinstance(after, np.ndarray) or before.shape != after.shape:
         return False

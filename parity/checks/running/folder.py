@@ -12,7 +12,7 @@ from pathlib import Path
 
 from parity.storage import digest_range
 
-__all__ = ["SET_APART", "Growth", "Listing", "copy_folder", "hidden", "is_log", "list_folder", "wait_for_rest"]
+__all__ = ["SET_APART", "Listing", "LogGrowth", "copy_folder", "hidden", "is_log", "list_folder", "wait_for_rest"]
 
 Listing = dict[str, tuple[int, int, int]]
 """Relative path to size, time of the last change in nanoseconds, inode."""
@@ -115,7 +115,7 @@ LISTINGS, BETWEEN, LONGEST_WAIT = 5, 0.04, 5.0
 """Equal listings after which a folder is at rest, seconds between two, and the longest wait in seconds."""
 
 
-class Growth:
+class LogGrowth:
     """Tells logs from checkpoints by how they are written: a log keeps what it held, and more is added to its end.
 
     A checkpoint that a thread writes grows meanwhile too: from nothing, or once by bytes that are no text.

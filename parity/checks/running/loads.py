@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 __all__ = ["Access", "LoadWatch", "is_unread"]
 
-Kind = Literal["load", "store"]
-Access = tuple[str, int, Kind]
+AccessKind = Literal["load", "store"]
+Access = tuple[str, int, AccessKind]
 """Name, number of marks before it, and what came first of that name since the last of them."""
 
 
@@ -65,7 +65,7 @@ def _taken_first(code: CodeType, names: frozenset[str]) -> frozenset[Access]:
 
     In a run in which only the other branch was taken nothing else shows that it is read.
     """
-    kinds: dict[str, list[Kind]] = {}
+    kinds: dict[str, list[AccessKind]] = {}
     for _, accesses in sorted(_accesses(code, names).items()):
         for name, kind in accesses:
             kinds.setdefault(name, []).append(kind)
@@ -73,12 +73,12 @@ def _taken_first(code: CodeType, names: frozenset[str]) -> frozenset[Access]:
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def _accesses(code: CodeType, names: frozenset[str]) -> Mapping[int, list[tuple[str, Kind]]]:
+def _accesses(code: CodeType, names: frozenset[str]) -> Mapping[int, list[tuple[str, AccessKind]]]:
     """Return what each instruction of a function takes or writes, by its offset.
 
     A constant text that is one of the names counts as taken, unless it is the key of a subscript that is written.
     """
-    found: dict[int, list[tuple[str, Kind]]] = {}
+    found: dict[int, list[tuple[str, AccessKind]]] = {}
     instructions = list(dis.get_instructions(code))
     for at, one in enumerate(instructions):
         kinds = [part for part in one.opname.split("_") if part in ("LOAD", "STORE")]  # two in one, of Python 3.13

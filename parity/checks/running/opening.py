@@ -13,9 +13,9 @@ from parity.checks.running.runner import Runner
 from parity.checks.scratch import scratch_directory
 from parity.errors import SpecError
 
-__all__ = ["Mode", "open_workdir", "runner_of"]
+__all__ = ["RunMode", "open_workdir", "runner_of"]
 
-Mode = Literal["auto", "process", "inline"]
+RunMode = Literal["auto", "process", "inline"]
 
 
 def open_workdir(stack: ExitStack, workdir: Path | None) -> Path:
@@ -38,7 +38,7 @@ def open_workdir(stack: ExitStack, workdir: Path | None) -> Path:
     return workdir
 
 
-def runner_of(train: Train, mode: Mode, root: Path) -> tuple[Runner, list[str]]:
+def runner_of(train: Train, mode: RunMode, root: Path) -> tuple[Runner, list[str]]:
     """Return what runs a function in a mode, and the notes of the verdict on that.
 
     Args:

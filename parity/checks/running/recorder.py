@@ -11,9 +11,9 @@ from types import CodeType, FrameType
 from typing import Any
 
 from parity import sides
-from parity.capture import Region, Scope, Snapshot, capture, outer_scopes
+from parity.capture import Region, Scope, StateSnapshot, capture, outer_scopes
 from parity.checks.running.effects import StatementWatch
-from parity.checks.running.folder import Growth, copy_folder, hidden, list_folder, wait_for_rest
+from parity.checks.running.folder import LogGrowth, copy_folder, hidden, list_folder, wait_for_rest
 from parity.checks.running.loads import LoadWatch
 from parity.checks.running.nudge import nudge_parameters
 from parity.checks.running.regions import RegionWatch
@@ -65,7 +65,7 @@ class Recorder:
         self._last_state: tuple[FrameType, Mapping[str, Any]] | None = None
         self._regions = RegionWatch(self)
         self._called: set[CodeType] = set()
-        self._growth = Growth()
+        self._growth = LogGrowth()
 
     def mark_frame(self, step: int, frame: FrameType, state: Mapping[str, Any]) -> None:
         """Take a mark made by a call: raises `Killed` at the kill."""
@@ -142,7 +142,7 @@ class Recorder:
         *,
         keep: Sequence[str] = (),
         finite: bool = False,
-    ) -> Snapshot:
+    ) -> StateSnapshot:
         """Capture what frames reach, with the values of some paths."""
         self.trace.frameworks = tuple(sides.adapters())
         return capture(scopes, state, hide=self._hidden, keep=keep, finite=finite)

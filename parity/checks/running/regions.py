@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
-from parity.capture import Region, Scope, Snapshot, differing, outer_scopes, root_of
+from parity.capture import Region, Scope, StateSnapshot, differing, outer_scopes, root_of
 from parity.checks.running.process_state import save_process_state
 from parity.checks.running.request import Request
 from parity.checks.running.trace import Effect, Trace
@@ -23,7 +23,7 @@ MOST = 4
 """Times that one region is compared in a run."""
 
 
-class Watched(Protocol):
+class WatchedRegions(Protocol):
     """The run whose regions are watched."""
 
     request: Request
@@ -36,14 +36,14 @@ class Watched(Protocol):
 
     def snapshot(
         self, scopes: Sequence[Scope], state: Mapping[str, Any] | None, *, keep: Sequence[str] = ()
-    ) -> Snapshot:
+    ) -> StateSnapshot:
         """Capture what frames reach, with the values of some paths."""
 
 
 class RegionWatch:
     """Compares the live state before and after the declared regions of one run."""
 
-    def __init__(self, run: Watched) -> None:
+    def __init__(self, run: WatchedRegions) -> None:
         self._run = run
         self._times: dict[tuple[CodeType, int], int] = {}
 
@@ -74,7 +74,7 @@ class RegionWatch:
 
         return leave
 
-    def _now(self, frame: FrameType) -> Snapshot:
+    def _now(self, frame: FrameType) -> StateSnapshot:
         return self._run.snapshot(outer_scopes(frame, self._run.code), self._run.told_state)
 
 

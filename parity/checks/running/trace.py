@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from parity.capture import Leaf, Snapshot
+from parity.capture import Leaf, StateSnapshot
 from parity.checks.running.loads import Access
 
 __all__ = ["Effect", "End", "Mark", "Trace", "TraceReader", "TraceWriter", "without_digits"]
@@ -22,7 +22,7 @@ class Mark:
     """One mark: the loop had completed `step` steps."""
 
     step: int
-    snapshot: Snapshot
+    snapshot: StateSnapshot
     saved: tuple[str, ...] = ()
     """Files that changed since the mark before, by their names in the folder."""
     gone: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Trace:
     """One run."""
 
     marks: list[Mark] = field(default_factory=list)
-    final: Snapshot | None = None
+    final: StateSnapshot | None = None
     """State when the function returned; None if that could not be seen."""
     effects: list[Effect] = field(default_factory=list)
     end: End = "lost"
@@ -166,7 +166,7 @@ class TraceReader:
             _, step, files, changed, gone, rest = row
             lost = set(gone)
             self._leaves = {p: leaf for p, leaf in self._leaves.items() if p not in lost} | changed
-            self.trace.marks.append(Mark(step, Snapshot(dict(self._leaves), *rest), *files))
+            self.trace.marks.append(Mark(step, StateSnapshot(dict(self._leaves), *rest), *files))
         else:
             for name, value in row[1].items():
                 setattr(self.trace, name, value)

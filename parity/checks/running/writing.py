@@ -15,7 +15,7 @@ from parity.checks.running.trace import Trace
 __all__ = ["writes"]
 
 
-class Watched(Protocol):
+class WatchedFolder(Protocol):
     """The run whose folder is watched."""
 
     trace: Trace
@@ -27,10 +27,10 @@ class WriteWatch:
     """Notes which files below the folder are opened: to write, with the line of the marked frame, or to read."""
 
     def __init__(self) -> None:
-        self.recorder: Watched | None = None
+        self.recorder: WatchedFolder | None = None
         self._installed = False
 
-    def start(self, recorder: Watched) -> None:
+    def start(self, recorder: WatchedFolder) -> None:
         """Watch for one run; the hook stays, as no audit hook can be taken away, and does nothing meanwhile."""
         self.recorder = recorder
         if not self._installed:

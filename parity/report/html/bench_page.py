@@ -28,7 +28,7 @@ from parity.report.html.page import BACK, Html, contents, details, environment, 
 from parity.report.html.speed_chart import speed_panel
 from parity.report.html.svg import draw, verdict_icon
 from parity.report.words import exact, flatten
-from parity.results import Benchmark, BenchmarkFile, Growth, Outcome, Ratio, Verdict
+from parity.results import BarOutcome, Benchmark, BenchmarkFile, Growth, Ratio, Verdict
 
 __all__ = ["bench_page"]
 
@@ -43,7 +43,7 @@ BOXES = (
     "interquartile ranges of the box. Rings: the shortest and the longest round, where they lie beyond."
 )
 
-_VERDICTS: dict[Outcome, Verdict] = {"met": "holds", "missed": "broken", "undecided": "inconclusive"}
+_VERDICTS: dict[BarOutcome, Verdict] = {"met": "holds", "missed": "broken", "undecided": "inconclusive"}
 """What a ratio comes to, to the verdict whose shape and colour it has."""
 
 

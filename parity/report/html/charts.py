@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from parity.report.html.scales import spanning, symmetric
-from parity.report.html.svg import Chart, Mark, Plot
-from parity.results import CheckRecord, Curves, Pair
+from parity.report.html.svg import Chart, Plot, StepMark
+from parity.results import CheckRecord, Curves, SeriesPair
 
 __all__ = ["figures"]
 
@@ -58,7 +58,7 @@ def _difference(record: CheckRecord, curves: Curves) -> Chart:
 
 
 def _quantity(
-    curves: Curves, title: str, pair: Pair, steps: tuple[int, ...] | None = None, *, stepped: bool = False
+    curves: Curves, title: str, pair: SeriesPair, steps: tuple[int, ...] | None = None, *, stepped: bool = False
 ) -> Chart:
     """Return the reference as a wide line and the other run as a thin one over it: equal curves show both.
 
@@ -79,19 +79,19 @@ def _quantity(
 
 
 def _loss_scale(curves: Curves) -> Chart:
-    marks = tuple(Mark(kind="skipped", step=step, label=f"step {step} was skipped") for step in curves.skipped)
+    marks = tuple(StepMark(kind="skipped", step=step, label=f"step {step} was skipped") for step in curves.skipped)
     values = {value for series in curves.loss_scale for value in series}
     chart = _quantity(curves, "loss scale", curves.loss_scale, stepped=True)
     return replace(chart, marks=marks, caption="no scaler" if values <= {1.0, None} else "")
 
 
-def _marks(record: CheckRecord, curves: Curves) -> tuple[Mark, ...]:
-    out = [Mark(kind="kill", step=step, label=f"killed at step {step}") for step in curves.kills]
-    out += [Mark(kind="resume", step=step, label=f"resumed from step {step}") for step in curves.resumes]
-    out += [Mark(kind="handover", step=step, label=f"handed over at step {step}") for step in curves.handovers]
+def _marks(record: CheckRecord, curves: Curves) -> tuple[StepMark, ...]:
+    out = [StepMark(kind="kill", step=step, label=f"killed at step {step}") for step in curves.kills]
+    out += [StepMark(kind="resume", step=step, label=f"resumed from step {step}") for step in curves.resumes]
+    out += [StepMark(kind="handover", step=step, label=f"handed over at step {step}") for step in curves.handovers]
     first = record.first_divergence
     if first is not None:
         out.append(
-            Mark(kind="first", step=first.step, label=f"first divergence: step {first.step}, {first.quantity}")
+            StepMark(kind="first", step=first.step, label=f"first divergence: step {first.step}, {first.quantity}")
         )
     return tuple(out)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parity.report.words import exact
-from parity.results import Curves, Pair
+from parity.results import Curves, SeriesPair
 
 __all__ = ["FigureTable", "tabulate"]
 
-Column = tuple[str, tuple[str, ...]]
+FigureColumn = tuple[str, tuple[str, ...]]
 """Head and cells."""
 
 
@@ -18,7 +18,7 @@ class FigureTable:
     """The figures of the charts of a check, every digit written."""
 
     steps: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[FigureColumn, ...]
     constants: tuple[tuple[str, str], ...] = ()
     """Quantities that have one value at every step, and that value."""
 
@@ -46,13 +46,13 @@ def tabulate(curves: Curves) -> list[FigureTable]:
     return tables
 
 
-def _table(steps: tuple[int, ...], columns: list[Column]) -> FigureTable:
+def _table(steps: tuple[int, ...], columns: list[FigureColumn]) -> FigureTable:
     constant = [(head, cells[0]) for head, cells in columns if len(cells) > 1 and len(set(cells)) == 1]
     varying = [column for column in columns if (column[0], column[1][0]) not in constant]
     return FigureTable(steps=tuple(map(str, steps)), columns=tuple(varying), constants=tuple(constant))
 
 
-def _pair(quantity: str, pair: Pair, curves: Curves) -> list[Column]:
+def _pair(quantity: str, pair: SeriesPair, curves: Curves) -> list[FigureColumn]:
     """Return a column for each run, or one for both where every cell is equal."""
     first, second = map(_cells, pair)
     if first == second:

@@ -10,9 +10,9 @@ from itertools import pairwise
 
 from parity.report.html.scales import Scale, linear
 from parity.report.words import clean
-from parity.results import Series
+from parity.results import RecordedSeries
 
-__all__ = ["Chart", "Mark", "Plot", "Shapes", "draw", "picture", "swatch", "verdict_icon"]
+__all__ = ["Chart", "Plot", "Shapes", "StepMark", "draw", "picture", "swatch", "verdict_icon"]
 
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 14.0, 18.0, 26.0
 """Room around the plot for labels and marks."""
@@ -25,7 +25,7 @@ class Plot:
     kind: str
     """`reference`, `other`, `points`; as bands `allowed`, `envelope`: the class in the page's style."""
     label: str
-    values: Series
+    values: RecordedSeries
     stepped: bool = False
     """Whether a value holds until the next one."""
     dotted: bool = False
@@ -38,7 +38,7 @@ class Plot:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
+class StepMark:
     """A step at which something happened."""
 
     kind: str
@@ -57,7 +57,7 @@ class Chart:
     steps: tuple[float, ...]
     plots: tuple[Plot, ...]
     scale: Scale
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[StepMark, ...] = ()
     across: Scale | None = None
     """The axis of the steps; by default linear, from the first to the last."""
     name: str = "step"
@@ -180,7 +180,7 @@ def _axes(frame: _Frame) -> str:
     return "".join(out)
 
 
-def _stretches(frame: _Frame, values: Series) -> list[list[tuple[float, float]]]:
+def _stretches(frame: _Frame, values: RecordedSeries) -> list[list[tuple[float, float]]]:
     """Return the runs of finite values, cut where one is missing or not finite."""
     out: list[list[tuple[float, float]]] = [[]]
     for step, value in zip(frame.chart.steps, values, strict=True):
@@ -218,7 +218,7 @@ def _band(frame: _Frame, plot: Plot, shapes: Shapes) -> str:
     return "".join(out)
 
 
-def _mark(frame: _Frame, mark: Mark) -> str:
+def _mark(frame: _Frame, mark: StepMark) -> str:
     x, top, title = frame.x(mark.step), TOP - 8, f"<title>{escape(clean(mark.label))}</title>"
     if mark.kind == "skipped":
         base = frame.bottom
