@@ -24,7 +24,7 @@ packages:  ## what some tests need of the system: a C and C++ compiler, strace, 
 check: setup  ## train, kill, resume, hand over; one table of verdicts and reports/check/check.json
 	$(BIN)/parity check --report $(REPORTS)/check
 
-results: setup  ## docs/results.md and the table of the README, from a real run; figures of `make bench` where there are some
+results: setup  ## docs/results.md and the figures of the README, from a real run; figures of `make bench` where there are some
 	@rm -rf $(REPORTS)/results
 	$(BIN)/parity check --report $(REPORTS)/results || [ -e $(REPORTS)/results/check.json ]
 	$(BIN)/python -m benchmarks.results $(REPORTS)/results/check.json $(addprefix --bench ,$(wildcard $(REPORTS)/bench*.json)) \

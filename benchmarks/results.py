@@ -1,24 +1,22 @@
-"""Write the results page, the tables of the README and the chart of speeds from real results: `make results`."""
+"""Write the results page, the figures of the README and the chart of speeds from real results: `make results`."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import xxhash
 
 from parity.errors import ParityError, ResultError
 from parity.report import (
-    MARKS,
     NOT_MEASURED,
     SpeedRow,
     bench_markdown,
     check_markdown,
-    check_table,
-    counts,
-    duration,
     speed_markdown,
     speed_rows,
 )
@@ -85,18 +83,77 @@ def chart_fits(page: str, chart: str | None) -> bool:
     return written == ([] if line is None else [line])
 
 
-def readme_block(check: CheckResult, speeds: Sequence[SpeedRow] = ()) -> str:
-    """Return what stands between the markers of the README, the markers included."""
-    seconds = duration(check.records, check.environment)
+class Headline(NamedTuple):
+    """A sentence of the README, with figures of the page."""
+
+    text: str
+    """With a place `{}` for each figure."""
+    rows: tuple[tuple[str, str], ...]
+    """First columns of the rows that the figures are from: the benchmark, and how the ratio begins."""
+
+
+HEADLINES = (
+    Headline(
+        "**`lax.scan` over a loop** of the same steps: {} the steps per second of the smallest model, {} of the GPT.",
+        (
+            ("Scan against loop by size: hidden 8, batch 8", "scan over loop"),
+            ("Scan against loop: gpt-text", "scan over loop"),
+        ),
+    ),
+    Headline(
+        "**The PyTorch twin**, steps per second: {} Lightning's, {} those of the Hugging Face Trainer.",
+        (
+            ("PyTorch twin against lightning", "twin over lightning"),
+            ("PyTorch twin against transformers", "twin over transformers"),
+        ),
+    ),
+    Headline(
+        "**A save** delays the loop by the time of copying the state in memory, {} in PyTorch and {} in JAX.",
+        (("Delay of the loop: to 300 M, PyTorch", "delay by"), ("Delay of the loop: to 300 M, JAX", "delay by")),
+    ),
+    Headline(
+        "**A conversion**, read back and sealed, against a durable copy: {} its time to Orbax, {} to PyTorch.",
+        (
+            ("Conversion against copy: to Orbax, to Orbax, as they are", "convert / copy"),
+            ("Conversion against copy: to PyTorch, to PyTorch, as they are", "convert / copy"),
+        ),
+    ),
+)
+
+
+def headlines(page: str) -> list[str]:
+    """Return the headlines with the figures of a page; what it does not have is said to be not measured."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")] for line in page.splitlines() if line.startswith("|")
+    ]
+    return ["- " + one.text.format(*(_figure(rows, title, ratio) for title, ratio in one.rows)) for one in HEADLINES]
+
+
+def _figure(rows: Sequence[Sequence[str]], title: str, ratio: str) -> str:
+    """Return a ratio with its interval, by its row on the page."""
+    found = (row for row in rows if len(row) > 3 and row[0] == title and row[1].startswith(ratio))
+    row = next(found, None)
+    return f"({NOT_MEASURED})" if row is None else f"{float(row[2]):.3g} times ({_interval(row[3])})"
+
+
+def _interval(text: str) -> str:
+    return " to ".join(f"{float(end):.3g}" for end in text.split(" to "))
+
+
+def readme_block(page: str) -> str:
+    """Return what stands between the markers of the README, the markers included: figures of the results page."""
+    heading = re.search(r"^## (\S+) parity check: (\w+)$", page, re.MULTILINE)
+    count = re.search(r"^\d+ checks in .*$", page, re.MULTILINE)
+    if heading is None or count is None:
+        raise ResultError("the page of results has no heading of checks, or no count of them")
     lines = [
         BEGIN,
-        f"`{COMMAND}` wrote this; [docs/results.md](docs/results.md) has the environment it was made in.",
-        check_table(check.records),
-        f"{MARKS[check.verdict]} {check.verdict}: {counts(check.records)} ({seconds:.0f} s)",
-        speed_section(speeds, f"docs/{CHART}"),
-        END,
+        f"`{COMMAND}` wrote this from [docs/results.md](docs/results.md): medians of ratios, with 95 % intervals.",
+        "\n".join([f"- **Checks** {heading[1]} {heading[2]}. {count[0]}", *headlines(page)]),
     ]
-    return "\n\n".join(lines)
+    if f"]({CHART})" in page:
+        lines.append(f"![Steps per second of each side, by mode and devices](docs/{CHART})")
+    return "\n\n".join([*lines, END])
 
 
 def replaced(text: str, block: str, where: object) -> str:
@@ -108,7 +165,7 @@ def replaced(text: str, block: str, where: object) -> str:
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
         raise ResultError(
             f"{where} needs the lines {BEGIN} and {END}, once each and in this order; put them where the "
-            "table of results belongs"
+            "figures belong"
         )
     return text[: text.index(BEGIN)] + block + text[text.index(END) + len(END) :]
 
@@ -130,8 +187,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             [_benchmarks(path) for path in paths if path.exists()] for paths in (options.bench, options.before)
         )
         speeds = speed_rows(files, before)
-        readme = replaced(options.readme.read_text(encoding="utf-8"), readme_block(check, speeds), options.readme)
-        replace_file(options.page, results_page(check, files, speeds))
+        page = results_page(check, files, speeds)
+        readme = replaced(options.readme.read_text(encoding="utf-8"), readme_block(page), options.readme)
+        replace_file(options.page, page)
         replace_file(options.readme, readme)
         chart = options.page.with_name(CHART)
         if speeds:

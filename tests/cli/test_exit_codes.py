@@ -1,4 +1,4 @@
-"""Every command with every exit code that it can give, by the table in the README, and one line that says why."""
+"""Every command with every exit code that it can give, by the table of the page, and one line that says why."""
 
 import argparse
 import errno
@@ -273,8 +273,8 @@ def test_native_dropout_cannot_be_handed_over_and_that_is_no_crash(capsys):
     assert all("use dropout.generator=shared" in check["notes"][0] for check in checks)
 
 
-def test_the_readme_has_the_commands_and_codes_that_are_tested_here():
-    table = pages.table("README.md", "command", "0")
+def test_the_page_has_the_commands_and_codes_that_are_tested_here():
+    table = pages.table("docs/commands.md", "command", "0")
     rows = {name.strip("`"): {code for code, cell in enumerate(cells) if cell} for name, *cells in table.rows}
     tested = {}
     for words, code, _ in CASES:
@@ -286,10 +286,10 @@ def test_the_readme_has_the_commands_and_codes_that_are_tested_here():
 
 
 PLANTS = {
-    test_the_readme_has_the_commands_and_codes_that_are_tested_here: [
-        ("README.md", "| `metric` | set | | refused |", "| `metric` | set | | |"),
-        ("README.md", "| `spec` | printed |", "| `specs` | printed |"),
-        ("README.md", "| a save failed | | |", "| a save failed | | stopped |"),
+    test_the_page_has_the_commands_and_codes_that_are_tested_here: [
+        ("docs/commands.md", "| `metric` | set | | refused |", "| `metric` | set | | |"),
+        ("docs/commands.md", "| `spec` | printed |", "| `specs` | printed |"),
+        ("docs/commands.md", "| a save failed | | |", "| a save failed | | stopped |"),
     ],
 }
 

@@ -28,13 +28,13 @@ SIDES = 2
 CODES = {**{verdict: str(code) for verdict, code in EXIT_CODES.items()}, "usage": "2"}
 
 
-# README
+# docs/commands.md
 
 
-def test_the_readme_explains_the_columns_of_the_table_of_checks():
-    explained = pages.table("README.md", "column", "meaning")
+def test_the_columns_of_the_table_of_checks_are_explained():
+    explained = pages.table("docs/commands.md", "column", "meaning")
     named = [name for cell in explained.column("column") for name in cell.split(", ")]
-    heads = pages.table("README.md", "check", "spec").head
+    heads = pages.table("docs/results.md", "check", "spec").head
     assert sorted(named) == sorted({*named} & {*heads})
     meaning = dict(explained.rows)
     assert set(codes(meaning["verdict"])) < set(EXIT_CODES)
@@ -42,13 +42,15 @@ def test_the_readme_explains_the_columns_of_the_table_of_checks():
     assert codes(meaning["check, sides"]) == ["policy", "resume", "twins", "handover"]
 
 
-def test_the_exit_codes_of_the_readme_are_those_of_the_commands():
-    sentence = one(r"Exit codes, everywhere: (.*?)\. 2 is every", words(pages.read("README.md")))
+def test_the_exit_codes_of_the_page_are_those_of_the_commands():
+    sentence = one(r"Exit codes, everywhere: (.*?)\. 2 is every", words(pages.read("docs/commands.md")))
     found = dict(re.findall(r"(\d) ([a-z ]+)", sentence))
     assert found == {code: {"empty": "nothing compared"}.get(name, name) for name, code in CODES.items()}
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/checkpoints.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/checkpoints.md", "docs/commands.md"]
+)
 def test_every_file_that_a_page_links_is_there(page):
     links = re.findall(r"\]\((?!http)([^)#]+)", pages.read(page))
     assert links
@@ -210,13 +212,13 @@ def test_the_commands_of_the_policy_exist():
 
 
 PLANTS = {
-    test_the_readme_explains_the_columns_of_the_table_of_checks: [
-        ("README.md", "`float64`: 1e-12 relative", "`float64`: 1e-11 relative"),
-        ("README.md", "| x envelope | the", "| envelope | the"),
-        ("README.md", "`crashed`; `inc", "`dead`; `inc"),
+    test_the_columns_of_the_table_of_checks_are_explained: [
+        ("docs/commands.md", "`float64`: 1e-12 relative", "`float64`: 1e-11 relative"),
+        ("docs/commands.md", "| x envelope | the", "| envelope | the"),
+        ("docs/commands.md", "`crashed`; `inc", "`dead`; `inc"),
     ],
-    test_the_exit_codes_of_the_readme_are_those_of_the_commands: [
-        ("README.md", "3 crashed, 4", "4 crashed, 4"),
+    test_the_exit_codes_of_the_page_are_those_of_the_commands: [
+        ("docs/commands.md", "3 crashed, 4", "4 crashed, 4"),
     ],
     test_the_dependencies_are_those_of_the_package: [
         ("ARCHITECTURE.md", "tensorboard, crc32c (", "tensorboard ("),
