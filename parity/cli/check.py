@@ -87,11 +87,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--scenarios",
-        "--roads",
-        metavar="quick|all|SCENARIO,SCENARIO",
+        metavar="quick|all|NAME,NAME",
         help=f"stop and resume the run of the resume check in these ways, each against the uninterrupted run: "
         f"{', '.join(MEANINGS)}; quick: {', '.join(QUICK)}",
     )
+    parser.add_argument(
+        "--roads", dest="scenarios", default=argparse.SUPPRESS, help=argparse.SUPPRESS
+    )  # its former name
     parser.add_argument(
         "--report", type=directory, metavar="DIR", help="write check.json, check.md, index.html, specs, runs"
     )

@@ -15,6 +15,7 @@ from parity.cli import (
     compare,
     completion,
     convert,
+    demo,
     inspect,
     optim,
     policy,
@@ -54,6 +55,12 @@ class Command:
 
 
 COMMANDS: dict[str, Command] = {
+    "demo": Command(
+        help="show the resume check on a loop that resumes exactly, and on the same loop with a bug; seconds",
+        examples=("parity demo", "parity demo --write train.py"),
+        codes={0: "the loop holds and the bug was named", 1: "a verdict was another one", 2: REFUSED},
+        add=demo.add,
+    ),
     "train": Command(
         help="train a run, or resume it",
         examples=(

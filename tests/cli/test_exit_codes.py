@@ -183,6 +183,8 @@ CASES = [
     ("path a-tool best", 2, "which checkpoint is the best is unknown"),
     ("compare a nope", 2, "No such file or directory"),
     ("compare a same --fail-on ratio:5%", 2, "--fail-on is for files of benchmarks"),
+    ("demo", 0, "lost: optimizer.momentum"),
+    ("demo --write file", 2, "exists already and is not overwritten"),
     ("spec mlp-digits", 0, "name = \"mlp-digits\""),
     ("spec mlp", 2, "unknown preset 'mlp'"),
     ("completion bash", 0, "complete "),
@@ -258,6 +260,13 @@ def test_an_error_of_the_system_is_a_sentence_without_a_number(error, code, said
     assert "Errno" not in err
 
 
+def test_the_demo_exits_with_1_where_a_verdict_is_another_one(monkeypatch, capsys):
+    found = type("Found", (), {"verdict": "holds", "text": lambda self: "resumes exactly"})()
+    monkeypatch.setattr("parity.checks.resume.resumes", lambda *args, **settings: found)
+    assert main(["demo"]) == 1
+    assert capsys.readouterr().out.count("resumes exactly") == 2
+
+
 def test_check_exits_with_the_code_of_its_verdict(monkeypatch, capsys):
     for verdict, code in EXIT_CODES.items():
         monkeypatch.setattr("parity.cli.check.run_checks", lambda *given, v=verdict: [_with(v)])
@@ -280,7 +289,7 @@ def test_the_page_has_the_commands_and_codes_that_are_tested_here():
     for words, code, _ in CASES:
         if words:
             tested.setdefault(words.split()[0], set()).add(code)
-    tested["train"], tested["check"] = {0, 1, 2, 3}, {0, 1, 2, 3, 4, 5}
+    tested["train"], tested["check"], tested["demo"] = {0, 1, 2, 3}, {0, 1, 2, 3, 4, 5}, {0, 1, 2}
     assert {name: codes for name, codes in rows.items() if name in tested} == tested
     assert rows == {name: {*command.codes} for name, command in COMMANDS.items()}, "the help has the same codes"
 
