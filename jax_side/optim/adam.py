@@ -96,7 +96,7 @@ def adamw(
     Source: torch.optim.AdamW (2.13); Loshchilov and Hutter, arXiv:1711.05101.
 
     Example:
-        >>> from parity.contract import GroupRule
+        >>> from parity.state import GroupRule
         >>> matrices = GroupRule(label="matrices", ndim=(2,))
         >>> others = GroupRule(label="others", arguments={"weight_decay": 0.0})
         >>> tx = adamw(lr=1e-3, weight_decay=0.1, groups=(matrices, others))

@@ -81,7 +81,7 @@ def clip_by_group_norm(max_norms: Mapping[str, float], tx: Optimizer) -> optax.G
     Example:
         >>> import jax.numpy as jnp
         >>> from jax_side.optim import sgd
-        >>> from parity.contract import GroupRule
+        >>> from parity.state import GroupRule
         >>> tx = sgd(groups=(GroupRule(label="head", names=("head.*",)), GroupRule(label="body")))
         >>> params = {"body": {"w": jnp.ones(1)}, "head": {"w": jnp.ones(1)}}
         >>> grads = {"body": {"w": jnp.array([8.0])}, "head": {"w": jnp.array([8.0])}}

@@ -130,7 +130,7 @@ def muon(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from parity.contract import GroupRule
+        >>> from parity.state import GroupRule
         >>> matrices = GroupRule(label="matrices", ndim=(2,))
         >>> others = GroupRule(label="others", ndim=(0, 1), arguments={"optimizer": "AdamW", "lr": 3e-4})
         >>> tx = muon(lr=1e-2, groups=(matrices, others))

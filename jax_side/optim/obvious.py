@@ -125,7 +125,7 @@ def obvious(kind: OptimizerKind, given: Mapping[str, Any]) -> list[tuple[Call, T
         UnknownNameError: The optimizer has no such argument.
 
     Example:
-        >>> from parity.contract import OPTIMIZERS
+        >>> from parity.state import OPTIMIZERS
         >>> for call, one in obvious(OPTIMIZERS["Adam"], {"lr": 0.1, "weight_decay": 0.01}):
         ...     print(call, *one.left_out)
         optax.adam(0.1) weight_decay

@@ -130,7 +130,7 @@ def value_shape(kind: OptimizerKind, entry: Mapping[str, Any]) -> tuple[int, ...
 
     Example:
         >>> import numpy as np
-        >>> from parity.contract import OPTIMIZERS
+        >>> from parity.state import OPTIMIZERS
         >>> from parity.formats import InMemory
         >>> entry = {"row_var": InMemory(np.zeros((3, 1))), "col_var": InMemory(np.zeros((1, 4)))}
         >>> value_shape(OPTIMIZERS["Adafactor"], entry)

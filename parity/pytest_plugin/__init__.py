@@ -5,6 +5,7 @@ Loads nothing else of the suite until a check runs: where the plugin is installe
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import time
 from collections.abc import Generator
@@ -34,10 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options and the ini values."""
     group = parser.getgroup("parity", "checks that training resumes exactly")
     group.addoption("--parity-report", metavar="DIR", help="write check.json, check.md and index.html of all checks")
-    group.addoption(
-        "--parity-scenarios", "--parity-roads", metavar="SCENARIOS",
-        help="quick, all, or names of scenarios with commas; --parity-roads is the former name",
-    )  # fmt: skip
+    group.addoption("--parity-scenarios", metavar="SCENARIOS", help="quick, all, or names of scenarios with commas")
+    group.addoption("--parity-roads", dest="parity_scenarios", help=argparse.SUPPRESS)  # the former name
     group.addoption("--parity-mode", choices=MODES, help="run trainers in processes of their own, or within pytest's")
     group.addoption("--parity-repro", metavar="DIR", help="for each red check, write what it needs to run again")
     group.addoption("--parity-update", action="store_true", help="write the baselines of `parity.curve`")

@@ -132,7 +132,7 @@ class OptimizerKind:
             SpecError: A value outside of its range.
 
         Example:
-            >>> from parity.contract import OPTIMIZERS
+            >>> from parity.state import OPTIMIZERS
             >>> OPTIMIZERS["Rprop"].resolve({"lr": 0.1})
             {'lr': 0.1, 'etas': (0.5, 1.2), 'step_sizes': (1e-06, 50), 'maximize': False}
         """
@@ -165,7 +165,7 @@ class OptimizerKind:
             ndim: Number of its dimensions.
 
         Example:
-            >>> from parity.contract import OPTIMIZERS
+            >>> from parity.state import OPTIMIZERS
             >>> sgd = OPTIMIZERS["SGD"]
             >>> [slot.name for slot in sgd.kept({"momentum": 0.9}, 2)], sgd.kept({"momentum": 0}, 2)
             (['momentum'], ())
