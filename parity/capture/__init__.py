@@ -8,7 +8,7 @@ from parity.capture.arrays import array_leaf, digest_of, role_of_array
 from parity.capture.attributes import attributes_of
 from parity.capture.frames import Scope, ambient, capture, outer_scopes, scopes_of
 from parity.capture.kinds import TRAINED
-from parity.capture.leaf import HARD, Leaf, Role, StateSnapshot, differing, root_of
+from parity.capture.leaf import HARD, Leaf, PathLeaves, Role, StateSnapshot, differing, root_of
 from parity.capture.liveness import live_names
 from parity.capture.marks import Region, activate, evaluation, mark, saving
 from parity.capture.modules import is_of_user
@@ -20,6 +20,7 @@ __all__ = [
     "HARD",
     "TRAINED",
     "Leaf",
+    "PathLeaves",
     "Region",
     "Role",
     "Scope",

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 _DIGEST = re.compile("[0-9a-f]{32}")
 
-__all__ = ["HARD", "Leaf", "Role", "StateSnapshot", "differing", "root_of"]
+__all__ = ["HARD", "Leaf", "PathLeaves", "Role", "StateSnapshot", "differing", "root_of"]
 
 Role = Literal["state", "stream", "flag", "array", "gradient", "position", "scalar", "alias", "structure"]
 
@@ -94,6 +94,10 @@ def root_of(path: str) -> str:
 def _first_word(rest: str) -> str:
     ends = [at for at in (rest.find("."), rest.find("[")) if at > 0]
     return rest[: min(ends)] if ends else rest
+
+
+PathLeaves = Mapping[str, Leaf]
+"""Path to leaf."""
 
 
 def differing(left: Mapping[str, Leaf], right: Mapping[str, Leaf]) -> list[str]:

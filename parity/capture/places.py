@@ -14,6 +14,7 @@ import threading
 import types
 import weakref
 from collections.abc import Iterable
+from contextlib import closing
 from contextvars import Context, ContextVar
 from typing import Any
 
@@ -110,10 +111,20 @@ def _file(walk: Walk, path: str, value: Any) -> None:
 
 
 def _database(walk: Walk, path: str, value: Any) -> None:
-    """Show a database of SQLite that is in memory; one in a file is seen there."""
-    if walk.is_new(path, value, component_from_name(path)):
-        content = value.serialize()
-        walk.data(path, content, "sqlite3.Connection", component_from_name(path), "array")
+    """Show the rows of a database of SQLite that is in memory; one in a file is seen there.
+
+    A copy is asked: its bytes also hold counters of changes, and the connection may give rows in a form of its own.
+    """
+    if not walk.is_new(path, value, component_from_name(path)):
+        return
+    import sqlite3  # it is loaded: the value is of it
+
+    if any(file for _, _, file in sqlite3.Cursor(value).execute("PRAGMA database_list")):
+        return
+    with closing(sqlite3.connect(":memory:")) as copy:
+        copy.deserialize(value.serialize())
+        text = "\n".join(copy.iterdump())
+    walk.data(path, text.encode(), "sqlite3.Connection", component_from_name(path), "array")
 
 
 def _reference(walk: Walk, path: str, value: Any) -> None:

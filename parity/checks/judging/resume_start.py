@@ -64,7 +64,7 @@ def judge_start(reference: Trace, step: int, at: int, kill: Kill, *, shifted: bo
     lost = older if step == first and older and set(older) <= set(gone) else [m for m in saves[-1:] if m in gone]
     if lost and step < _saved_step(saver, lost[-1], kill):
         return [_not_found(lost[-1], step, kill, saver)]
-    if whole and step == first and _saved_step(saver, whole[-1], kill) >= first:
+    if whole and step == first and _saved_step(saver, whole[-1], kill) > first:  # else it may be of this very step
         return [_not_found(whole[-1], step, kill, saver)]
     if step not in reference.steps:
         return [

@@ -29,6 +29,7 @@ from parity.checks.judging import (
     judge_resumed,
     judge_returned,
     on_their_way,
+    own_folders,
     stepwise,
     text_of,
 )
@@ -228,9 +229,7 @@ class Driver:
 
     def _judge_files(self, folder: Path, trace: Trace, left: Collection[str]) -> Outcome:
         new = {name for name in trace.names if name not in left and name not in self.reference.names}
-        own = {name.partition("/")[0] for name in new if "/" in name} - {
-            name.partition("/")[0] for name in self.reference.names
-        }
+        own = own_folders(new, self.reference.names)
         readers = [reader for adapter in sides.adapters().values() for reader in adapter.readers]
         logs = self.reference.appended
         with self._lock:  # it is the same for every scenario

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -334,7 +335,21 @@ class Session:
     def _trained(self, changing: Iterable[str]) -> int:
         leaves = self.driver.reference.marks[-1].snapshot.leaves
         changed = [leaves[path] for path in changing if path in leaves]
-        return sum(leaf.role in ("state", "array") and "float" in leaf.kind for leaf in changed)
+        arrays = sum(leaf.role in ("state", "array") and "float" in leaf.kind for leaf in changed)
+        return arrays or self._trained_numbers(changing)
+
+    def _trained_numbers(self, changing: Iterable[str]) -> int:
+        """Return how many numbers of Python's own change, one of them in most steps, where there is no array.
+
+        Weights of a trainer without libraries are such numbers, and the values of a table. A loss that a step makes
+        for itself is not one of them: it is written before it is read.
+        """
+        states = [mark.snapshot for mark in self.driver.reference.marks]
+        last = states[-1]
+        known = [p for p in changing if p in last.leaves and last.leaves[p].kind == "float" and not last.is_dead(p)]
+        pairs = [(a.leaves, b.leaves) for a, b in itertools.pairwise(states)]
+        moves = sum(any(p in b and not b[p].same(a.get(p)) for p in known) for a, b in pairs)
+        return len(known) if 2 * moves > len(pairs) else 0
 
     def _use(self, again: Trace) -> Use:
         """Return what of the trainer's source ran: of both equal runs, of which one is watched."""

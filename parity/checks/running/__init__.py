@@ -3,7 +3,7 @@
 Knows no verdict: what a trace means is said in `parity.checks.judging`.
 """
 
-from parity.checks.running.decoded import Reader, contents
+from parity.checks.running.decoded import CURVES, Reader, contents
 from parity.checks.running.effects import ULP
 from parity.checks.running.folder import copy_folder, is_log, list_folder
 from parity.checks.running.inline import Train
@@ -20,6 +20,7 @@ from parity.checks.running.source import SAVES, called_name
 from parity.checks.running.trace import Effect, Mark, Trace, without_digits
 
 __all__ = [
+    "CURVES",
     "SAVES",
     "ULP",
     "Access",

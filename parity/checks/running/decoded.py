@@ -18,14 +18,22 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from parity.capture import Leaf, Walk
+from parity.checks.running.containers import (
+    is_curve,
+    is_database,
+    is_tar,
+    pieces_of_pickles,
+    read_arrays,
+    read_curves,
+    read_database,
+    read_tar,
+)
 from parity.checks.running.folder import hidden, list_folder
 from parity.errors import ParityError
 from parity.storage import digest_range
 
-__all__ = ["Reader", "contents", "line_leaves"]
+__all__ = ["CURVES", "Reader", "contents", "line_leaves"]
 
 Reader = Callable[[Path], Any]
 """Returns what a file or directory holds, or None if it is not of its kind."""
@@ -33,6 +41,9 @@ Reader = Callable[[Path], Any]
 MOST_BYTES = 64 << 20
 """Largest file whose content is decoded here; of a larger one that no adapter knows the bytes are compared."""
 MOST_LINES = 50_000
+
+CURVES = "events of TensorBoard"
+"""Stands for all event files of a directory, whose names have times and process numbers: they are one curve."""
 
 _NUMBER = re.compile(r"[-+]?\b\d+\.?\d*(?:[eE][-+]?\d+)?\b|\b(?:nan|inf)\b")
 _WHOLE = re.compile(r"[-+]?\d+$")
@@ -59,6 +70,7 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
             read.append(path)
             walk.root(f"{path.relative_to(folder)}: ", found)
     lines: dict[str, Leaf] = {}
+    curves: dict[str, list[Path]] = {}
     for name in sorted(list_folder(folder)):
         path = folder / name
         if any(parent in path.parents for parent in read):
@@ -66,6 +78,9 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
         if not path.is_file():  # to open a pipe is to wait for who writes; a socket cannot be opened
             kind = stat.filemode(path.lstat().st_mode)[0]
             walk.add(f"{name}:", Leaf("scalar", "file", f"special[{kind}]", kind), lambda: None)
+            continue
+        if is_curve(_head(path)):
+            curves.setdefault(f"{name.rpartition('/')[0]}/{CURVES}".lstrip("/"), []).append(path)
             continue
         found = _first((*readers, _read_plain), path)
         if isinstance(found, _Text):
@@ -77,6 +92,8 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
             walk.add(f"{name}:", Leaf("scalar", "file", f"file[{size}]", digest_range(path, 0, size)), lambda: None)
         else:
             walk.root(f"{name}: ", found)
+    for name, files in curves.items():
+        walk.root(f"{name}: ", read_curves(path.read_bytes() for path in files))
     leaves = {path.replace(": .", ": ").replace(": [", ": ["): leaf for path, leaf in walk.finish().leaves.items()}
     return leaves | lines
 
@@ -137,6 +154,15 @@ def _first(readers: Iterable[Reader], path: Path) -> Any:
     return None
 
 
+def _head(path: Path) -> bytes:
+    """Return how a file begins; empty if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(64)
+    except OSError:
+        return b""
+
+
 def _read_plain(path: Path) -> Any:
     if path.stat().st_size > MOST_BYTES:
         return None
@@ -146,7 +172,12 @@ def _read_plain(path: Path) -> Any:
 def _decoded(data: bytes) -> Any:
     """Return what bytes are, by how they begin; None where that is not known."""
     if data[:6] == b"\x93NUMPY":
-        return np.load(io.BytesIO(data), allow_pickle=False)
+        arrays = [_or_bytes(one) if isinstance(one, bytes) else one for one in read_arrays(data)]
+        return arrays[0] if len(arrays) == 1 else arrays
+    if is_tar(data):
+        return {name: _or_bytes(inside) for name, inside in read_tar(data)}
+    if is_database(data):
+        return read_database(data)
     if data[:2] == b"PK":
         return dict(_members(data))
     if data[:2] == b"\x1f\x8b":  # whose header has the time
@@ -155,7 +186,8 @@ def _decoded(data: bytes) -> Any:
     if data[:2] in (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda"):
         return _inflated(data)
     if data[:1] == b"\x80" and data[-1:] == b".":
-        return _unpickled(data)
+        pieces = pieces_of_pickles(data)
+        return _unpickled(data) if len(pieces) == 1 else [_or_bytes(one) for one in pieces]
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,0 +1,175 @@
+"""Files that hold several things: archives, databases, streams of arrays or pickles, curves of TensorBoard.
+
+Each is opened as data; what differs between equal runs by design (times of members, a counter in a header) is left
+out, so that two files of the same content have equal leaves.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import pickletools
+import sqlite3
+import struct
+import tarfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+__all__ = ["is_curve", "is_database", "is_tar", "pieces_of_pickles", "read_arrays", "read_curves", "read_database",
+           "read_tar"]  # fmt: skip
+
+MOST_SPLIT = 4 << 20
+"""Bytes of a stream of pickles that is taken apart: its opcodes are read one by one."""
+MOST_ROWS = 50_000
+
+CurvesByTag = dict[str, dict[int, Any]]
+"""Tag to step to value."""
+
+
+def is_tar(data: bytes) -> bool:
+    """Tell whether bytes begin as a tar archive does."""
+    return data[257:262] == b"ustar"
+
+
+def read_tar(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of each file of an archive; times, owners and modes are left out."""
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+        for member in archive:
+            file = archive.extractfile(member) if member.isfile() else None
+            if file is not None:
+                yield member.name, file.read()
+
+
+def is_database(data: bytes) -> bool:
+    """Tell whether bytes are a database of SQLite."""
+    return data[:16] == b"SQLite format 3\0"
+
+
+def read_database(data: bytes) -> dict[str, Any]:
+    """Return the rows of each table: the bytes also hold counters of changes and free pages.
+
+    Raises:
+        sqlite3.Error: It is damaged.
+    """
+    whole = bytearray(data)
+    whole[18:20] = b"\1\1"  # a database with a log beside it, opened without the log
+    with closing(sqlite3.connect(":memory:")) as opened:
+        opened.deserialize(bytes(whole))
+        opened.execute("PRAGMA trusted_schema = OFF")
+        names = opened.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
+        quoted = ((name, '"' + name.replace('"', '""') + '"') for (name,) in names)
+        return {name: opened.execute(f"SELECT * FROM {sql} LIMIT {MOST_ROWS}").fetchall() for name, sql in quoted}
+
+
+def read_arrays(data: bytes) -> Iterator[np.ndarray[Any, Any] | bytes]:
+    """Yield what `numpy.save` wrote, one after the other into one file; an array of objects as its pickle.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    file = io.BytesIO(data)
+    while (start := file.tell()) < len(data):
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        _, _, dtype = read(file)
+        if dtype.hasobject:
+            stream = data[file.tell() :]
+            end = next(_ends(stream), len(stream))
+            yield stream[:end]
+            file.seek(file.tell() + end)
+        else:
+            file.seek(start)
+            yield np.lib.format.read_array(file, allow_pickle=False)
+
+
+def pieces_of_pickles(data: bytes) -> list[bytes]:
+    """Return the pickles that stand one after the other; the whole as one where it is large, or is something else."""
+    if len(data) > MOST_SPLIT:
+        return [data]
+    try:
+        ends = [0, *_ends(data)]
+    except Exception:  # pickletools has no error of its own
+        return [data]
+    pieces = [data[a:b] for a, b in itertools.pairwise(ends)]
+    return pieces if ends[-1] == len(data) and pieces else [data]
+
+
+def _ends(data: bytes) -> Iterator[int]:
+    """Yield where each pickle of a stream ends; nothing of it is executed."""
+    file = io.BytesIO(data)
+    while file.tell() < len(data) and data[file.tell()] == 0x80:
+        for _ in pickletools.genops(file):
+            pass
+        yield file.tell()
+
+
+def is_curve(data: bytes) -> bool:
+    """Tell whether bytes begin as an event file of TensorBoard does."""
+    return b"brain.Event:" in data[:64]
+
+
+def read_curves(files: Iterable[bytes]) -> CurvesByTag:
+    """Return tag to step to value, of event files in the order of their names; of a step the last value counts.
+
+    A process that continues a run begins a file of its own, and TensorBoard shows all of a directory as one curve.
+    Times are left out. A record that was cut short ends its file.
+    """
+    found: CurvesByTag = {}
+    for data in files:
+        at = 0
+        while at + 12 <= len(data):
+            (size,) = struct.unpack_from("<Q", data, at)
+            if at + 16 + size > len(data):
+                break
+            step, values = 0, []
+            for field, value in _fields(data[at + 12 : at + 12 + size]):
+                step = value if field == 2 else step
+                values += [one for key, one in _fields(value) if key == 1] if field == 5 else []
+            for value in values:
+                parts = dict(_fields(value))
+                tag = bytes(parts.pop(1, b"")).decode("utf-8", "replace")
+                found.setdefault(tag, {})[int(step)] = parts.get(2, b"".join(_plain(parts)))
+            at += 16 + size
+    return found
+
+
+def _plain(parts: dict[int, Any]) -> Iterator[bytes]:
+    """Yield what a summary holds beside its tag: a tensor, an image; not the description of its plugin."""
+    yield from (bytes(part) for field, part in sorted(parts.items()) if field != 9 and isinstance(part, bytes))
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """Yield number and value of each field of a protobuf message: an integer, a float, or the bytes of a part."""
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(message):
+        key = varint()
+        kind = key & 7
+        if kind == 0:
+            yield key >> 3, varint()
+        elif kind == 1:
+            yield key >> 3, struct.unpack_from("<d", message, at)[0]
+            at += 8
+        elif kind == 5:
+            yield key >> 3, struct.unpack_from("<f", message, at)[0]
+            at += 4
+        elif kind == 2:
+            size = varint()
+            yield key >> 3, message[at : at + size]
+            at += size
+        else:
+            return

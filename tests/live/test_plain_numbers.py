@@ -1,0 +1,68 @@
+"""Trainers without libraries: weights in variables, lists and dicts of Python's own floats."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import parity
+
+
+def saved(folder: Path) -> Any:
+    file = folder / "state.json"
+    return json.loads(file.read_text()) if file.exists() else None
+
+
+def linear(folder: Path, lost: bool = False) -> Iterator[int]:
+    rng = random.Random(0)
+    data = [([rng.uniform(-1, 1) for _ in range(3)], rng.uniform(-1, 1)) for _ in range(20)]
+    w, v, step = [0.0] * 3, [0.0] * 3, 0
+    if (found := saved(folder)) is not None:
+        w, step, v = found["w"], found["step"], v if lost else found["v"]
+    while step < 16:
+        yield step
+        x, y = data[step]
+        error = sum(a * b for a, b in zip(w, x, strict=True)) - y
+        v = [0.9 * m + error * a for m, a in zip(v, x, strict=True)]
+        w = [a - 0.1 * m for a, m in zip(w, v, strict=True)]
+        step += 1
+        if step % 4 == 0:
+            (folder / "state.json").write_text(json.dumps({"w": w, "v": v, "step": step}))
+
+
+def table(folder: Path, lost: bool = False) -> Iterator[int]:
+    q: dict[str, float] = {}
+    step = 0
+    if (found := saved(folder)) is not None:
+        q, step = {} if lost else found["q"], found["step"]
+    while step < 16:
+        yield step
+        key = f"{step % 3}{step % 2}"
+        q[key] = q.get(key, 0.0) + 0.1 * (1.0 - q.get(key, 0.0))
+        step += 1
+        if step % 4 == 0:
+            (folder / "state.json").write_text(json.dumps({"q": q, "step": step}))
+
+
+@pytest.mark.parametrize("train", [linear, table])
+def test_they_are_judged_as_others_are(train: Any) -> None:
+    def verdict(**options: Any) -> str:
+        return parity.resumes(train, steps=16, stop_at=10, mode="inline", scenarios="kill", options=options).verdict
+
+    assert (verdict(), verdict(lost=True)) == ("holds", "broken")
+
+
+def hidden(folder: Path) -> Iterator[int]:
+    """Train what no check can see, and look at its loss."""
+    (folder / "state.json").write_text("[]")
+    for step in range(16):
+        yield step
+        loss = 1.0 / (step + 1)
+        print(loss)
+
+
+def test_a_loss_that_a_step_makes_for_itself_is_nothing_that_was_trained() -> None:
+    assert parity.resumes(hidden, steps=16, stop_at=10, mode="inline", scenarios="kill").verdict == "inconclusive"
