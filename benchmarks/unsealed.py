@@ -37,7 +37,7 @@ def unsealed(side: str) -> Iterator[None]:
     hashes = SimpleNamespace(xxh3_128=Unread, xxh3_128_hexdigest=lambda data: NOTHING.digest)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(importlib.import_module("parity.storage.digests"), "xxhash", hashes)
-        patch.setattr(importlib.import_module("parity.checkpoints.saving").Save, "leaves", lambda save: {})
+        patch.setattr(importlib.import_module("parity.checkpoints.saving").SaveUnderWay, "leaves", lambda save: {})
         sealing = importlib.import_module("parity.checkpoints.seal")
         patch.setattr(sealing, "digest_files", lambda root, names: dict.fromkeys(names, NOTHING))
         patch.setattr(importlib.import_module(f"{side}_side.checkpoint"), "places", lambda *args: {})

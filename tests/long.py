@@ -434,7 +434,6 @@ LONG: dict[str, dict[str, tuple[str, ...]]] = {
             "rows-broken-losses.txt",
             "rows-broken-rows",
         ),
-        "test_what_only_the_inner_frame_holds_is_judged_to_its_end": ("bad-broken",),
     },
     "live/test_endings.py": {
         "test_a_resumed_run_that_calls_sys_exit_is_judged": ("3", "None"),

@@ -80,3 +80,12 @@ __all__ = [
     "shared_programs",
     "splice",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Give the names that are in `parity.state` now (PEP 562): trainers of others import them from here."""
+    from parity import state
+
+    if name in state.__all__:
+        return getattr(state, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -100,9 +100,10 @@ def name_numbers(
         return [plain_name(str(name)) for name in recorded], "param_names"
     candidates = _candidates(where, ids, model, known)
     shapes = [value_shape(kind, entries.get(number, {})) for number in ids]
-    if not any(entries.get(number) for number in ids) and len(candidates) >= len(ids):
+    if len(candidates) >= len(ids) and not _may_have_state(kind, groups, entries):
         return candidates[: len(ids)], "none, as no parameter has state"
-    proven = _by_shapes(shapes, candidates, model)
+    # of several values without a shape, what trains next in JAX would go to any of them
+    proven = None if shapes.count(None) > 1 else _by_shapes(shapes, candidates, model)
     if proven is not None:
         return proven, "their shapes, each of which one parameter alone has"
     filled = [group for group in groups if group.get("params")]
@@ -119,6 +120,15 @@ def name_numbers(
     raise CheckpointError(
         f"{where} {why.removeprefix('it ')}: nothing says which parameter each number is of{shown}; {advice}"
     )
+
+
+def _may_have_state(
+    kind: OptimizerKind, groups: Sequence[Mapping[str, Any]], entries: Mapping[Key, Mapping[str, Any]]
+) -> bool:
+    """Return whether a parameter has state, or gets some with its first update: SGD without momentum never does."""
+    if any(entries.values()):
+        return True
+    return any(kind.kept({**kind.arguments, **group}, ndim) for group in groups for ndim in (1, 2))
 
 
 def value_shape(kind: OptimizerKind, entry: Mapping[str, Any]) -> tuple[int, ...] | None:

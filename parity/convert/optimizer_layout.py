@@ -17,7 +17,7 @@ from parity.convert.torch_state import OptimizerPart
 from parity.convert.transforms import Zeros
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Key, Tree, count_of, number_of
-from parity.state import Slot
+from parity.state import Slot, slot_shape
 
 __all__ = ["COUNT", "LAYOUTS", "STEPS", "OptimizerLayout", "OptimizerTree", "no_counterpart", "optimizer_tree", "put"]
 
@@ -226,8 +226,8 @@ def _slot_tree(
         done.add(placement.torch)
         members = [member for member in placement.torch if member in numbers]
         there = [member for member in members if member in values]
-        if not there and slot.form != "same":
-            continue
+        if not there and not slot.is_kept(_arguments(part, numbers[name]), len(model[name].shape)):
+            continue  # another group keeps it: JAX has it for the parameters of that group alone, too
         if slot.form != "same" and (placement.rule.how or len(placement.torch) > 1):
             leaf = f"{slot.name} of {name}"
             out.refused.append((leaf, f"its shape is not the parameter's, which is {placement.rule.how or 'joined'}"))
@@ -245,6 +245,12 @@ def _slot_tree(
     return tree
 
 
+def _arguments(part: OptimizerPart, number: Key) -> dict[str, Any]:
+    """Return the arguments of the group that a parameter is in, those that are not recorded at their defaults."""
+    group = next((one for one in part.groups if number in one.get("params", ())), part.groups[0])
+    return {**part.kind.arguments, **group}
+
+
 def _start(
     part: OptimizerPart, slot: Slot, numbers: Mapping[str, Key], name: str, model: Mapping[str, Array]
 ) -> Array:
@@ -253,7 +259,7 @@ def _start(
     if isinstance(value, str):
         group = next((g for g in part.groups if numbers.get(name) in g.get("params", ())), part.groups[0])
         value = float(group.get(value, 0.0))
-    return Zeros(model[name].shape, model[name].dtype, value)
+    return Zeros(slot_shape(slot, model[name].shape), model[name].dtype, value)
 
 
 def _lay_steps(

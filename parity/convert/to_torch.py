@@ -300,8 +300,14 @@ class _Back:
         for key in made:
             component = component_of_key(str(key))
             if key in STEP_NAMES and type(made[key]) is int:
-                self.ledger.add("step", "copied", str(key), f"was {made[key]}")
-                made[key] = step
+                if since is None or made[key] == since:
+                    self.ledger.add("step", "copied", str(key), f"was {made[key]}")
+                    made[key] = step
+                elif step != since:  # a step within an epoch, or how many there are to be
+                    asked = str(key) in self.options.reset
+                    why = f"is {made[key]} where the step was {since}: nothing says whether it counts on"
+                    hint = "" if asked else f"; --reset '{key}' keeps it"
+                    self.ledger.add(str(key), "reset" if asked else "refused", str(key), f"{why}{hint}")
             elif component in MOVES:
                 how = carried.get(component)
                 if how:
