@@ -63,7 +63,11 @@ def _group(rule: GroupRule, kind: OptimizerKind, given: Mapping[str, Any]) -> Gr
     other = own.pop("optimizer", None)
     if other is not None and optimizer_kind(other).name != kind.name:
         kind, given = optimizer_kind(other), {}
-    return Group(label=rule.label, kind=kind, arguments=resolved(kind, {**given, **own}))
+    arguments = resolved(kind, {**given, **own})
+    if other is None:  # torch starts such a slot of every group with the argument of the call, Adagrad's sums alone
+        starts = {slot.start for slot in kind.slots if isinstance(slot.start, str)} & own.keys()
+        arguments |= {name: resolved(kind, given)[name] for name in starts}
+    return Group(label=rule.label, kind=kind, arguments=arguments)
 
 
 def _init(tx: Optimizer, params: Any) -> OptimState:

@@ -86,7 +86,10 @@ def convert(
     require_free(target)
     _require_whole(source)
     ledger = Ledger()
-    opened = _with_keys(_require_state(open_any(source)), options.keys, ledger)
+    opened = _require_state(open_any(source))
+    if opened.path != source:  # a step of the directory that was given: its seal lies in it
+        _require_whole(opened.path)
+    opened = _with_keys(opened, options.keys, ledger)
     tree = map_tree(opened, writer.format, options, ledger, None if like is None else open_any(like))
     require_resets(options.reset, (opened.tree, tree), ledger)
     for name, why in writer.cannot_hold(tree) if ledger.entries else ():

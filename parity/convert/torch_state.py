@@ -180,12 +180,17 @@ def _keys_hint(tree: Tree, models: Sequence[Key], known: Naming | None) -> str:
     for model in models:
         arrays = tree.get(model, tree)
         plain = {plain_name(name): array for name, array in arrays.items() if isinstance(array, Array)}
+        fits = []
         for keys, one in optimizers:
             try:
                 _read_optimizer(keys, one, plain, known or Naming())
             except ParityError:
                 continue
-            return f"--keys {model},{leaf_name(keys)}"
+            fits.append(leaf_name(keys))
+        if len(fits) == 1 or (fits and len(models) == 1):  # of one model each optimizer trains a part
+            return f"--keys {model},{fits[0]}"
+        if fits:  # two networks of one architecture: nothing but their names says which is whose
+            return f"--keys {model},OPTIMIZER with the one that trains {model}: {' or '.join(fits)} fit its shapes"
     return f"--keys {models[0]},{leaf_name(optimizers[0][0])} --names FILE, the names of its parameters one a line"
 
 

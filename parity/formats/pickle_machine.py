@@ -190,7 +190,10 @@ def _set_items(machine: Machine, items: list[Any]) -> None:
         target.content.append([list(pair) for pair in pairs])
         return
     for key, value in pairs:
-        target[_as_key(key)] = value
+        plain = _as_key(key)
+        if plain in target:  # 1.5 and "1.5": one of the two values would be gone
+            raise ValueError(f"two keys are one as text, {plain!r:.60}; save them under other names")
+        target[plain] = value
 
 
 def _append(machine: Machine, items: list[Any]) -> None:

@@ -246,12 +246,25 @@ def _numpy_scalar(dtype: Any, data: Any = b"") -> Any:
     return np.frombuffer(raw, dtype.name)[0].item()
 
 
+def _rebuild_v2(storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any) -> Any:
+    """Return a tensor; one whose values are another view of what is stored is refused, not read as stored.
+
+    PyTorch keeps conjugation and negation as a bit of the tensor, last of what its pickle has.
+    """
+    about = rest[2] if len(rest) > 2 and isinstance(rest[2], dict) else {}
+    lazy = [name for name in ("conj", "neg") if about.get(name)]
+    if lazy:
+        name = lazy[0]
+        raise CheckpointError(
+            f"a tensor has PyTorch's {name} bit: it shows other values than are stored; save tensor.resolve_{name}()"
+        )
+    return _tensor(storage, offset, shape, strides)
+
+
 _MULTIARRAY = ("numpy.core.multiarray", "numpy._core.multiarray")
 CALLS: Mapping[str, Function] = {
     **PLAIN_CALLS,
-    "torch._utils._rebuild_tensor_v2": lambda storage, offset, shape, strides, *rest: _tensor(
-        storage, offset, shape, strides
-    ),
+    "torch._utils._rebuild_tensor_v2": _rebuild_v2,
     "torch._utils._rebuild_tensor": lambda storage, offset, shape, strides: _tensor(storage, offset, shape, strides),
     "torch._utils._rebuild_tensor_v3": _rebuild_v3,
     "torch._utils._rebuild_parameter": lambda data, *rest: data,
