@@ -40,6 +40,9 @@ class Group:
     arguments: Mapping[str, Any]
     carried: Mapping[str, Any] = field(default_factory=dict)
     """Keys of torch's group that mean nothing here, such as the `initial_lr` of a scheduler."""
+    starts: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of the call by which slots start, where the group has its own: torch starts Adagrad's sums so, and
+    shows the group's."""
 
 
 class Optimizer(optax.GradientTransformationExtraArgs):

@@ -63,11 +63,9 @@ def _group(rule: GroupRule, kind: OptimizerKind, given: Mapping[str, Any]) -> Gr
     other = own.pop("optimizer", None)
     if other is not None and optimizer_kind(other).name != kind.name:
         kind, given = optimizer_kind(other), {}
-    arguments = resolved(kind, {**given, **own})
-    if other is None:  # torch starts such a slot of every group with the argument of the call, Adagrad's sums alone
-        starts = {slot.start for slot in kind.slots if isinstance(slot.start, str)} & own.keys()
-        arguments |= {name: resolved(kind, given)[name] for name in starts}
-    return Group(label=rule.label, kind=kind, arguments=arguments)
+    named = {slot.start for slot in kind.slots if isinstance(slot.start, str)} & own.keys() if other is None else ()
+    starts = {name: resolved(kind, given)[name] for name in named}
+    return Group(label=rule.label, kind=kind, arguments=resolved(kind, {**given, **own}), starts=starts)
 
 
 def _init(tx: Optimizer, params: Any) -> OptimState:
@@ -87,7 +85,7 @@ def _init(tx: Optimizer, params: Any) -> OptimState:
         group = group_of[name]
         for slot in group.kind.kept(group.arguments, leaf.ndim):
             dtype = scalar if slot.form == "scalar" else leaf.dtype
-            start = group.arguments[slot.start] if isinstance(slot.start, str) else slot.start
+            start = {**group.arguments, **group.starts}[slot.start] if isinstance(slot.start, str) else slot.start
             value = tx.leaves.to_jax(jnp.full(slot_shape(slot, shapes[name]), start, dtype), name)
             slots[slot.name][at] = _placed(value, leaf)
     return OptimState(
