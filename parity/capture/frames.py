@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dis
 import inspect
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
+from parity.capture.delegation import delegated_to
 from parity.capture.iterators import loop_iterators
 from parity.capture.leaf import Leaf, StateSnapshot
 from parity.capture.liveness import live_names
@@ -57,44 +56,17 @@ class Scope:
 
 
 def scopes_of(generator: GeneratorType[Any, Any, Any]) -> list[Scope]:
-    """Return the frames of a suspended generator, innermost first: of a `yield from`, of a loop that passes on.
-
-    `for step in inner(): yield step` says no more of the training than `yield from inner()` does.
-    """
-    chain, inner = [generator], _passed_on(generator)
-    while isinstance(inner, GeneratorType) and inner not in chain:
+    """Return the frames of a suspended generator and of those it has left its work to, the innermost first."""
+    chain, inner = [generator], delegated_to(generator)
+    while inner is not None and inner not in chain:
         chain.append(inner)
-        inner = _passed_on(inner)
+        inner = delegated_to(inner)
     found = []
     for at, one in enumerate(reversed(chain)):
         if one.gi_frame is not None:
             iterators = [i for i in loop_iterators(one) if i not in chain]
             found.append(Scope.of(one.gi_frame, one.gi_code.co_name if at else "", iterators))
     return found
-
-
-def _passed_on(generator: GeneratorType[Any, Any, Any]) -> Any:
-    """Return the generator whose values a suspended one yields as they come; None where it makes its own.
-
-    The byte code tells: what it yielded is the variable of a loop over a generator. A feed of batches is no such
-    generator, as the step is not what it yields; nor is one that is running, or one of several in nested loops.
-    """
-    if generator.gi_yieldfrom is not None or generator.gi_frame is None:
-        return generator.gi_yieldfrom
-    code = list(dis.get_instructions(generator.gi_code))
-    at = next((n for n, one in enumerate(code) if one.offset >= generator.gi_frame.f_lasti), 0)
-    at -= code[at].opname != "YIELD_VALUE"  # some versions stand at the instruction after it
-    if at < 1 or code[at].opname != "YIELD_VALUE" or not code[at - 1].opname.startswith("LOAD_FAST"):
-        return None
-    targets = {after.argval for one, after in itertools.pairwise(code) if one.opname == "FOR_ITER"}
-    inner = [one for one in loop_iterators(generator) if isinstance(one, GeneratorType)]
-    return inner[0] if code[at - 1].argval in targets and len(inner) == 1 and _trains(inner[0]) else None
-
-
-def _trains(generator: GeneratorType[Any, Any, Any]) -> bool:
-    """Return whether a generator's variables are more than numbers and iterators, which a feed of steps has too."""
-    held = generator.gi_frame.f_locals.values() if generator.gi_frame is not None else ()
-    return any(not is_a(one, *_PLAIN) and not hasattr(type(one), "__next__") for one in held)
 
 
 def outer_scopes(frame: FrameType, last: CodeType | None) -> list[Scope]:

@@ -3,6 +3,8 @@
 Knows no framework, no directory, and nothing of what a field of the identity means.
 """
 
+from typing import TYPE_CHECKING
+
 from parity.contract.identity import (
     RunIdentity,
     flatten_tables,
@@ -82,10 +84,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Give the names that are in `parity.state` now (PEP 562): trainers of others import them from here."""
-    from parity import state
+if not TYPE_CHECKING:  # to a type checker a name that is not here is an error
 
-    if name in state.__all__:
-        return getattr(state, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        """Give the names that are in `parity.state` now (PEP 562): trainers of others import them from here."""
+        from parity import state
+
+        if name in state.__all__:
+            return getattr(state, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

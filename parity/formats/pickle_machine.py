@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import pickletools
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,8 +159,9 @@ class Machine:
 
 def as_dict(pairs: Any = ()) -> dict[Any, Any]:
     """Return a dict of another, or of pairs, its keys text and integers as everywhere."""
-    found = pairs.items() if isinstance(pairs, dict) else pairs
-    return {_as_key(key): value for key, value in found}
+    found: dict[Any, Any] = {}
+    _fill(found, pairs.items() if isinstance(pairs, dict) else pairs)
+    return found
 
 
 def _as_key(key: Any) -> str | int:
@@ -184,16 +185,20 @@ def _pairs(items: list[Any]) -> list[tuple[Any, Any]]:
     return list(zip(items[::2], items[1::2], strict=True))
 
 
+def _fill(target: dict[Any, Any], pairs: Iterable[tuple[Any, Any]]) -> None:
+    for key, value in pairs:
+        plain = _as_key(key)
+        if plain in target:  # such as 1.5 and "1.5": one of the two values would be gone
+            raise ValueError(f"two keys are one as text, {plain!r:.60}; save them under other names")
+        target[plain] = value
+
+
 def _set_items(machine: Machine, items: list[Any]) -> None:
     target, pairs = machine.stack[-1], _pairs(items)
     if isinstance(target, Made):
         target.content.append([list(pair) for pair in pairs])
         return
-    for key, value in pairs:
-        plain = _as_key(key)
-        if plain in target:  # 1.5 and "1.5": one of the two values would be gone
-            raise ValueError(f"two keys are one as text, {plain!r:.60}; save them under other names")
-        target[plain] = value
+    _fill(target, pairs)
 
 
 def _append(machine: Machine, items: list[Any]) -> None:

@@ -57,3 +57,10 @@ def test_marker_option_and_ini_file_take_it(pytester: pytest.Pytester) -> None:
     )
     pytester.runpytest_inprocess().assert_outcomes(passed=3)
     pytester.runpytest_inprocess("--parity-roads=first-save").assert_outcomes(passed=3)
+
+
+def test_names_that_moved_out_of_the_contract_are_given_there() -> None:
+    from parity import contract, state
+
+    assert contract.GroupRule is state.GroupRule
+    assert not hasattr(contract, "Nothing")

@@ -55,11 +55,9 @@ def with_plain_names(
         again: What an equal run left.
         got: What the resumed run left.
     """
-    families = [_by_family(leaves) for leaves in (expected, again, got)]
-    theirs, others, _ = families
+    theirs, others, ours = _by_family(expected), _by_family(again), _by_family(got)
     timed = {f for f, names in theirs.items() if names != others.get(f) and len(names) == len(others.get(f, ()))}
-    return tuple(_renamed(leaves, {f: one[f] for f in timed & one.keys()}) for leaves, one in  # type: ignore[return-value]
-                 zip((expected, again, got), families, strict=True))  # fmt: skip
+    return _renamed(expected, theirs, timed), _renamed(again, others, timed), _renamed(got, ours, timed)
 
 
 def _by_family(leaves: PathLeaves) -> dict[str, list[str]]:
@@ -69,7 +67,8 @@ def _by_family(leaves: PathLeaves) -> dict[str, list[str]]:
     return found
 
 
-def _renamed(leaves: PathLeaves, timed: Mapping[str, list[str]]) -> PathLeaves:
-    plain = {name: f"{family}{TIMED}{at}" for family, names in timed.items() for at, name in enumerate(names)}
+def _renamed(leaves: PathLeaves, families: Mapping[str, list[str]], timed: Collection[str]) -> PathLeaves:
+    counted = ((family, at, name) for family in timed for at, name in enumerate(families.get(family, ())))
+    plain = {name: f"{family}{TIMED}{at}" for family, at, name in counted}
     parts = ((*path.partition(":"), leaf) for path, leaf in leaves.items())
     return {f"{plain.get(name, name)}{colon}{rest}": leaf for name, colon, rest, leaf in parts}
