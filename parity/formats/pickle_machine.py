@@ -11,37 +11,19 @@ from __future__ import annotations
 import io
 import pickletools
 import struct
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from parity.errors import CheckpointError
 from parity.formats.bounds import Work
+from parity.formats.pickle_values import Global, Made, fill
 
-__all__ = ["Built", "Function", "Global", "Machine", "Made", "as_dict"]
-
-MOST_KEY = 16
-"""Most parts of a key that is a tuple."""
+__all__ = ["Built", "Function", "Machine"]
 
 MOST_NUMBER = 1700
 """Longest integer in bytes: a pickle may spell one of gigabytes, and Python prints none of more than 4,300 digits."""
 
 Function = Callable[..., Any]
-
-
-@dataclass(frozen=True)
-class Global:
-    """A name that a pickle asks for; nothing is imported."""
-
-    name: str
-
-
-@dataclass
-class Made:
-    """A call that the table does not answer: an object that later opcodes may give attributes and items."""
-
-    name: str
-    content: list[Any]
 
 
 Built = Callable[[Made, io.BytesIO], Any]
@@ -157,40 +139,8 @@ class Machine:
             self.stack.append(Made(name, [*args, *([named] if named else [])]))
 
 
-def as_dict(pairs: Any = ()) -> dict[Any, Any]:
-    """Return a dict of another, or of pairs, its keys text and integers as everywhere."""
-    found: dict[Any, Any] = {}
-    _fill(found, pairs.items() if isinstance(pairs, dict) else pairs)
-    return found
-
-
-def _as_key(key: Any) -> str | int:
-    """Return a key of a tree: text and integers as they are, others as text.
-
-    Raises:
-        ValueError: It is a container of more than a few values: their text, or hash, might never end.
-    """
-    if type(key) is str or (isinstance(key, str | int) and type(key) is not bool):
-        return key
-    if isinstance(key, tuple):
-        if len(key) > MOST_KEY or any(isinstance(part, dict | list | tuple | Made) for part in key):
-            raise ValueError("a key is a container of containers")
-        return str(tuple(part.name if isinstance(part, Global) else part for part in key))
-    if isinstance(key, dict | list | Made):
-        raise ValueError(f"a key is a {type(key).__name__}")
-    return str(key.name if isinstance(key, Global) else key)
-
-
 def _pairs(items: list[Any]) -> list[tuple[Any, Any]]:
     return list(zip(items[::2], items[1::2], strict=True))
-
-
-def _fill(target: dict[Any, Any], pairs: Iterable[tuple[Any, Any]]) -> None:
-    for key, value in pairs:
-        plain = _as_key(key)
-        if plain in target:  # such as 1.5 and "1.5": one of the two values would be gone
-            raise ValueError(f"two keys are one as text, {plain!r:.60}; save them under other names")
-        target[plain] = value
 
 
 def _set_items(machine: Machine, items: list[Any]) -> None:
@@ -198,7 +148,7 @@ def _set_items(machine: Machine, items: list[Any]) -> None:
     if isinstance(target, Made):
         target.content.append([list(pair) for pair in pairs])
         return
-    _fill(target, pairs)
+    fill(target, pairs)
 
 
 def _append(machine: Machine, items: list[Any]) -> None:

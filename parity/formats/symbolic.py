@@ -15,7 +15,8 @@ from typing import Any
 
 from parity.errors import CheckpointError
 from parity.formats.bounds import require_bounded
-from parity.formats.pickle_machine import Built, Function, Global, Machine, Made, as_dict
+from parity.formats.pickle_machine import Built, Function, Machine
+from parity.formats.pickle_values import Global, Made, as_dict
 from parity.formats.tree import Opaque
 
 __all__ = ["PLAIN_CALLS", "Built", "Function", "Global", "Made", "read_pickle"]
