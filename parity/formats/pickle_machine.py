@@ -16,7 +16,7 @@ from typing import Any
 
 from parity.errors import CheckpointError
 from parity.formats.bounds import Work
-from parity.formats.pickle_values import Global, Made, fill
+from parity.formats.pickle_values import Global, Made, as_dict, fill
 
 __all__ = ["Built", "Function", "Machine"]
 
