@@ -1,5 +1,6 @@
 """Refused, not guessed: views of what is stored, keys that are one as text, damage below a directory."""
 
+import pickle
 import shutil
 from collections import OrderedDict
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from parity.cli.main import main
+from parity.formats import read_pickle
 
 
 @pytest.mark.parametrize("name", ["conj", "neg"])
@@ -64,3 +66,11 @@ def test_the_advice_on_two_networks_of_one_architecture_pairs_none(
     assert "discriminator_optimizer or generator_optimizer fit its shapes" in " ".join(said.split())
     words = ["--keys", "generator,generator_optimizer"]
     assert main(["convert", str(tmp_path / "gan.pt"), str(tmp_path / "m"), "--to", "orbax", *words]) == 0
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_dict_of_any_protocol_is_read(protocol: int) -> None:
+    """The oldest one makes an empty dict by another opcode, which takes pairs too."""
+    assert read_pickle(pickle.dumps({"a": 1, 2: "b"}, protocol), "it", {}, list) == {"a": 1, 2: "b"}
+    if protocol == 0:
+        assert read_pickle(b"(S'a'\nI1\nd.", "it", {}, list) == {"a": 1}

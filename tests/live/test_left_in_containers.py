@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import parity
+from parity.capture import Walk
 from parity.checks.running.containers import is_curve, pieces_of_pickles, read_curves, read_database
 from parity.results import Resumption
 
@@ -104,6 +105,61 @@ def test_rows_count_and_not_how_often_a_database_was_written(tmp_path: Path) -> 
         opened.execute("INSERT INTO log VALUES (0, 1.0)")
     opened.close()
     assert read_database((tmp_path / "a").read_bytes()) == {"log": [(0.0, 1.0)]}
+
+
+def test_a_database_with_a_log_beside_it_is_read_without_the_log(tmp_path: Path) -> None:
+    opened = sqlite3.connect(tmp_path / "a")
+    opened.execute("PRAGMA journal_mode = WAL")
+    opened.execute("CREATE TABLE log (value REAL)")
+    opened.execute("INSERT INTO log VALUES (1.0)")
+    opened.commit()
+    opened.close()
+    assert (tmp_path / "a").read_bytes()[18:20] == b"\2\2"
+    assert read_database((tmp_path / "a").read_bytes()) == {"log": [(1.0,)]}
+
+
+def in_memory(changes: int) -> Any:
+    """Return what is seen of a database in memory that was changed so often, and has one row."""
+    opened = sqlite3.connect(":memory:")
+    opened.row_factory = lambda *row: "in a form of its own"
+    opened.execute("CREATE TABLE log (value REAL)")
+    for _ in range(changes):
+        opened.execute("DELETE FROM log")
+        opened.execute("INSERT INTO log VALUES (1.0)")
+        opened.commit()
+    walk = Walk({})
+    walk.root("db", opened)
+    return {path: leaf for path, leaf in walk.finish().leaves.items() if leaf.kind.startswith("sqlite3")}
+
+
+def test_a_database_in_memory_is_its_rows() -> None:
+    assert in_memory(1) == in_memory(3) != {}
+
+
+def metrics_and_checkpoint(folder: Path, lost: bool = False) -> Iterator[int]:
+    """Keep both in one file, which is written from the first step on and has a checkpoint from the third."""
+    file = folder / "run.json"
+    kept = json.loads(file.read_text()) if file.exists() else {"metrics": {}, "checkpoint": None}
+    w, step = np.zeros(3), 0
+    if kept["checkpoint"]:
+        w, step = np.array(kept["checkpoint"]["w"]), 0 if lost else kept["checkpoint"]["step"]
+    while step < 14:
+        yield step
+        w = 0.9 * w + step % 4
+        kept["metrics"][str(step)] = float(w.sum())
+        step += 1
+        if step % 3 == 0:
+            kept["checkpoint"] = {"w": w.tolist(), "step": step}
+        file.write_text(json.dumps(kept))
+
+
+def test_metrics_and_checkpoint_in_one_file_are_no_missing_checkpoint() -> None:
+    def judged(**options: Any) -> str:
+        check = parity.resumes
+        return check(metrics_and_checkpoint, steps=14, stop_at=10, mode="inline", scenarios="kill,first-save",
+                     options=options).verdict  # fmt: skip
+
+    assert (judged(), judged(lost=True)) == ("holds", "broken")
 
 
 def test_pickles_are_told_apart_and_what_is_none_is_left_whole() -> None:
