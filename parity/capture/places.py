@@ -113,7 +113,7 @@ def _file(walk: Walk, path: str, value: Any) -> None:
 def _database(walk: Walk, path: str, value: Any) -> None:
     """Show the rows of a database of SQLite that is in memory; one in a file is seen there.
 
-    A copy is asked: its bytes also hold counters of changes, and the connection may give rows in a form of its own.
+    A copy is asked: the bytes also hold pages that are free, and the connection may give rows in a form of its own.
     """
     if not walk.is_new(path, value, component_from_name(path)):
         return
