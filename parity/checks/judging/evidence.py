@@ -56,6 +56,8 @@ class Asked(NamedTuple):
     """The same of the last one."""
     written: bool
     """Whether the last one makes it equal again."""
+    holders: tuple[str, ...] = ()
+    """Paths of the object that the value is inside of, if its own name is not what the trainer takes it by."""
 
 
 @dataclass(kw_only=True)

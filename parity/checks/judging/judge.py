@@ -116,7 +116,10 @@ def _judge_states(
     if not states:
         return
     seen = _Seen(states, uninterrupted)
-    if seen.broken:
+    if seen.broken and seen.rests_alone():
+        out.asked += [Asked(e, at + 1, at + len(states), False, seen.holders(e.path)) for e in seen.lost()]
+        out.first = (at, 0)
+    elif seen.broken:
         lost, causes, later = seen.lost(), seen.causes(), seen.later()
         causes = causes if lost or causes else seen.histories()
         known = causes if lost else with_data(causes, later, uninterrupted)
@@ -238,6 +241,23 @@ class _Seen:
 
     def _is_stream(self, path: str) -> bool:
         return path in self.uninterrupted.streams
+
+    def rests_alone(self) -> bool:
+        """Return whether all that differs is state of optimizers that neither run changes any more.
+
+        As after a phase that is over. It matters if a later step takes that optimizer, which is measured.
+        """
+        resting = {p for p in self.hard[0] if _slot_of(p) and self.is_at_rest(p)}
+        return resting.issuperset(p for hard in self.hard for p in hard) and not any(
+            shows_another_step(p, both, self.uninterrupted)
+            for both, differ in zip(self.states[1:], self.found[1:], strict=True)
+            for p in differ
+        )
+
+    def holders(self, path: str) -> tuple[str, ...]:
+        """Return the paths at which the uninterrupted run has the optimizer that a slot is of."""
+        first, leaves = _slot_of(path), self.states[0].left.leaves
+        return (first, *(p for p, leaf in leaves.items() if leaf.role == "alias" and leaf.digest == first))
 
     def lost(self) -> list[Evidence]:
         """Return what differs at the resume and takes part in training: what is still wrong a step later first."""
@@ -382,6 +402,12 @@ class _Seen:
             rates = [p for p in ordered if both.leaf(p).component in _RATES]
             ordered = [p for p in ordered if p not in rates] + rates
         return [both.evidence(p, after_resume(index)) for p in ordered]
+
+
+def _slot_of(path: str) -> str:
+    """Return the path of the optimizer that a slot is of; empty if a path is of none."""
+    before, mark, _ = path.partition(".state[")
+    return before if mark else ""
 
 
 def _is_mode(leaf: Leaf) -> bool:

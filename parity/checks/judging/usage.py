@@ -121,7 +121,9 @@ def _decided(node: ast.AST, writes: frozenset[int]) -> set[str]:
     """Return the names by which one statement decides."""
     if isinstance(node, ast.If | ast.While):
         names = _identifiers(node.test)
-        return names if any(_matters(child, names, writes) for child in [*node.body, *node.orelse]) else set()
+        # A table that is made anew where it is too short decides nothing by what is in it: rotary embeddings, masks.
+        assigned = names - _taken_for_size(node.test)
+        return names if any(_matters(child, assigned, writes) for child in [*node.body, *node.orelse]) else set()
     found: set[str] = set()
     if isinstance(node, ast.Return) and node.value is not None:
         found = {name for one in ast.walk(node.value) if isinstance(one, ast.Compare) for name in _identifiers(one)}
@@ -150,6 +152,21 @@ def _indexing(file: str) -> frozenset[str]:
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             found |= _identifiers(node.slice)
     return frozenset(found)
+
+
+def _taken_for_size(test: ast.expr) -> set[str]:
+    """Return the names that a condition takes for how many elements they have, and for nothing else."""
+    sizes: list[ast.AST] = []
+    for one in ast.walk(test):
+        match one:
+            case ast.Attribute(value=value, attr="shape" | "size" | "numel" | "ndim"):
+                sizes.append(value)
+            case ast.Call(func=ast.Name(id="len"), args=[value]):
+                sizes.append(value)
+    inside = {id(part) for one in sizes for part in ast.walk(one)}
+    elsewhere = [one for one in ast.walk(test) if id(one) not in inside and isinstance(one, ast.Name | ast.Attribute)]
+    others = {one.id if isinstance(one, ast.Name) else one.attr for one in elsewhere}
+    return {name for one in sizes for name in _identifiers(one)} - others
 
 
 def _matters(statement: ast.stmt, names: set[str], writes: frozenset[int]) -> bool:

@@ -194,10 +194,10 @@ class Driver:
             if path.isidentifier():  # a variable: its byte code says that it may be read
                 outcome.broken.append(asked.evidence)
             else:
-                names[asked] = identifiers(path)[-1:] or [path]
+                names[asked] = [(identifiers(one) or [one])[-1] for one in asked.holders or (path,)]
         accesses = self._accesses(frozenset(name for found in names.values() for name in found))
-        for asked, (name,) in names.items():
-            unread = is_unread(name, accesses, asked.first, asked.last, written=asked.written)
+        for asked, found in names.items():
+            unread = all(is_unread(name, accesses, asked.first, asked.last, written=asked.written) for name in found)
             (outcome.bookkeeping if unread else outcome.broken).append(asked.evidence)
 
     def _accesses(self, names: frozenset[str]) -> set[Access]:

@@ -1,0 +1,122 @@
+"""State that differs after a resume and that nothing follows from is listed; the same kind of state that is used is lost."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import parity
+
+Trainer = Callable[[Path, int], Iterator[int]]
+
+
+def batch(step: int, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(step))
+
+
+def save(folder: Path, **state: Any) -> None:
+    torch.save(state, folder / "next.pt")
+    os.replace(folder / "next.pt", folder / "state.pt")
+
+
+def load(folder: Path) -> dict[str, Any] | None:
+    file = folder / "state.pt"
+    return torch.load(file) if file.exists() else None
+
+
+def two_phases(taken_later: str) -> Trainer:
+    """Return a trainer that warms up with one optimizer and goes on with another; the first is not saved."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        torch.manual_seed(0)
+        model, start = nn.Linear(4, 2), 0
+        first = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        second = torch.optim.Adam(model.parameters(), lr=0.01)
+
+        def current(step: int) -> torch.optim.Optimizer:
+            return first if step < 2 or (taken_later == "in the last step" and step == 7) else second
+
+        if (state := load(folder)) is not None:
+            model.load_state_dict(state["model"])
+            second.load_state_dict(state["second"])
+            start = state["step"]
+        for step in range(start, steps):
+            x = batch(step, 8, 4)
+            (model(x) - x[:, :2]).square().mean().backward()
+            current(step).step()
+            both = (first, second) if taken_later == "in every step" else (current(step),)
+            for optimizer in both:
+                optimizer.zero_grad()
+            save(folder, model=model.state_dict(), second=second.state_dict(), step=step + 1)
+            yield step + 1
+
+    return train
+
+
+def test_the_optimizer_of_a_phase_that_is_over_is_no_loss() -> None:
+    found = parity.resumes(two_phases("never"), steps=8, scenarios=("kill", "third"))
+    assert found.verdict == "holds", found.text()
+    assert {item.path.partition(".")[0] for item in found.bookkeeping} == {"first"}
+    assert "2 values differ (bookkeeping)" in found.text().splitlines()[0]
+
+
+@pytest.mark.parametrize("when", ["in the last step", "in every step"])
+def test_an_optimizer_that_a_later_step_takes_is_lost(when: str) -> None:
+    found = parity.resumes(two_phases(when), steps=8, scenarios="kill")
+    assert found.verdict == "broken", found.text()
+    assert found.suspects[0].component == "optimizer.momentum"
+    assert found.suspects[0].path.startswith("first.state[")
+
+
+class Grows(nn.Module):
+    """A table that is made longer where a sequence asks for it, and is in no state_dict; and an average of inputs."""
+
+    def __init__(self, *, averaged: bool) -> None:
+        super().__init__()
+        self.inner, self.averaged = nn.Linear(4, 4), averaged
+        self.register_buffer("table", torch.zeros(0, 4), persistent=False)
+        self.register_buffer("center", torch.zeros(4), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] > self.table.shape[0]:
+            self.table = torch.arange(x.shape[1] * 4, dtype=torch.float32).reshape(-1, 4).sin()
+        if self.averaged:
+            self.center = 0.9 * self.center + 0.1 * x.detach().mean((0, 1))
+        return self.inner(x - self.center + self.table[: x.shape[1]])
+
+
+def grows(*, averaged: bool) -> Trainer:
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        torch.manual_seed(0)
+        model, start = Grows(averaged=averaged), 0
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        if (state := load(folder)) is not None:
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+            start = state["step"]
+        for step in range(start, steps):
+            yield step
+            x = batch(step, 3, (5, 11, 3, 2, 9, 3, 4, 7)[step], 4)
+            optimizer.zero_grad()
+            (model(x) - x).square().mean().backward()
+            optimizer.step()
+            save(folder, model=model.state_dict(), optimizer=optimizer.state_dict(), step=step + 1)
+        yield steps
+
+    return train
+
+
+def test_a_table_that_grows_on_demand_is_no_loss() -> None:
+    found = parity.resumes(grows(averaged=False), steps=8, scenarios=("kill", "first-save"))
+    assert found.verdict == "holds", found.text()
+    assert {item.path for item in found.bookkeeping} == {"model.table"}
+
+
+def test_a_buffer_outside_of_state_dict_that_the_model_adds_to_is_lost() -> None:
+    found = parity.resumes(grows(averaged=True), steps=8, scenarios="kill")
+    assert found.verdict == "broken", found.text()
+    assert (found.suspects[0].component, found.suspects[0].path) == ("model.buffers", "model.center")
