@@ -6,7 +6,7 @@ Knows the kinds of the standard library and of NumPy; those of a framework are r
 from parity.capture import code as _code  # noqa: F401 - registers its kinds
 from parity.capture.arrays import array_leaf, digest_of, role_of_array
 from parity.capture.attributes import attributes_of
-from parity.capture.frames import Scope, ambient, capture, outer_scopes, scopes_of
+from parity.capture.frames import Scope, ambient, capture, frames_of, outer_scopes, scopes_of
 from parity.capture.kinds import TRAINED
 from parity.capture.leaf import HARD, Leaf, PathLeaves, Role, StateSnapshot, differing, root_of
 from parity.capture.liveness import live_names
@@ -36,6 +36,7 @@ __all__ = [
     "differing",
     "digest_of",
     "evaluation",
+    "frames_of",
     "is_of_user",
     "kind_of",
     "live_names",

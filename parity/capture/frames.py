@@ -19,7 +19,7 @@ from parity.capture.registry import LIBRARY_ROOTS, is_a
 from parity.capture.streams import capture_python_streams
 from parity.capture.walk import Walk
 
-__all__ = ["Scope", "ambient", "capture", "outer_scopes", "scopes_of"]
+__all__ = ["Scope", "ambient", "capture", "frames_of", "outer_scopes", "scopes_of"]
 
 Ambient = Callable[[Walk], None]
 _PLAIN = (bool, int, float, str, type(None))
@@ -55,14 +55,23 @@ class Scope:
         return cls(name, frame.f_code, frame.f_lasti, dict(frame.f_locals), frame.f_globals, iterators)
 
 
-def scopes_of(generator: GeneratorType[Any, Any, Any]) -> list[Scope]:
+def frames_of(generator: GeneratorType[Any, Any, Any]) -> list[FrameType]:
     """Return the frames of a suspended generator and of those it has left its work to, the innermost first."""
+    return [one.gi_frame for one in _chain(generator) if one.gi_frame is not None]
+
+
+def _chain(generator: GeneratorType[Any, Any, Any]) -> list[GeneratorType[Any, Any, Any]]:
     chain, inner = [generator], delegated_to(generator)
     while inner is not None and inner not in chain:
         chain.append(inner)
         inner = delegated_to(inner)
-    found = []
-    for at, one in enumerate(reversed(chain)):
+    return chain[::-1]
+
+
+def scopes_of(generator: GeneratorType[Any, Any, Any]) -> list[Scope]:
+    """Return the variables of a suspended generator and of those it has left its work to, the innermost first."""
+    chain, found = _chain(generator), []
+    for at, one in enumerate(chain):
         if one.gi_frame is not None:
             iterators = [i for i in loop_iterators(one) if i not in chain]
             found.append(Scope.of(one.gi_frame, one.gi_code.co_name if at else "", iterators))

@@ -164,9 +164,32 @@ def _context_variable(walk: Walk, path: str, value: ContextVar[Any]) -> None:
 
 
 def _future(walk: Walk, path: str, value: Any) -> None:
-    """Show the result of a future, where it has one; to ask for an exception would mark it as read."""
-    if walk.is_new(path, value, component_from_name(path)) and value.done() and not value.cancelled():
+    """Show the result of a future, where it has one; to ask for an exception would mark it as read.
+
+    Whether a batch that is made in another thread is ready at a mark is a matter of time: a result that is not there
+    yet is written before anybody can read it.
+    """
+    if not walk.is_new(path, value, component_from_name(path)):
+        return
+    if value.done() and not value.cancelled():
         walk.visit(f"{path}._result", getattr(value, "_result", None))
+    else:
+        walk.dead(f"{path}._result")
+    for at, item in enumerate(getattr(value, "_done_callbacks", ())):
+        walk.visit(f"{path}._done_callbacks[{at}]", item)
+
+
+def _result_of_pool(walk: Walk, path: str, value: Any) -> None:
+    """Show the result that a pool of `multiprocessing` gives, where it has one, as of a future."""
+    if not walk.is_new(path, value, component_from_name(path)):
+        return
+    if value.ready():
+        walk.visit(f"{path}._value", value._value)
+    else:
+        walk.dead(f"{path}._value")
+    for name in ("_callback", "_error_callback"):
+        if getattr(value, name, None) is not None:
+            walk.visit(f"{path}.{name}", getattr(value, name))
 
 
 def _context(walk: Walk, path: str, value: Context) -> None:
@@ -238,6 +261,15 @@ _OF_HANDLERS = ("_name", "level", "formatter", "lock", "_closed", "stream", "ter
                 "encoding", "errors", "delay", "_builtin_open")  # fmt: skip
 _OF_THREADS = ("_name", "_daemonic", "_ident", "_native_id", "_tstate_lock", "_started", "_is_stopped",
                "_initialized", "_stderr", "_invoke_excepthook", "_handle", "_context")  # fmt: skip
+_OF_POOLS = ("_max_workers", "_idle_semaphore", "_threads", "_broken", "_shutdown", "_shutdown_lock",
+             "_thread_name_prefix", "_mp_context", "_processes", "_executor_manager_thread", "_queue_count",
+             "_executor_manager_thread_wakeup", "_pending_work_items", "_call_queue", "_result_queue", "_work_ids",
+             "_cancel_pending_futures", "_shutdown_thread", "_safe_to_dynamically_spawn_children",
+             "_max_tasks_per_child", "_force_shutting_down", "_kill_workers",
+             "_pool", "_state", "_ctx", "_inqueue", "_outqueue", "_quick_put", "_quick_get", "_taskqueue",
+             "_change_notifier", "_cache", "_maxtasksperchild", "_worker_handler", "_task_handler", "_result_handler",
+             "_terminate")  # fmt: skip
+"""Workers and wiring of executors: which of them is idle at a mark is a matter of time."""
 
 
 def _register() -> None:
@@ -255,7 +287,9 @@ def _register() -> None:
         ((weakref.finalize,), _finalizer, False),
         ((ContextVar,), _context_variable, False),
         ((Context,), _context, False),
-        (("_asyncio.Future", "_asyncio.Task"), _future, False),
+        (("_asyncio.Future", "_asyncio.Task", "concurrent.futures._base.Future"), _future, False),
+        (("multiprocessing.pool.ApplyResult",), _result_of_pool, False),
+        (("concurrent.futures._base.Executor", "multiprocessing.pool.Pool"), _without(_OF_POOLS), False),
         ((threading.local,), _of_thread, False),
         ((threading.Thread,), _without(_OF_THREADS), False),
         ((logging.Handler,), _without(_OF_HANDLERS), False),

@@ -1,4 +1,4 @@
-"""State that differs after a resume and that nothing follows from is listed; the same kind of state that is used is lost."""
+"""State that differs after a resume is listed if nothing follows from it, and lost if a later step takes it."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -31,7 +31,7 @@ from parity.checks.judging.evidence import (
     after_resume,
     both_runs,
 )
-from parity.checks.judging.ordering import DATA, identifiers, in_order, with_data
+from parity.checks.judging.ordering import DATA, identifiers, in_order, restored_last, with_data
 from parity.checks.judging.replaced import find_replaced
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
 from parity.checks.judging.usage import indexes
@@ -54,7 +54,7 @@ def judge_same(marks: Sequence[Mark], again: Sequence[Mark], changing: Collectio
         if left.step != right.step:
             return Evidence("counters.step", "mark", left.step, str(left.step), str(right.step), "in an equal run")
         both = TwoStates(left.step, left.snapshot, right.snapshot)
-        differ = [p for p in both.differing() if not both.left.is_dead(p)]
+        differ = [p for p in both.differing() if not both.is_dead(p)]
         trained = [p for p in differ if _trained(both.leaf(p), p, changing)]
         causes = [p for p in differ if both.leaf(p).role in ("array", "stream", "position", "gradient")]
         if left is marks[0] and not trained and all(both.leaf(p).role == "stream" for p in causes):
@@ -123,7 +123,10 @@ def _judge_states(
         lost, causes, later = seen.lost(), seen.causes(), seen.later()
         causes = causes if lost or causes else seen.histories()
         known = causes if lost else with_data(causes, later, uninterrupted)
-        out.broken += in_order(lost, seen.settings() + known, uninterrupted) + later
+        found = in_order(lost, seen.settings() + known, uninterrupted)
+        if at > 0 and resumed.entry is not None:
+            found = restored_last(found, reference.marks[at - 1].snapshot, resumed.entry)
+        out.broken += found + later
         here = 0 if lost or not later else seen.first_later
         out.first = (at + here, here)
     else:

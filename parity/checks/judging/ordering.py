@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 
+from parity.capture import StateSnapshot
 from parity.checks.judging.evidence import Evidence, Uninterrupted
 from parity.checks.judging.usage import is_saved
 
-__all__ = ["DATA", "identifiers", "in_order", "with_data"]
+__all__ = ["DATA", "identifiers", "in_order", "restored_last", "with_data"]
 
 DATA = ("data.batch", "data.position")
 
@@ -59,6 +60,24 @@ def in_order(lost: list[Evidence], causes: list[Evidence], uninterrupted: Uninte
     data = [e for e in causes if e.component in DATA] if unknown else []
     known = [e for e in lost if e not in unknown]
     return known + data + unknown + [e for e in causes if e not in data]
+
+
+def restored_last(found: list[Evidence], saved: StateSnapshot, entry: StateSnapshot) -> list[Evidence]:
+    """Return what was not restored before what was, which came to differ in the first step.
+
+    Args:
+        found: What differs at the first mark of a resumed run, which a step was made before.
+        saved: What the uninterrupted run held at the mark before.
+        entry: What the resumed run held where its first step began.
+    """
+
+    def was_restored(e: Evidence) -> int:
+        before, now = saved.leaves.get(e.path), entry.leaves.get(e.path)
+        if before is None or (now is None and e.path in saved.leaves and e.got != "absent"):
+            return 1  # not there, or seen by another name: nothing is known
+        return 2 if before.same(now) else 0
+
+    return sorted(found, key=was_restored)
 
 
 _SHARED = "torch.default_generator"

@@ -131,7 +131,8 @@ class Driver:
 
     def asked(self, scenario: Scenario) -> Request:
         """Return the whole run with the options of a scenario."""
-        return replace(self.whole, options={**self.whole.options, **scenario.options})
+        options = {**self.whole.options, **scenario.options}
+        return replace(self.whole, options=options, entry=self.reference.loop)
 
     def kept(self, request: Request) -> Request:
         """Return a request for a run that can be judged by the envelope, where there is one."""

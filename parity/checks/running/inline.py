@@ -12,7 +12,7 @@ from pathlib import Path
 from types import GeneratorType
 from typing import Any
 
-from parity.capture import Walk, activate, scopes_of
+from parity.capture import Walk, activate, frames_of, scopes_of
 from parity.checks.running.folder import hidden
 from parity.checks.running.printed import keep_printed
 from parity.checks.running.process_state import fresh_process, save_process_state, seeds_on_import
@@ -86,6 +86,8 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
     listening, tracing = activate(recorder), sys.gettrace()
     writes.start(recorder)
     try:
+        if recorder.entry is not None:
+            recorder.entry.start()
         with keep_printed(recorder.trace.printed, hidden(folder)) as recorder.keep_printed:
             result = train(folder, **request.options)
             if isinstance(result, GeneratorType):
@@ -147,6 +149,8 @@ def _drive(
             sys.setprofile(None)
             if recorder.traces:
                 sys.settrace(tracing)
+        if not marks:
+            recorder.find_loop(frames_of(generator))
         if recorder.take(step, scopes_of(generator)):
             suspended.append(generator)
             recorder.killed()

@@ -13,6 +13,7 @@ from typing import Any
 from parity import sides
 from parity.capture import Region, Scope, StateSnapshot, capture, outer_scopes
 from parity.checks.running.effects import StatementWatch
+from parity.checks.running.entry import EntryWatch, entry_of
 from parity.checks.running.folder import LogGrowth, copy_folder, hidden, list_folder, wait_for_rest
 from parity.checks.running.loads import LoadWatch
 from parity.checks.running.nudge import nudge_parameters
@@ -65,6 +66,7 @@ class Recorder:
         self._last_state: tuple[FrameType, Mapping[str, Any]] | None = None
         self._regions = RegionWatch(self)
         self._called: set[CodeType] = set()
+        self.entry = EntryWatch(request.entry, code, self._enter) if request.entry is not None else None
         self._growth = LogGrowth()
 
     def mark_frame(self, step: int, frame: FrameType, state: Mapping[str, Any]) -> None:
@@ -82,11 +84,17 @@ class Recorder:
                 self.trace_frame(around)
                 around = None if around.f_code is self.code else around.f_back
             sys.settrace(self.trace_calls)
+        if not self.trace.marks:
+            self.find_loop(_frames_around(frame, self.code))
         if self.take(step, outer_scopes(frame, self.code), state):
             self.killed()
             self.left = self.folder.with_name(f"{self.folder.name}-at-the-kill")
             copy_folder(self.folder, self.left)
             raise Killed
+
+    def find_loop(self, frames: Sequence[FrameType]) -> None:
+        """Note where the loop begins that the marks are made in; the frame that marks is the first."""
+        self.trace.loop = entry_of([(frame.f_code, frame.f_lineno) for frame in frames])
 
     @property
     def told_state(self) -> Mapping[str, Any] | None:
@@ -114,6 +122,8 @@ class Recorder:
         index = len(self.trace.marks)
         if index == 0:
             self.trace.restored = set(self.trace.reads)
+            if self.entry is not None:
+                self.entry.stop()
         if index == 0 and self.request.nudge is not None:
             self.trace.nudged = nudge_parameters(scopes, state, self.request.nudge)
         late = self.request.kill_step is not None and number >= self.request.kill_step
@@ -146,6 +156,10 @@ class Recorder:
         """Capture what frames reach, with the values of some paths."""
         self.trace.frameworks = tuple(sides.adapters())
         return capture(scopes, state, hide=self._hidden, keep=keep, finite=finite)
+
+    def _enter(self, scopes: Sequence[Scope]) -> None:
+        """Capture the state in which the first step begins."""
+        self.trace.entry = self.snapshot(scopes, None)
 
     def finish(self, frame: FrameType) -> None:
         """Capture the state of the frame that is about to return; of each frame that returns, the last one counts."""
@@ -215,3 +229,12 @@ class Recorder:
         self.trace.appended = self._growth.appended(self.folder, changed & self._files.keys())
         saved = sorted(name for name in changed if name in self._files)
         return tuple(saved), tuple(sorted(name for name in before if name not in self._files))
+
+
+def _frames_around(frame: FrameType | None, last: CodeType | None) -> list[FrameType]:
+    """Return a frame and those around it, up to that of a function; only the first where there is no function."""
+    found: list[FrameType] = []
+    while frame is not None:
+        found.append(frame)
+        frame = None if last is None or frame.f_code is last else frame.f_back
+    return found

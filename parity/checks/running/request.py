@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from parity.checks.running.entry import LoopEntry
 from parity.checks.running.nudge import Nudge
 
 __all__ = ["Request"]
@@ -42,5 +43,7 @@ class Request:
     """Files and lines that write to the folder, from an earlier run: statements to watch."""
     nudge: Nudge | None = None
     """How the parameters are moved at the first mark; None to leave them."""
+    entry: LoopEntry | None = None
+    """Where the first step begins, if the state there is wanted."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of the function, besides the folder."""

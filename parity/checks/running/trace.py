@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from parity.capture import Leaf, StateSnapshot
+from parity.checks.running.entry import LoopEntry
 from parity.checks.running.loads import Access
 
 __all__ = ["Effect", "End", "Mark", "Trace", "TraceReader", "TraceWriter", "without_digits"]
@@ -62,6 +63,10 @@ class Trace:
     folder: Path = Path()
     code: tuple[str, int] = ("", 0)
     """File and first line of the function whose frame holds the marks."""
+    loop: LoopEntry | None = None
+    """Where the body of the loop begins that the marks are made in; None where the mark begins it."""
+    entry: StateSnapshot | None = None
+    """State where the first step began, if that was asked for."""
     frameworks: tuple[str, ...] = ()
     """Frameworks whose kinds were seen."""
     names: set[str] = field(default_factory=set)

@@ -1,0 +1,165 @@
+"""A loop that marks the end of a step: what was lost is named, and not what the first step made of it."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import parity
+from parity.checks.running.entry import entry_of
+
+
+def made(number: int) -> torch.Tensor:
+    return torch.randn(8, 4, generator=torch.Generator().manual_seed(number))
+
+
+class Smooth(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 2)
+        self.register_buffer("center", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.center = 0.9 * self.center + 0.1 * x.mean(0)
+        return self.inner(x - self.center)
+
+
+def run(folder: Path, steps: int, lost: str, mark: Callable[[int], Any]) -> Iterator[int]:
+    torch.manual_seed(0)
+    model, noise, taken = Smooth(), torch.Generator().manual_seed(1), 0
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    if (folder / "state.pt").exists():
+        state = torch.load(folder / "state.pt")
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        noise.set_state(state["noise"])
+        taken = state["taken"]
+        if lost == "buffer":
+            model.center.zero_()
+        elif lost == "noise":
+            noise.manual_seed(1)
+        elif lost == "moments":
+            optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        elif lost == "rows":
+            taken -= 1
+        steps_done = state["step"]
+    else:
+        steps_done = 0
+    for step in range(steps_done, steps):
+        x = made(taken) + 0.1 * torch.randn(8, 4, generator=noise)
+        taken += 1
+        optimizer.zero_grad()
+        (model(x) - x[:, :2]).square().mean().backward()
+        optimizer.step()
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "noise": noise.get_state()}
+        torch.save({**state, "taken": taken, "step": step + 1}, folder / "next.pt")
+        os.replace(folder / "next.pt", folder / "state.pt")
+        mark(step + 1)
+        yield step + 1
+
+
+def yields(lost: str) -> Callable[[Path, int], Any]:
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        yield from run(folder, steps, lost, lambda step: None)
+
+    return train
+
+
+def calls(lost: str) -> Callable[[Path, int], Any]:
+    def train(folder: Path, steps: int) -> None:
+        for _ in run(folder, steps, lost, parity.mark):
+            pass
+
+    return train
+
+
+LOST = {
+    "buffer": ("model.buffers", "model.center"),
+    "noise": ("rng", "noise"),
+    "moments": ("optimizer", "optimizer.state["),
+    "rows": ("data.position", "taken"),
+}
+
+
+@pytest.mark.parametrize("way", [yields, calls])
+@pytest.mark.parametrize("lost", LOST)
+def test_what_was_lost_comes_before_what_the_first_step_made_of_it(
+    lost: str, way: Callable[[str], Callable[[Path, int], Any]]
+) -> None:
+    found = parity.resumes(way(lost), steps=8, scenarios="kill", mode="inline")
+    component, path = LOST[lost]
+    assert found.verdict == "broken"
+    assert found.suspects[0].path.startswith(path), found.text()
+    assert found.suspects[0].component.startswith((component, path)), found.text()
+
+
+def test_nothing_else_is_called_lost_where_nothing_is() -> None:
+    assert parity.resumes(yields("nothing"), steps=8, scenarios="all", mode="inline").verdict == "holds"
+
+
+def test_the_body_of_the_innermost_loop_around_a_mark_is_its_entry(tmp_path: Path) -> None:
+    file = tmp_path / "loops.py"
+    lines = ["def train():", "    for epoch in range(2):", "        start()", "        while True:",
+             "            step()", "            mark()", "        mark()", "    mark()"]  # fmt: skip
+    file.write_text("\n".join(lines))
+    space: dict[str, Any] = {}
+    exec(compile(file.read_text(), str(file), "exec"), space)
+    code = space["train"].__code__
+    entries = [entry_of([(code, line)]) for line in (6, 7, 3, 8)]
+    assert [entry and entry.line for entry in entries] == [5, 3, None, None]
+
+
+def ahead_of_a_pool(start_pool: Callable[[], Any], lost: bool) -> Callable[[Path, int], Iterator[int]]:
+    """Return a trainer whose next batches are made in other threads: which of them is ready, time decides."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        torch.manual_seed(0)
+        model, start = nn.Linear(4, 2), 0
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        if (folder / "state.pt").exists():
+            state = torch.load(folder / "state.pt")
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+            start = state["step"]
+        with start_pool() as pool:
+            ask = pool.submit if isinstance(pool, ThreadPoolExecutor) else lambda f, i: pool.apply_async(f, (i,))
+            ahead: deque[Any] = deque()
+            following = 0 if lost else start
+            for step in range(start, steps):
+                while len(ahead) < 3:
+                    ahead.append(ask(made, following))
+                    following += 1
+                waiting = ahead.popleft()
+                x = waiting.result() if isinstance(pool, ThreadPoolExecutor) else waiting.get()
+                optimizer.zero_grad()
+                (model(x) - x[:, :2]).square().mean().backward()
+                optimizer.step()
+                state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}
+                torch.save(state, folder / "next.pt")
+                os.replace(folder / "next.pt", folder / "state.pt")
+                yield step + 1
+
+    return train
+
+
+POOLS: list[Callable[[], Any]] = [lambda: ThreadPoolExecutor(2), lambda: ThreadPool(2)]
+
+
+@pytest.mark.parametrize("start_pool", POOLS)
+def test_a_batch_that_is_not_ready_yet_is_no_difference(start_pool: Callable[[], Any]) -> None:
+    found = parity.resumes(ahead_of_a_pool(start_pool, lost=False), steps=8, scenarios="all", mode="inline")
+    assert found.verdict == "holds", found.text()
+
+
+@pytest.mark.parametrize("start_pool", POOLS)
+def test_the_position_from_which_a_pool_reads_ahead_is_lost(start_pool: Callable[[], Any]) -> None:
+    found = parity.resumes(ahead_of_a_pool(start_pool, lost=True), steps=8, scenarios="kill", mode="inline")
+    assert found.verdict == "broken"
+    assert found.suspects[0].path in ("following", "ahead[0]._result", "ahead[0]._value", "x"), found.text()
