@@ -6,35 +6,23 @@ before any step was taken, was lost; what differs first at a later mark shows wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from parity.capture import TRAINED, Leaf, root_of
+from parity.capture import Leaf, root_of
 from parity.checks.judging.align import align
-from parity.checks.judging.counting import (
-    compare,
-    counts_by_role,
-    is_setting,
-    may_be_the_cause,
-    may_follow,
-    shows_another_step,
-    without_leftovers,
-)
+from parity.checks.judging.differences import Differences
 from parity.checks.judging.evidence import (
     LATER,
-    RANK,
     Asked,
     Evidence,
     Outcome,
     TwoStates,
     Uninterrupted,
-    after_resume,
     both_runs,
 )
-from parity.checks.judging.ordering import DATA, identifiers, in_order, restored_last, with_data
-from parity.checks.judging.replaced import find_replaced
+from parity.checks.judging.ordering import identifiers, in_order, restored_last, with_data
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
-from parity.checks.judging.usage import indexes
 from parity.checks.running import Mark, Trace
 
 __all__ = ["judge_resumed", "judge_same"]
@@ -115,7 +103,7 @@ def _judge_states(
         states.append(_at_the_end(reference, resumed))
     if not states:
         return
-    seen = _Seen(states, uninterrupted)
+    seen = Differences(states, uninterrupted)
     if seen.broken and seen.rests_alone():
         out.asked += [Asked(e, at + 1, at + len(states), False, seen.holders(e.path)) for e in seen.lost()]
         out.first = (at, 0)
@@ -169,259 +157,3 @@ def _at_the_end(reference: Trace, resumed: Trace) -> TwoStates:
         gone = {path: leaf for path, leaf in last.leaves.items() if root_of(path) not in there}
         whole.append(replace(final, leaves={**gone, **final.leaves}, dead=final.dead | last.dead))
     return TwoStates(reference.marks[-1].step + 1, *whole)
-
-
-class _Seen:
-    """The differences between two runs, mark by mark from the resume on, and what follows from what.
-
-    Args:
-        states: What the uninterrupted run and the resumed one hold, from the resume on.
-        uninterrupted: What equal runs say.
-    """
-
-    def __init__(self, states: Sequence[TwoStates], uninterrupted: Uninterrupted) -> None:
-        self.states, self.uninterrupted = states, uninterrupted
-        differing = [compare(both, uninterrupted, index) for index, both in enumerate(states)]
-        self.found = without_leftovers(differing, states, uninterrupted)
-        for index in range(len(states) - 1, 0, -1):
-            self.found[index] = [p for p in self.found[index] if self._is_of_this_step(p, index)]
-        over = {path for path, step in uninterrupted.finished_schedules.items() if step <= states[0].step}
-        self.hard = [
-            [p for p in differ if counts_by_role(p, both, uninterrupted) and p not in over]
-            for differ, both in zip(self.found, states, strict=True)
-        ]
-        firm = [
-            [p for p in hard if not self._is_stream(p) and not _is_mode(both.leaf(p))]
-            for hard, both in zip(self.hard, states, strict=True)
-        ]
-        shown = [
-            any(shows_another_step(p, both, uninterrupted) for p in differ)
-            for differ, both in zip(self.found, states, strict=True)
-        ]
-        later = [index for index in range(1, len(states)) if firm[index] or shown[index]]
-        self.first_later = later[0] if later else len(states)
-        """The first mark after the resume at which something differs that takes part in training."""
-        self._lasting = [p for p in self.hard[0] if len(self.hard) == 1 or p in self.hard[1] or self._is_rounded(p)]
-        self.broken = any(firm[1:]) or any(p in firm[0] for p in self._lasting)
-        """A generator, a mode or a gradient alone is no loss: nothing that is trained came to depend on it."""
-        parts = {states[0].leaf(p).role for p in firm[0] if p in self._lasting}
-        parts |= {both.leaf(p).role for hard, both in zip(firm[1:], states[1:], strict=True) for p in hard}
-        if parts == {"array"} and not self._spreads():
-            self.broken = False  # an average that feeds nothing but itself; files and what is returned may show it
-
-    def _spreads(self) -> bool:
-        """Return whether arrays that differ at the resume made anything else differ: then something reads them."""
-        lost = set(self.found[0])
-        if not lost:
-            return True
-        before: set[str] = set()
-        for both, differ in zip(self.states[1:], self.found[1:], strict=True):
-            same = {both.left.leaves[p].digest for p in lost & both.left.leaves.keys()}
-            for path in differ:
-                leaf = both.leaf(path)
-                if (
-                    path in lost
-                    or leaf.role in ("structure", "alias", "position")
-                    or self.uninterrupted.is_history(path)
-                ):
-                    continue
-                if leaf.digest not in same | before:  # a copy of what was lost is no other value
-                    return True
-            before = same
-        return False
-
-    def _is_of_this_step(self, path: str, index: int) -> bool:
-        """Return whether a value that nobody reads was made by the step before, in both runs: others tell nothing."""
-        both, before = self.states[index], self.states[index - 1]
-        if not both.is_dead(path):
-            return True
-        pairs = ((both.left, before.left), (both.right, before.right))
-        return all(path in now.leaves and not now.leaves[path].same(old.leaves.get(path)) for now, old in pairs)
-
-    def _is_rounded(self, path: str) -> bool:
-        """Return whether a path is of what is trained, and compared at the resume only."""
-        return path in self.uninterrupted.rounded and self.states[0].leaf(path).component.startswith(TRAINED)
-
-    def _is_stream(self, path: str) -> bool:
-        return path in self.uninterrupted.streams
-
-    def rests_alone(self) -> bool:
-        """Return whether all that differs is state of optimizers that neither run changes any more.
-
-        As after a phase that is over. It matters if a later step takes that optimizer, which is measured.
-        """
-        resting = {p for p in self.hard[0] if _slot_of(p) and self.is_at_rest(p)}
-        return resting.issuperset(p for hard in self.hard for p in hard) and not any(
-            shows_another_step(p, both, self.uninterrupted)
-            for both, differ in zip(self.states[1:], self.found[1:], strict=True)
-            for p in differ
-        )
-
-    def holders(self, path: str) -> tuple[str, ...]:
-        """Return the paths at which the uninterrupted run has the optimizer that a slot is of."""
-        first, leaves = _slot_of(path), self.states[0].left.leaves
-        return (first, *(p for p, leaf in leaves.items() if leaf.role == "alias" and leaf.digest == first))
-
-    def lost(self) -> list[Evidence]:
-        """Return what differs at the resume and takes part in training: what is still wrong a step later first."""
-        fleeting = [p for p in self.hard[0] if p not in self._lasting]
-        return self._evidence(0, self._lasting, RANK) + self._evidence(0, fleeting, RANK)
-
-    def causes(self) -> list[Evidence]:
-        """Return what else differs at the resume and can be what the later differences follow from.
-
-        What indexes the data is its position, whatever it is called.
-        """
-        return [self._position(e) for e in self._causes()]
-
-    def _position(self, e: Evidence) -> Evidence:
-        words = identifiers(e.path)
-        if e.component == e.path and words and indexes(words[-1], self.uninterrupted.use.files):
-            return e._replace(component="data.position")
-        return e
-
-    def _causes(self) -> list[Evidence]:
-        both = self.states[0]
-        soft = [p for p in self.found[0] if p not in self.hard[0] and may_be_the_cause(p, both, self.uninterrupted)]
-        others = [
-            p for p in soft if both.leaf(p).role in ("scalar", "array") and len(self.found) > 1 and p in self.found[1]
-        ]
-        if others or not self._gradients_lost():  # usually cleared before they are used again
-            soft = [p for p in soft if both.leaf(p).role != "gradient"]
-        if self._same_batch():  # iterators that have skipped differ inside from those that were never stopped
-            soft = [p for p in soft if both.leaf(p).role != "position"]
-        return self._evidence(0, soft, RANK)
-
-    def histories(self) -> list[Evidence]:
-        """Return the records of past steps that are shorter: a step may read them, if nothing else is the cause."""
-        both = self.states[0]
-        lengths = [f"{path}.len" for path in self.uninterrupted.histories]
-        shorter = [p for p in lengths if p in self.found[0] and p in both.left.leaves]
-        found = [both.evidence(p, after_resume(0)) for p in sorted(shorter)]
-        read = [e for e in found if self.uninterrupted.use.reads(identifiers(e.path)[-2])]
-        return [e._replace(path=e.path.removesuffix(".len")) for e in read]
-
-    def settings(self) -> list[Evidence]:
-        """Return the constants of training that the resumed run has others of."""
-        paths = [p for p in self.found[0] if is_setting(p, self.states, self.found, self.uninterrupted)]
-        found = self._evidence(0, paths, RANK)
-        return [e._replace(component="settings") if e.component == e.path else e for e in found]
-
-    def _same_batch(self) -> bool:
-        """Return whether batches were seen at the first mark that shows something, and are equal."""
-        if self.first_later >= len(self.states):
-            return True
-        seen = self._batches(self.first_later)
-        return bool(seen) and not set(seen) & set(self.found[self.first_later])
-
-    def _batches(self, index: int) -> list[str]:
-        """Return the paths of the batch: by name, or the array that the loop assigns first."""
-        left = self.states[index].left
-        arrays = [p for p, leaf in left.leaves.items() if leaf.role == "array" and p in self.uninterrupted.changing]
-        return [p for p in arrays if left.leaves[p].component in DATA] or [p for p in arrays if left.is_dead(p)][:1]
-
-    def _gradients_lost(self) -> bool:
-        """Return whether gradients differ later although batch and loss are equal: a sum was cut off."""
-        if self.first_later >= len(self.states):
-            return False
-        both = self.states[self.first_later]
-        components = {both.leaf(p).component for p in self.found[self.first_later]}
-        return "gradients" in components and not components & {"loss", *DATA}
-
-    def later(self) -> list[Evidence]:
-        """Return what differs at the first later mark that shows something."""
-        if self.first_later >= len(self.states):
-            return []
-        both = self.states[self.first_later]
-        follow = [p for p in self.found[self.first_later] if may_follow(p, both, self.uninterrupted)]
-        inside = [p for p in follow if both.leaf(p).role == "position"]
-        follow = follow if inside == follow else [p for p in follow if p not in inside]
-        batch = set(self._batches(self.first_later))
-        found = self._evidence(self.first_later, follow, LATER)
-        found = [
-            e._replace(component="data.batch") if e.path in batch and e.component not in DATA else e for e in found
-        ]
-        return sorted(found, key=lambda e: e.component not in DATA)
-
-    def at_the_end(self) -> list[Evidence]:
-        """Return what differs at the end although nothing in training does."""
-        last, both = len(self.found) - 1, self.states[-1]
-        begun = self.states[0].left.leaves  # a key that holds the value is another path with each value
-        paths = [p for p in self.found[last] if p in self.uninterrupted.changing or self._is_new(p, begun)]
-        paths = [p for p in paths if both.leaf(p).role not in ("position", "alias")]
-        found = self._evidence(last, paths, RANK)
-        return [item for item in found if item.expected != "absent"]
-
-    def noisy(self) -> list[Evidence]:
-        """Return the arrays that differ at the end and are no evidence, as they differ between equal runs too.
-
-        So do those that are kept by an address: the resumed run has them at a path of its own, in a container whose
-        length differs from run to run.
-        """
-        last, both = len(self.states) - 1, self.states[-1]
-        noise = self.uninterrupted.noise
-        arrays = [
-            path
-            for path, leaf in both.left.leaves.items()
-            if leaf.role == "array" and path in noise and path in self.uninterrupted.changing
-            and not both.is_dead(path) and not leaf.same(both.right.leaves.get(path))
-        ]  # fmt: skip
-        arrays += [
-            path
-            for path in both.right.leaves.keys() - both.left.leaves.keys()
-            if both.right.leaves[path].role == "array" and f"{path.rpartition('[')[0]}.len" in noise
-        ]
-        return self._evidence(last, arrays, RANK)
-
-    def _is_new(self, path: str, begun: Mapping[str, Leaf]) -> bool:
-        """Return whether a path below a variable that was there at the resume has come to be there since."""
-        return path not in begun and root_of(path) not in self.uninterrupted.made_by_steps
-
-    def is_at_rest(self, path: str) -> bool:
-        """Return whether neither run changes a value from the resume on."""
-        sides = zip(*((both.left.leaves.get(path), both.right.leaves.get(path)) for both in self.states), strict=True)
-        return all(one == leaves[0] for leaves in sides for one in leaves)
-
-    def replaced_later(
-        self, derived: Sequence[bool]
-    ) -> tuple[list[tuple[Evidence, int]], list[tuple[Evidence, int]]]:
-        """Return what was lost and replaced before the end; and what may have been derived from the folder.
-
-        Each with the number of the state of which it is equal again.
-
-        Args:
-            derived: Of each state, whether the resumed run read its folder in the step before.
-        """
-        lost, unsure = (
-            [(e, paths[e.path]) for e in self._evidence(0, [*paths], RANK)]
-            for paths in find_replaced(self.states, self.found, self.uninterrupted, derived)
-        )
-        return lost, unsure
-
-    def _evidence(self, index: int, paths: Sequence[str], order: Sequence[str]) -> list[Evidence]:
-        both = self.states[index]
-        ordered = both.ranked(paths, order)
-        if order is RANK and _optimizer_absent(ordered, both):  # then its rates are lost with it
-            rates = [p for p in ordered if both.leaf(p).component in _RATES]
-            ordered = [p for p in ordered if p not in rates] + rates
-        return [both.evidence(p, after_resume(index)) for p in ordered]
-
-
-def _slot_of(path: str) -> str:
-    """Return the path of the optimizer that a slot is of; empty if a path is of none."""
-    before, mark, _ = path.partition(".state[")
-    return before if mark else ""
-
-
-def _is_mode(leaf: Leaf) -> bool:
-    """Return whether a leaf is a training mode: a loop may set it where a step begins, after the mark."""
-    return leaf.component == "model.mode"
-
-
-_RATES = ("schedule.lr", "optimizer.hyperparameters")
-
-
-def _optimizer_absent(paths: Sequence[str], both: TwoStates) -> bool:
-    """Return whether slots of the optimizer are not there at all: it was not loaded."""
-    absent = [p for p in paths if p in both.left.leaves and p not in both.right.leaves]
-    return any(both.leaf(p).component.startswith("optimizer.") and ".state" in p for p in absent)
