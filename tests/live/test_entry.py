@@ -163,3 +163,44 @@ def test_the_position_from_which_a_pool_reads_ahead_is_lost(start_pool: Callable
     found = parity.resumes(ahead_of_a_pool(start_pool, lost=True), steps=8, scenarios="kill", mode="inline")
     assert found.verdict == "broken"
     assert found.suspects[0].path in ("following", "ahead[0]._result", "ahead[0]._value", "x"), found.text()
+
+
+def validates(lost: str) -> Callable[[Path, int], Iterator[int]]:
+    """Return a loop that leaves evaluation mode behind at its marks, and sets the other where a step begins."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        torch.manual_seed(0)
+        model, start, row, recent = nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.2)), 0, 0, deque([1.0], maxlen=3)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        if (folder / "state.pt").exists():
+            state = torch.load(folder / "state.pt", weights_only=False)
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+            torch.set_rng_state(state["noise"])
+            start = state["step"]
+            row = 0 if lost == "row" else state["row"]
+            recent = deque([1.0], maxlen=3) if lost == "recent" else state["recent"]
+        for step in range(start, steps):
+            yield step
+            model.train()
+            x, row = made(row), row + 1
+            optimizer.zero_grad()
+            loss = (model(x) - x[:, :2]).square().mean() / sum(recent)
+            loss.backward()
+            optimizer.step()
+            recent.append(loss.item())
+            model.eval()
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "row": row, "step": step + 1}
+            torch.save({**state, "recent": recent, "noise": torch.get_rng_state()}, folder / "next.pt")
+            os.replace(folder / "next.pt", folder / "state.pt")
+        yield steps
+
+    return train
+
+
+@pytest.mark.parametrize(("lost", "verdict", "path"), [("", "holds", ""), ("row", "broken", "row"),
+                                                      ("recent", "broken", "recent[")])  # fmt: skip
+def test_a_mode_that_the_step_sets_is_not_what_was_lost(lost: str, verdict: str, path: str) -> None:
+    found = parity.resumes(validates(lost), steps=9, scenarios="kill", mode="inline")
+    assert found.verdict == verdict, found.text()
+    assert not path or found.suspects[0].path.startswith(path), found.text()

@@ -118,6 +118,10 @@ class Differences:
         fleeting = [p for p in self.hard[0] if p not in self._lasting]
         return self._evidence(0, self._lasting, RANK) + self._evidence(0, fleeting, RANK)
 
+    def is_fleeting(self, path: str) -> bool:
+        """Return whether what differs at the resume is equal again one step later."""
+        return path not in self._lasting
+
     def causes(self) -> list[Evidence]:
         """Return what else differs at the resume and can be what the later differences follow from.
 

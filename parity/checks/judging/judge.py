@@ -109,9 +109,13 @@ def _judge_states(
         out.first = (at, 0)
     elif seen.broken:
         lost, causes, later = seen.lost(), seen.causes(), seen.later()
+        # An evaluation leaves another mode behind than a new model has; most loops set it where a step begins, and it
+        # is as before one step later. It was named before the position, the window or the scale that was lost.
+        modes = [e for e in lost if e.component == "model.mode" and seen.is_fleeting(e.path)]
+        lost = [e for e in lost if e not in modes]
         causes = causes if lost or causes else seen.histories()
         known = causes if lost else with_data(causes, later, uninterrupted)
-        found = in_order(lost, seen.settings() + known, uninterrupted)
+        found = in_order(lost, seen.settings() + known, uninterrupted) + modes
         if at > 0 and resumed.entry is not None:
             found = restored_last(found, reference.marks[at - 1].snapshot, resumed.entry)
         out.broken += found + later

@@ -70,12 +70,18 @@ def restored_last(found: list[Evidence], saved: StateSnapshot, entry: StateSnaps
         saved: What the uninterrupted run held at the mark before.
         entry: What the resumed run held where its first step began.
     """
+    optimizers = {p.partition(".state[")[0] for p in saved.leaves if ".state[" in p}
+    not_loaded = {p for p in optimizers if not any(path.startswith(f"{p}.state[") for path in entry.leaves)}
 
-    def was_restored(e: Evidence) -> int:
+    def was_restored(e: Evidence) -> tuple[int, bool]:
         before, now = saved.leaves.get(e.path), entry.leaves.get(e.path)
-        if before is None or (now is None and e.path in saved.leaves and e.got != "absent"):
-            return 1  # not there, or seen by another name: nothing is known
-        return 2 if before.same(now) else 0
+        owner, of_slot, _ = e.path.partition(".state[")
+        if of_slot and owner in not_loaded:
+            return 0, False
+        if before is None or now is None:
+            return 1, False  # not there yet, or seen by another name: nothing is known
+        with_its_slots = e.path.partition(".param_groups[")[0] in not_loaded
+        return (2 if before.same(now) else 0), with_its_slots
 
     return sorted(found, key=was_restored)
 
