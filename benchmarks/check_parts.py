@@ -35,7 +35,7 @@ def measure(side_name: str) -> dict[str, float]:
 
     with phase("imports"):
         from parity import sides
-        from parity.checks import drill_spec
+        from parity.reference import drill_spec
         from parity.spec import load
 
         side = sides.load(side_name)

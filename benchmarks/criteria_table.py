@@ -31,8 +31,9 @@ import jax_side.optimizer
 from benchmarks.peers_policy import write_tables
 from parity import sides
 from parity.checks import curve_gap
-from parity.checks.across import SEEDS, TwinPair, envelope_multiple, losses, run_from
+from parity.checks.criteria import SEEDS, envelope_multiple
 from parity.environment import describe_environment
+from parity.reference.across import TwinPair, losses, run_from
 from parity.results import encode
 from parity.spec import Precision, RunSpec, preset
 from parity.storage import plain, replace_file

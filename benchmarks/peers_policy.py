@@ -52,7 +52,7 @@ class Manager:
 def ours() -> list[Manager]:
     """Return our own columns: the pure function, and each side on disk."""
     from parity import sides
-    from parity.checks import OnDisk, policy_spec
+    from parity.reference import OnDisk, policy_spec
 
     def on_disk(side: str) -> Callable[[Case, Path], Callable[[Rules], Implementation]]:
         return lambda case, home: lambda rules: OnDisk(side, sides.load(side), home, policy_spec, rules)

@@ -61,7 +61,7 @@ def process(side: str) -> dict[str, float]:
 
 def judging(runs: Path) -> float:
     """Return the seconds that reading and judging the evidence of a finished check takes."""
-    from parity.checks.planned import judge, read_evidence
+    from parity.reference.planned import judge, read_evidence
 
     (reference,), (resumed,) = (list(runs.rglob(name)) for name in ("reference", "resumed"))
     began = time.perf_counter()

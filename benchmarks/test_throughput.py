@@ -15,8 +15,8 @@ import pytest
 from benchmarks.bars import assert_same_losses, slowdown_allowed
 from benchmarks.paired import Arm, faster, run_all, run_paired, slower
 from parity import sides
-from parity.checks.across import EXACT, StepCurve, losses, run_from
 from parity.contract import first_divergence
+from parity.reference.across import EXACT, StepCurve, losses, run_from
 from parity.spec import RunSpec, load, override
 from parity.twins import Prefetcher, open_stream
 

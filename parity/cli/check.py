@@ -11,23 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from parity import sides
-from parity.checks import (
-    CHECKS,
-    DEFAULT_STEPS,
-    MEANINGS,
-    QUICK,
-    SPEC_CHECKS,
-    SuiteRequest,
-    list_tasks,
-    remove_scratch,
-    run_checks,
-    scenario_names,
-    scratch_directory,
-    standard_matrix,
-    unfinished,
-)
-from parity.checks.forks import Janitor
-from parity.checks.planned import end_all
+from parity.checks import MEANINGS, QUICK, remove_scratch, scenario_names, scratch_directory
 from parity.cli.check_progress import CheckProgress
 from parity.cli.interrupt import Interruption
 from parity.cli.options import add_spec_options, directory, positive
@@ -36,6 +20,18 @@ from parity.cli.train_forks import TrainForks
 from parity.contract import shared_programs
 from parity.environment import describe_environment, usable_cpus
 from parity.errors import SpecError
+from parity.forks import Janitor
+from parity.reference import (
+    CHECKS,
+    DEFAULT_STEPS,
+    SPEC_CHECKS,
+    SuiteRequest,
+    list_tasks,
+    run_checks,
+    standard_matrix,
+    unfinished,
+)
+from parity.reference.planned import end_all
 from parity.report import annotate, append_summary, check_markdown, print_table, quoted
 from parity.report.html import check_page
 from parity.results import EXIT_CODES, CheckRecord, document, encode, overall

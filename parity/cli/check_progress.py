@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Sequence
 
-from parity.checks import Task, read_durations, write_durations
 from parity.cli.streams import StreamLost
+from parity.reference import Task, read_durations, write_durations
 
 __all__ = ["CheckProgress"]
 

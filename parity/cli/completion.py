@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Iterator
 
 from parity import sides
-from parity.checks import CHECKS, MEANINGS
+from parity.checks import MEANINGS
 from parity.cli.options import directory, local_path
+from parity.reference import CHECKS
 from parity.spec import PRESETS
 from parity.state import OPTIMIZERS
 

@@ -10,8 +10,9 @@ from parity import sides
 from parity.cli.options import add_spec_options, count, deadline, directory, positive, word_or_step
 from parity.cli.progress import Progress
 from parity.contract import StepRecord, prepare_process, processes_of
+from parity.forks import end_with_parent
 from parity.results import EXIT_CODES
-from parity.runs import DEADLINE_SECONDS, FaultInjection, Observers, ProcessOptions, end_with_parent, join, train
+from parity.runs import DEADLINE_SECONDS, FaultInjection, Observers, ProcessOptions, join, train
 from parity.spec import PRESETS, identity_of, load
 from parity.trackers import TRACKERS, Trackers
 from parity.trackers import load as load_trackers

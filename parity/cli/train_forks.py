@@ -17,9 +17,9 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import BinaryIO
 
-from parity.checks.forks import ForkServer, can_fork
-from parity.checks.planned import Started, start_interpreter
 from parity.contract import Side, child_environment
+from parity.forks import ForkServer, can_fork
+from parity.reference.planned import Started, start_interpreter
 
 __all__ = ["TrainForks"]
 

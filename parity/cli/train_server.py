@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from parity import sides
-from parity.checks.forks import serve
 from parity.cli.main import main
 from parity.contract import prepare_process
 from parity.errors import ParityError
+from parity.forks import serve
 
 __all__: list[str] = []
 

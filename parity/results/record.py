@@ -55,7 +55,7 @@ class Validations:
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """What a check compared, step by step; long runs are thinned (`parity.checks.traces` has the rule)."""
+    """What a check compared, step by step; long runs are thinned (`parity.reference.traces` has the rule)."""
 
     labels: tuple[str, str]
     """What the two runs are called, the reference first."""

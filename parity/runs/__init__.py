@@ -5,7 +5,6 @@ Takes a side and a run as arguments; knows the run by its plan and its identity,
 
 from parity.runs.directory import RunDirectory
 from parity.runs.options import QUIET, FaultInjection, Observers, OnError, ProcessOptions, ProcessOutcome
-from parity.runs.parent import end_with_parent
 from parity.runs.peers import leave
 from parity.runs.process import train
 from parity.runs.resume import ResumeChoice, compare_topology, resume_run, skips_before
@@ -27,7 +26,6 @@ __all__ = [
     "Signals",
     "WatchedSignals",
     "compare_topology",
-    "end_with_parent",
     "join",
     "leave",
     "resume_run",

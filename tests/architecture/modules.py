@@ -80,7 +80,7 @@ MODULES = {
 
 LAYERS = (
     {"errors", "environment", "threefry"},
-    {"storage"},
+    {"storage", "forks"},
     {"policy", "schedules", "formats", "capture"},
     {"state"},
     {"contract"},
@@ -90,6 +90,7 @@ LAYERS = (
     {"convert"},
     {"runs", "report"},
     {"trackers", "checks"},
+    {"reference"},
     {"cli", "pytest_plugin"},
 )
 """The packages and modules directly in parity/, lowest first: each imports from lower layers only."""

@@ -114,7 +114,7 @@ def training_in_the_report(module: Module) -> Iterator[str]:
 def spec_in_what_takes_any_trainer(module: Module) -> Iterator[str]:
     """A spec or a twin in what takes any trainer."""
     if package(module.name) in TAKES_ANY_TRAINER or module.name.startswith(
-        ("parity.checks.planned", "parity.checks.policy")
+        ("parity.reference.planned", "parity.reference.policy")
     ):
         yield from sorted(_packages(module) & {"spec", "twins"})
         if "RunSpec" in module.text:

@@ -36,12 +36,12 @@ PLANTS: dict[Rule, list[tuple[str, str]]] = {
         ("parity.cli.check", "from parity.storage.atomic import move"),
         ("parity.cli.check", "from parity.storage import atomic"),
         ("parity.cli.check", "import parity.storage.atomic"),
-        ("parity.cli.check", "def f():\n    from parity.checks.planned.judge import judge"),
+        ("parity.cli.check", "def f():\n    from parity.reference.planned.judge import judge"),
     ],
     rules.training_in_the_report: [("parity.report.new", "from parity.runs import process")],
     rules.spec_in_what_takes_any_trainer: [
         ("parity.runs.new", "from parity.twins import data"),
-        ("parity.checks.planned.new", "from parity import spec"),
+        ("parity.reference.planned.new", "from parity import spec"),
         ("parity.report.new", "def f(spec: 'RunSpec'): ..."),
     ],
     rules.reads_pickles: [

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.bars import assert_same_losses, slowdown_allowed, speedup_wanted
 from benchmarks.batches import Batches
 from parity import sides
-from parity.checks.across import losses, run_from
+from parity.reference.across import losses, run_from
 from parity.spec import RunSpec, load
 from parity.twins import open_stream
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from parity.checks import SuiteRequest, list_tasks, read_durations, run_checks, write_durations
 from parity.checks.progress import last_step
 from parity.cli import check_progress, main
 from parity.cli.check_progress import CheckProgress
 from parity.cli.streams import StreamLost
+from parity.reference import SuiteRequest, list_tasks, read_durations, run_checks, write_durations
 from parity.sides import load as load_side
 from parity.spec import load
 

@@ -218,7 +218,7 @@ def test_control_c_ends_a_short_command_with_one_line(where, name, words):
 
 CHILD = """
 import os, sys, time
-import parity.runs.parent as p
+import parity.forks.parent as p
 if sys.argv[1] == "watched":
     p._ask_system = lambda: False
 p.end_with_parent(int(sys.argv[2]))

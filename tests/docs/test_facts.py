@@ -10,7 +10,7 @@ import pytest
 
 from parity.checkpoints import Seal, seal_text
 from parity.checkpoints.seal import SCHEMAS as SEAL_SCHEMAS
-from parity.checks.across import FLOAT64_LIMIT
+from parity.checks.criteria import FLOAT64_LIMIT
 from parity.cli import make_parser
 from parity.results import EXIT_CODES
 from parity.results.documents import SCHEMA as CHECK_SCHEMA

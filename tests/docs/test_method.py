@@ -10,15 +10,8 @@ from typing import Any
 import pytest
 
 from benchmarks.criteria_table import COMMAND, FAULTS, KEPT, LONG, PRECISIONS, STEPS, tables
-from parity.checks.across import (
-    ENVELOPE_LIMIT,
-    FLOAT64_LIMIT,
-    FLOAT64_NOISE_FLOOR,
-    FLOOR_ULPS,
-    SEEDS,
-    WINDOW,
-    criteria,
-)
+from parity.checks import criteria
+from parity.checks.criteria import ENVELOPE_LIMIT, FLOAT64_LIMIT, FLOAT64_NOISE_FLOOR, FLOOR_ULPS, SEEDS, WINDOW
 from tests.docs.pages import read, words
 
 PAGE = read("docs/method.md")

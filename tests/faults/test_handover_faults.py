@@ -9,7 +9,7 @@ import optax
 import pytest
 
 import jax_side.optimizer
-from parity.checks.across import TwinPair, check_handover, check_twins
+from parity.reference.across import TwinPair, check_handover, check_twins
 from parity.spec import load
 from parity.state import TrainingState
 from tests.faults.fault import MLP, Planted, nothing

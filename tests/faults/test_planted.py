@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from parity.checks.planned import judge, read_evidence, run_here
+from parity.reference.planned import judge, read_evidence, run_here
 from parity.runs import train
 from parity.spec import load
 from tests.faults.catalog import BY_OTHER_CHECKS, FAULTS
@@ -42,7 +42,7 @@ def sharing(uninterrupted, monkeypatch):
                 known[key] = home / str(len(known)), contents(home / str(len(known)))
             return shutil.copytree(known[key][0], path)
 
-        monkeypatch.setattr("parity.checks.planned.drive.train", train_or_copy)
+        monkeypatch.setattr("parity.reference.planned.drive.train", train_or_copy)
 
     return share
 

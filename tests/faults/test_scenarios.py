@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from parity.checks.planned import check_scenarios, drive_here, plan_scenarios
 from parity.checks.scenarios import MEANINGS
+from parity.reference.planned import check_scenarios, drive_here, plan_scenarios
 from parity.spec import load, override
 from parity.storage import read_lines
 from parity.twins import factor

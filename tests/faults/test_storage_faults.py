@@ -11,9 +11,9 @@ import pytest
 from jax_side.formats.items import read_items
 from parity import policy, sides
 from parity.checkpoints import CheckpointStore, seal
-from parity.checks.planned import run_here
 from parity.contract import first_divergence
 from parity.errors import CheckpointError, StateError
+from parity.reference.planned import run_here
 from parity.runs import QUIET, Observers, RunDirectory, train
 from parity.spec import load
 from tests.faults.fault import BOTH, MLP, Planted
@@ -136,7 +136,7 @@ def test_what_was_changed_behind_its_seal_is_refused_named_and_moved_aside(fault
     """Pieces of other steps, and missing ones: each restart goes on from the checkpoint before, bit for bit."""
     plant, piece = BEHIND_THE_SEAL[fault.id]
     said = []
-    monkeypatch.setattr("parity.checks.planned.drive.QUIET", Observers(log=said.append))
+    monkeypatch.setattr("parity.reference.planned.drive.QUIET", Observers(log=said.append))
     reference, resumed, expected = run_here(
         fault.spec, Planted(side), tmp_path, fault.kills, resuming=Planted(side, plant)
     )

@@ -63,7 +63,7 @@ def train(run: str, fault: str = "", pause_at: str = "") -> dict[str, Any]:
 
 def resume(home: str, how: str, fault: str = "") -> dict[str, Any]:
     """Run the resume check, in processes or here."""
-    from parity.checks.planned import check_resume, default_kills, run_here, run_processes
+    from parity.reference.planned import check_resume, default_kills, run_here, run_processes
     from tests.foreign.trainer import Config, NumpySide
 
     def command(run: Path, pause_at: int | None) -> list[str]:
@@ -81,7 +81,7 @@ def resume(home: str, how: str, fault: str = "") -> dict[str, Any]:
 def policy(wrong: str = "") -> dict[str, Any]:
     """Run the policy check; wrongly, with a trainer that keeps the newest checkpoints alone."""
     from parity import policy
-    from parity.checks import check_policy_of
+    from parity.reference import check_policy_of
     from tests.foreign.trainer import NumpySide, keeping
 
     if wrong:

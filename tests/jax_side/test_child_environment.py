@@ -5,8 +5,8 @@ import sys
 import pytest
 
 import jax_side
-from parity.checks import check_twin_resume
 from parity.contract import child_environment
+from parity.reference import check_twin_resume
 from parity.spec import load
 
 LAUNCHED = {"JAX_COORDINATOR_ADDRESS": "localhost:1", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "0"}
@@ -19,7 +19,7 @@ def found(monkeypatch, tmp_path):
         monkeypatch.setenv(name, value)
     code = "import os, sys; sys.exit(str({k: v for k, v in os.environ.items() if k[:4] in ('JAX_', 'XLA_')}))"
     command = lambda spec, side, file: lambda run, pause_at: [sys.executable, "-c", code]  # noqa: E731
-    monkeypatch.setattr("parity.checks.drill.train_command", command)
+    monkeypatch.setattr("parity.reference.drill.train_command", command)
 
     def run():
         record = check_twin_resume(load("mlp-digits"), "jax", jax_side, tmp_path, (150,))

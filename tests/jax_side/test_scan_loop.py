@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import jax_side
-from parity.checks.planned import judge, run_here
+from parity.reference.planned import judge, run_here
 from parity.spec import override
 from parity.state import compare_states
 from tests.support.small import NAMES, bits_of, small

@@ -5,8 +5,9 @@ import itertools
 import pytest
 
 from parity import sides
-from parity.checks.across import ENVELOPE_LIMIT, envelope_multiple, losses, measure_envelope, run_from
+from parity.checks.criteria import ENVELOPE_LIMIT, envelope_multiple
 from parity.errors import SpecError
+from parity.reference.across import losses, measure_envelope, run_from
 from parity.spec import load
 
 STEPS = 40

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 import parity
-from parity.checks.forks import janitor
 from parity.checks.judging.evidence import Outcome
 from parity.checks.resume.driver import Driver
 from parity.checks.resume.scenarios import Scenario
 from parity.checks.running import process
 from parity.checks.scratch import OWNER, scratch_directory
 from parity.errors import TrainerError
+from parity.forks import janitor
 from tests.live.endless_trainers import leaves_children, waits_when_resumed
 from tests.live.test_bad_input import plain
 from tests.live.test_forks import alive, linux, wait_for

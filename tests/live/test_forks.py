@@ -16,9 +16,9 @@ import pytest
 
 import parity
 from parity import environment
-from parity.checks.forks import safe
 from parity.checks.resume.session import Session
 from parity.checks.running import fork_server, process
+from parity.forks import safe
 from parity.results import Resumption
 from tests.live import imports_of_users, lambda_loader, seeded_module, threaded_module
 from tests.live.jax_trainers import train_raw

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jax_side.optim import by_name
-from parity.checks.across import ENVELOPE_LIMIT, SEEDS, envelope, envelope_multiple, ulp
+from parity.checks.criteria import ENVELOPE_LIMIT, SEEDS, envelope, envelope_multiple, ulp
 from tests.optim.walks import MATRICES, jax_walk, start, torch_walk
 
 STEPS = 75

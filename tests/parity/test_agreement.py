@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parity.checks.across import ENVELOPE_LIMIT, EXACT, FLOAT64_LIMIT, FLOAT64_NOISE_FLOOR, Envelope, StepCurve, agree
+from parity.checks.criteria import ENVELOPE_LIMIT, FLOAT64_LIMIT, FLOAT64_NOISE_FLOOR
 from parity.contract import StepRecord
+from parity.reference.across import EXACT, Envelope, StepCurve, agree
 from parity.results import Verdict
 from parity.spec import Precision
 from tests.support.small import record

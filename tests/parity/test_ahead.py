@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from parity.checks import SuiteRequest, run_checks, suite
-from parity.checks.ahead import Ahead
 from parity.checks.progress import ignore_step
 from parity.cli.check import MOST_AHEAD, _room
+from parity.reference import SuiteRequest, run_checks, suite
+from parity.reference.ahead import Ahead
 from parity.results import CheckRecord
 from parity.spec import load
 from tests.support.small import small

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parity.checks import curve_gap
-from parity.checks.across import (
+from parity.checks.criteria import (
     ENVELOPE_LIMIT,
     FLOAT64_LIMIT,
     FLOAT64_NOISE_FLOOR,

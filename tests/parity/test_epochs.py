@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from parity.checks import epochs_spec
 from parity.cli.main import main
 from parity.errors import SpecError
+from parity.reference import epochs_spec
 from parity.runs import RunDirectory
 from parity.spec import RunSpec, from_dict, from_toml, load, override, preset, spec_hash, to_toml
 from parity.twins import batches_per_epoch, load_dataset, open_stream

@@ -7,10 +7,10 @@ import pytest
 
 from parity import sides
 from parity.checkpoints import read_seal, verify
-from parity.checks import SuiteRequest, run_checks
-from parity.checks.across import TwinPair, check_handover, check_twins
 from parity.cli import main
 from parity.errors import SideError, UnknownNameError
+from parity.reference import SuiteRequest, run_checks
+from parity.reference.across import TwinPair, check_handover, check_twins
 from parity.runs import QUIET, train
 from parity.spec import PRECISIONS, RunSpec
 from tests.support.foreign import Mine, install

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from parity import sides
-from parity.checks.planned import LeafEvent, RunEvidence, judge
 from parity.contract import QUANTITIES, StepRecord, Validation, first_divergence
+from parity.reference.planned import LeafEvent, RunEvidence, judge
 from tests.support.small import CHANGED, record, small, with_leaf
 
 EXPECTED = [None, 4]

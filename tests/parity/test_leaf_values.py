@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from parity.checks.planned import LeafEvent, RunEvidence, judge
+from parity.reference.planned import LeafEvent, RunEvidence, judge
 from parity.state import TrainingState, keep_values, leaf_digests, measure_arrays, measure_kept
 from tests.support.small import record
 

@@ -7,9 +7,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from parity.checks.across import TwinPair
 from parity.contract import StepRecord, Trainer, Validation
 from parity.errors import StateError
+from parity.reference.across import TwinPair
 from parity.sides import Side
 from parity.spec import RunSpec, load
 from parity.state import TrainingState

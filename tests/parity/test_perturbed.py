@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from parity.checks.across import perturbed, ulp
+from parity.checks.criteria import ulp
+from parity.reference.across import perturbed
 from parity.spec import PRECISIONS, Precision
 from parity.state import TrainingState
 

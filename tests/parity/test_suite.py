@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from parity import sides
-from parity.checks import SuiteRequest, list_tasks, run_checks, suite, unfinished
 from parity.errors import StateError, UnknownNameError
+from parity.reference import SuiteRequest, list_tasks, run_checks, suite, unfinished
 from parity.results import EXIT_CODES, overall
 from parity.spec import load
 from tests.support.small import small

@@ -6,10 +6,10 @@ import jax
 import pytest
 
 from parity import sides
-from parity.checks import train_command
-from parity.checks.across import losses, run_from
-from parity.checks.planned import judge, read_evidence, run_processes
 from parity.contract import splice
+from parity.reference import train_command
+from parity.reference.across import losses, run_from
+from parity.reference.planned import judge, read_evidence, run_processes
 from parity.runs import QUIET, train
 from parity.spec import load
 

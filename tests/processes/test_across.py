@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from parity import sides
-from parity.checks import check_twin_resume, drill_spec, with_overflows
-from parity.checks.across import TwinPair, check_handover, check_twins
+from parity.reference import check_twin_resume, drill_spec, with_overflows
+from parity.reference.across import TwinPair, check_handover, check_twins
 from parity.spec import load
 
 SMALL_GPT = ("model.width=16", "model.layers=1", "model.heads=2", "model.tied=true", "model.embedding_std=0.02")

@@ -189,7 +189,7 @@ def test_a_twins_check_that_is_stopped_inside_a_long_call_writes_what_it_judged(
 
 
 def test_a_policy_check_that_is_stopped_leaves_no_file_in_memory(tmp_path):
-    plant = "from pathlib import Path; import parity.checks.policy as p; p.MEMORY = Path('/nowhere')"
+    plant = "from pathlib import Path; import parity.reference.policy as p; p.MEMORY = Path('/nowhere')"
     with Check(tmp_path, "policy", "--sides", "torch", plant=plant) as check:
         check.wait_for(lambda: any(check.scratch.glob("parity-policy-*/3")))
         code, _ = check.stop(signal.SIGTERM)
@@ -204,7 +204,7 @@ def test_a_check_that_is_killed_takes_its_training_processes_along(tmp_path):
 
 ALONE = """
 import subprocess
-import parity.checks.planned.process as p
+import parity.reference.planned.process as p
 class Alone(subprocess.Popen):
     def __init__(self, command, **options):
         if "--with-parent" in command:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from parity import sides
-from parity.checks import epochs_spec
-from parity.checks.across import TwinPair, check_handover
 from parity.cli.main import main
 from parity.contract import Validation
+from parity.reference import epochs_spec
+from parity.reference.across import TwinPair, check_handover
 from parity.spec import load
 
 SMALL = ("model.hidden=[8]", "batch=200")

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from parity import sides
-from parity.checks import SPEC_CHECKS, SuiteRequest, run_checks
 from parity.cli import main
+from parity.reference import SPEC_CHECKS, SuiteRequest, run_checks
 from parity.spec import PRECISIONS
 from tests.support.foreign import ROOT, install
 from tests.support.small import small

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from parity import policy, sides
-from parity.checks import check_twin_policy
 from parity.cli import main
 from parity.policy import cases
+from parity.reference import check_twin_policy
 from tests.support.policy_plants import PLANTS, KeepingBy
 
 pytestmark = pytest.mark.processes
@@ -24,7 +24,9 @@ def test_a_side_holds_every_case_on_disk(side):
 
 
 def only(monkeypatch, group):
-    monkeypatch.setattr("parity.checks.policy.cases", lambda: tuple(case for case in cases() if case.group == group))
+    monkeypatch.setattr(
+        "parity.reference.policy.cases", lambda: tuple(case for case in cases() if case.group == group)
+    )
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -88,6 +90,6 @@ def test_the_command_runs_the_table_once_for_each_side_and_for_the_pure_function
 
 
 def test_a_side_that_cannot_save_is_a_crash_not_a_verdict(monkeypatch, capsys):
-    monkeypatch.setattr("parity.checks.policy.OnDisk.save", lambda *_: 1 / 0)
+    monkeypatch.setattr("parity.reference.policy.OnDisk.save", lambda *_: 1 / 0)
     assert main(["check", "policy", "--sides", "torch"]) == 3
     assert "ZeroDivisionError" in capsys.readouterr().out

@@ -3,8 +3,8 @@
 import pytest
 
 from parity import sides
-from parity.checks import check_twin_resume, train_command
-from parity.checks.planned import judge, run_processes
+from parity.reference import check_twin_resume, train_command
+from parity.reference.planned import judge, run_processes
 from parity.spec import load
 
 pytestmark = pytest.mark.processes
@@ -66,7 +66,7 @@ def test_a_trainer_that_quietly_starts_from_zero_is_red(side, tmp_path, monkeypa
     """The curve is the same; only the start gives it away."""
     spec = load("mlp-digits", None, SMALL)
     monkeypatch.setattr(
-        "parity.checks.planned.drive.newest_checkpoint", lambda path: 10
+        "parity.reference.planned.drive.newest_checkpoint", lambda path: 10
     )  # what a checkpoint would promise
     record = check_twin_resume(spec, side, sides.load(side), tmp_path, (5, 8))
     assert record.verdict == "broken"

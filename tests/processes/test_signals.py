@@ -11,7 +11,7 @@ import time
 import pytest
 
 from parity.checkpoints import verify
-from parity.checks.planned import read_evidence
+from parity.reference.planned import read_evidence
 from parity.runs import RunDirectory
 from parity.spec import load, to_toml
 from parity.storage import read_lines

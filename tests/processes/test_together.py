@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from parity.checkpoints import verify
-from parity.checks.planned import read_evidence
+from parity.reference.planned import read_evidence
 from parity.runs import RunDirectory
 from parity.spec import load, to_toml
 from parity.storage import WriterLock, read_lines

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from parity import environment, sides
-from parity.checks import check_twin_resume, drill_spec, train_command
-from parity.checks.forks import Forked
 from parity.cli.train_forks import TrainForks
 from parity.contract import child_environment
+from parity.forks import Forked
+from parity.reference import check_twin_resume, drill_spec, train_command
 from parity.spec import load
 
 pytestmark = [

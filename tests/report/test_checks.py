@@ -3,8 +3,9 @@
 import pytest
 
 from parity import sides
-from parity.checks import SuiteRequest, run_checks
-from parity.checks.across import ENVELOPE_LIMIT, FLOAT64_LIMIT, TwinPair, check_handover, check_twins
+from parity.checks.criteria import ENVELOPE_LIMIT, FLOAT64_LIMIT
+from parity.reference import SuiteRequest, run_checks
+from parity.reference.across import TwinPair, check_handover, check_twins
 from parity.report.html import check_page
 from parity.spec import from_toml, load
 from tests.report.samples import ENVIRONMENT

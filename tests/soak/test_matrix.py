@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from parity import sides
-from parity.checks import check_twin_resume, check_twin_scenarios, drill_spec, with_overflows
-from parity.checks.across import TwinPair, check_handover, check_twins, losses, run_from
 from parity.checks.scenarios import MEANINGS
+from parity.reference import check_twin_resume, check_twin_scenarios, drill_spec, with_overflows
+from parity.reference.across import TwinPair, check_handover, check_twins, losses, run_from
 from parity.spec import PRECISIONS, PRESETS, preset
 
 pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("compiled_anew")]

@@ -6,8 +6,8 @@ import pytest
 
 import torch_side
 from parity.checks import curve_gap
-from parity.checks.across import FLOAT64_LIMIT
-from parity.checks.planned import judge, run_here
+from parity.checks.criteria import FLOAT64_LIMIT
+from parity.reference.planned import judge, run_here
 from parity.spec import RunSpec, override
 from tests.support.small import small
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.across import FLOOR_ULPS
+from parity.checks.criteria import FLOOR_ULPS
 from parity.checks.gap import distance
 from parity.checks.judging.evidence import LATER, Evidence, TwoStates, after_resume
 from parity.checks.judging.rounding import bytes_of

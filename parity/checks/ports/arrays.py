@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.across import FLOAT64_LIMIT, FLOOR_ULPS, ulp
+from parity.checks.criteria import FLOAT64_LIMIT, FLOOR_ULPS, ulp
 from parity.checks.gap import distance
 from parity.checks.ports.noise import Noise, spread_of
 from parity.checks.ports.pairing import Pair

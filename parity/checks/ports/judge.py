@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from parity.checks.across import (
+from parity.checks.criteria import (
     ENVELOPE_LIMIT,
     FLOAT64_LIMIT,
     FLOAT64_NOISE_FLOOR,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.across import SEEDS, widest
+from parity.checks.criteria import SEEDS, widest
 from parity.checks.gap import distance
 from parity.checks.ports.series import Series, Trained
 from parity.checks.progress import tell

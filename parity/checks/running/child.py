@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from parity import sides
-from parity.checks.forks import descendants
 from parity.checks.running.inline import run_function
 from parity.checks.running.recorder import MarkError
 from parity.checks.running.request import Request
 from parity.checks.running.trace import TraceWriter
 from parity.environment import has_accelerator
+from parity.forks import descendants, end_with_parent
 
 __all__ = ["ByFile", "log_of", "run_child"]
 
@@ -60,8 +60,6 @@ def run_child(rows: Connection, train: Any, folder: Path, request: Request, home
             started, which a process of `multiprocessing` would start as itself was.
         parent: Process ID of the parent; this process ends with it.
     """
-    from parity.runs import end_with_parent  # a process that only asks for one needs no runs
-
     os.setpgid(0, 0)  # a kill takes workers along
     end_with_parent(parent)
     multiprocessing.set_start_method(method, force=True)

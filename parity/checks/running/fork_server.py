@@ -21,8 +21,8 @@ from typing import Any
 
 from parity import sides
 from parity.capture import capture
-from parity.checks.forks import ForkServer, serve
 from parity.checks.running.child import ByFile, run_child
+from parity.forks import ForkServer, serve
 
 __all__ = ["fork_server"]
 

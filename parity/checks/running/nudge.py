@@ -77,7 +77,7 @@ def _is_parameter(component: str, kind: str) -> bool:
 
 
 def _moved(values: NDArray[Any], generator: np.random.Generator, precision: Compute) -> NDArray[Any]:
-    from parity.checks.across import ulp  # knows RunSpec: imported where noise is measured only
+    from parity.checks.criteria import ulp
 
     wide = values.astype(np.float64)
     signs = np.where(generator.integers(0, 2, wide.shape) > 0, 1.0, -1.0)

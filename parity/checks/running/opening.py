@@ -6,12 +6,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
-from parity.checks.forks import Janitor
 from parity.checks.running.inline import InlineRunner, Train
 from parity.checks.running.process import ProcessRunner, why_not_importable
 from parity.checks.running.runner import Runner
 from parity.checks.scratch import scratch_directory
 from parity.errors import SpecError
+from parity.forks import Janitor
 
 __all__ = ["RunMode", "open_workdir", "runner_of"]
 

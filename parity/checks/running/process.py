@@ -19,7 +19,6 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
-from parity.checks.forks import Forked, ForkServer, Janitor, can_fork, descendants, end_marked, marking
 from parity.checks.running.child import ByFile, log_of, run_child
 from parity.checks.running.fork_server import fork_server
 from parity.checks.running.inline import Train
@@ -28,6 +27,7 @@ from parity.checks.running.request import Request
 from parity.checks.running.trace import Trace, TraceReader
 from parity.environment import usable_cpus
 from parity.errors import TrainerError
+from parity.forks import Forked, ForkServer, Janitor, can_fork, descendants, end_marked, marking
 
 __all__ = ["ProcessRunner", "why_not_importable"]
 

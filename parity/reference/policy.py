@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from parity.checks.progress import OnStep, ignore_step
-from parity.checks.scratch import scratch_directory
+from parity.checks import OnStep, ignore_step, scratch_directory
 from parity.contract import Precision, Side, Trainer, drafts_of
 from parity.policy import GROUPS, Implementation, PolicyInMemory, Rules, Saved, Which, cases, is_new_best, replay
 from parity.results import CaseOutcome, CheckRecord

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
-from parity.checks.progress import OnStep
+from parity.checks import OnStep
 from parity.results import CheckRecord
 
 __all__ = ["Ahead"]

@@ -9,7 +9,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from parity.checks.planned import (
+from parity.checks import OnStep, ignore_step
+from parity.contract import Side, child_environment
+from parity.errors import SpecError
+from parity.policy import Rules
+from parity.reference.planned import (
     CommandOf,
     Leg,
     StartProcess,
@@ -20,11 +24,7 @@ from parity.checks.planned import (
     run_processes,
     start_interpreter,
 )
-from parity.checks.policy import check_policy_of
-from parity.checks.progress import OnStep, ignore_step
-from parity.contract import Side, child_environment
-from parity.errors import SpecError
-from parity.policy import Rules
+from parity.reference.policy import check_policy_of
 from parity.results import CheckRecord
 from parity.runs import ResumeChoice
 from parity.spec import RunSpec, load, to_toml

@@ -13,15 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from parity.checks.planned.drive import CommandOf, Driven, follow, legs_here, legs_in_processes
-from parity.checks.planned.evidence import RunEvidence, read_evidence
-from parity.checks.planned.judge import Findings, judge
-from parity.checks.planned.process import ProcessError, StartProcess, start_interpreter
-from parity.checks.planned.scenarios import Leg, default_kills
-from parity.checks.planned.trace import describe_evidence
-from parity.checks.progress import OnStep, ignore_step, last_step
+from parity.checks import OnStep, ignore_step, last_step
 from parity.contract import Precision, RunPlan, Side
 from parity.errors import ParityError
+from parity.reference.planned.drive import CommandOf, Driven, follow, legs_here, legs_in_processes
+from parity.reference.planned.evidence import RunEvidence, read_evidence
+from parity.reference.planned.judge import Findings, judge
+from parity.reference.planned.process import ProcessError, StartProcess, start_interpreter
+from parity.reference.planned.scenarios import Leg, default_kills
+from parity.reference.planned.trace import describe_evidence
 from parity.results import CheckRecord, Verdict
 
 __all__ = ["Drive", "RunPair", "check_resume", "check_scenarios", "run_here", "run_processes"]

@@ -17,7 +17,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from typing import Any, Protocol
 
-from parity.checks.forks.safe import other_threads
+from parity.forks.parent import end_with_parent
+from parity.forks.safe import other_threads
 
 __all__ = ["STATUS", "Job", "serve"]
 
@@ -49,8 +50,6 @@ def serve(requests: Connection, parent: int, job: Job) -> object:
         parent: Process ID of the client; this process ends with it.
         job: Imports and runs.
     """
-    from parity.runs import end_with_parent  # a process that only asks for one needs no runs
-
     os.setpgid(0, 0)
     end_with_parent(parent)
     with open(os.devnull, "wb") as nowhere:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from parity import threefry
-from parity.checks.across.criteria import ulp
+from parity.checks import ulp
 from parity.spec import Precision
 from parity.state import TrainingState
 

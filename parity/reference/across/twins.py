@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from parity.checks.across.agreement import agree
-from parity.checks.across.criteria import FLOAT64_LIMIT
-from parity.checks.across.pair import TwinPair
-from parity.checks.suspects import SUSPECTS
+from parity.checks import FLOAT64_LIMIT
+from parity.reference.across.agreement import agree
+from parity.reference.across.pair import TwinPair
+from parity.reference.suspects import SUSPECTS
 from parity.results import CheckRecord
 
 __all__ = ["check_twins"]

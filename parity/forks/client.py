@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import send_handle
 from typing import Any
 
-from parity.checks.forks.server import STATUS
+from parity.forks.server import STATUS
 
 __all__ = ["ForkServer", "Forked"]
 

@@ -13,14 +13,12 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from parity.checks.across.criteria import FLOOR_ULPS, SEEDS, WINDOW, envelope
-from parity.checks.across.curves import losses, run_from
-from parity.checks.across.perturb import perturbed
-from parity.checks.cache import cache_directory
-from parity.checks.gap import curve_gap
-from parity.checks.progress import OnStep, ignore_step
+from parity.checks import FLOOR_ULPS, SEEDS, WINDOW, OnStep, curve_gap, envelope, ignore_step
 from parity.contract import Trainer
 from parity.environment import versions
+from parity.reference.across.curves import losses, run_from
+from parity.reference.across.perturb import perturbed
+from parity.reference.cache import cache_directory
 from parity.sides import source_digest
 from parity.spec import RunSpec
 from parity.state import TrainingState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parity.checks.progress import OnStep, ignore_step
+from parity.checks import OnStep, ignore_step
 from parity.contract import StepRecord, Trainer, Validation
 from parity.state import TrainingState
 

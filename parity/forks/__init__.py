@@ -4,10 +4,11 @@ Interpreters that import PyTorch or JAX take two to four seconds of a processor 
 process begins as a new one does after its imports. This package does not know what is imported, nor what runs.
 """
 
-from parity.checks.forks.client import Forked, ForkServer
-from parity.checks.forks.janitor import Janitor, descendants, end_marked, marking
-from parity.checks.forks.safe import can_fork
-from parity.checks.forks.server import Job, serve
+from parity.forks.client import Forked, ForkServer
+from parity.forks.janitor import Janitor, descendants, end_marked, marking
+from parity.forks.parent import end_with_parent
+from parity.forks.safe import can_fork
+from parity.forks.server import Job, serve
 
 __all__ = [
     "ForkServer",
@@ -17,6 +18,7 @@ __all__ = [
     "can_fork",
     "descendants",
     "end_marked",
+    "end_with_parent",
     "marking",
     "serve",
 ]

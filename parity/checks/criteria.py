@@ -14,6 +14,7 @@ __all__ = [
     "ENVELOPE_LIMIT",
     "FLOAT64_LIMIT",
     "FLOAT64_NOISE_FLOOR",
+    "FLOOR_ULPS",
     "SEEDS",
     "WINDOW",
     "envelope",

@@ -8,11 +8,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from parity.checks.gap import curve_gap
-from parity.checks.leaves import MOST_LEAVES, describe_leaf
-from parity.checks.planned.evidence import LeafEvent, RunEvidence
-from parity.checks.suspects import SUSPECTS
+from parity.checks import curve_gap
 from parity.contract import QUANTITIES, Divergence, first_divergence, same, splice
+from parity.reference.leaves import MOST_LEAVES, describe_leaf
+from parity.reference.planned.evidence import LeafEvent, RunEvidence
+from parity.reference.suspects import SUSPECTS
 from parity.results import LeafChange
 from parity.state import Difference, compare_digests, measure_kept
 

@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from parity.checks.across.criteria import ENVELOPE_LIMIT, FLOAT64_LIMIT, FLOAT64_NOISE_FLOOR, envelope_multiple
-from parity.checks.across.curves import EXACT, StepCurve, losses
-from parity.checks.across.envelopes import Envelope
-from parity.checks.gap import CurveGap, curve_gap
-from parity.checks.suspects import SUSPECTS
-from parity.checks.traces import digest_batches, trace
+from parity.checks import ENVELOPE_LIMIT, FLOAT64_LIMIT, FLOAT64_NOISE_FLOOR, CurveGap, curve_gap, envelope_multiple
 from parity.contract import Divergence, first_divergence
+from parity.reference.across.curves import EXACT, StepCurve, losses
+from parity.reference.across.envelopes import Envelope
+from parity.reference.suspects import SUSPECTS
+from parity.reference.traces import digest_batches, trace
 from parity.results import CheckRecord, Criterion, Validations, Verdict
 from parity.spec import Precision, RunSpec
 

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from parity import policy
-from parity.checks.planned.evidence import RunEvidence, read_evidence
-from parity.checks.planned.judge import Findings, judge
-from parity.checks.planned.process import ProcessError, StartProcess, TrainingProcess, start_interpreter
-from parity.checks.planned.scenarios import Leg, PlannedScenario
-from parity.checks.progress import OnStep, ignore_step
+from parity.checks import OnStep, ignore_step
 from parity.checks.running import Killed
 from parity.contract import RunPlan, Side
 from parity.errors import ParityError
 from parity.policy import Mode
+from parity.reference.planned.evidence import RunEvidence, read_evidence
+from parity.reference.planned.judge import Findings, judge
+from parity.reference.planned.process import ProcessError, StartProcess, TrainingProcess, start_interpreter
+from parity.reference.planned.scenarios import Leg, PlannedScenario
 from parity.runs import QUIET, FaultInjection, ProcessOptions, ResumeChoice, RunDirectory, train
 
 __all__ = [

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
-from parity.checks.across import TwinPair, check_handover, check_twins
-from parity.checks.ahead import Ahead
-from parity.checks.drill import check_twin_policy, check_twin_resume, check_twin_scenarios, drill_spec, epochs_spec
-from parity.checks.planned import StartProcess, start_interpreter
-from parity.checks.policy import PURE, check_policy
-from parity.checks.progress import OnStep, ignore_step
+from parity.checks import OnStep, ignore_step
 from parity.errors import NoCounterpartError, ParityError, UnknownNameError
+from parity.reference.across import TwinPair, check_handover, check_twins
+from parity.reference.ahead import Ahead
+from parity.reference.drill import check_twin_policy, check_twin_resume, check_twin_scenarios, drill_spec, epochs_spec
+from parity.reference.planned import StartProcess, start_interpreter
+from parity.reference.policy import PURE, check_policy
 from parity.results import CheckRecord, Criterion, ResolvedSpec, Verdict
 from parity.sides import Side
 from parity.spec import RunSpec, preset, spec_hash, to_toml

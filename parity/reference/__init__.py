@@ -1,0 +1,74 @@
+"""The twins' suite: which checks run on which specs, the drill of kills, the policy check, twins and handover.
+
+Everything is imported when it is first used: a command that only names the checks needs neither a RunSpec nor twins.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from parity.reference.cache import read_durations, write_durations
+    from parity.reference.drill import (
+        check_twin_policy,
+        check_twin_resume,
+        check_twin_scenarios,
+        drill_spec,
+        epochs_spec,
+        policy_spec,
+        train_command,
+    )
+    from parity.reference.policy import OnDisk, check_policy_of
+    from parity.reference.suite import (
+        CHECKS,
+        DEFAULT_STEPS,
+        SPEC_CHECKS,
+        SuiteRequest,
+        Task,
+        list_tasks,
+        run_checks,
+        standard_matrix,
+        unfinished,
+        with_overflows,
+    )
+    from parity.reference.traces import MOST_STEPS, digest_batches, digest_leaves, trace
+
+__all__ = [
+    "CHECKS",
+    "DEFAULT_STEPS",
+    "MOST_STEPS",
+    "SPEC_CHECKS",
+    "OnDisk",
+    "SuiteRequest",
+    "Task",
+    "check_policy_of",
+    "check_twin_policy",
+    "check_twin_resume",
+    "check_twin_scenarios",
+    "digest_batches",
+    "digest_leaves",
+    "drill_spec",
+    "epochs_spec",
+    "list_tasks",
+    "policy_spec",
+    "read_durations",
+    "run_checks",
+    "standard_matrix",
+    "trace",
+    "train_command",
+    "unfinished",
+    "with_overflows",
+    "write_durations",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a name when it is first used (PEP 562), and what needs a RunSpec only for a name that does."""
+    if name not in __all__:
+        raise AttributeError(f"module 'parity.reference' has no attribute {name!r}")
+    from parity.reference import cache, policy, traces
+
+    for module in (cache, policy, traces):
+        if name in module.__all__:
+            return getattr(module, name)
+    from parity.reference import drill, suite
+
+    return getattr(drill if name in drill.__all__ else suite, name)
