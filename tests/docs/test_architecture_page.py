@@ -10,7 +10,7 @@ from tests.docs import pages
 from tests.docs.pages import ROOT, expect_failure, words
 from tests.docs.sources import codes
 
-PAGE = "ARCHITECTURE.md"
+PAGE, METHOD = "ARCHITECTURE.md", "docs/method.md"
 BESIDE_THE_SIDES = LAYERS.index({"trackers", "checks"})
 
 
@@ -52,6 +52,20 @@ def test_the_places_for_new_code_exist() -> None:
     assert missing(pages.table(PAGE, "new", "where").column("where")) == []
 
 
+def paths_of(cell: str) -> list[str]:
+    """Return the paths of a cell, in which a name alone is of the folder of the one before."""
+    found: list[str] = []
+    for path in codes(cell):
+        found.append(path if "/" in path else f"{found[-1].rpartition('/')[0]}/{path}")
+    return found
+
+
+def test_the_way_of_a_leaf_is_in_the_code() -> None:
+    cells = pages.table(METHOD, "step", "what happens to the leaf").column("where")
+    assert len(cells) > 8
+    assert [path for cell in cells for path in paths_of(cell) if not (ROOT / path).exists()] == []
+
+
 @pytest.mark.parametrize("page", [PAGE, "docs/decisions.md"])
 def test_the_paths_of_a_page_exist(page: str) -> None:
     texts = pages.read(page).splitlines()
@@ -72,6 +86,9 @@ PLANTS: dict[Any, list[tuple[str, str]]] = {
     test_the_places_for_new_code_exist: [
         ("a row in `parity/state/optimizers.py`", "a row in `parity/state/optimisers.py`"),
     ],
+    test_the_way_of_a_leaf_is_in_the_code: [
+        ("`trace.py` |", "`traces.py` |"),
+    ],
 }
 
 
@@ -79,4 +96,5 @@ PLANTS: dict[Any, list[tuple[str, str]]] = {
 def test_a_page_that_says_something_else_is_found(
     test: Any, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expect_failure(test, PAGE, old, new, monkeypatch)
+    page = METHOD if test is test_the_way_of_a_leaf_is_in_the_code else PAGE
+    expect_failure(test, page, old, new, monkeypatch)

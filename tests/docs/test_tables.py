@@ -62,6 +62,11 @@ COMPARED = {
         "docs/test_architecture_page::test_every_package_is_in_its_layer_with_what_it_says_of_itself"
     ),
     ("ARCHITECTURE.md", "new", "where"): "docs/test_architecture_page::test_the_places_for_new_code_exist",
+    (
+        METHOD,
+        "step",
+        "what happens to the leaf",
+    ): "docs/test_architecture_page::test_the_way_of_a_leaf_is_in_the_code",
     ("ARCHITECTURE.md", "what", "why"): "docs/test_facts::test_the_dependencies_are_those_of_the_package",
     ("CONTRIBUTING.md", "wish", "command"): "docs/test_facts::test_the_commands_for_contributors_exist",
     (BENCHMARKS, "file", "what against what"): "docs/test_bars::test_the_bars_are_those_of_the_benchmarks",
