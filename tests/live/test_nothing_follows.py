@@ -120,3 +120,50 @@ def test_a_buffer_outside_of_state_dict_that_the_model_adds_to_is_lost() -> None
     found = parity.resumes(grows(averaged=True), steps=8, scenarios="kill")
     assert found.verdict == "broken", found.text()
     assert (found.suspects[0].component, found.suspects[0].path) == ("model.buffers", "model.center")
+
+
+class KeepsFirst:
+    """What several libraries keep of the first batch: to draw the graph, to build themselves, to log its shape."""
+
+    def __init__(self, weight: float) -> None:
+        self.model, self.example, self.weight = nn.Linear(4, 2), None, weight
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01)
+
+    def step(self, x: torch.Tensor, folder: Path) -> None:
+        if self.example is None:
+            self.example = x.clone()
+            (folder / "shape.txt").write_text(str(tuple(x.shape)))
+        self.optimizer.zero_grad()
+        loss = (self.model(x) - x[:, :2]).square().mean()
+        (loss + self.weight * self.model(self.example).square().mean() if self.weight else loss).backward()
+        self.optimizer.step()
+
+
+def keeps_first(weight: float) -> Trainer:
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        torch.manual_seed(0)
+        trainer, start = KeepsFirst(weight), 0
+        if (state := load(folder)) is not None:
+            trainer.model.load_state_dict(state["model"])
+            trainer.optimizer.load_state_dict(state["optimizer"])
+            start = state["step"]
+        for step in range(start, steps):
+            yield step
+            trainer.step(batch(step, 8, 4), folder)
+            parts = {"model": trainer.model.state_dict(), "optimizer": trainer.optimizer.state_dict()}
+            save(folder, **parts, step=step + 1)
+        yield steps
+
+    return train
+
+
+def test_a_first_batch_that_is_only_asked_whether_it_is_there_is_listed() -> None:
+    found = parity.resumes(keeps_first(0.0), steps=8, scenarios=("kill", "third"))
+    assert found.verdict == "holds", found.text()
+    assert "trainer.example" in {item.path for item in found.bookkeeping}
+
+
+def test_a_first_batch_that_later_steps_use_is_lost() -> None:
+    found = parity.resumes(keeps_first(0.5), steps=8, scenarios="kill")
+    assert found.verdict == "broken"
+    assert found.suspects[0].path == "trainer.example", found.text()

@@ -76,7 +76,7 @@ class Differences:
                     or self.uninterrupted.is_history(path)
                 ):
                     continue
-                if leaf.digest not in same | before:  # a copy of what was lost is no other value
+                if leaf.digest not in same | before and not both.is_other_name(path):  # a copy is no other value
                     return True
             before = same
         return False
@@ -206,6 +206,23 @@ class Differences:
         paths = [p for p in paths if both.leaf(p).role not in ("position", "alias")]
         found = self._evidence(last, paths, RANK)
         return [item for item in found if item.expected != "absent"]
+
+    def while_read(self) -> list[Evidence]:
+        """Return what else differed from the resume on for as long as the loop could read it.
+
+        Variables are dead behind the loop, and arrays that no step changes are nobody's average: they would be listed
+        nowhere.
+        """
+        last, found = len(self.states) - 1, []
+        for path in self.found[0]:
+            role, changes = self.states[0].leaf(path).role, path in self.uninterrupted.changing
+            lives = [at for at, both in enumerate(self.states) if not both.is_dead(path)]
+            listed = path in self.found[last] and changes
+            if listed or not lives or path not in self.found[lives[-1]] or self.uninterrupted.is_history(path):
+                continue
+            if role == "array" or (role == "scalar" and changes):
+                found += self._evidence(lives[-1], [path], RANK)
+        return found
 
     def noisy(self) -> list[Evidence]:
         """Return the arrays that differ at the end and are no evidence, as they differ between equal runs too.

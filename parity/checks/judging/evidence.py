@@ -246,6 +246,15 @@ class TwoStates(NamedTuple):
         found = differing(left, right)
         return [path for path in found if not _is_shared(path, left, right) and not _is_shared(path, right, left)]
 
+    def is_other_name(self, path: str) -> bool:
+        """Return whether both hold one value at a path, of which one of them has another name that comes first."""
+        left, right = self.left.leaves.get(path), self.right.leaves.get(path)
+        if left is None or right is None or (left.role == "alias") == (right.role == "alias"):
+            return False
+        if left.role == "alias":
+            return right.same(self.left.leaves.get(left.digest))
+        return left.same(self.right.leaves.get(right.digest))
+
     def component(self, path: str) -> str:
         """Return what differs at a path: of memory that is shared on one side only, the tie."""
         both = [state.leaves[path] for state in (self.left, self.right) if path in state.leaves]

@@ -125,7 +125,8 @@ def _judge_states(
         out.differs, out.lasting = seen.lost() + seen.causes(), frozenset(seen.found[-1])
         ends = at + len(states)
         for item in seen.at_the_end():
-            decided = _decides(item, uninterrupted) and item.path not in uninterrupted.streams
+            gone = "None" in (item.expected, item.got) or "absent" in (item.expected, item.got)
+            decided = _decides(item, uninterrupted, there=gone) and item.path not in uninterrupted.streams
             if decided and seen.is_at_rest(item.path):
                 out.asked.append(Asked(item, at + 1, ends, written=False))
             else:
@@ -133,18 +134,23 @@ def _judge_states(
         derived = [*(mark.read for mark in resumed.marks[: out.compared]), resumed.reading]
         replaced, unsure = seen.replaced_later(derived)
         for item, healed_at in replaced:
-            if _decides(item, uninterrupted):
+            if _decides(item, uninterrupted, there=False):
                 out.asked.append(Asked(item, at + 1, at + healed_at, written=True))
             else:
                 out.bookkeeping.append(item)
-        out.bookkeeping += [item for item, _ in unsure] + seen.noisy()
+        out.bookkeeping += [item for item, _ in unsure] + seen.noisy() + seen.while_read()
         if out.broken or out.asked:
             out.first = (at, 0)
 
 
-def _decides(item: Evidence, uninterrupted: Uninterrupted) -> bool:
-    """Return whether what ran decides by a value; the same number in another type decides nothing by itself."""
-    return item.expected != item.got and uninterrupted.use.decides((identifiers(item.path) or [item.path])[-1])
+def _decides(item: Evidence, uninterrupted: Uninterrupted, *, there: bool) -> bool:
+    """Return whether what ran decides by a value; the same number in another type decides nothing by itself.
+
+    A first batch that is kept and only asked whether it is there (`if first is None: first = x`) decides by that, and
+    counts where one of the runs is without it.
+    """
+    name = (identifiers(item.path) or [item.path])[-1]
+    return item.expected != item.got and uninterrupted.use.decides(name, there=there)
 
 
 def _at_the_end(reference: Trace, resumed: Trace) -> TwoStates:

@@ -31,12 +31,17 @@ class Use:
     writes: frozenset[tuple[str, int]] = frozenset()
     """File and line of code during which files were written."""
 
-    def decides(self, name: str) -> bool:
-        """Return whether a comparison with a variable, attribute or key of this name guards more than a message."""
+    def decides(self, name: str, *, there: bool = True) -> bool:
+        """Return whether a comparison with a variable, attribute or key of this name guards more than a message.
+
+        Args:
+            name: The last name of a path.
+            there: Whether it counts that something is there at all, which `is None` asks, and not its value.
+        """
         return any(
             name in names and (not self.executed or line == 0 or (file, line) in self.executed)
             for file in self.files
-            for line, names in _deciding(file, frozenset(at for of, at in self.writes if of == file))
+            for line, names in _deciding(file, frozenset(at for of, at in self.writes if of == file), there)
         )
 
     def reads(self, name: str) -> bool:
@@ -78,13 +83,13 @@ def _tree(file: str) -> ast.Module:
 
 
 @functools.lru_cache(maxsize=64)
-def _deciding(file: str, writes: frozenset[int]) -> tuple[tuple[int, frozenset[str]], ...]:
+def _deciding(file: str, writes: frozenset[int], there: bool) -> tuple[tuple[int, frozenset[str]], ...]:
     """Return for each function, by its first line, the names by which it decides; 0 for the module itself."""
     found: dict[int, set[str]] = {}
     waiting: list[tuple[ast.AST, int]] = [(_tree(file), 0)]
     while waiting:
         node, line = waiting.pop()
-        found.setdefault(line, set()).update(_decided(node, writes))
+        found.setdefault(line, set()).update(_decided(node, writes, there=there))
         for child in ast.iter_child_nodes(node):
             inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
             waiting.append((child, _first_line(child) if inner else line))
@@ -117,10 +122,10 @@ def _first_line(node: ast.AST) -> int:
     return min([node.lineno, *(one.lineno for one in decorators)])  # type: ignore[attr-defined]
 
 
-def _decided(node: ast.AST, writes: frozenset[int]) -> set[str]:
+def _decided(node: ast.AST, writes: frozenset[int], *, there: bool) -> set[str]:
     """Return the names by which one statement decides."""
     if isinstance(node, ast.If | ast.While):
-        names = _identifiers(node.test)
+        names = _identifiers(node.test) - (set() if there else _asked_whether_there(node.test))
         # A table that is made anew where it is too short decides nothing by what is in it: rotary embeddings, masks.
         assigned = names - _taken_for_size(node.test)
         return names if any(_matters(child, assigned, writes) for child in [*node.body, *node.orelse]) else set()
@@ -156,17 +161,35 @@ def _indexing(file: str) -> frozenset[str]:
 
 def _taken_for_size(test: ast.expr) -> set[str]:
     """Return the names that a condition takes for how many elements they have, and for nothing else."""
-    sizes: list[ast.AST] = []
+    sizes: list[ast.expr] = []
     for one in ast.walk(test):
         match one:
             case ast.Attribute(value=value, attr="shape" | "size" | "numel" | "ndim"):
                 sizes.append(value)
             case ast.Call(func=ast.Name(id="len"), args=[value]):
                 sizes.append(value)
-    inside = {id(part) for one in sizes for part in ast.walk(one)}
+    return _only_in(sizes, test)
+
+
+def _asked_whether_there(test: ast.expr) -> set[str]:
+    """Return the names that a condition compares with None, and takes for nothing else."""
+    found = [
+        one.left
+        for one in ast.walk(test)
+        if isinstance(one, ast.Compare)
+        and isinstance(one.ops[0], ast.Is | ast.IsNot)
+        and isinstance(one.comparators[0], ast.Constant)
+        and one.comparators[0].value is None
+    ]
+    return _only_in(found, test)
+
+
+def _only_in(parts: list[ast.expr], test: ast.expr) -> set[str]:
+    """Return the names that a condition has in some of its parts and nowhere else."""
+    inside = {id(part) for one in parts for part in ast.walk(one)}
     elsewhere = [one for one in ast.walk(test) if id(one) not in inside and isinstance(one, ast.Name | ast.Attribute)]
     others = {one.id if isinstance(one, ast.Name) else one.attr for one in elsewhere}
-    return {name for one in sizes for name in _identifiers(one)} - others
+    return {name for one in parts for name in _identifiers(one)} - others
 
 
 def _matters(statement: ast.stmt, names: set[str], writes: frozenset[int]) -> bool:
