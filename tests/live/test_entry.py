@@ -116,6 +116,55 @@ def test_the_body_of_the_innermost_loop_around_a_mark_is_its_entry(tmp_path: Pat
     assert [entry and entry.line for entry in entries] == [5, 3, None, None]
 
 
+class Fitted:
+    """A trainer with callbacks, of which one marks: the loop that counts is not the one over the callbacks."""
+
+    def __init__(self, folder: Path, steps: int, lost: str) -> None:
+        self.folder, self.steps, self.lost, self.done, self.rows = folder, steps, lost, 0, 0
+        torch.manual_seed(0)
+        self.model = nn.Linear(4, 2)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01)
+        self.callbacks = [self.log, self.mark]
+
+    def fit(self) -> None:
+        if (self.folder / "state.pt").exists():
+            state = torch.load(self.folder / "state.pt")
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.done, self.rows = state["step"], 0 if self.lost else state["rows"]
+        while self.done < self.steps:
+            self.train_one()
+
+    def train_one(self) -> None:
+        x = made(self.rows)
+        self.rows += 1
+        self.optimizer.zero_grad()
+        (self.model(x) - x[:, :2]).square().mean().backward()
+        self.optimizer.step()
+        self.done += 1
+        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "rows": self.rows}
+        torch.save({**state, "step": self.done}, self.folder / "next.pt")
+        os.replace(self.folder / "next.pt", self.folder / "state.pt")
+        for callback in self.callbacks:
+            shown = f"step {self.done}"
+            callback(shown)
+
+    def log(self, shown: str) -> None:
+        pass
+
+    def mark(self, shown: str) -> None:
+        parity.mark(self.done)
+
+
+def test_the_loop_of_a_trainer_with_callbacks_is_the_outer_one() -> None:
+    def train(folder: Path, steps: int) -> None:
+        Fitted(folder, steps, "rows").fit()
+
+    found = parity.resumes(train, steps=8, scenarios="kill", mode="inline")
+    assert found.verdict == "broken"
+    assert found.suspects[0].path.endswith("rows"), found.text()
+
+
 def ahead_of_a_pool(start_pool: Callable[[], Any], lost: bool) -> Callable[[Path, int], Iterator[int]]:
     """Return a trainer whose next batches are made in other threads: which of them is ready, time decides."""
 

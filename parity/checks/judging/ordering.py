@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from parity.capture import StateSnapshot
+from parity.capture import Leaf, StateSnapshot
 from parity.checks.judging.evidence import Evidence, Uninterrupted
 from parity.checks.judging.usage import is_saved
 
@@ -70,11 +70,12 @@ def restored_last(found: list[Evidence], saved: StateSnapshot, entry: StateSnaps
         saved: What the uninterrupted run held at the mark before.
         entry: What the resumed run held where its first step began.
     """
+    at_entry = _by_their_names(entry, saved)
     optimizers = {p.partition(".state[")[0] for p in saved.leaves if ".state[" in p}
-    not_loaded = {p for p in optimizers if not any(path.startswith(f"{p}.state[") for path in entry.leaves)}
+    not_loaded = {p for p in optimizers if not any(path.startswith(f"{p}.state[") for path in at_entry)}
 
     def was_restored(e: Evidence) -> tuple[int, bool]:
-        before, now = saved.leaves.get(e.path), entry.leaves.get(e.path)
+        before, now = saved.leaves.get(e.path), at_entry.get(e.path)
         owner, of_slot, _ = e.path.partition(".state[")
         if of_slot and owner in not_loaded:
             return 0, False
@@ -84,6 +85,16 @@ def restored_last(found: list[Evidence], saved: StateSnapshot, entry: StateSnaps
         return (2 if before.same(now) else 0), with_its_slots
 
     return sorted(found, key=was_restored)
+
+
+def _by_their_names(entry: StateSnapshot, saved: StateSnapshot) -> dict[str, Leaf]:
+    """Return the leaves at an entry, by the paths of a mark: `self.model`, for `fit().self`."""
+    other = {path: leaf.digest for path, leaf in saved.leaves.items() if leaf.role == "alias" and "()." in path}
+    if not other:
+        return dict(entry.leaves)
+    words = "|".join(map(re.escape, sorted(other, key=len, reverse=True)))
+    name = re.compile(rf"({words})(?=[.\[\]]|$)")
+    return {name.sub(lambda found: other[found[1]], path): leaf for path, leaf in entry.leaves.items()}
 
 
 _SHARED = "torch.default_generator"

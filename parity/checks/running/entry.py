@@ -32,15 +32,19 @@ class LoopEntry(NamedTuple):
 
 
 def entry_of(frames: Sequence[tuple[CodeType, int]]) -> LoopEntry | None:
-    """Return where the innermost loop around a mark begins; None if there is none, or if the mark begins it.
+    """Return where the loop around a mark begins; None if there is none, or if the mark begins it.
+
+    Of one function it is the innermost loop, as an outer one may build and restore the state that an inner one
+    trains; of several functions the outermost that has one: nearer to the mark are loops over callbacks.
 
     Args:
         frames: Code and line of the frame that marks and of those around it, the innermost first.
     """
-    for at, (code, line) in enumerate(frames):
+    for at, (code, line) in reversed([*enumerate(frames)]):
         body = _body_of(code.co_filename, code.co_firstlineno, line)
         if body is not None:
-            return LoopEntry(code.co_filename, code.co_firstlineno, body, at == 0) if body < line else None
+            is_it = at > 0 or body < line
+            return LoopEntry(code.co_filename, code.co_firstlineno, body, at == 0) if is_it else None
     return None
 
 
