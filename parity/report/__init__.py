@@ -7,6 +7,7 @@ from parity.report.bench_words import (
     bench_verdict,
     bench_words,
     print_benchmarks,
+    print_speeds,
     speed_markdown,
     surroundings,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "print_placements",
     "print_ratios",
     "print_runs",
+    "print_speeds",
     "print_table",
     "quoted",
     "short",

@@ -8,11 +8,11 @@ from typing import IO, Any
 from rich.text import Text
 
 from parity.report.bench_names import bench_name
-from parity.report.bench_speeds import MODELS, SPEED_HEADS, SpeedRow, speed_rows
+from parity.report.bench_speeds import MODELS, SPEED_HEADS, SpeedRow, speed_rows, speed_words
 from parity.report.layout import Cells, Column, print_rows, print_wrapped
 from parity.report.markdown import cell, environment, table
 from parity.report.terminal import open_console
-from parity.report.words import MARKS
+from parity.report.words import MARKS, clean
 from parity.results import BarOutcome, BenchmarkFile, Ratio, Verdict
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "bench_verdict",
     "bench_words",
     "print_benchmarks",
+    "print_speeds",
     "speed_markdown",
     "spread_words",
     "summary",
@@ -128,6 +129,29 @@ def print_benchmarks(file: BenchmarkFile, out: IO[str]) -> None:
     outcome = bench_outcome(file)
     console.print()
     print_wrapped(console, f"{outcome} ({len(file.benchmarks)} benchmarks). {bench_words(file)}")
+
+
+RUN_HEADS = ("what", "steps per second", "median of a round", "fastest to slowest")
+"""Heads of the table that `parity bench run` prints."""
+
+
+def print_speeds(file: BenchmarkFile, out: IO[str]) -> None:
+    """Print the steps per second of each way that was measured, and their ratios; nothing is judged.
+
+    Args:
+        file: The benchmarks.
+        out: Where they are printed.
+    """
+    console = open_console(out)
+    columns = [Column(name=name, right=number > 0, wraps=number == 0) for number, name in enumerate(RUN_HEADS)]
+    rows: list[Cells] = []
+    for one in file.benchmarks:
+        low, middle, high = (f"{one.seconds[name]:.3g} s" for name in ("min", "median", "max"))
+        speed = speed_words(one.steps_per_second or 0.0)
+        rows.append((clean(one.name), speed, middle, f"{low} to {high}, {one.seconds['rounds']:.0f} rounds"))
+    print_rows(console, columns, rows)
+    for ratio in (ratio for one in file.benchmarks for ratio in one.ratios):
+        print_wrapped(console, f"{ratio.name}: {ratio.median:.3g} times (95 % interval {spread_words(ratio)})")
 
 
 def bench_markdown(file: BenchmarkFile, *, speeds: bool = True) -> str:
