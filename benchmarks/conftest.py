@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from parity import sides
-from parity.environment import usable_cpus, versions
-
-SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS", "GLIBC_TUNABLES")
-"""Environment variables that change the number of threads, what XLA compiles, the size of pages."""
+from parity.environment import THREAD_SETTINGS, usable_cpus, versions
 
 OTHERS = ("lightning", "transformers", "accelerate", "safetensors")
 """What else the twins are compared with."""
@@ -21,7 +18,7 @@ AT_START = pytest.StashKey[dict[str, Any]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Note what trainers change in this process."""
-    start: dict[str, Any] = {"settings": {name: os.environ[name] for name in SETTINGS if name in os.environ}}
+    start: dict[str, Any] = {"settings": {name: os.environ[name] for name in THREAD_SETTINGS if name in os.environ}}
     if "torch" in sides.installed():
         import torch
 

@@ -1,4 +1,4 @@
-"""The 95 % interval of a median, by bootstrap over rounds, and the rule that says when to stop adding rounds."""
+"""The rule that says when to stop adding rounds, by the 95 % interval of a median (`parity.results`)."""
 
 from __future__ import annotations
 
@@ -7,50 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["LEVEL", "MOST_TIMES", "NARROW", "interval", "is_narrow"]
+from parity.results import interval
 
-LEVEL = 0.95
-"""The share of resamples whose median lies in the interval."""
-
-RESAMPLES = 10_000
-"""The ends of an interval then change by less than a tenth of a per cent of its width from seed to seed."""
+__all__ = ["MOST_TIMES", "NARROW", "is_narrow"]
 
 NARROW = 0.01
 """A width, relative to the median, below which more rounds are not worth their time."""
 
 MOST_TIMES = int(os.environ.get("PARITY_BENCH_MOST_TIMES", "4"))
 """The limit: at most so many times the rounds that a benchmark asks for; 1 under `make bench-quick`."""
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % interval of the median: the percentiles of the medians of resampled rounds.
-
-    Args:
-        values: One ratio for each round, at least one.
-
-    Returns:
-        Its low and high ends; both lie within the values, with the median between them. The same values always give
-        the same interval.
-
-    Numerics:
-        The median of few rounds takes few values, so the true coverage moves with their number: 94 % at 5 rounds,
-        88 % at 7, 91 % to 94 % from 9 to 20 (simulated, normal noise).
-
-    Source:
-        B. Efron, R. Tibshirani, An Introduction to the Bootstrap (1993), section 13.3: the percentile interval.
-
-    Example:
-        >>> interval([1.0, 1.01, 1.02, 1.03, 1.04])
-        (1.0, 1.04)
-        >>> interval([2.0])
-        (2.0, 2.0)
-    """
-    found = np.asarray(values, np.float64)
-    drawn = np.random.default_rng(0).integers(len(found), size=(RESAMPLES, len(found)))
-    medians = np.median(found[drawn], axis=1)
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(medians, [tail, 1 - tail], method="inverted_cdf")
-    return float(low), float(high)
 
 
 def is_narrow(values: Sequence[float], bar: float | None) -> bool:

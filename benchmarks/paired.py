@@ -19,10 +19,11 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.stats import Stats
 
 from benchmarks.growth import fit
-from benchmarks.intervals import MOST_TIMES, interval, is_narrow
+from benchmarks.intervals import MOST_TIMES, is_narrow
 from parity.environment import versions
+from parity.results import ratio_summary
 
-__all__ = ["Arm", "Measured", "Seconds", "Versus", "faster", "relative", "run_all", "run_paired", "slower", "summary"]
+__all__ = ["Arm", "Measured", "Seconds", "Versus", "faster", "relative", "run_all", "run_paired", "slower"]
 
 Seconds = Mapping[str, float]
 """Arm to the seconds it took in one round (or to their median)."""
@@ -178,14 +179,6 @@ def run_all(arms: Sequence[Arm]) -> dict[str, Any]:
     return results
 
 
-def summary(values: Sequence[float]) -> dict[str, float]:
-    """Return median, q1, q3, the ends of the 95 % interval of the median, and the number of values."""
-    stats = _stats(values)
-    low, high = interval(values)
-    found = {"median": stats.median, "q1": stats.q1, "q3": stats.q3}
-    return {**found, "low": low, "high": high, "rounds": stats.rounds}
-
-
 def _entry(benchmark: BenchmarkFixture, arm: str, label: str) -> BenchmarkFixture:
     """Return a copy of a fixture with the arm's name, the test's as its group, and notes of its own."""
     entry = copy.copy(benchmark)
@@ -221,7 +214,7 @@ def _describe(arm: Arm, measured: Measured) -> None:
 
 
 def _ratio(versus: Versus, values: Sequence[float], medians: Seconds) -> dict[str, Any]:
-    return {"of": versus.of, **summary(values), "better": versus.better, "bar": versus.bar_at(medians)}
+    return {"of": versus.of, **ratio_summary(values), "better": versus.better, "bar": versus.bar_at(medians)}
 
 
 def _stats(values: Sequence[float]) -> Stats:

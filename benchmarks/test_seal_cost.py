@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.paired import summary
 from benchmarks.saving import MILLION, build, settle, steps
 from benchmarks.unsealed import unsealed
 from parity.checkpoints import verify
+from parity.results import ratio_summary
 
 PARAMETERS = 100 * MILLION
 
@@ -61,7 +61,7 @@ def test_delay_of_the_loop_by_a_save_with_the_seal_and_without(benchmark: Any, s
     delays = {name: [t - bare for t in rounds[name]] for name in ("sealed", "unsealed")}
     whole = [a / b for a, b in zip(rounds["sealed"], rounds["unsealed"], strict=True)]
     of = "seconds of the steps with a sealed save / with an unsealed one"
-    ratio = {"of": of, **summary(whole), "better": "lower", "bar": None}
+    ratio = {"of": of, **ratio_summary(whole), "better": "lower", "bar": None}
     benchmark.extra_info |= {
         "parameters": sum(v.size for k, v in trainer.export_state().arrays.items() if k.startswith("model.params")),
         "seconds": rounds,
@@ -100,7 +100,12 @@ def test_verify_against_reading_the_same_bytes(benchmark: Any, side: str, tmp_pa
     pairs.clear()
     benchmark.pedantic(compare, rounds=1)
     ratios = [reading / verifying for verifying, reading in pairs]
-    ratio = {"of": "seconds of reading / seconds of verifying", **summary(ratios), "better": "higher", "bar": None}
+    ratio = {
+        "of": "seconds of reading / seconds of verifying",
+        **ratio_summary(ratios),
+        "better": "higher",
+        "bar": None,
+    }
     benchmark.extra_info |= {
         "bytes": size,
         "gigabytes_per_second": size / statistics.median(v for v, _ in pairs) / 1e9,

@@ -18,7 +18,7 @@ from parity import sides
 from parity.contract import first_divergence
 from parity.reference.across import EXACT, StepCurve, losses, run_from
 from parity.spec import RunSpec, load, override
-from parity.twins import Prefetcher, open_stream
+from parity.twins.speed import rewinding
 
 STEPS = {"mlp-digits": 1000, "cnn-digits": 400, "gpt-text": 100}
 """Steps of one round: whole chunks, so that one length is compiled; several, as the first is not fetched ahead."""
@@ -171,18 +171,7 @@ def twin_arm(side: str, spec: RunSpec, steps: int, name: str | None = None) -> A
     A run ends with these steps, so nothing is fetched ahead after them; the data order is drawn anew in each.
     """
     trainer: Any = sides.load(side).build(override(spec, [f"steps={steps}"]))
-    start = trainer.export_state()
-
-    def reset() -> None:
-        trainer.import_state(start)
-        trainer.feed = Prefetcher(open_stream(spec, trainer.dataset), trainer._place)
-
-    return Arm(
-        name=name or side,
-        run=lambda: run_from(trainer, steps),
-        reset=reset,
-        steps=steps,
-    )
+    return Arm(name=name or side, run=lambda: run_from(trainer, steps), reset=rewinding(trainer), steps=steps)
 
 
 def need(*names: str) -> None:

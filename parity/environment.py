@@ -15,7 +15,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["compare_environments", "describe_environment", "has_accelerator", "usable_cpus", "versions"]
+__all__ = [
+    "THREAD_SETTINGS",
+    "compare_environments",
+    "describe_environment",
+    "describe_machine",
+    "has_accelerator",
+    "usable_cpus",
+    "versions",
+]
 
 DISTRIBUTIONS = (
     "numpy",
@@ -75,6 +83,26 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
+THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS", "GLIBC_TUNABLES")
+"""Environment variables that change the number of threads, what XLA compiles, the size of pages."""
+
+
+def describe_machine() -> dict[str, Any]:
+    """Return what a time depends on, by the names of pytest-benchmark: processor, Python, versions, threads."""
+    return {
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "release": platform.release(),
+        "python_implementation": platform.python_implementation(),
+        "python_version": platform.python_version(),
+        "cpu": {"brand_raw": _processor(), "count": os.cpu_count()},
+        "versions": dict(versions()),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "usable_cpus": usable_cpus(),
+        "thread_settings": {name: os.environ[name] for name in THREAD_SETTINGS if name in os.environ},
+    }
+
+
 def compare_environments(
     old: Mapping[str, Any],
     new: Mapping[str, Any],
@@ -112,6 +140,16 @@ def _value(values: Any, name: str) -> Any:
 
 def _shown(value: Any) -> str:
     return ("nothing" if value is None else str(value))[:100]
+
+
+def _processor() -> str:
+    """Return the name of the processor, as Linux has it; elsewhere what Python knows."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or "unknown")
 
 
 def _git(*words: str) -> str:

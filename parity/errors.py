@@ -31,6 +31,7 @@ __all__ = [
     "TrainerError",
     "UnknownNameError",
     "UnsealedError",
+    "WorkError",
     "explain",
     "similar",
 ]
@@ -322,3 +323,17 @@ class DivergedError(ParityError, RuntimeError):
     def __init__(self, step: int, problem: str) -> None:
         self.step = step
         super().__init__(f"step {step}: {problem}")
+
+
+class WorkError(ParityError, RuntimeError):
+    """Two ways to run a step that do not do the same work, so that their times cannot be compared.
+
+    Attributes:
+        mode: The way that does other work.
+    """
+
+    exit_code = 1
+
+    def __init__(self, mode: str, problem: str) -> None:
+        self.mode = mode
+        super().__init__(f"{mode}: {problem}; its time is of other work, so nothing was measured")

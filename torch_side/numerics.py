@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 
+from parity.errors import SpecError
 from parity.spec import Precision, RunSpec
 from parity.twins import activations, require_memory
 
@@ -54,13 +57,28 @@ def configure(spec: RunSpec) -> None:
     """Prepare this process for a spec: threads, full-precision products, deterministic kernels.
 
     Raises:
-        SpecError: It trains on the CPU, and a layer needs more memory than this machine has.
+        SpecError: It trains on the CPU, and a layer needs more memory than this machine has, or compiling needs a
+            compiler that is not there.
     """
     if not torch.cuda.is_available():
         require_memory(activations(spec))
+        if spec.execution.torch == "compile":
+            _require_compiler()
     torch.set_num_threads(spec.execution.threads or DEFAULT_THREADS)
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
     if torch.cuda.is_available():
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
+
+
+def _require_compiler() -> None:
+    """Refuse to compile for the CPU without the compiler that Inductor looks for: it says so in forty lines.
+
+    Source:
+        torch._inductor.config.cpp.cxx (torch 2.13): the variable CXX, else g++, on macOS clang++.
+    """
+    compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+    if shutil.which(compiler) is None:
+        wanted = f"'compile' needs a C++ compiler on the CPU, and there is no {compiler}"
+        raise SpecError("execution.torch", f"{wanted}; install one, name yours in CXX, or use 'eager'")

@@ -201,9 +201,13 @@ COMMANDS: dict[str, Command] = {
         add=report.add,
     ),
     "bench": Command(
-        help="compare two files of benchmarks by their ratios; `parity compare` does the same",
-        examples=("parity bench compare old.json new.json --fail-on ratio:5%",),
-        codes={0: "no ratio got worse", 1: "a ratio got worse", 2: REFUSED, 5: "there is no ratio to judge"},
+        help="measure the steps per second of the twins",
+        examples=(
+            "parity bench run --side jax",
+            "parity bench run --side torch --spec gpt-text --steps 50 --rounds 7 -o torch.json",
+            "parity bench run --side jax --spec my.toml --set batch=512 --mode scan -o new.json",
+        ),
+        codes={0: "measured", 1: "two ways do other work, so no time counts", 2: REFUSED},
         add=bench.add,
     ),
     "spec": Command(

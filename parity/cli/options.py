@@ -31,6 +31,7 @@ __all__ = [
     "number",
     "positive",
     "print_found",
+    "require_file",
     "run_and_plan",
     "seconds",
     "tolerance",
@@ -217,6 +218,22 @@ def print_found(found: Any, show: Callable[..., None], options: argparse.Namespa
             print(json.dumps(found.as_json(), indent=1))
         else:
             show(found, sys.stdout, every=options.all)
+
+
+def require_file(option: str, file: Path, refuse: Callable[[str], object]) -> None:
+    """Refuse a file that cannot be written, before anything is done.
+
+    Args:
+        option: The option that names it, for messages.
+        file: The file.
+        refuse: Takes why, and ends the command.
+    """
+    if not file.name or file.is_dir():
+        refuse(f"{option} {file} is a directory; name a file in it, like {file / 'result'}")
+    if not file.parent.is_dir():
+        refuse(f"{option} {file}: {file.parent} is not a directory; create it, or name another file")
+    if file.exists() and not file.is_file():  # a rename onto it would remove /dev/null
+        refuse(f"{option} {file} is no regular file, and would be replaced by one; name another")
 
 
 def _not_negative(text: str, what: str) -> float:

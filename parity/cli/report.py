@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from parity.cli.options import add_fail_on, local_path
+from parity.cli.options import add_fail_on, local_path, require_file
 from parity.environment import compare_environments
 from parity.errors import ResultError
 from parity.report import (
@@ -74,12 +74,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.fail_on is not None:
         options.usage_error("--fail-on is for --compare OLD NEW")
     for option, file in (("--html", options.html), ("--markdown", options.markdown)):
-        if file is not None and (not file.name or file.is_dir()):
-            options.usage_error(f"{option} {file} is a directory; name a file in it, like {file / 'result'}")
-        if file is not None and not file.parent.is_dir():
-            options.usage_error(f"{option} {file}: {file.parent} is not a directory; create it, or name another file")
-        if file is not None and file.exists() and not file.is_file():  # a rename onto it would remove /dev/null
-            options.usage_error(f"{option} {file} is no regular file, and would be replaced by one; name another")
+        if file is not None:
+            require_file(option, file, options.usage_error)
     return EXIT_CODES[_render(options.result, options.html, options.markdown)]
 
 

@@ -52,7 +52,7 @@ class SpeedRow:
 
 
 def speed_rows(files: Sequence[BenchmarkFile], before: Sequence[BenchmarkFile] = ()) -> list[SpeedRow]:
-    """Return a row for each of `WAYS`, then for others that were measured; empty if nothing was.
+    """Return a row for each of `WAYS`, then for others that were measured; empty if none of `MODELS` was.
 
     Args:
         files: Files of benchmarks; of two that measured the same, the first counts.
@@ -91,7 +91,7 @@ def _speeds(files: Iterable[BenchmarkFile]) -> dict[Way, dict[str, float]]:
     for file in files:
         for benchmark in file.benchmarks:
             speed, value = benchmark.speed, benchmark.steps_per_second
-            if speed is not None and value is not None and value > 0:
+            if speed is not None and speed.model in MODELS and value is not None and value > 0:
                 way = (speed.side, speed.mode, speed.devices)
                 found.setdefault(way, {}).setdefault(speed.model, value)
     return found

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pytest_benchmark.stats import Stats
 
 from benchmarks import paired
-from benchmarks.intervals import MOST_TIMES, interval
-from benchmarks.paired import Arm, Versus, faster, run_paired, slower, summary
-from parity.results import read_benchmarks
+from benchmarks.intervals import MOST_TIMES
+from benchmarks.paired import Arm, Versus, faster, run_paired, slower
+from parity.results import interval, ratio_summary, read_benchmarks
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -150,7 +150,7 @@ def test_a_narrow_interval_ends_the_rounds_though_the_bar_lies_within(fixture, c
 @given(values=st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=12))
 @settings(max_examples=50, deadline=None)
 def test_an_interval_holds_the_median_and_lies_within_the_values(values):
-    found = summary(values)
+    found = ratio_summary(values)
     assert min(values) <= found["low"] <= found["median"] <= found["high"] <= max(values)
 
 
@@ -164,13 +164,13 @@ def test_an_interval_covers_the_median_of_what_is_drawn_from_as_often_as_its_pag
 @given(values=st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=40))
 @settings(deadline=None)
 def test_quartiles_enclose_the_median_and_lie_within_the_values(values):
-    found = summary(values)
+    found = ratio_summary(values)
     assert min(values) <= found["q1"] <= found["median"] <= found["q3"] <= max(values)
     assert found["rounds"] == len(values)
 
 
 def test_quartiles_of_seven_rounds_are_the_second_and_sixth_up_to_a_quarter():
-    found = summary([7, 1, 6, 2, 5, 3, 4])
+    found = ratio_summary([7, 1, 6, 2, 5, 3, 4])
     assert (found["q1"], found["median"], found["q3"]) == (2.25, 4, 5.75)
 
 

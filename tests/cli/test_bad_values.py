@@ -114,6 +114,7 @@ def test_a_link_to_a_spec_is_a_spec_and_one_to_nothing_is_not(tmp_path, monkeypa
     assert "cannot read loop.toml: Too many levels of symbolic links" in _refused([*command, "loop.toml"], capsys)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     "command",
     [
@@ -140,7 +141,8 @@ def test_a_link_to_a_spec_is_a_spec_and_one_to_nothing_is_not(tmp_path, monkeypa
         ["report", "/dev/zero"],
         ["report", "pipe.toml"],
         ["report", "pipe.toml", "--html", "pipe.toml"],
-        ["bench", "compare", "/dev/zero", "pipe.toml"],
+        ["compare", "/dev/zero", "pipe.toml"],
+        ["bench", "run", "--side", "torch", "--spec", "/dev/zero"],
         ["policy", "simulate", "/dev/zero"],
         ["policy", "simulate", "pipe.toml"],
     ],

@@ -1,4 +1,4 @@
-"""`parity bench compare` is a gate: planted regressions turn it red, noise and better ratios do not."""
+"""`parity compare` of two files of benchmarks is a gate: planted regressions turn it red, noise does not."""
 
 import json
 
@@ -20,7 +20,7 @@ def gate(tmp_path, capsys):
                 value["machine_info"] |= machine
             paths.append(tmp_path / f"{name}.json")
             paths[-1].write_text(json.dumps(value))
-        code = main(["bench", "compare", *map(str, paths), *words])
+        code = main(["compare", *map(str, paths), *words])
         return code, *capsys.readouterr()
 
     return gate
@@ -54,7 +54,7 @@ def test_twenty_times_the_seconds_at_the_same_ratio_pass(gate, tmp_path):
     slow["benchmarks"][0]["stats"] = {k: 20 * v for k, v in slow["benchmarks"][0]["stats"].items()}
     gate({"a": GOOD["a"]}, {"a": GOOD["a"]})
     (tmp_path / "new.json").write_text(json.dumps(slow))
-    assert main(["bench", "compare", str(tmp_path / "old.json"), str(tmp_path / "new.json")]) == 0
+    assert main(["compare", str(tmp_path / "old.json"), str(tmp_path / "new.json")]) == 0
 
 
 def test_what_is_allowed_decides(gate):
@@ -102,7 +102,7 @@ def test_what_is_no_file_of_benchmarks_is_2_and_one_line(text, tmp_path, capsys)
     paths = [tmp_path / "old.json", tmp_path / "new.json"]
     for path in paths:
         path.write_text(text)
-    assert main(["bench", "compare", *map(str, paths)]) == 2
+    assert main(["compare", *map(str, paths)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"parity: error: {paths[0]}")
@@ -122,9 +122,19 @@ def test_what_is_no_file_of_benchmarks_is_2_and_one_line(text, tmp_path, capsys)
 )
 def test_only_a_share_of_a_ratio_can_be_asked_for(word, problem, capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["bench", "compare", "a.json", "b.json", "--fail-on", word])
+        main(["compare", "a.json", "b.json", "--fail-on", word])
     assert stop.value.code == 2
     assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["a.json", "b.json"], ["a.json", "b.json", "--fail-on", "ratio:5%"]])
+def test_the_former_spelling_names_the_command_that_does_it(words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["bench", "compare", *words])
+    assert stop.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[-1] == "parity bench compare: error: use `parity compare OLD.json NEW.json`"
 
 
 HOSTILE = "x\n::error title=planted::hello\x1b[2J\ud800y"

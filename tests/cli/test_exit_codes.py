@@ -143,10 +143,16 @@ CASES = [
     ("report --compare broken.json holds.json", 4, "a check of the old result is gone"),
     ("report --compare none.json none.json", 5, "nothing compared"),
     ("report --compare met.json holds.json", 2, "give two results of one kind"),
-    ("bench compare met.json met.json", 0, "0 of 1 ratios got worse"),
-    ("bench compare met.json missed.json", 1, "1 of 1 ratios got worse"),
-    ("bench compare met.json nothing.json", 5, "nothing compared"),
-    ("bench compare met.json holds.json", 2, "give two"),
+    ("compare met.json met.json", 0, "0 of 1 ratios got worse"),
+    ("compare met.json nothing.json", 5, "nothing compared"),
+    ("bench compare met.json met.json", 2, "use `parity compare OLD.json NEW.json`"),
+    ("bench run --side torch --mode eager --steps 2 --rounds 1", 0, "mlp-digits torch eager"),
+    ("bench run --side jax --mode eager", 2, "jax has scan and loop, not 'eager'"),
+    ("bench run --side numpy", 2, "invalid choice: 'numpy'; known: jax, torch"),
+    ("bench run --side torch --spec mlp", 2, "unknown preset 'mlp'"),
+    ("bench run --side torch --rounds 0", 2, "must be an integer from 1"),
+    ("bench run --side torch --output empty", 2, "empty is a directory; name a file in it"),
+    ("bench run --side torch -o nodir/x.json", 2, "nodir is not a directory; create it"),
     ("compare a same", 0, "the runs are equal bit for bit"),
     ("compare a b", 1, "first divergence: step 1, batch: "),
     ("compare bare bare2", 5, "nothing compared: the runs share no step"),
@@ -290,6 +296,7 @@ def test_the_page_has_the_commands_and_codes_that_are_tested_here():
         if words:
             tested.setdefault(words.split()[0], set()).add(code)
     tested["train"], tested["check"], tested["demo"] = {0, 1, 2, 3}, {0, 1, 2, 3, 4, 5}, {0, 1, 2}
+    tested["bench"].add(1)  # tests/cli/test_bench_run.py
     assert {name: codes for name, codes in rows.items() if name in tested} == tested
     assert rows == {name: {*command.codes} for name, command in COMMANDS.items()}, "the help has the same codes"
 
