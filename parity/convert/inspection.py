@@ -9,9 +9,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from parity.convert.assigning import parts_of
-from parity.convert.components import STEP_NAMES, Fact, Part, component_of_key
-from parity.formats import Array, Opaque, Source, count_of, leaf_name
+from parity.convert.branches import branches
+from parity.convert.components import STEP_NAMES, Fact, Part
+from parity.errors import CheckpointError
+from parity.formats import Array, InMemory, Opaque, Source, count_of, decode_tree, leaf_name
 
 __all__ = ["ComponentTotals", "Inspection", "TreeRow", "inspect_source"]
 
@@ -36,6 +40,9 @@ _SEALED = {
 
 MANAGED = "@tree"
 """Leaf of the seal of a manager's checkpoint that describes its tree."""
+
+_SOME_ARRAY = InMemory(np.zeros(()))
+"""Stands for each array that a document refers to."""
 
 _NUMBER = re.compile(r"(?<![0-9A-Za-z_])\d+(?![0-9A-Za-z_])")
 
@@ -132,11 +139,10 @@ def _in_document(tree: Any) -> set[str]:
     if not isinstance(document, dict) or not isinstance(document.get("state"), str):
         return set()
     try:
-        content = json.loads(document["state"])
-        names = [str(key) for key, _ in content["tree"]["dict"]]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        content = decode_tree(json.loads(document["state"])["tree"], lambda _: _SOME_ARRAY, "")
+    except (CheckpointError, ValueError, KeyError, TypeError, RecursionError):
         return set()
-    return {component for name in names if (component := component_of_key(name)) is not None}
+    return {one.component for one in branches(content) if one.component is not None}
 
 
 def _summary(there: set[str], unknown: list[Part]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.convert.components import component_of_key, top_values
+from parity.convert.branches import branches, node_at
 from parity.convert.ledger import Ledger
 from parity.convert.optax_parts import HYPERPARAMETERS, parts_of_optax
 from parity.convert.optax_tree import OptaxState, argument_of, read_optax
@@ -77,16 +77,14 @@ def with_hyperparameters(
         paths: Path of each parameter to its name in PyTorch.
         ledger: Takes a line for each.
     """
-    scheduled = [keys for keys, one in top_values(tree) if component_of_key(str(keys[0])) == "schedule"]
+    scheduled = any(one.component == "schedule" and isinstance(one.value, dict) for one in branches(tree))
     for hyper in state.hyperparameters:
         leaf, argument, value = hyper.leaf, HYPERPARAMETERS.get(hyper.name, ""), float(number_of(hyper.value))
         if not argument or not isinstance(recorded, dict):
             ledger.add(leaf, "left out", how="an argument of the code, which no group of PyTorch has")
             continue
         names = {paths[path] for path in hyper.paths if path in paths}
-        node: Any = tree
-        for key in recorded["at"]:
-            node = node[key]
+        node = node_at(tree, recorded["at"])
         for number, (group, held) in enumerate(zip(node["param_groups"], recorded["groups"], strict=True)):
             now = argument_of(group, argument)
             left_out = argument == "weight_decay" and hyper.masked and now == 0

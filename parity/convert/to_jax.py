@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from parity.convert.components import STEP_NAMES, component_of_key, top_values
+from parity.convert.branches import branches
+from parity.convert.components import STEP_NAMES
 from parity.convert.ledger import Ledger
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves
 from parity.convert.naming import Naming
@@ -30,6 +31,7 @@ DOCUMENT = "torch"
 `arrays`."""
 
 SCHEMA = "parity.torch_state/1"
+MOST_SHOWN = 6
 _TAKEN = ("opt_state", "step", DOCUMENT, SCHEDULE, LOSS_SCALE)
 
 
@@ -92,7 +94,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
     if state.optimizer is not None:
         _refuse_classes(placements, options, ledger)
     for at, arrays in state.others.items():
-        forward.place(at, arrays, dict.fromkeys(arrays, leaf_name(at)))
+        forward.place(at, arrays, dict.fromkeys(arrays, "_".join(map(str, at))))
     optimizer = None
     if state.optimizer is not None:
         _check_rate(tree, state.optimizer)
@@ -172,12 +174,12 @@ class _Forward:
     def document(self, optimizer: OptimizerTree | None, step: int | None, moving: Collection[str]) -> dict[str, Any]:
         """Return the document, and the arrays that have no other place; writes their lines in the ledger."""
         arrays: dict[str, Array] = {}
+        own: set[tuple[Key, ...]] = set()
 
         def refer(keys: tuple[Key, ...], array: Array) -> dict[str, Any]:
             known = self.references.get(keys)
             if known is not None:
-                at = self.state.model_at
-                if keys[: len(at) or 1] != at and keys[:1] not in self.state.others:
+                if keys[:-1] != self.state.model_at and keys[:-1] not in self.state.others:
                     where = "opt_state" if self.options.template else known.get("from") or known.get("count", "")
                     self.ledger.add(leaf_name(keys), "copied", where, self._moment(known), array.nbytes)
                 return known
@@ -185,6 +187,7 @@ class _Forward:
             while name in arrays:
                 name += "_"
             arrays[name] = array
+            own.add(keys)
             self.ledger.add(leaf_name(keys), "copied", f"{DOCUMENT}.arrays.{name}", "", array.nbytes)
             return {"array": name, "shape": list(array.shape), "dtype": array.dtype.name}
 
@@ -207,12 +210,35 @@ class _Forward:
             "absent": {} if optimizer is None else {p: [optimizer.places[p], v] for p, v in optimizer.absent.items()},
             "tree": encode_tree(kept, refer),
         }
+        homes = {one.keys: MOVING[one.component] for one in branches(self.source) if one.component in MOVING}
         for keys, leaf in leaves(kept):
             if not isinstance(leaf, Array):
-                beside = MOVING.get(component_of_key(str(keys[0])) or "")
+                beside = next((homes[keys[:n]] for n in range(1, len(keys) + 1) if keys[:n] in homes), None)
                 where = f"{DOCUMENT}.state, {beside}" if beside in moving else f"{DOCUMENT}.state"
                 self.ledger.add(leaf_name(keys), "copied", where, "")
+        self._note_kept(own)
         return {"state": json.dumps(content), **({"arrays": arrays} if arrays else {})}
+
+    def _note_kept(self, own: Collection[tuple[Key, ...]]) -> None:
+        """Say which parts JAX gets nothing of, though they may be of what is trained: the document keeps them."""
+        kept: dict[str, list[str]] = {}
+        for one in branches(self.source):
+            if one.component in (None, "parameters", "optimizer") and any(
+                keys[: len(one.keys)] == one.keys for keys in own
+            ):
+                kept.setdefault(one.component or "", []).append(leaf_name(one.keys))
+        for name in kept.pop("optimizer", []):
+            self.ledger.notes.append(
+                f"{name} is no state_dict of torch.optim (state and param_groups): JAX gets none from it, and "
+                f"it is kept in {DOCUMENT} for the way back"
+            )
+        names = [name for rows in kept.values() for name in rows]
+        if names:
+            more = f" and {len(names) - MOST_SHOWN:,} more" if len(names) > MOST_SHOWN else ""
+            self.ledger.notes.append(
+                f"kept in {DOCUMENT} for the way back, as nothing says that they are of the model: "
+                f"{', '.join(names[:MOST_SHOWN])}{more}"
+            )
 
     def _groups(self) -> dict[str, Any] | None:
         """Return where the optimizer is, and the names of the parameters in each of its groups."""
@@ -281,7 +307,7 @@ def _check_rate(tree: Tree, optimizer: OptimizerPart) -> None:
         last = one.get("_last_lr")
         if isinstance(last, list) and len(last) == len(rates) and _plain(last) != rates:
             raise CheckpointError(
-                f"{key}: the schedule is at learning rate {_plain(last)}, the optimizer at {rates}: one "
+                f"{leaf_name(key)}: the schedule is at learning rate {_plain(last)}, the optimizer at {rates}: one "
                 "was saved before and one after a step, so neither position is the state's; save both at one step"
             )
 
@@ -296,19 +322,27 @@ def _schedule_position(tree: Tree) -> int | None:
     return next(found, None)
 
 
-def _schedulers(tree: Tree) -> Iterator[tuple[Key, dict[str, Any]]]:
-    """Yield what a tree has under names of schedules, each with its top-level key."""
-    for keys, one in top_values(tree):
-        if component_of_key(str(keys[0])) == "schedule" and isinstance(one, dict):
-            yield keys[0], one
+def _schedulers(tree: Tree) -> Iterator[tuple[tuple[Key, ...], dict[str, Any]]]:
+    """Yield what a tree has as schedules, each with its keys."""
+    for one in branches(tree):
+        if one.component == "schedule" and isinstance(one.value, dict):
+            yield one.keys, one.value
 
 
 def _step(tree: Tree, optimizer: OptimizerTree | None) -> int | None:
-    """Return the completed steps, by a counter of a customary name, or else by the updates of the optimizer."""
+    """Return the completed steps, by a counter of a customary name, or else by the updates of the optimizer.
+
+    A counter that lies deeper counts where all of its name are at one number.
+    """
     for name in STEP_NAMES:
         value = number_of(tree.get(name))
         if type(value) is int:
             return int(value)
+    deeper = [(str(one.keys[-1]), number_of(one.value)) for one in branches(tree) if one.component == "counters"]
+    for name in STEP_NAMES:
+        found = {value for key, value in deeper if key == name and type(value) is int}
+        if len(found) == 1:
+            return int(found.pop())
     return optimizer.count if optimizer is not None else None
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from parity.convert.components import STEP_NAMES, component_of_key
 from parity.convert.ledger import Ledger
-from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, Moved, carry_scaler, carry_schedule, moving_leaves
+from parity.convert.moving import Moved, moving_leaves
+from parity.convert.moving_on import move_on
 from parity.convert.naming import keeps_order
 from parity.convert.optax_back import in_recorded_layout, with_hyperparameters
 from parity.convert.optax_tree import OptaxState
@@ -27,9 +27,6 @@ from parity.formats import Array, InMemory, Source, Tree, count_of, decode_tree,
 __all__ = ["to_torch"]
 
 MOST_COUNTS = 1 << 24
-
-MOVES = ("schedule", "loss scaler", "random streams", "data position", "counters", "best so far")
-"""Components that training changes; of most of them plain JAX state says nothing."""
 
 
 def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None = None, where: str = "") -> Tree:
@@ -74,6 +71,7 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
     made = back.params() if options.only_params else back.tree()
     origin = optax.origin if optax is not None else {}
     ledger.entries += [replace(entry, leaf=origin.get(entry.leaf, entry.leaf)) for entry in lines.entries]
+    ledger.notes += lines.notes
     return made
 
 
@@ -136,6 +134,8 @@ class _Back:
             rules = ConversionRules(parse_rules(f"{where}: {DOCUMENT}.state", content["rules"]))
         self.placements = {name: p for p in rules.place(list(content["names"])) for name in p.torch}
         self.used: set[str] = set()
+        self.kept: set[int] = set()
+        """Identities of the arrays that have no leaf in JAX, and are as they were."""
         self.cache: dict[tuple[str, tuple[str, ...]], Sequence[Array]] = {}
         self.shapes = _shapes(content["tree"], where)
         self.step, self.recorded = self.leaves.get("step"), content.get("step")
@@ -201,6 +201,7 @@ class _Back:
             name = f"{DOCUMENT}.arrays.{reference['array']}"
             self.used.add(name)
             found = self._check(name, self.own.get(reference["array"]), reference)
+            self.kept.add(id(found))
             self.ledger.add(name, "copied", "", "", found.nbytes)
             return found
         if "count" in reference:
@@ -287,38 +288,18 @@ class _Back:
                 )
 
     def _move_on(self, tree: Tree, step: int) -> Tree:
-        """Set counters, schedule and loss scale to those of the JAX state, and refuse what nobody moved on."""
+        """Return the tree with counters, schedule and loss scale of the JAX state."""
         self.used.add("step")
-        made = dict(tree)
         since = self.content.get("like") if self.recorded is None else self.recorded
-        moved = Moved(since, step, self.counted)
-        scale, tracker = (self.leaves.get(f"{LOSS_SCALE}.{name}") for name in ("scale", "growth_tracker"))
-        carried = {
-            "schedule": carry_schedule(made, self.leaves.get(SCHEDULE), moved, self.where),
-            "loss scaler": carry_scaler(made, scale, tracker, moved),
-        }
-        for key in made:
-            component = component_of_key(str(key))
-            if key in STEP_NAMES and type(made[key]) is int:
-                if since is None or made[key] == since:
-                    self.ledger.add("step", "copied", str(key), f"was {made[key]}")
-                    made[key] = step
-                elif step != since:  # a step within an epoch, or how many there are to be
-                    asked = str(key) in self.options.reset
-                    why = f"is {made[key]} where the step was {since}: nothing says whether it counts on"
-                    hint = "" if asked else f"; --reset '{key}' keeps it"
-                    self.ledger.add(str(key), "reset" if asked else "refused", str(key), f"{why}{hint}")
-            elif component in MOVES:
-                how = carried.get(component)
-                if how:
-                    self.ledger.add(MOVING[component], "transformed", str(key), how)
-                    continue
-                asked = component in self.options.reset or str(key) in self.options.reset
-                of = "that of the checkpoint like it" if self.recorded is None else f"that of step {self.recorded}"
-                why = f"is {of}, and the parameters are of step {step}"
-                hint = "" if asked else f"; --reset '{component}' keeps it"
-                self.ledger.add(str(key), "reset" if asked else "refused", str(key), f"{why}{hint}")
-        return made
+        return move_on(
+            dict(tree),
+            Moved(since, step, self.counted, like=self.recorded is None),
+            self.leaves,
+            kept=self.kept,
+            reset=self.options.reset,
+            ledger=self.ledger,
+            where=self.where,
+        )
 
 
 def _shapes(document: Any, where: str) -> dict[str, tuple[int, ...]]:
