@@ -99,7 +99,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
     if state.optimizer is not None:
         _check_rate(tree, state.optimizer)
         order = [leaf_name(keys) for keys in sorted(keys for keys, _ in leaves(made["params"]))]
-        position = _schedule_position(tree)
+        position, counted = _schedule_position(tree), _counter(tree)
         optimizer = optimizer_tree(
             state.optimizer,
             state.model,
@@ -107,16 +107,23 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
             order=order,
             layout="parity" if options.template else options.layout,
             position=position,
+            counted=counted,
         )
+        known = position is not None or state.optimizer.kind.counts or counted is not None
+        if optimizer.layout == "parity" and position is None and not state.optimizer.kind.counts:
+            _note_position(state.optimizer, counted, ledger)
         made["opt_state"] = optimizer.tree
         if options.template is not None:
             given = {path: name for name, placement in placements.items() for path in placement.jax}
             template = options.template(made["params"])
-            made["opt_state"] = fill_optax(template, optimizer, state.optimizer, given, order)
+            known = known or "schedule" in options.reset
+            made["opt_state"] = fill_optax(template, optimizer, state.optimizer, given, order, known=known)
         for leaf, why in optimizer.refused:
             ledger.add(leaf, "refused", how=why)
         forward.references |= optimizer.references
-    step = _step(tree, optimizer)
+    step = _counter(tree)
+    if step is None and optimizer is not None and state.optimizer is not None and state.optimizer.kind.counts:
+        step = optimizer.count
     if step is not None:
         made["step"] = step
     moving = moving_leaves(tree)
@@ -329,8 +336,20 @@ def _schedulers(tree: Tree) -> Iterator[tuple[tuple[Key, ...], dict[str, Any]]]:
             yield one.keys, one.value
 
 
-def _step(tree: Tree, optimizer: OptimizerTree | None) -> int | None:
-    """Return the completed steps, by a counter of a customary name, or else by the updates of the optimizer.
+def _note_position(part: OptimizerPart, counted: int | None, ledger: Ledger) -> None:
+    """Say from where a schedule in JAX counts on, where neither a scheduler nor the optimizer tells it."""
+    if counted is None:
+        why = f"schedules in JAX start at 0: {part.kind.name} counts no updates, and the checkpoint no steps"
+    else:
+        why = (
+            f"schedules in JAX count on from {counted}, the steps that the checkpoint counts, as {part.kind.name} "
+            "counts no updates: that each step was one update is inferred"
+        )
+    ledger.notes.append(why)
+
+
+def _counter(tree: Tree) -> int | None:
+    """Return the completed steps by a counter of a customary name.
 
     A counter that lies deeper counts where all of its name are at one number.
     """
@@ -343,7 +362,7 @@ def _step(tree: Tree, optimizer: OptimizerTree | None) -> int | None:
         found = {value for key, value in deeper if key == name and type(value) is int}
         if len(found) == 1:
             return int(found.pop())
-    return optimizer.count if optimizer is not None else None
+    return None
 
 
 def _counts(optimizer: OptimizerTree) -> dict[str, int]:

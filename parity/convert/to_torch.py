@@ -55,8 +55,8 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
         quiet = replace(options, layout=layout, template=None, only_params=False)
         other = Ledger()
         made = to_jax(like.tree, quiet, other, ordered=keeps_order(like))
-        ledger.notes += other.notes
         content = json.loads(made[DOCUMENT]["state"])
+        ledger.notes += other.notes[:1] if "order" in content["named_by"] else []  # how the names are known
         own = made[DOCUMENT].get("arrays", {})
         given = {**content, "step": None, "like": content["step"]}
     elif given is None:
