@@ -12,6 +12,7 @@ from parity.convert.engine import FAMILIES, convert, map_tree, mapped, without_d
 from parity.convert.inspection import ComponentTotals, Inspection, TreeRow, inspect_source
 from parity.convert.ledger import Action, Entry, Ledger
 from parity.convert.opening import is_checkpoint, open_any
+from parity.convert.optax_names import NAMES, name_of
 from parity.convert.optimizer_layout import LAYOUTS
 from parity.convert.proof import Proof, prove
 from parity.convert.registered import Registered, registered
@@ -28,6 +29,7 @@ __all__ = [
     "COMPONENTS",
     "FAMILIES",
     "LAYOUTS",
+    "NAMES",
     "Action",
     "Comparison",
     "ComponentTotals",
@@ -56,6 +58,7 @@ __all__ = [
     "is_checkpoint",
     "map_tree",
     "mapped",
+    "name_of",
     "open_any",
     "parse_rules",
     "parts_of",

@@ -45,7 +45,8 @@ def in_recorded_layout(tree: Mapping[str, Any], content: Mapping[str, Any], wher
             if parts is None or not (parts.moments or parts.hyperparameters):
                 return None
     order = [leaf_name(keys) for keys in sorted(keys for keys, _ in leaves(tree["params"]))]
-    found = read_optax(state, order, where)
+    kind = str((content.get("optimizer") or {}).get("kind") or "")
+    found = read_optax(state, order, where, kind)
     return _plainest(found, position_at, where) if layout == "optax" else found
 
 

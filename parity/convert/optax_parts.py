@@ -16,8 +16,10 @@ from parity.formats import Array, InMemory, Key, Tree, leaf_name, leaves
 
 __all__ = ["HYPERPARAMETERS", "Hyperparameter", "Moments", "Parts", "parts_of_optax"]
 
+SECOND = "second_moment"
+
 MOMENTS: Mapping[frozenset[str], Mapping[str, str]] = {
-    frozenset({"count", "mu", "nu"}): {"mu": "first_moment", "nu": "second_moment"},
+    frozenset({"count", "mu", "nu"}): {"mu": "first_moment", "nu": SECOND},
     frozenset({"trace"}): {"trace": "momentum"},
 }
 """Fields of a state to its trees like the parameters, and the slot that each is: `scale_by_adam`, `trace`."""
@@ -89,6 +91,13 @@ class Parts:
     """Leaves that are zero between two updates, such as gradients that are accumulated."""
     flags: dict[str, Array] = field(default_factory=dict)
     """Leaves that are as at the beginning unless a gradient was not finite."""
+
+    def of_kind(self, kind: str) -> Parts:
+        """Return it with the slots of a class of torch.optim: what Adamax keeps as `nu` is a largest value."""
+        if kind == "Adamax":
+            slots = [{"infinity_norm" if s == SECOND else s: own for s, own in m.slots.items()} for m in self.moments]
+            self.moments = [replace(one, slots=own) for one, own in zip(self.moments, slots, strict=True)]
+        return self
 
     def paths(self) -> set[str]:
         """Return the paths of all parameters that have arrays."""

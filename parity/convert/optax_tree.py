@@ -37,19 +37,20 @@ class OptaxState:
     hyperparameters: list[Hyperparameter] = field(default_factory=list)
 
 
-def read_optax(tree: Tree, order: Sequence[str], where: str) -> OptaxState:
+def read_optax(tree: Tree, order: Sequence[str], where: str, kind: str = "") -> OptaxState:
     """Return the state of an Optax transformation in our layout.
 
     Args:
         tree: What is below `opt_state`.
         order: Paths of all parameters in the order of JAX's leaves.
         where: The checkpoint, for messages.
+        kind: The class of torch.optim that it is taken for.
 
     Raises:
         CheckpointError: A transformation is not known; a parameter has two states; schedules are at several
             positions; gradients are accumulated that PyTorch has no place for.
     """
-    parts = parts_of_optax(tree, where)
+    parts = parts_of_optax(tree, where).of_kind(kind)
     _require_rest(parts, where)
     out = OptaxState({"slots": {}}, scheduled=bool(parts.schedules))
     places = {path: at for at, path in enumerate(order)}
@@ -135,9 +136,9 @@ def fill_optax(
             that nothing tells.
     """
     where = "--optimizer"
-    if (why := no_counterpart(part)) != "":
+    if (why := no_counterpart(part, filled=True)) != "":
         raise CheckpointError(f"{where}: Optax cannot hold this state of {part.kind.name}: {why}")
-    parts = parts_of_optax(template, where)
+    parts = parts_of_optax(template, where).of_kind(part.kind.name)
     values = {leaf_name(keys): leaf for keys, leaf in leaves(state.tree["slots"]) if isinstance(leaf, Array)}
     steps = dict(zip(order, state.tree["step"].load().tolist(), strict=True))
     filled: dict[str, Array] = {}

@@ -166,13 +166,15 @@ def _no_optax(part: OptimizerPart) -> str:
     return ""
 
 
-def no_counterpart(part: OptimizerPart) -> str:
+def no_counterpart(part: OptimizerPart, *, filled: bool = False) -> str:
     """Return why no transformation of Optax takes the steps of an optimizer; empty if one does.
 
     Args:
         part: The optimizer.
+        filled: Whether the state of a transformation of the user's own is filled, of which it is known that it takes
+            the steps of this class.
     """
-    if part.kind.name not in ("Adam", "AdamW", "SGD"):
+    if part.kind.name not in ("Adam", "AdamW", "SGD", *(("Adamax", "RAdam") if filled else ())):
         return f"Optax keeps the state of {part.kind.name} in another form, or computes other steps"
     for argument in ("amsgrad", "maximize", "dampening"):
         if any(group.get(argument) for group in part.groups):

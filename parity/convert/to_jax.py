@@ -15,6 +15,7 @@ from parity.convert.ledger import Ledger
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves
 from parity.convert.naming import Naming
 from parity.convert.objects import without_objects
+from parity.convert.optax_names import require_class
 from parity.convert.optax_tree import fill_optax
 from parity.convert.optimizer_layout import OptimizerLayout, OptimizerTree, optimizer_tree, put
 from parity.convert.rule import CLASSES, ConversionRule, RuleClass, RulePlacement
@@ -45,6 +46,10 @@ class Options:
     """Layout of the optimizer; by default Optax's where it holds the state."""
     template: Callable[[Tree], Tree] | None = None
     """What the state of the optimizer in JAX is for some parameters; it decides the layout."""
+    traced: Callable[[Tree], str] | None = None
+    """The function of Optax that this transformation is of, for some parameters, as `name_of` names it."""
+    called: str = ""
+    """The function of Optax that made the state of a tree of JAX; empty if it is not stated."""
     names: Sequence[str] | None = None
     """Names of the optimizer's parameters in its order."""
     registered: Sequence[tuple[str, bool]] | None = None
@@ -113,7 +118,14 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
         if optimizer.layout == "parity" and position is None and not state.optimizer.kind.counts:
             _note_position(state.optimizer, counted, ledger)
         made["opt_state"] = optimizer.tree
+        if options.called:
+            raise CheckpointError(
+                f"--optimizer {options.called} says what made a state of JAX; from PyTorch to JAX give optax, "
+                "parity, or MODULE:NAME, your own transformation"
+            )
         if options.template is not None:
+            forward.made_by = options.traced(made["params"]) if options.traced else ""
+            require_class(forward.made_by, state.optimizer.kind.name, "--optimizer")
             given = {path: name for name, placement in placements.items() for path in placement.jax}
             template = options.template(made["params"])
             known = known or "schedule" in options.reset
@@ -147,6 +159,8 @@ class _Forward:
             )
         self.placements = {name: p for p in options.rules.place(list(self.state.model)) for name in p.torch}
         self.tree: dict[str, Any] = {"params": {}}
+        self.made_by = ""
+        """The function of Optax whose state is filled, where its update was traced."""
         self.references: dict[tuple[Key, ...], dict[str, Any]] = {}
 
     def place(self, at: tuple[Key, ...], arrays: Mapping[str, Array], homes: Mapping[str, str]) -> None:
@@ -254,7 +268,7 @@ class _Forward:
             return None
         names = {str(key): name for key, name in part.names.items()}
         groups = [[names[str(number)] for number in group.get("params", ())] for group in part.groups]
-        return {"at": list(part.at), "groups": groups}
+        return {"at": list(part.at), "groups": groups, "kind": part.kind.name, "made_by": self.made_by}
 
     def _moment(self, reference: Mapping[str, Any]) -> str:
         placement = self.placements.get(str(reference.get("name")))

@@ -15,6 +15,7 @@ from parity.convert.moving import Moved, moving_leaves
 from parity.convert.moving_on import move_on
 from parity.convert.naming import keeps_order
 from parity.convert.optax_back import in_recorded_layout, with_hyperparameters
+from parity.convert.optax_names import ALIKE, require_class
 from parity.convert.optax_tree import OptaxState
 from parity.convert.optimizer_layout import COUNT, STEPS, OptimizerLayout
 from parity.convert.rule import RulePlacement
@@ -52,7 +53,7 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
     given = _document(tree, where)
     if like is not None:
         layout: OptimizerLayout | None = None if tree.get("opt_state") is None else "parity"
-        quiet = replace(options, layout=layout, template=None, only_params=False)
+        quiet = replace(options, layout=layout, template=None, traced=None, called="", only_params=False)
         other = Ledger()
         made = to_jax(like.tree, quiet, other, ordered=keeps_order(like))
         content = json.loads(made[DOCUMENT]["state"])
@@ -64,6 +65,8 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
     else:
         own = tree[DOCUMENT].get("arrays", {})
     optax = None if options.only_params else in_recorded_layout(tree, given, where)
+    if not options.only_params and tree.get("opt_state") is not None:
+        _require_function(tree, given, options, optax, ledger, where)
     if optax is not None:
         tree = {**tree, "opt_state": optax.tree}
     lines = Ledger()
@@ -73,6 +76,34 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
     ledger.entries += [replace(entry, leaf=origin.get(entry.leaf, entry.leaf)) for entry in lines.entries]
     ledger.notes += lines.notes
     return made
+
+
+def _require_function(
+    tree: Mapping[str, Any],
+    given: Mapping[str, Any],
+    options: Options,
+    optax: OptaxState | None,
+    ledger: Ledger,
+    where: str,
+) -> None:
+    """Check that the function of Optax that made a state is of PyTorch's class, or say that nothing states it.
+
+    Raises:
+        CheckpointError: It is of another class, or has no counterpart.
+    """
+    recorded = given.get("optimizer") or {}
+    kind = str(recorded.get("kind") or "")
+    if not kind:
+        return
+    stated = options.called or (options.traced(tree["params"]) if options.traced else "")
+    require_class(stated, kind, f"{where}: opt_state")
+    slots = set() if optax is None or given.get("layout") == "optax" else set(optax.tree.get("slots", {}))
+    if not stated and not recorded.get("made_by") and {"second_moment", "infinity_norm"} & slots:
+        by = "--like" if "like" in given else "its document"
+        ledger.notes.append(
+            f"opt_state has count, mu and nu, as the states of {', '.join(ALIKE)} of Optax have: it is taken for "
+            f"{kind}, as {by} says; --optimizer NAME, the function that made it, states it"
+        )
 
 
 def _document(tree: Mapping[str, Any], where: str) -> dict[str, Any] | None:
