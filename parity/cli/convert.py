@@ -31,6 +31,7 @@ from parity.errors import CheckpointError, SpecError, UnknownNameError
 from parity.formats import HUGGING_FACE, SAFETENSORS, Writer
 from parity.report import print_ledger, print_placements, quoted
 from parity.results import EXIT_CODES
+from parity.state import OPTIMIZERS
 from parity.storage import read_given
 
 __all__ = ["add", "add_rules"]
@@ -82,6 +83,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=local_path,
         metavar="FILE",
         help="names of the optimizer's parameters in its order, one a line",
+    )
+    parser.add_argument(
+        "--class",
+        dest="kind",
+        choices=[kind.name for kind in OPTIMIZERS.values() if kind.in_torch],
+        metavar="CLASS",
+        help="class of torch.optim of the optimizer of PyTorch, such as RAdam, where neither its arguments nor its "
+        "state tell it",
     )
     parser.add_argument(
         "--model",
@@ -153,6 +162,7 @@ def _run(options: argparse.Namespace) -> int:
         traced=None if tx is None else lambda params: name_of(side.transformations_of("--optimizer", tx, params)),
         names=given if model is None else model.names,
         registered=None if model is None else model.order,
+        kind=options.kind or ("" if model is None else model.kind),
         allow=tuple(options.allow),
         reset=tuple(options.reset),
         keys=None if options.keys is None else tuple(options.keys.split(",")),

@@ -20,12 +20,13 @@ from parity.convert.optax_tree import fill_optax
 from parity.convert.optimizer_layout import OptimizerLayout, OptimizerTree, optimizer_tree, put
 from parity.convert.rule import CLASSES, ConversionRule, RuleClass, RulePlacement
 from parity.convert.rules import ConversionRules
+from parity.convert.selecting import without
 from parity.convert.torch_names import is_buffer
 from parity.convert.torch_state import OptimizerPart, TorchState, read_torch_state
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Key, Tree, encode_tree, leaf_name, leaves, map_leaves, number_of
 
-__all__ = ["DOCUMENT", "SCHEMA", "Options", "to_jax"]
+__all__ = ["DOCUMENT", "OPTIMIZER", "SCHEMA", "Options", "to_jax"]
 
 DOCUMENT = "torch"
 """Key of the JAX tree below which everything of PyTorch's is that has no leaf of its own: `state`, a JSON text, and
@@ -33,6 +34,9 @@ DOCUMENT = "torch"
 
 SCHEMA = "parity.torch_state/1"
 MOST_SHOWN = 6
+OPTIMIZER = "optimizer"
+"""The component."""
+
 _TAKEN = ("opt_state", "step", DOCUMENT, SCHEDULE, LOSS_SCALE)
 
 
@@ -52,6 +56,8 @@ class Options:
     """The function of Optax that made the state of a tree of JAX; empty if it is not stated."""
     names: Sequence[str] | None = None
     """Names of the optimizer's parameters in its order."""
+    kind: str = ""
+    """Class of the optimizer in torch.optim, where it is stated."""
     registered: Sequence[tuple[str, bool]] | None = None
     """Names of the model's parameters in the order of its modules, and whether each is trained."""
     allow: Collection[RuleClass] = ()
@@ -90,6 +96,8 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
         model.fc.weight transformed params.fc.kernel
         step copied torch.state
     """
+    if OPTIMIZER in options.reset and not options.only_params:
+        tree = _without_optimizers(tree, ledger)
     forward = _Forward(tree, options, ledger, ordered)
     state, placements, made = forward.state, forward.placements, forward.tree
     forward.place(state.model_at, state.model, _homes(state, placements))
@@ -149,8 +157,8 @@ class _Forward:
 
     def __init__(self, source: Tree, options: Options, ledger: Ledger, ordered: bool) -> None:
         self.source, self.options, self.ledger = source, options, ledger
-        known = Naming(given=options.names, order=options.registered, ordered=ordered)
-        self.state = read_torch_state(source, known, alone=options.only_params)
+        known = Naming(given=options.names, order=options.registered, ordered=ordered, kind=options.kind)
+        self.state = read_torch_state(source, known, alone=options.only_params or OPTIMIZER in options.reset)
         part = self.state.optimizer
         if part is not None and "order" in part.named_by:
             ledger.notes.append(
@@ -348,6 +356,18 @@ def _schedulers(tree: Tree) -> Iterator[tuple[tuple[Key, ...], dict[str, Any]]]:
     for one in branches(tree):
         if one.component == "schedule" and isinstance(one.value, dict):
             yield one.keys, one.value
+
+
+def _without_optimizers(tree: Tree, ledger: Ledger) -> Tree:
+    """Return a tree without the states of optimizers, which start anew: each leaf has its line."""
+    for one in list(branches(tree)):
+        if one.component == OPTIMIZER:
+            for keys, leaf in leaves(one.value):
+                size = leaf.nbytes if isinstance(leaf, Array) else 0
+                name, how = leaf_name((*one.keys, *keys)), "left out on request: it starts anew"
+                ledger.add(name, "reset", how=how, size=size)
+            tree = without(tree, one.keys)
+    return tree
 
 
 def _note_position(part: OptimizerPart, counted: int | None, ledger: Ledger) -> None:

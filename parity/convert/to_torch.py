@@ -21,7 +21,7 @@ from parity.convert.optimizer_layout import COUNT, STEPS, OptimizerLayout
 from parity.convert.rule import RulePlacement
 from parity.convert.rule_rows import parse_rules
 from parity.convert.rules import ConversionRules
-from parity.convert.to_jax import DOCUMENT, SCHEMA, Options, to_jax
+from parity.convert.to_jax import DOCUMENT, OPTIMIZER, SCHEMA, Options, to_jax
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Source, Tree, count_of, decode_tree, leaf_name, leaves, number_of
 
@@ -190,7 +190,9 @@ class _Back:
             tree = with_hyperparameters(tree, self.optax, self.content.get("optimizer"), paths, self.ledger)
         for name, leaf in self.leaves.items():
             if name not in self.used and name != f"{DOCUMENT}.state" and not _is_empty(leaf):
-                self.ledger.add(name, "refused", how="PyTorch's state has no place for it")
+                asked = name.startswith("opt_state.") and OPTIMIZER in self.options.reset
+                how = "left out on request" if asked else "PyTorch's state has no place for it"
+                self.ledger.add(name, "reset" if asked else "refused", how=how)
         return tree
 
     def _pass_absent(self) -> None:

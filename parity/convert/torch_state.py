@@ -195,7 +195,7 @@ def _read_optimizer(
     keys = {_number(key): key for key in state}
     if len(set(ids)) != len(ids) or not set(keys) <= set(ids):
         raise CheckpointError(f"{where}: its groups name a parameter twice, or lack one that has state")
-    kind = _kind(where, groups, state)
+    kind = _kind(where, groups, state, known.kind)
     entries = {number: state[key] for number, key in keys.items()}
     counted = [{**group, "params": [_number(number) for number in group.get("params", ())]} for group in groups]
     names, source = name_numbers(where, kind, counted, entries, model, known)
@@ -210,11 +210,11 @@ def _number(key: Key) -> Key:
     return int(key) if isinstance(key, str) and key.isascii() and key.isdigit() else key
 
 
-def _kind(where: str, groups: Sequence[Mapping[str, Any]], state: Mapping[Key, Any]) -> OptimizerKind:
+def _kind(where: str, groups: Sequence[Mapping[str, Any]], state: Mapping[Key, Any], stated: str) -> OptimizerKind:
     """Return the class of an optimizer, by the arguments of its groups and the keys of its state.
 
     Raises:
-        CheckpointError: None fits.
+        CheckpointError: None fits, or several and none is stated, or not the one that is stated.
         SpecError: It is LBFGS.
     """
     keys = {str(key) for entry in state.values() for key, value in entry.items() if value is not None}
@@ -227,11 +227,22 @@ def _kind(where: str, groups: Sequence[Mapping[str, Any]], state: Mapping[Key, A
         needed = set(kind.arguments) - {"decoupled_weight_decay", "maximize"}
         if kind.in_torch and keys <= slots and needed <= own and own - set(kind.arguments) <= _ADDED:
             fits.append(kind)
+    if len(fits) > 1 and "decoupled_weight_decay" in own:  # a class without this argument never writes it
+        fits = [kind for kind in fits if kind.name == "AdamW" or "decoupled_weight_decay" in kind.arguments] or fits
+    if stated and fits:
+        named = [kind for kind in fits if kind.name == stated]
+        if not named:
+            shown = " or ".join(kind.name for kind in fits)
+            raise CheckpointError(f"{where}: is of {shown} by its arguments and its state, and {stated} is stated")
+        return named[0]
     if len(fits) > 1 and {kind.name for kind in fits} == {"Adam", "AdamW"}:
         decoupled = bool(groups[0].get("decoupled_weight_decay"))
         return OPTIMIZERS["AdamW" if decoupled else "Adam"]
     if len(fits) != 1:
-        which = f"several classes fit: {', '.join(k.name for k in fits)}" if fits else "no class of torch.optim has"
+        names = [kind.name for kind in fits]
+        flags = " or ".join(f"--class {name}" for name in names)
+        several = f"several classes fit: {', '.join(names)}; {flags} states it"
+        which = several if fits else "no class of torch.optim has"
         shown = "" if fits else f" the arguments {', '.join(sorted(own))} and the state {', '.join(sorted(keys))}"
         raise CheckpointError(f"{where}: {which}{shown}")
     return fits[0]
