@@ -89,6 +89,7 @@ def convert(
     opened = _require_state(open_any(source))
     if opened.path != source:  # a step of the directory that was given: its seal lies in it
         _require_whole(opened.path)
+    ledger.notes += opened.notes
     opened = _with_keys(opened, options.keys, ledger)
     tree = map_tree(opened, writer.format, options, ledger, None if like is None else open_any(like))
     require_resets(options.reset, (opened.tree, tree), ledger)
