@@ -9,7 +9,7 @@ from parity.convert.choosing import choose
 from parity.convert.comparison import Comparison, LeafComparison, LeafOutcome, Tolerance, compare_sources
 from parity.convert.components import COMPONENTS, Part, component_of_key
 from parity.convert.engine import FAMILIES, convert, map_tree, mapped, without_document
-from parity.convert.inspection import ComponentTotals, Inspection, TreeRow, inspect_source
+from parity.convert.inspection import ComponentTotals, Inspection, ParameterCounts, TreeRow, inspect_source
 from parity.convert.ledger import Action, Entry, Ledger
 from parity.convert.opening import is_checkpoint, open_any
 from parity.convert.optax_names import NAMES, name_of
@@ -41,6 +41,7 @@ __all__ = [
     "LeafOutcome",
     "Ledger",
     "Options",
+    "ParameterCounts",
     "Part",
     "Proof",
     "Registered",
