@@ -68,7 +68,15 @@ class _ItemNotes:
         """Kind of random keys to the names of the arrays that are their data."""
 
     def note_keys(self, item: Path) -> None:
-        """Note which arrays of an item are random keys, and of which kind: it is beside the arrays, if anywhere."""
+        """Note which arrays of an item are random keys, and of which kind."""
+        for kind, names in self.keys_of(item).items():
+            known = self.keys.setdefault(kind, [])
+            known += [name for name in names if name not in known]
+
+    @staticmethod
+    def keys_of(item: Path) -> dict[str, list[str]]:
+        """Return the kinds of random keys of an item, each with its arrays: it is beside the arrays, if anywhere."""
+        found: dict[str, list[str]] = {}
         for file in sorted((item / "array_metadatas").glob("process_*")):
             rows = read_json(file).get("array_metadatas")
             for row in rows if isinstance(rows, list) else []:
@@ -77,8 +85,9 @@ class _ItemNotes:
                 except (KeyError, TypeError) as error:
                     raise CheckpointError(f"{file} has a row that is not Orbax's ({explain(error)})") from error
                 if isinstance(more, dict) and (kind := more.get("random_key_impl")):
-                    names = self.keys.setdefault(str(kind), [])
+                    names = found.setdefault(str(kind), [])
                     names += [str(name)] * (str(name) not in names)
+        return found
 
 
 class _Building(dict[str, Any]):
@@ -258,6 +267,10 @@ def _item(path: Path, found: _ItemNotes) -> Tree:
         )
         opened = arrays.open_all(stored)
         found.holes += arrays.holes
+        for kind, names in found.keys_of(path).items():
+            for name in names:
+                if name in opened:
+                    opened[name].random_key = kind
     tree, empty = _Building(), _empty_arrays(path, value)
     for name, keys, kind in rows:
         if kind == "string":
