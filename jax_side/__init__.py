@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jax_side.formats.optimizer_template import optimizer_template
     from jax_side.formats.orbax_manager import drafts
     from jax_side.formats.quiet import prepare_process
+    from jax_side.formats.transformations import transformations_of
     from jax_side.formats.writers import writers
     from jax_side.inference import export_params, load_model
     from jax_side.placement import topology
@@ -40,6 +41,7 @@ __all__ = [
     "save",
     "shared_programs",
     "topology",
+    "transformations_of",
     "writers",
 ]
 
@@ -61,6 +63,7 @@ _MODULES = {
     "save": "jax_side.trees",
     "shared_programs": "jax_side.compiled",
     "topology": "jax_side.placement",
+    "transformations_of": "jax_side.formats.transformations",
     "writers": "jax_side.formats.writers",
 }
 """Public name to the module that defines it."""

@@ -83,6 +83,7 @@ def write_orbax(tree: Tree, path: Path) -> None:
         with WriteBack() as back:
             for name, array in values.items():
                 write_chunks(path / name, array, back)
+    _write_keys(path, values)
     if texts:
         (path / "_strings.json").write_text(json.dumps(texts), encoding="utf-8")
     _write_json(path / DESCRIPTION, describe(rows, use_ocdbt=shared, label={EMPTY_ARRAYS: empty} if empty else None))
@@ -98,6 +99,25 @@ def write_orbax(tree: Tree, path: Path) -> None:
             "custom_metadata": {},
         },
     )
+
+
+def _write_keys(path: Path, values: Mapping[str, Array]) -> None:
+    """Note which arrays are random keys: with a template, Orbax makes typed keys of them."""
+    rows = [
+        {
+            "param_name": name,
+            "write_shape": list(array.shape),
+            "chunk_shape": list(chunk_of(array.shape, array.dtype.itemsize)),
+            "ext_metadata": {"random_key_impl": array.random_key},
+        }
+        for name, array in values.items()
+        if array.random_key
+    ]
+    if rows:
+        (path / "array_metadatas").mkdir()
+        _write_json(
+            path / "array_metadatas" / "process_0", {"array_metadatas": [{"array_metadata": one} for one in rows]}
+        )
 
 
 def _walk(tree: Tree, path: tuple[tuple[Key, bool], ...]) -> Iterator[tuple[tuple[tuple[Key, bool], ...], Any]]:

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from parity import sides, storage
 from parity.checkpoints import (
+    FILE,
     Verified,
     describe,
     identity,
@@ -34,6 +35,7 @@ from parity.cli.foreign import is_foreign, is_other_tools, print_foreign_path, v
 from parity.cli.homes import Home, find_home, hash_of_run, home_of
 from parity.cli.options import count, local_path, number, word_or_step
 from parity.errors import CheckpointError, RunDirectoryError, UnsealedError
+from parity.formats import steps_of
 from parity.policy import RANGES
 from parity.report import clean, open_console
 from parity.results import EXIT_CODES
@@ -49,7 +51,8 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
         "path",
         type=local_path,
         metavar="PATH",
-        help="a checkpoint, of any known format, or a directory of a run or a manager with all of its checkpoints",
+        help="a checkpoint, of any known format, or a directory of a run or a manager with all of its checkpoints, "
+        "each step of another tool's too",
     )
     parser.add_argument(
         "--against",
@@ -131,7 +134,8 @@ def _verify(options: argparse.Namespace) -> int:
     if is_foreign(path):
         if options.against is not None:
             raise CheckpointError(f"--against compares sealed checkpoints; `parity compare {path} ...` takes any")
-        return verify_foreign(console, path)
+        steps = steps_of(path)
+        return _verify_steps(console, steps) if steps else verify_foreign(console, path)
     targets = _targets(path)
     if options.against is not None:
         _require_single(path, targets, options.against)
@@ -156,6 +160,25 @@ def _verify(options: argparse.Namespace) -> int:
     if options.against is not None and code == EXIT_CODES["holds"]:
         return compare_checkpoints(targets[0], options.against, by_seal=False)
     return code
+
+
+def _verify_steps(console: Console, steps: list[Path]) -> int:
+    """Print what is known of each step of a directory of another tool; one that cannot be opened is damaged."""
+    codes = set()
+    for step in steps:
+        if os.path.lexists(step / FILE) or (step.is_file() and os.path.lexists(seal_beside(step))):
+            result = verify_file(step) if step.is_file() else verify(step)
+            _print_verified(console, result)
+            codes.add(_code([result]))
+            continue
+        try:
+            codes.add(verify_foreign(console, step))
+        except CheckpointError as error:
+            console.print(Text.assemble(("damaged", "bold red"), f"    {clean(step)}"), soft_wrap=True)
+            console.print(Text(clean(f"  {error}")), soft_wrap=True)
+            codes.add(EXIT_CODES["broken"])
+    worst = ("broken", "inconclusive", "empty", "holds")
+    return next(EXIT_CODES[word] for word in worst if EXIT_CODES[word] in codes)
 
 
 def _require_single(path: Path, targets: list[Path], against: Path) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from parity import sides
 from parity.cli.options import local_path, print_found
@@ -15,19 +16,22 @@ from parity.convert import (
     CLASSES,
     FAMILIES,
     LAYOUTS,
+    NAMES,
     ConversionRules,
     Options,
     Zeros,
     convert,
+    name_of,
     open_any,
     read_rules,
     read_torch_state,
     registered,
 )
 from parity.errors import CheckpointError, SpecError, UnknownNameError
-from parity.formats import HUGGING_FACE, SAFETENSORS, Tree, Writer
+from parity.formats import HUGGING_FACE, SAFETENSORS, Writer
 from parity.report import print_ledger, print_placements, quoted
 from parity.results import EXIT_CODES
+from parity.state import OPTIMIZERS
 from parity.storage import read_given
 
 __all__ = ["add", "add_rules"]
@@ -81,6 +85,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="names of the optimizer's parameters in its order, one a line",
     )
     parser.add_argument(
+        "--class",
+        dest="kind",
+        choices=[kind.name for kind in OPTIMIZERS.values() if kind.in_torch],
+        metavar="CLASS",
+        help="class of torch.optim of the optimizer of PyTorch, such as RAdam, where neither its arguments nor its "
+        "state tell it",
+    )
+    parser.add_argument(
         "--model",
         metavar="MODULE:NAME",
         help="your own module, such as mine:Model, or a function that makes it, alone or with its optimizer: it is "
@@ -91,7 +103,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="LAYOUT",
         help="layout of the optimizer in JAX: optax (its own types), parity (those of our optimizers, which hold "
         "every state), or MODULE:NAME, your own transformation such as mine:tx, whose init gives the tree that is "
-        "filled; optax by default where it can hold the state",
+        "filled; optax by default where it can hold the state. From JAX to PyTorch: the function of Optax that made "
+        f"the state ({', '.join(NAMES)}), or MODULE:NAME, as their states have the same fields",
     )
     parser.add_argument(
         "--allow",
@@ -138,13 +151,18 @@ def _run(options: argparse.Namespace) -> int:
         raise SpecError("--model", "gives the names that --names FILE gives too: leave one")
     model = registered("--model", sides.named_object("--model", options.model)) if options.model else None
     given = _read_names(options.names) if options.names else None
+    tx = None if options.optimizer in (None, *LAYOUTS, *NAMES) else _own(options.optimizer)
+    side: Any = None if tx is None else sides.load("jax")
     asked = Options(
         rules=read_rules(options.rules) if options.rules else ConversionRules(),
         only_params=options.only == "params",
         layout=options.optimizer if options.optimizer in LAYOUTS else None,
-        template=None if options.optimizer in (None, *LAYOUTS) else _template(options.optimizer),
+        called=options.optimizer if options.optimizer in NAMES else "",
+        template=None if tx is None else lambda params: side.optimizer_template("--optimizer", tx, params, Zeros),
+        traced=None if tx is None else lambda params: name_of(side.transformations_of("--optimizer", tx, params)),
         names=given if model is None else model.names,
         registered=None if model is None else model.order,
+        kind=options.kind or ("" if model is None else model.kind),
         allow=tuple(options.allow),
         reset=tuple(options.reset),
         keys=None if options.keys is None else tuple(options.keys.split(",")),
@@ -161,18 +179,16 @@ def _run(options: argparse.Namespace) -> int:
     return EXIT_CODES["holds"]
 
 
-def _template(text: str) -> Callable[[Tree], Tree]:
-    """Return what makes the tree of the user's own transformation, from parameters.
+def _own(text: str) -> Any:
+    """Return the user's own transformation.
 
     Raises:
         SpecError: There is no such object.
-        UnknownNameError: It is neither a layout nor MODULE:NAME.
+        UnknownNameError: It is neither a layout, nor a function of Optax, nor MODULE:NAME.
     """
     if ":" not in text:
-        raise UnknownNameError("layout of --optimizer", text, [*LAYOUTS, "MODULE:NAME"])
-    tx = sides.named_object("--optimizer", text)
-    make = sides.load("jax").optimizer_template  # type: ignore[attr-defined]
-    return lambda params: make("--optimizer", tx, params, Zeros)
+        raise UnknownNameError("value of --optimizer", text, [*LAYOUTS, *NAMES, "MODULE:NAME"])
+    return sides.named_object("--optimizer", text)
 
 
 def _writer(name: str) -> Writer:

@@ -40,7 +40,8 @@ def verify_foreign(console: Console, path: Path) -> int:
         path: A checkpoint of another tool.
 
     Returns:
-        1 where it is damaged; 4 otherwise, as nothing but a seal proves that it is whole.
+        1 where it is damaged; 5 where it holds nothing that can be read; 4 otherwise, as nothing but a seal proves
+        that it is whole.
 
     Raises:
         CheckpointError: There is none of a known format, or its structure cannot be read.
@@ -51,10 +52,17 @@ def verify_foreign(console: Console, path: Path) -> int:
         for name, problem in found.faults:
             console.print(Text(clean(f"  {name}: {problem}")), soft_wrap=True)
         return EXIT_CODES["broken"]
+    if not found.arrays and not found.values:
+        print(f"parity: {path} holds nothing that can be read: nothing was verified", file=sys.stderr)
+        for what in found.unread:
+            print(f"parity: {clean(what)}", file=sys.stderr)
+        return EXIT_CODES["empty"]
     size = f"{found.format}, {found.arrays:,} arrays, {found.nbytes:,} bytes"
     console.print(Text.assemble(("unverified", "yellow"), f" {clean(path)}: {size}"), soft_wrap=True)
     fits = f"; {found.checked} fits" if found.checked else "; the format has no checksum to compare with"
     console.print(Text(f"  read: its structure is whole{fits}"), soft_wrap=True)
+    for what in found.unread:
+        console.print(Text(clean(f"  not read: {what}, which only its code could rebuild")), soft_wrap=True)
     console.print(Text(f"  unknown: {found.unproven}"), soft_wrap=True)
     return EXIT_CODES["inconclusive"]
 

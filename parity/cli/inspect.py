@@ -34,7 +34,8 @@ def _run(options: argparse.Namespace) -> int:
         source = open_any(_checkpoint_of(options.path))
         found = inspect_source(source, every=options.all or options.json)
     print_found(found, print_inspection, options)
-    return 0 if any(group.arrays or group.rows for group in found.groups) else EXIT_CODES["empty"]
+    known = sum(row.count for group in found.groups for row in group.rows) - len(found.opaque)
+    return 0 if known else EXIT_CODES["empty"]
 
 
 @contextmanager

@@ -9,9 +9,10 @@ from parity.convert.choosing import choose
 from parity.convert.comparison import Comparison, LeafComparison, LeafOutcome, Tolerance, compare_sources
 from parity.convert.components import COMPONENTS, Part, component_of_key
 from parity.convert.engine import FAMILIES, convert, map_tree, mapped, without_document
-from parity.convert.inspection import ComponentTotals, Inspection, TreeRow, inspect_source
+from parity.convert.inspection import ComponentTotals, Inspection, ParameterCounts, TreeRow, inspect_source
 from parity.convert.ledger import Action, Entry, Ledger
 from parity.convert.opening import is_checkpoint, open_any
+from parity.convert.optax_names import NAMES, name_of
 from parity.convert.optimizer_layout import LAYOUTS
 from parity.convert.proof import Proof, prove
 from parity.convert.registered import Registered, registered
@@ -28,6 +29,7 @@ __all__ = [
     "COMPONENTS",
     "FAMILIES",
     "LAYOUTS",
+    "NAMES",
     "Action",
     "Comparison",
     "ComponentTotals",
@@ -39,6 +41,7 @@ __all__ = [
     "LeafOutcome",
     "Ledger",
     "Options",
+    "ParameterCounts",
     "Part",
     "Proof",
     "Registered",
@@ -56,6 +59,7 @@ __all__ = [
     "is_checkpoint",
     "map_tree",
     "mapped",
+    "name_of",
     "open_any",
     "parse_rules",
     "parts_of",

@@ -6,13 +6,13 @@ A name is evidence, no proof: what follows from names alone is *inferred*. What 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from parity.formats import Array, Key, Tree
+from parity.formats import Array, Key
 
-__all__ = ["COMPONENTS", "SCALER", "STEP_NAMES", "Fact", "Part", "component_of_key", "top_values"]
+__all__ = ["COMPONENTS", "SCALER", "STEP_NAMES", "Fact", "Part", "component_of_key"]
 
 Fact = Literal["read", "inferred", "unknown"]
 
@@ -93,17 +93,3 @@ def component_of_key(key: str) -> str | None:
     """
     match = _PATTERN.fullmatch(key.lower())
     return None if match is None else COMPONENTS[int(str(match.lastgroup)[1:])]
-
-
-def top_values(tree: Tree) -> Iterator[tuple[tuple[Key, ...], Any]]:
-    """Yield what the top-level keys of a checkpoint hold, with its keys; the values of a list one by one.
-
-    Example:
-        >>> list(top_values({"optimizer": ["a", "b"], "step": 7}))
-        [(('optimizer', 0), 'a'), (('optimizer', 1), 'b'), (('step',), 7)]
-    """
-    for key, child in tree.items():
-        if isinstance(child, list):
-            yield from (((key, at), one) for at, one in enumerate(child))
-        else:
-            yield (key,), child

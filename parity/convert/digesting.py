@@ -77,7 +77,7 @@ class _DigestedArray(Array):
 
     def __init__(self, source: Array, digests: Digests) -> None:
         self.source, self.shape, self.dtype = source, source.shape, source.dtype
-        self.chunk_bytes, self.shared = source.chunk_bytes, source.shared
+        self.chunk_bytes, self.shared, self.random_key = source.chunk_bytes, source.shared, source.random_key
         self._digests = digests
         self._digest: LeafDigest | None = LeafDigest(source.shape, source.dtype.name)
         self._text: str | None = None

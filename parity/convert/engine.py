@@ -89,6 +89,7 @@ def convert(
     opened = _require_state(open_any(source))
     if opened.path != source:  # a step of the directory that was given: its seal lies in it
         _require_whole(opened.path)
+    ledger.notes += opened.notes
     opened = _with_keys(opened, options.keys, ledger)
     tree = map_tree(opened, writer.format, options, ledger, None if like is None else open_any(like))
     require_resets(options.reset, (opened.tree, tree), ledger)
@@ -97,6 +98,7 @@ def convert(
         ledger.add(name, "refused", how=f"{writer.format} cannot hold it: {why}")
     if ledger.refused or not ledger.crossed:
         return ledger
+    _note_keys(tree, writer, ledger)
     _require_room(target, tree, writer)
     with draft_of(target) as draft, Digests() as digests:
         _write(writer, map_leaves(tree, digests.watch), draft.path, digests, source)
@@ -152,6 +154,14 @@ def map_tree(opened: Source, to: str, options: Options, ledger: Ledger, like: So
     kept, rest = _params(opened, family)
     ledger.entries += [*_lines(kept, "copied"), *_lines(rest, "left out", "only the parameters were asked for")]
     return kept
+
+
+def _note_keys(tree: Tree, writer: Writer, ledger: Ledger) -> None:
+    """Say which random keys are their data alone in a format that has no keys."""
+    keys = [(leaf_name(at), one.random_key) for at, one in leaves(tree) if isinstance(one, Array) and one.random_key]
+    if keys and writer.format != "orbax":
+        names = ", ".join(f"{name} ({kind})" for name, kind in keys[:4]) + (", ..." if len(keys) > 4 else "")
+        ledger.notes.append(f"random keys are their data alone, as {writer.format} has no keys: {names}")
 
 
 def _require_state(opened: Source) -> Source:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from parity.convert.assigning import parts_of
-from parity.convert.components import STEP_NAMES, Fact, Part, component_of_key
-from parity.formats import Array, Opaque, Source, count_of, leaf_name
+import numpy as np
 
-__all__ = ["ComponentTotals", "Inspection", "TreeRow", "inspect_source"]
+from parity.convert.assigning import parts_of
+from parity.convert.branches import branches
+from parity.convert.components import STEP_NAMES, Fact, Part
+from parity.convert.torch_names import is_buffer
+from parity.errors import CheckpointError
+from parity.formats import Array, InMemory, Key, Opaque, Source, count_of, decode_tree, leaf_name
+
+__all__ = ["ComponentTotals", "Inspection", "ParameterCounts", "TreeRow", "inspect_source"]
 
 NEEDED = {
     "optimizer": "moments and step of every parameter would start at zero",
@@ -37,6 +42,12 @@ _SEALED = {
 MANAGED = "@tree"
 """Leaf of the seal of a manager's checkpoint that describes its tree."""
 
+_COLLECTIONS = frozenset({"buffers", "batch_stats"})
+"""Keys of what is in the model and not trained: of a conversion, and of Flax."""
+
+_SOME_ARRAY = InMemory(np.zeros(()))
+"""Stands for each array that a document refers to."""
+
 _NUMBER = re.compile(r"(?<![0-9A-Za-z_])\d+(?![0-9A-Za-z_])")
 
 
@@ -53,6 +64,21 @@ class TreeRow:
 
 
 @dataclass(frozen=True)
+class ParameterCounts:
+    """What the arrays of a model are; one that has several names is counted once."""
+
+    parameters: int
+    elements: int
+    """Of the parameters."""
+    buffers: int
+    buffer_elements: int
+    evidence: str
+    """What tells buffers from parameters, as a phrase; empty where there are no buffers."""
+    tied: tuple[str, ...]
+    """Names of arrays that another name has already: the file has one storage for both."""
+
+
+@dataclass(frozen=True)
 class ComponentTotals:
     """A component with its totals."""
 
@@ -60,9 +86,13 @@ class ComponentTotals:
     fact: Fact
     evidence: str
     arrays: int
+    """Names of arrays."""
     elements: int
+    """Elements of all arrays, those with several names once."""
     nbytes: int
     rows: tuple[TreeRow, ...]
+    counts: ParameterCounts | None = None
+    """Of the component `parameters`."""
 
 
 @dataclass(frozen=True)
@@ -132,11 +162,10 @@ def _in_document(tree: Any) -> set[str]:
     if not isinstance(document, dict) or not isinstance(document.get("state"), str):
         return set()
     try:
-        content = json.loads(document["state"])
-        names = [str(key) for key, _ in content["tree"]["dict"]]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        content = decode_tree(json.loads(document["state"])["tree"], lambda _: _SOME_ARRAY, "")
+    except (CheckpointError, ValueError, KeyError, TypeError, RecursionError):
         return set()
-    return {component for name in names if (component := component_of_key(name)) is not None}
+    return {one.component for one in branches(content) if one.component is not None}
 
 
 def _summary(there: set[str], unknown: list[Part]) -> str:
@@ -171,10 +200,46 @@ def _list(names: list[str], last: str = "and") -> str:
 
 
 def _group(part: Part, every: bool) -> ComponentTotals:
-    arrays = part.arrays
-    rows = tuple(_rows(part, every))
-    elements = sum(array.size for array in arrays)
-    return ComponentTotals(part.component, part.fact, part.evidence, len(arrays), elements, part.nbytes, rows)
+    once, tied = _untied(part)
+    return ComponentTotals(
+        part.component,
+        part.fact,
+        part.evidence,
+        len(once) + len(tied),
+        sum(array.size for array in once.values()),
+        sum(array.nbytes for array in once.values()),
+        tuple(_rows(part, every)),
+        _counts(once, tied) if part.component == "parameters" else None,
+    )
+
+
+def _untied(part: Part) -> tuple[dict[tuple[Key, ...], Array], tuple[str, ...]]:
+    """Return the arrays of a part, each once, and the further names of those that have several."""
+    once: dict[tuple[Key, ...], Array] = {}
+    tied, seen = [], set()
+    for keys, leaf in part.leaves.items():
+        if not isinstance(leaf, Array):
+            continue
+        elements = (leaf.shared, leaf.shape) if leaf.shared is not None and leaf.size else None
+        if elements is not None and elements in seen:
+            tied.append(leaf_name(keys))
+            continue
+        seen.add(elements)
+        once[keys] = leaf
+    return once, tuple(tied)
+
+
+def _counts(arrays: Mapping[tuple[Key, ...], Array], tied: tuple[str, ...]) -> ParameterCounts:
+    """Return how many parameters and buffers there are: a collection says it, or else names and types do."""
+    collected = {keys for keys in arrays if _COLLECTIONS.intersection(map(str, keys[:-1]))}
+    guessed = {keys for keys, one in arrays.items() if keys not in collected and is_buffer(leaf_name(keys), one)}
+    buffers = collected | guessed
+    sizes = sum(arrays[keys].size for keys in buffers)
+    read = "read: their collection says so" if collected else ""
+    inferred = "inferred from their names and types" if guessed else ""
+    total = sum(array.size for array in arrays.values())
+    evidence = "; ".join(filter(None, (read, inferred)))
+    return ParameterCounts(len(arrays) - len(buffers), total - sizes, len(buffers), sizes, evidence, tied)
 
 
 def _rows(part: Part, every: bool) -> Iterator[TreeRow]:

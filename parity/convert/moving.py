@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from parity.convert.components import SCALER, component_of_key, top_values
+from parity.convert.branches import branches, is_optimizer, node_at
+from parity.convert.components import SCALER
 from parity.convert.scheduler_dict import read_scheduler, write_groups, write_scheduler
 from parity.errors import CheckpointError, ParityError
 from parity.formats import InMemory, Tree, number_of
@@ -48,6 +49,8 @@ class Moved:
     """Steps of the tree."""
     counted: tuple[int, int] | None
     """Optax's count for the schedule, then and now; None if there is none."""
+    like: bool = False
+    """Whether that state is another one of the same model, given for its names and groups."""
 
 
 def moving_leaves(tree: Tree) -> dict[str, Any]:
@@ -135,7 +138,7 @@ def carry_scaler(tree: dict[str, Any], scale: Any, tracker: Any, moved: Moved) -
 
 def _schedule(tree: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any], Put, dict[str, Any]] | None:
     """Return the schedule, its dict, how to put another one there, and the optimizer; None if any is not known."""
-    optimizer = _find(tree, "optimizer", lambda one: set(one) == {"state", "param_groups"})
+    optimizer = _find(tree, "optimizer", is_optimizer)
     scheduler = _find(tree, "schedule", lambda one: "_last_lr" in one)
     if optimizer is None or scheduler is None or not isinstance(optimizer[0]["param_groups"], list):
         return None
@@ -151,10 +154,9 @@ def _find(
     What stands beside it, such as a second scheduler, would stay as it was and pass for moved on.
     """
     found: list[tuple[Any, Put]] = []
-    for keys, one in top_values(tree):
-        if component_of_key(str(keys[0])) == component:
-            home: Any = tree if len(keys) == 1 else tree[keys[0]]
-            found.append((one, functools.partial(home.__setitem__, keys[-1])))
+    for one in branches(tree):
+        if one.component == component:
+            found.append((one.value, functools.partial(node_at(tree, one.keys[:-1]).__setitem__, one.keys[-1])))
     fits = len(found) == 1 and isinstance(found[0][0], dict) and is_one(found[0][0])
     return found[0] if fits else None
 

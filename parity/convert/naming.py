@@ -52,6 +52,8 @@ class Naming:
     """Names of the model's parameters as its modules register them, and whether each is trained."""
     ordered: bool = False
     """Whether the tree has the names of the model in the order in which they were put there."""
+    kind: str = ""
+    """Class of the optimizer, where it is stated."""
     elsewhere: str = ""
     """Key of parameters beside the model, which the optimizer may have among its own."""
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from parity.convert.components import component_of_key, top_values
+from parity.convert.branches import branches, node_at
 from parity.convert.ledger import Ledger
-from parity.convert.optax_parts import HYPERPARAMETERS, parts_of_optax
+from parity.convert.optax_parts import HYPERPARAMETERS, Hyperparameter, parts_of_optax
 from parity.convert.optax_tree import OptaxState, argument_of, read_optax
 from parity.convert.optimizer_layout import COUNT
 from parity.errors import CheckpointError
@@ -40,10 +40,13 @@ def in_recorded_layout(tree: Mapping[str, Any], content: Mapping[str, Any], wher
         there = {leaf_name(("opt_state", *keys)) for keys, _ in leaves(state)}
         heads = ("opt_state.0.mu", "opt_state.0.trace", "opt_state.0.count")
         head = any(name.startswith(heads) for name in there)
-        if set(content.get("counts") or {}) <= there and (head or not parts_of_optax(state, where).moments):
-            return None
+        if set(content.get("counts") or {}) <= there:
+            parts = None if head else parts_of_optax(state, where)
+            if parts is None or not (parts.moments or parts.hyperparameters):
+                return None
     order = [leaf_name(keys) for keys in sorted(keys for keys, _ in leaves(tree["params"]))]
-    found = read_optax(state, order, where)
+    kind = str((content.get("optimizer") or {}).get("kind") or "")
+    found = read_optax(state, order, where, kind)
     return _plainest(found, position_at, where) if layout == "optax" else found
 
 
@@ -77,16 +80,14 @@ def with_hyperparameters(
         paths: Path of each parameter to its name in PyTorch.
         ledger: Takes a line for each.
     """
-    scheduled = [keys for keys, one in top_values(tree) if component_of_key(str(keys[0])) == "schedule"]
+    scheduled = any(one.component == "schedule" and isinstance(one.value, dict) for one in branches(tree))
     for hyper in state.hyperparameters:
         leaf, argument, value = hyper.leaf, HYPERPARAMETERS.get(hyper.name, ""), float(number_of(hyper.value))
         if not argument or not isinstance(recorded, dict):
             ledger.add(leaf, "left out", how="an argument of the code, which no group of PyTorch has")
             continue
-        names = {paths[path] for path in hyper.paths if path in paths}
-        node: Any = tree
-        for key in recorded["at"]:
-            node = node[key]
+        names = {paths[path] for path in paths if hyper.paths is None or path in hyper.paths}
+        node, known = node_at(tree, recorded["at"]), len(ledger.entries)
         for number, (group, held) in enumerate(zip(node["param_groups"], recorded["groups"], strict=True)):
             now = argument_of(group, argument)
             left_out = argument == "weight_decay" and hyper.masked and now == 0
@@ -95,6 +96,9 @@ def with_hyperparameters(
             target = leaf_name((*recorded["at"], "param_groups", number, argument))
             if np.float32(now) == np.float32(value):
                 ledger.add(leaf, "copied", target)
+            elif hyper.paths is None and (hyper.within or _differ(state.hyperparameters, hyper)):
+                why = f"is {value} where PyTorch's group has {now}, and nothing says for which parameters"
+                ledger.add(leaf, "refused", target, why)
             elif not names.issuperset(held):
                 ledger.add(leaf, "refused", target, f"is {value}, and for some parameters of the group alone")
             elif argument == "lr" and scheduled:
@@ -103,7 +107,15 @@ def with_hyperparameters(
             else:
                 _set(group, argument, value)
                 ledger.add(leaf, "transformed", target, f"was {now}")
+        if len(ledger.entries) == known:
+            ledger.add(leaf, "left out", how=f"no group of PyTorch's state has {argument} for its parameters")
     return tree
+
+
+def _differ(hyperparameters: Sequence[Hyperparameter], one: Hyperparameter) -> bool:
+    """Return whether there is another value of one name, for parameters that nothing tells either."""
+    alike = [other for other in hyperparameters if other.name == one.name and other.paths is None]
+    return len({float(number_of(other.value)) for other in alike}) > 1
 
 
 def _set(group: dict[str, Any], argument: str, value: float) -> None:

@@ -7,7 +7,7 @@ own, so that a state with any other fields is of no transformation that is known
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,8 +16,10 @@ from parity.formats import Array, InMemory, Key, Tree, leaf_name, leaves
 
 __all__ = ["HYPERPARAMETERS", "Hyperparameter", "Moments", "Parts", "parts_of_optax"]
 
+SECOND = "second_moment"
+
 MOMENTS: Mapping[frozenset[str], Mapping[str, str]] = {
-    frozenset({"count", "mu", "nu"}): {"mu": "first_moment", "nu": "second_moment"},
+    frozenset({"count", "mu", "nu"}): {"mu": "first_moment", "nu": SECOND},
     frozenset({"trace"}): {"trace": "momentum"},
 }
 """Fields of a state to its trees like the parameters, and the slot that each is: `scale_by_adam`, `trace`."""
@@ -65,10 +67,12 @@ class Hyperparameter:
     name: str
     """Argument of Optax's function."""
     value: Array
-    paths: frozenset[str]
-    """Parameters that it is for."""
+    paths: frozenset[str] | None
+    """Parameters that it is for; None where what it is given to keeps nothing like them, as SGD without momentum."""
     masked: bool
     """Whether a part of what it is given to is masked, as decay is that some parameters do not have."""
+    within: bool = False
+    """Whether it is within a mask or one of several labels, so that it may be for some parameters alone."""
 
 
 @dataclass
@@ -87,6 +91,13 @@ class Parts:
     """Leaves that are zero between two updates, such as gradients that are accumulated."""
     flags: dict[str, Array] = field(default_factory=dict)
     """Leaves that are as at the beginning unless a gradient was not finite."""
+
+    def of_kind(self, kind: str) -> Parts:
+        """Return it with the slots of a class of torch.optim: what Adamax keeps as `nu` is a largest value."""
+        if kind == "Adamax":
+            slots = [{"infinity_norm" if s == SECOND else s: own for s, own in m.slots.items()} for m in self.moments]
+            self.moments = [replace(one, slots=own) for one, own in zip(self.moments, slots, strict=True)]
+        return self
 
     def paths(self) -> set[str]:
         """Return the paths of all parameters that have arrays."""
@@ -131,10 +142,10 @@ def _visit(node: Tree, at: tuple[Key, ...], found: Parts, where: str) -> None:
         found.schedules[leaf_name((*at, "count"))] = count
     elif fields == {"inner_state"}:
         found.masked = True
-        _visit(node["inner_state"], (*at, "inner_state"), found, where)
+        _visit_within(node["inner_state"], (*at, "inner_state"), found, where)
     elif fields == {"inner_states"} and isinstance(node["inner_states"], dict):
         for label, child in node["inner_states"].items():
-            _visit(child, (*at, "inner_states", label), found, where)
+            _visit_within(child, (*at, "inner_states", label), found, where)
     elif fields - {"hyperparams_states"} == INJECTED:
         _visit_injected(node, at, found, where)
     elif fields == MULTI_STEPS:
@@ -163,17 +174,25 @@ def _children(node: Tree) -> list[tuple[Key, Tree]] | None:
     return None
 
 
+def _visit_within(node: Tree, at: tuple[Key, ...], found: Parts, where: str) -> None:
+    """Visit what is applied to some parameters alone."""
+    known = len(found.hyperparameters)
+    _visit(node, at, found, where)
+    found.hyperparameters[known:] = [replace(one, within=True) for one in found.hyperparameters[known:]]
+
+
 def _visit_injected(node: Mapping[str, Tree], at: tuple[Key, ...], found: Parts, where: str) -> None:
     inner = parts_of_optax(node["inner_state"], where, (*at, "inner_state"))
     _take(node, at, ("count",), found.counts)
     _take(node, at, ("hyperparams_states",), found.schedules)
     states = node.get("hyperparams_states")
+    paths = frozenset(inner.paths()) or None
     moved = {str(key) for key in states} if isinstance(states, dict) else set()
     for name, given in node["hyperparams"].items():
         value = _small(given)
         if value is not None and name not in moved:  # the others are computed anew at the next update
             leaf = leaf_name((*at, "hyperparams", name))
-            found.hyperparameters.append(Hyperparameter(leaf, name, value, frozenset(inner.paths()), inner.masked))
+            found.hyperparameters.append(Hyperparameter(leaf, name, value, paths, inner.masked))
         elif value is not None:
             found.counts[leaf_name((*at, "hyperparams", name))] = value
     found.moments += inner.moments

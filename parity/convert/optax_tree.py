@@ -27,7 +27,7 @@ class OptaxState:
     """What an Optax state holds of an optimizer's, in our layout."""
 
     tree: dict[str, Any]
-    """`count`, `slots` and `step`, as `jax_side.optim` has them."""
+    """`count`, `slots` and `step`, as `jax_side.optim` has them; no count where nothing counts updates."""
     origin: dict[str, str] = field(default_factory=dict)
     """Leaf of our layout to the leaf that it was."""
     scheduled: bool = False
@@ -37,19 +37,20 @@ class OptaxState:
     hyperparameters: list[Hyperparameter] = field(default_factory=list)
 
 
-def read_optax(tree: Tree, order: Sequence[str], where: str) -> OptaxState:
+def read_optax(tree: Tree, order: Sequence[str], where: str, kind: str = "") -> OptaxState:
     """Return the state of an Optax transformation in our layout.
 
     Args:
         tree: What is below `opt_state`.
         order: Paths of all parameters in the order of JAX's leaves.
         where: The checkpoint, for messages.
+        kind: The class of torch.optim that it is taken for.
 
     Raises:
         CheckpointError: A transformation is not known; a parameter has two states; schedules are at several
             positions; gradients are accumulated that PyTorch has no place for.
     """
-    parts = parts_of_optax(tree, where)
+    parts = parts_of_optax(tree, where).of_kind(kind)
     _require_rest(parts, where)
     out = OptaxState({"slots": {}}, scheduled=bool(parts.schedules))
     places = {path: at for at, path in enumerate(order)}
@@ -72,8 +73,13 @@ def read_optax(tree: Tree, order: Sequence[str], where: str) -> OptaxState:
     if len(set(counted.values())) > 1:
         shown = ", ".join(f"{leaf} at {value}" for leaf, value in list(counted.items())[:4])
         raise CheckpointError(f"{where}: schedules are at several positions: {shown}; PyTorch's has one")
-    position = next(iter(counted.values()), int(steps.max(initial=0)))
-    out.tree |= {"count": InMemory(np.array(position, np.int32)), "step": InMemory(steps)}
+    # without a schedule, what counts updates says where one would be; SGD alone counts none
+    own = [_count(*one.count, where) for one in parts.moments if one.count is not None]
+    own += [count_of(value) or 0 for leaf, value in parts.counts.items() if ".hyperparams." not in leaf]
+    position = next(iter(counted.values()), max(own, default=None))
+    out.tree["step"] = InMemory(steps)
+    if position is not None:
+        out.tree["count"] = InMemory(np.array(position, np.int32))
     out.hyperparameters += [one for one in parts.hyperparameters if one.value.size == 1]
     return out
 
@@ -107,7 +113,13 @@ def _require_rest(parts: Parts, where: str) -> None:
 
 
 def fill_optax(
-    template: Tree, state: OptimizerTree, part: OptimizerPart, given: Mapping[str, str], order: Sequence[str]
+    template: Tree,
+    state: OptimizerTree,
+    part: OptimizerPart,
+    given: Mapping[str, str],
+    order: Sequence[str],
+    *,
+    known: bool = True,
 ) -> Tree:
     """Return the state of an Optax transformation with the values of one in our layout, and say where they went.
 
@@ -117,14 +129,16 @@ def fill_optax(
         part: The optimizer of PyTorch, for its hyperparameters.
         given: Path of each parameter to its name in PyTorch.
         order: Paths of all parameters in the order of JAX's leaves.
+        known: Whether anything says how many updates there were.
 
     Raises:
-        CheckpointError: A transformation is not known, or keeps other values than the state has.
+        CheckpointError: A transformation is not known, or keeps other values than the state has, or counts updates
+            that nothing tells.
     """
     where = "--optimizer"
-    if (why := no_counterpart(part)) != "":
+    if (why := no_counterpart(part, filled=True)) != "":
         raise CheckpointError(f"{where}: Optax cannot hold this state of {part.kind.name}: {why}")
-    parts = parts_of_optax(template, where)
+    parts = parts_of_optax(template, where).of_kind(part.kind.name)
     values = {leaf_name(keys): leaf for keys, leaf in leaves(state.tree["slots"]) if isinstance(leaf, Array)}
     steps = dict(zip(order, state.tree["step"].load().tolist(), strict=True))
     filled: dict[str, Array] = {}
@@ -137,11 +151,18 @@ def fill_optax(
             f"{where} has no place for {min(left)}, which {part.kind.name} keeps; it keeps "
             f"{', '.join(sorted({slot for slot, _ in kept})) or 'nothing'}"
         )
+    if parts.schedules and not known:
+        raise CheckpointError(
+            f"{where}: {min(parts.schedules)} counts updates for a schedule, and nothing says how many there were: "
+            f"{part.kind.name} counts none, and the checkpoint has neither a scheduler nor a counter such as step; "
+            "--reset schedule starts it at 0"
+        )
     position = number_of(state.tree["count"])
     filled |= {leaf: _as(position, like) for leaf, like in parts.schedules.items()}
     filled |= {leaf: _as(state.count, like) for leaf, like in parts.counts.items() if ".hyperparams." not in leaf}
     for hyper in parts.hyperparameters:
-        value = _argument(part, hyper, {given[path] for path in hyper.paths}, where)
+        names = set(part.names.values()) if hyper.paths is None else {given[path] for path in hyper.paths}
+        value = _argument(part, hyper, names, where)
         if value is not None:
             filled[hyper.leaf] = _as(value, hyper.value)
     return map_leaves(template, lambda keys, leaf: filled.get(leaf_name(("opt_state", *keys)), leaf))

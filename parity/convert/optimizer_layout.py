@@ -83,6 +83,7 @@ def optimizer_tree(
     order: Sequence[str],
     layout: OptimizerLayout | None = None,
     position: int | None = None,
+    counted: int | None = None,
 ) -> OptimizerTree:
     """Return the state of an optimizer as a JAX tree, below `opt_state`.
 
@@ -93,6 +94,7 @@ def optimizer_tree(
         order: Paths of all parameters in the order of JAX's leaves.
         layout: The layout; by default Optax's where it holds the state.
         position: Position of the schedule, where there is one: Optax counts it in the state of the optimizer.
+        counted: Steps that the trainer counted, for a class that counts no updates itself, such as SGD.
 
     Raises:
         CheckpointError: The layout that was asked for cannot hold the state; says why, with the names.
@@ -104,7 +106,7 @@ def optimizer_tree(
         )
     chosen: OptimizerLayout = layout or ("parity" if why else "optax")
     steps = _steps(part)
-    count = max(steps.values(), default=0)
+    count = max(steps.values(), default=0) if part.kind.counts else counted or 0
     out = OptimizerTree(chosen, {}, count)
     slots: dict[str, dict[str, Any]] = {}
     for slot in part.kind.slots:
@@ -164,13 +166,15 @@ def _no_optax(part: OptimizerPart) -> str:
     return ""
 
 
-def no_counterpart(part: OptimizerPart) -> str:
+def no_counterpart(part: OptimizerPart, *, filled: bool = False) -> str:
     """Return why no transformation of Optax takes the steps of an optimizer; empty if one does.
 
     Args:
         part: The optimizer.
+        filled: Whether the state of a transformation of the user's own is filled, of which it is known that it takes
+            the steps of this class.
     """
-    if part.kind.name not in ("Adam", "AdamW", "SGD"):
+    if part.kind.name not in ("Adam", "AdamW", "SGD", *(("Adamax", "RAdam") if filled else ())):
         return f"Optax keeps the state of {part.kind.name} in another form, or computes other steps"
     for argument in ("amsgrad", "maximize", "dampening"):
         if any(group.get(argument) for group in part.groups):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from parity.convert.opening import open_any
 from parity.errors import CheckpointError
+from parity.formats import leaf_name, leaves
 
 __all__ = ["Proof", "prove"]
 
@@ -20,6 +21,10 @@ class Proof:
     """Empty where it could not be opened."""
     arrays: int
     nbytes: int
+    values: int
+    """Leaves that are read and are no arrays."""
+    unread: tuple[str, ...]
+    """What only code could rebuild, of which nothing was checked: leaf and class."""
     checked: str
     """What was compared, as a phrase; empty if the format has nothing to compare with."""
     unproven: str
@@ -37,7 +42,8 @@ def prove(path: Path) -> Proof:
         CheckpointError: There is nothing, or nothing that is known.
     """
     source = open_any(path)
-    arrays = source.arrays()
+    arrays, opaque = source.arrays(), source.opaque()
+    rest = sum(not isinstance(leaf, dict | list | tuple) for _, leaf in leaves(source.tree))
     try:
         faults = source.faults()
     except (CheckpointError, OSError) as error:
@@ -47,6 +53,8 @@ def prove(path: Path) -> Proof:
         format=source.format,
         arrays=len(arrays),
         nbytes=sum(array.nbytes for array in arrays.values()),
+        values=rest - len(arrays) - len(opaque),
+        unread=tuple(f"{leaf_name(keys) or path.name} is an {one}" for keys, one in opaque.items()),
         checked=source.checked,
         unproven=source.unproven,
         faults=tuple(faults),

@@ -18,6 +18,8 @@ class Registered:
 
     order: tuple[tuple[str, bool], ...]
     """Names as the modules register them, wrappers removed, and whether each is trained."""
+    kind: str
+    """Class of its optimizer; empty where there is none, or it is none of torch.optim."""
     names: tuple[str, ...] | None
     """Names in the order of the optimizer, by the identity of its parameters; None where there is no optimizer."""
 
@@ -44,12 +46,14 @@ def registered(option: str, made: Any) -> Registered:
     own = [(plain_name(name), value) for name, value in models[0].named_parameters()]
     order = tuple((name, bool(value.requires_grad)) for name, value in own)
     if not optimizers:
-        return Registered(order, None)
+        return Registered(order, "", None)
     by_id = {id(value): name for name, value in own}
     given = [value for group in optimizers[0].param_groups for value in group["params"]]
     if any(id(value) not in by_id for value in given):
         raise SpecError(option, "its optimizer has a parameter that is not the module's")
-    return Registered(order, tuple(by_id[id(value)] for value in given))
+    kind = type(optimizers[0])
+    own_class = kind.__name__ if kind.__module__.startswith("torch.optim.") else ""
+    return Registered(order, own_class, tuple(by_id[id(value)] for value in given))
 
 
 def _built(option: str, maker: Callable[[], Any]) -> Any:

@@ -76,12 +76,15 @@ def select(tree: Tree, paths: Sequence[Path]) -> Tree:
 
 
 def without(tree: Tree, path: Path) -> Any:
-    """Return a tree of dicts without one part of it.
+    """Return a tree without one part of it; of a list None stays, so that the others keep their places.
 
     Example:
         >>> without({"model": {"state_dict": 1, "args": 2}, "step": 5}, ("model", "state_dict"))
         {'model': {'args': 2}, 'step': 5}
     """
+    if isinstance(tree, list):
+        rest = path[1:]
+        return [child if at != path[0] else without(child, rest) if rest else None for at, child in enumerate(tree)]
     if len(path) == 1:
         return {key: child for key, child in tree.items() if key != path[0]}
     return {key: without(child, path[1:]) if key == path[0] else child for key, child in tree.items()}

@@ -9,27 +9,34 @@ from typing import Any
 
 import numpy as np
 
-from parity.convert.components import STEP_NAMES, component_of_key, top_values
+from parity.convert.branches import branches
+from parity.convert.components import STEP_NAMES
 from parity.convert.ledger import Ledger
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves
 from parity.convert.naming import Naming
 from parity.convert.objects import without_objects
+from parity.convert.optax_names import require_class
 from parity.convert.optax_tree import fill_optax
 from parity.convert.optimizer_layout import OptimizerLayout, OptimizerTree, optimizer_tree, put
 from parity.convert.rule import CLASSES, ConversionRule, RuleClass, RulePlacement
 from parity.convert.rules import ConversionRules
+from parity.convert.selecting import without
 from parity.convert.torch_names import is_buffer
 from parity.convert.torch_state import OptimizerPart, TorchState, read_torch_state
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Key, Tree, encode_tree, leaf_name, leaves, map_leaves, number_of
 
-__all__ = ["DOCUMENT", "SCHEMA", "Options", "to_jax"]
+__all__ = ["DOCUMENT", "OPTIMIZER", "SCHEMA", "Options", "to_jax"]
 
 DOCUMENT = "torch"
 """Key of the JAX tree below which everything of PyTorch's is that has no leaf of its own: `state`, a JSON text, and
 `arrays`."""
 
 SCHEMA = "parity.torch_state/1"
+MOST_SHOWN = 6
+OPTIMIZER = "optimizer"
+"""The component."""
+
 _TAKEN = ("opt_state", "step", DOCUMENT, SCHEDULE, LOSS_SCALE)
 
 
@@ -43,8 +50,14 @@ class Options:
     """Layout of the optimizer; by default Optax's where it holds the state."""
     template: Callable[[Tree], Tree] | None = None
     """What the state of the optimizer in JAX is for some parameters; it decides the layout."""
+    traced: Callable[[Tree], str] | None = None
+    """The function of Optax that this transformation is of, for some parameters, as `name_of` names it."""
+    called: str = ""
+    """The function of Optax that made the state of a tree of JAX; empty if it is not stated."""
     names: Sequence[str] | None = None
     """Names of the optimizer's parameters in its order."""
+    kind: str = ""
+    """Class of the optimizer in torch.optim, where it is stated."""
     registered: Sequence[tuple[str, bool]] | None = None
     """Names of the model's parameters in the order of its modules, and whether each is trained."""
     allow: Collection[RuleClass] = ()
@@ -83,6 +96,8 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
         model.fc.weight transformed params.fc.kernel
         step copied torch.state
     """
+    if OPTIMIZER in options.reset and not options.only_params:
+        tree = _without_optimizers(tree, ledger)
     forward = _Forward(tree, options, ledger, ordered)
     state, placements, made = forward.state, forward.placements, forward.tree
     forward.place(state.model_at, state.model, _homes(state, placements))
@@ -92,12 +107,12 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
     if state.optimizer is not None:
         _refuse_classes(placements, options, ledger)
     for at, arrays in state.others.items():
-        forward.place(at, arrays, dict.fromkeys(arrays, leaf_name(at)))
+        forward.place(at, arrays, dict.fromkeys(arrays, "_".join(map(str, at))))
     optimizer = None
     if state.optimizer is not None:
         _check_rate(tree, state.optimizer)
         order = [leaf_name(keys) for keys in sorted(keys for keys, _ in leaves(made["params"]))]
-        position = _schedule_position(tree)
+        position, counted = _schedule_position(tree), _counter(tree)
         optimizer = optimizer_tree(
             state.optimizer,
             state.model,
@@ -105,16 +120,30 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
             order=order,
             layout="parity" if options.template else options.layout,
             position=position,
+            counted=counted,
         )
+        known = position is not None or state.optimizer.kind.counts or counted is not None
+        if optimizer.layout == "parity" and position is None and not state.optimizer.kind.counts:
+            _note_position(state.optimizer, counted, ledger)
         made["opt_state"] = optimizer.tree
+        if options.called:
+            raise CheckpointError(
+                f"--optimizer {options.called} says what made a state of JAX; from PyTorch to JAX give optax, "
+                "parity, or MODULE:NAME, your own transformation"
+            )
         if options.template is not None:
+            forward.made_by = options.traced(made["params"]) if options.traced else ""
+            require_class(forward.made_by, state.optimizer.kind.name, "--optimizer")
             given = {path: name for name, placement in placements.items() for path in placement.jax}
             template = options.template(made["params"])
-            made["opt_state"] = fill_optax(template, optimizer, state.optimizer, given, order)
+            known = known or "schedule" in options.reset
+            made["opt_state"] = fill_optax(template, optimizer, state.optimizer, given, order, known=known)
         for leaf, why in optimizer.refused:
             ledger.add(leaf, "refused", how=why)
         forward.references |= optimizer.references
-    step = _step(tree, optimizer)
+    step = _counter(tree)
+    if step is None and optimizer is not None and state.optimizer is not None and state.optimizer.kind.counts:
+        step = optimizer.count
     if step is not None:
         made["step"] = step
     moving = moving_leaves(tree)
@@ -128,8 +157,8 @@ class _Forward:
 
     def __init__(self, source: Tree, options: Options, ledger: Ledger, ordered: bool) -> None:
         self.source, self.options, self.ledger = source, options, ledger
-        known = Naming(given=options.names, order=options.registered, ordered=ordered)
-        self.state = read_torch_state(source, known, alone=options.only_params)
+        known = Naming(given=options.names, order=options.registered, ordered=ordered, kind=options.kind)
+        self.state = read_torch_state(source, known, alone=options.only_params or OPTIMIZER in options.reset)
         part = self.state.optimizer
         if part is not None and "order" in part.named_by:
             ledger.notes.append(
@@ -138,6 +167,8 @@ class _Forward:
             )
         self.placements = {name: p for p in options.rules.place(list(self.state.model)) for name in p.torch}
         self.tree: dict[str, Any] = {"params": {}}
+        self.made_by = ""
+        """The function of Optax whose state is filled, where its update was traced."""
         self.references: dict[tuple[Key, ...], dict[str, Any]] = {}
 
     def place(self, at: tuple[Key, ...], arrays: Mapping[str, Array], homes: Mapping[str, str]) -> None:
@@ -172,12 +203,12 @@ class _Forward:
     def document(self, optimizer: OptimizerTree | None, step: int | None, moving: Collection[str]) -> dict[str, Any]:
         """Return the document, and the arrays that have no other place; writes their lines in the ledger."""
         arrays: dict[str, Array] = {}
+        own: set[tuple[Key, ...]] = set()
 
         def refer(keys: tuple[Key, ...], array: Array) -> dict[str, Any]:
             known = self.references.get(keys)
             if known is not None:
-                at = self.state.model_at
-                if keys[: len(at) or 1] != at and keys[:1] not in self.state.others:
+                if keys[:-1] != self.state.model_at and keys[:-1] not in self.state.others:
                     where = "opt_state" if self.options.template else known.get("from") or known.get("count", "")
                     self.ledger.add(leaf_name(keys), "copied", where, self._moment(known), array.nbytes)
                 return known
@@ -185,6 +216,7 @@ class _Forward:
             while name in arrays:
                 name += "_"
             arrays[name] = array
+            own.add(keys)
             self.ledger.add(leaf_name(keys), "copied", f"{DOCUMENT}.arrays.{name}", "", array.nbytes)
             return {"array": name, "shape": list(array.shape), "dtype": array.dtype.name}
 
@@ -207,12 +239,35 @@ class _Forward:
             "absent": {} if optimizer is None else {p: [optimizer.places[p], v] for p, v in optimizer.absent.items()},
             "tree": encode_tree(kept, refer),
         }
+        homes = {one.keys: MOVING[one.component] for one in branches(self.source) if one.component in MOVING}
         for keys, leaf in leaves(kept):
             if not isinstance(leaf, Array):
-                beside = MOVING.get(component_of_key(str(keys[0])) or "")
+                beside = next((homes[keys[:n]] for n in range(1, len(keys) + 1) if keys[:n] in homes), None)
                 where = f"{DOCUMENT}.state, {beside}" if beside in moving else f"{DOCUMENT}.state"
                 self.ledger.add(leaf_name(keys), "copied", where, "")
+        self._note_kept(own)
         return {"state": json.dumps(content), **({"arrays": arrays} if arrays else {})}
+
+    def _note_kept(self, own: Collection[tuple[Key, ...]]) -> None:
+        """Say which parts JAX gets nothing of, though they may be of what is trained: the document keeps them."""
+        kept: dict[str, list[str]] = {}
+        for one in branches(self.source):
+            if one.component in (None, "parameters", "optimizer") and any(
+                keys[: len(one.keys)] == one.keys for keys in own
+            ):
+                kept.setdefault(one.component or "", []).append(leaf_name(one.keys))
+        for name in kept.pop("optimizer", []):
+            self.ledger.notes.append(
+                f"{name} is no state_dict of torch.optim (state and param_groups): JAX gets none from it, and "
+                f"it is kept in {DOCUMENT} for the way back"
+            )
+        names = [name for rows in kept.values() for name in rows]
+        if names:
+            more = f" and {len(names) - MOST_SHOWN:,} more" if len(names) > MOST_SHOWN else ""
+            self.ledger.notes.append(
+                f"kept in {DOCUMENT} for the way back, as nothing says that they are of the model: "
+                f"{', '.join(names[:MOST_SHOWN])}{more}"
+            )
 
     def _groups(self) -> dict[str, Any] | None:
         """Return where the optimizer is, and the names of the parameters in each of its groups."""
@@ -221,7 +276,7 @@ class _Forward:
             return None
         names = {str(key): name for key, name in part.names.items()}
         groups = [[names[str(number)] for number in group.get("params", ())] for group in part.groups]
-        return {"at": list(part.at), "groups": groups}
+        return {"at": list(part.at), "groups": groups, "kind": part.kind.name, "made_by": self.made_by}
 
     def _moment(self, reference: Mapping[str, Any]) -> str:
         placement = self.placements.get(str(reference.get("name")))
@@ -281,7 +336,7 @@ def _check_rate(tree: Tree, optimizer: OptimizerPart) -> None:
         last = one.get("_last_lr")
         if isinstance(last, list) and len(last) == len(rates) and _plain(last) != rates:
             raise CheckpointError(
-                f"{key}: the schedule is at learning rate {_plain(last)}, the optimizer at {rates}: one "
+                f"{leaf_name(key)}: the schedule is at learning rate {_plain(last)}, the optimizer at {rates}: one "
                 "was saved before and one after a step, so neither position is the state's; save both at one step"
             )
 
@@ -296,20 +351,52 @@ def _schedule_position(tree: Tree) -> int | None:
     return next(found, None)
 
 
-def _schedulers(tree: Tree) -> Iterator[tuple[Key, dict[str, Any]]]:
-    """Yield what a tree has under names of schedules, each with its top-level key."""
-    for keys, one in top_values(tree):
-        if component_of_key(str(keys[0])) == "schedule" and isinstance(one, dict):
-            yield keys[0], one
+def _schedulers(tree: Tree) -> Iterator[tuple[tuple[Key, ...], dict[str, Any]]]:
+    """Yield what a tree has as schedules, each with its keys."""
+    for one in branches(tree):
+        if one.component == "schedule" and isinstance(one.value, dict):
+            yield one.keys, one.value
 
 
-def _step(tree: Tree, optimizer: OptimizerTree | None) -> int | None:
-    """Return the completed steps, by a counter of a customary name, or else by the updates of the optimizer."""
+def _without_optimizers(tree: Tree, ledger: Ledger) -> Tree:
+    """Return a tree without the states of optimizers, which start anew: each leaf has its line."""
+    for one in list(branches(tree)):
+        if one.component == OPTIMIZER:
+            for keys, leaf in leaves(one.value):
+                size = leaf.nbytes if isinstance(leaf, Array) else 0
+                name, how = leaf_name((*one.keys, *keys)), "left out on request: it starts anew"
+                ledger.add(name, "reset", how=how, size=size)
+            tree = without(tree, one.keys)
+    return tree
+
+
+def _note_position(part: OptimizerPart, counted: int | None, ledger: Ledger) -> None:
+    """Say from where a schedule in JAX counts on, where neither a scheduler nor the optimizer tells it."""
+    if counted is None:
+        why = f"schedules in JAX start at 0: {part.kind.name} counts no updates, and the checkpoint no steps"
+    else:
+        why = (
+            f"schedules in JAX count on from {counted}, the steps that the checkpoint counts, as {part.kind.name} "
+            "counts no updates: that each step was one update is inferred"
+        )
+    ledger.notes.append(why)
+
+
+def _counter(tree: Tree) -> int | None:
+    """Return the completed steps by a counter of a customary name.
+
+    A counter that lies deeper counts where all of its name are at one number.
+    """
     for name in STEP_NAMES:
         value = number_of(tree.get(name))
         if type(value) is int:
             return int(value)
-    return optimizer.count if optimizer is not None else None
+    deeper = [(str(one.keys[-1]), number_of(one.value)) for one in branches(tree) if one.component == "counters"]
+    for name in STEP_NAMES:
+        found = {value for key, value in deeper if key == name and type(value) is int}
+        if len(found) == 1:
+            return int(found.pop())
+    return None
 
 
 def _counts(optimizer: OptimizerTree) -> dict[str, int]:

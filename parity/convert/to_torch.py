@@ -10,26 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from parity.convert.components import STEP_NAMES, component_of_key
 from parity.convert.ledger import Ledger
-from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, Moved, carry_scaler, carry_schedule, moving_leaves
+from parity.convert.moving import Moved, moving_leaves
+from parity.convert.moving_on import move_on
 from parity.convert.naming import keeps_order
 from parity.convert.optax_back import in_recorded_layout, with_hyperparameters
+from parity.convert.optax_names import ALIKE, require_class
 from parity.convert.optax_tree import OptaxState
 from parity.convert.optimizer_layout import COUNT, STEPS, OptimizerLayout
 from parity.convert.rule import RulePlacement
 from parity.convert.rule_rows import parse_rules
 from parity.convert.rules import ConversionRules
-from parity.convert.to_jax import DOCUMENT, SCHEMA, Options, to_jax
+from parity.convert.to_jax import DOCUMENT, OPTIMIZER, SCHEMA, Options, to_jax
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Source, Tree, count_of, decode_tree, leaf_name, leaves, number_of
 
 __all__ = ["to_torch"]
 
 MOST_COUNTS = 1 << 24
-
-MOVES = ("schedule", "loss scaler", "random streams", "data position", "counters", "best so far")
-"""Components that training changes; of most of them plain JAX state says nothing."""
 
 
 def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None = None, where: str = "") -> Tree:
@@ -55,11 +53,11 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
     given = _document(tree, where)
     if like is not None:
         layout: OptimizerLayout | None = None if tree.get("opt_state") is None else "parity"
-        quiet = replace(options, layout=layout, template=None, only_params=False)
+        quiet = replace(options, layout=layout, template=None, traced=None, called="", only_params=False)
         other = Ledger()
         made = to_jax(like.tree, quiet, other, ordered=keeps_order(like))
-        ledger.notes += other.notes
         content = json.loads(made[DOCUMENT]["state"])
+        ledger.notes += other.notes[:1] if "order" in content["named_by"] else []  # how the names are known
         own = made[DOCUMENT].get("arrays", {})
         given = {**content, "step": None, "like": content["step"]}
     elif given is None:
@@ -67,6 +65,8 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
     else:
         own = tree[DOCUMENT].get("arrays", {})
     optax = None if options.only_params else in_recorded_layout(tree, given, where)
+    if not options.only_params and tree.get("opt_state") is not None:
+        _require_function(tree, given, options, optax, ledger, where)
     if optax is not None:
         tree = {**tree, "opt_state": optax.tree}
     lines = Ledger()
@@ -74,7 +74,36 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
     made = back.params() if options.only_params else back.tree()
     origin = optax.origin if optax is not None else {}
     ledger.entries += [replace(entry, leaf=origin.get(entry.leaf, entry.leaf)) for entry in lines.entries]
+    ledger.notes += lines.notes
     return made
+
+
+def _require_function(
+    tree: Mapping[str, Any],
+    given: Mapping[str, Any],
+    options: Options,
+    optax: OptaxState | None,
+    ledger: Ledger,
+    where: str,
+) -> None:
+    """Check that the function of Optax that made a state is of PyTorch's class, or say that nothing states it.
+
+    Raises:
+        CheckpointError: It is of another class, or has no counterpart.
+    """
+    recorded = given.get("optimizer") or {}
+    kind = str(recorded.get("kind") or "")
+    if not kind:
+        return
+    stated = options.called or (options.traced(tree["params"]) if options.traced else "")
+    require_class(stated, kind, f"{where}: opt_state")
+    slots = set() if optax is None or given.get("layout") == "optax" else set(optax.tree.get("slots", {}))
+    if not stated and not recorded.get("made_by") and {"second_moment", "infinity_norm"} & slots:
+        by = "--like" if "like" in given else "its document"
+        ledger.notes.append(
+            f"opt_state has count, mu and nu, as the states of {', '.join(ALIKE)} of Optax have: it is taken for "
+            f"{kind}, as {by} says; --optimizer NAME, the function that made it, states it"
+        )
 
 
 def _document(tree: Mapping[str, Any], where: str) -> dict[str, Any] | None:
@@ -136,6 +165,8 @@ class _Back:
             rules = ConversionRules(parse_rules(f"{where}: {DOCUMENT}.state", content["rules"]))
         self.placements = {name: p for p in rules.place(list(content["names"])) for name in p.torch}
         self.used: set[str] = set()
+        self.kept: set[int] = set()
+        """Identities of the arrays that have no leaf in JAX, and are as they were."""
         self.cache: dict[tuple[str, tuple[str, ...]], Sequence[Array]] = {}
         self.shapes = _shapes(content["tree"], where)
         self.step, self.recorded = self.leaves.get("step"), content.get("step")
@@ -159,7 +190,9 @@ class _Back:
             tree = with_hyperparameters(tree, self.optax, self.content.get("optimizer"), paths, self.ledger)
         for name, leaf in self.leaves.items():
             if name not in self.used and name != f"{DOCUMENT}.state" and not _is_empty(leaf):
-                self.ledger.add(name, "refused", how="PyTorch's state has no place for it")
+                asked = name.startswith("opt_state.") and OPTIMIZER in self.options.reset
+                how = "left out on request" if asked else "PyTorch's state has no place for it"
+                self.ledger.add(name, "reset" if asked else "refused", how=how)
         return tree
 
     def _pass_absent(self) -> None:
@@ -201,6 +234,7 @@ class _Back:
             name = f"{DOCUMENT}.arrays.{reference['array']}"
             self.used.add(name)
             found = self._check(name, self.own.get(reference["array"]), reference)
+            self.kept.add(id(found))
             self.ledger.add(name, "copied", "", "", found.nbytes)
             return found
         if "count" in reference:
@@ -287,38 +321,18 @@ class _Back:
                 )
 
     def _move_on(self, tree: Tree, step: int) -> Tree:
-        """Set counters, schedule and loss scale to those of the JAX state, and refuse what nobody moved on."""
+        """Return the tree with counters, schedule and loss scale of the JAX state."""
         self.used.add("step")
-        made = dict(tree)
         since = self.content.get("like") if self.recorded is None else self.recorded
-        moved = Moved(since, step, self.counted)
-        scale, tracker = (self.leaves.get(f"{LOSS_SCALE}.{name}") for name in ("scale", "growth_tracker"))
-        carried = {
-            "schedule": carry_schedule(made, self.leaves.get(SCHEDULE), moved, self.where),
-            "loss scaler": carry_scaler(made, scale, tracker, moved),
-        }
-        for key in made:
-            component = component_of_key(str(key))
-            if key in STEP_NAMES and type(made[key]) is int:
-                if since is None or made[key] == since:
-                    self.ledger.add("step", "copied", str(key), f"was {made[key]}")
-                    made[key] = step
-                elif step != since:  # a step within an epoch, or how many there are to be
-                    asked = str(key) in self.options.reset
-                    why = f"is {made[key]} where the step was {since}: nothing says whether it counts on"
-                    hint = "" if asked else f"; --reset '{key}' keeps it"
-                    self.ledger.add(str(key), "reset" if asked else "refused", str(key), f"{why}{hint}")
-            elif component in MOVES:
-                how = carried.get(component)
-                if how:
-                    self.ledger.add(MOVING[component], "transformed", str(key), how)
-                    continue
-                asked = component in self.options.reset or str(key) in self.options.reset
-                of = "that of the checkpoint like it" if self.recorded is None else f"that of step {self.recorded}"
-                why = f"is {of}, and the parameters are of step {step}"
-                hint = "" if asked else f"; --reset '{component}' keeps it"
-                self.ledger.add(str(key), "reset" if asked else "refused", str(key), f"{why}{hint}")
-        return made
+        return move_on(
+            dict(tree),
+            Moved(since, step, self.counted, like=self.recorded is None),
+            self.leaves,
+            kept=self.kept,
+            reset=self.options.reset,
+            ledger=self.ledger,
+            where=self.where,
+        )
 
 
 def _shapes(document: Any, where: str) -> dict[str, tuple[int, ...]]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from parity.convert.components import component_of_key, top_values
+from parity.convert.branches import MOST_AROUND, branches, is_optimizer, is_state_dict, node_at
+from parity.convert.components import component_of_key
 from parity.convert.naming import ADVICE, Naming, name_numbers
 from parity.convert.torch_names import is_buffer, plain_name
 from parity.errors import CheckpointError, ParityError
@@ -79,10 +80,9 @@ def read_torch_state(tree: Tree, known: Naming | None = None, *, alone: bool = F
         raise CheckpointError("two parameters have one name once wrappers such as module. are removed")
     plain = {name: model[spelling] for name, spelling in spelled.items()}
     others: dict[tuple[Key, ...], dict[str, Array]] = {}
-    if at and isinstance(tree, dict):
-        for key, child in tree.items():
-            if (key,) != at and _is_state_dict(child) and {plain_name(name) for name in child} <= set(plain):
-                others[(key,)] = {plain_name(name): child[name] for name in child}
+    for one in branches(tree) if at else ():
+        if one.keys != at and is_state_dict(one.value) and {plain_name(name) for name in one.value} <= set(plain):
+            others[one.keys] = {plain_name(name): array for name, array in one.value.items()}
     found = None if alone else _find_optimizer(tree, at, plain, known)
     naming = replace(known or Naming(), elsewhere=_elsewhere(tree, at, others))
     optimizer = None if found is None else _read_optimizer(*found, plain, naming)
@@ -92,25 +92,30 @@ def read_torch_state(tree: Tree, known: Naming | None = None, *, alone: bool = F
 def _find_model(tree: Tree, known: Naming | None) -> tuple[tuple[Key, ...], Mapping[str, Array]]:
     if not isinstance(tree, dict):
         raise CheckpointError("the checkpoint is no dict, so nothing in it is known to be a model")
-    if _is_state_dict(tree):
+    if is_state_dict(tree):
         return (), tree
     found = [
-        (key,) for key, child in tree.items() if component_of_key(str(key)) == "parameters" and _is_state_dict(child)
+        (key,) for key, child in tree.items() if component_of_key(str(key)) == "parameters" and is_state_dict(child)
     ]
     if not found:
         nested = list(_state_dicts_below(tree, ()))
         if len(nested) == 1:
             return nested[0]
+        around = {keys[:-1] for keys, _ in nested}
+        called = [one for one in nested if component_of_key(str(one[0][-1])) == "parameters"]
+        if len(around) == 1 and len(called) == 1:  # beside its averages, as at the top of a checkpoint
+            return called[0]
         if nested:
             names = [leaf_name(keys) for keys, _ in nested]
             raise CheckpointError(
-                f"several state dicts ({', '.join(names[:6])}): each may be the model; convert one: --keys {names[0]}"
+                f"several state dicts ({', '.join(names[:6])}): each may be the model; convert one: "
+                f"{_keys_hint(tree, [keys for keys, _ in nested], known)}"
             )
     if len(found) != 1:
         have = ", ".join(str(keys[0]) for keys in found) or f"none among {', '.join(map(str, list(tree)[:8]))}"
         hint = ""
         if found:
-            hint = f"; convert one at a time: {_keys_hint(tree, [keys[0] for keys in found], known)}"
+            hint = f"; convert one at a time: {_keys_hint(tree, found, known)}"
         raise CheckpointError(
             f"expected one state dict of a model by a customary name (model, state_dict), found {have}{hint}"
         )
@@ -119,10 +124,10 @@ def _find_model(tree: Tree, known: Naming | None) -> tuple[tuple[Key, ...], Mapp
 
 def _state_dicts_below(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[tuple[Key, ...], Mapping[str, Array]]]:
     """Yield the state dicts within a tree of dicts, such as `model.state_dict`; those of optimizers are none."""
-    if len(keys) > MOST_BELOW or not isinstance(tree, dict) or set(tree) == {"state", "param_groups"}:
+    if len(keys) > MOST_AROUND or not isinstance(tree, dict) or set(tree) == {"state", "param_groups"}:
         return
     for key, child in tree.items():
-        if _is_state_dict(child) and any(not is_buffer(name, leaf) for name, leaf in child.items()):
+        if is_state_dict(child) and any(not is_buffer(name, leaf) for name, leaf in child.items()):
             component = component_of_key(str((*keys, key)[0]))
             if component in (None, "parameters"):
                 yield (*keys, key), child
@@ -130,24 +135,12 @@ def _state_dicts_below(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[tupl
             yield from _state_dicts_below(child, (*keys, key))
 
 
-MOST_BELOW = 4
-"""Dicts around a state dict at most."""
-
-
-def _is_state_dict(value: Tree) -> bool:
-    return (
-        isinstance(value, dict)
-        and bool(value)
-        and all(isinstance(key, str) and isinstance(leaf, Array) for key, leaf in value.items())
-    )
-
-
 def _elsewhere(tree: Tree, at: tuple[Key, ...], others: Mapping[tuple[Key, ...], Any]) -> str:
     """Return a key of parameters beside the model, such as those of a loss; empty if there are none."""
-    for key, child in tree.items() if at else ():
-        known = (key,) == at or (key,) in others or component_of_key(str(key)) is not None
-        if not known and _is_state_dict(child) and any(not is_buffer(name, leaf) for name, leaf in child.items()):
-            return str(key)
+    for one in branches(tree) if at else ():
+        known = one.keys == at or one.keys in others or one.component is not None or not is_state_dict(one.value)
+        if not known and any(not is_buffer(name, leaf) for name, leaf in one.value.items()):
+            return leaf_name(one.keys)
     return ""
 
 
@@ -157,7 +150,7 @@ def _find_optimizer(
     found = _optimizers(tree)
     if len(found) > 1:
         where = ", ".join(leaf_name(keys) for keys, _ in found)
-        hint = _keys_hint(tree, [leaf_name(at)], known)
+        hint = _keys_hint(tree, [at], known)
         raise CheckpointError(
             f"several optimizers ({where}): each belongs to a part of the model; convert one at a time: {hint}"
         )
@@ -165,20 +158,16 @@ def _find_optimizer(
 
 
 def _optimizers(tree: Tree) -> list[tuple[tuple[Key, ...], Mapping[str, Any]]]:
-    return [
-        (keys, one)
-        for keys, one in top_values(tree)
-        if isinstance(one, dict) and set(one) == {"state", "param_groups"}
-    ]
+    return [(one.keys, one.value) for one in branches(tree) if is_optimizer(one.value)]
 
 
-def _keys_hint(tree: Tree, models: Sequence[Key], known: Naming | None) -> str:
+def _keys_hint(tree: Tree, models: Sequence[tuple[Key, ...]], known: Naming | None) -> str:
     """Return the options that take one model and one optimizer of several, with --names where nothing names them."""
     optimizers = _optimizers(tree)
     if not optimizers:
-        return f"--keys {models[0]}"
-    for model in models:
-        arrays = tree.get(model, tree)
+        return f"--keys {leaf_name(models[0])}"
+    for keys_of_model in models:
+        model, arrays = leaf_name(keys_of_model), node_at(tree, keys_of_model)
         plain = {plain_name(name): array for name, array in arrays.items() if isinstance(array, Array)}
         fits = []
         for keys, one in optimizers:
@@ -191,7 +180,8 @@ def _keys_hint(tree: Tree, models: Sequence[Key], known: Naming | None) -> str:
             return f"--keys {model},{fits[0]}"
         if fits:  # two networks of one architecture: nothing but their names says which is whose
             return f"--keys {model},OPTIMIZER with the one that trains {model}: {' or '.join(fits)} fit its shapes"
-    return f"--keys {models[0]},{leaf_name(optimizers[0][0])} --names FILE, the names of its parameters one a line"
+    both = f"{leaf_name(models[0])},{leaf_name(optimizers[0][0])}"
+    return f"--keys {both} --names FILE, the names of its parameters one a line"
 
 
 def _read_optimizer(
@@ -205,7 +195,7 @@ def _read_optimizer(
     keys = {_number(key): key for key in state}
     if len(set(ids)) != len(ids) or not set(keys) <= set(ids):
         raise CheckpointError(f"{where}: its groups name a parameter twice, or lack one that has state")
-    kind = _kind(where, groups, state)
+    kind = _kind(where, groups, state, known.kind)
     entries = {number: state[key] for number, key in keys.items()}
     counted = [{**group, "params": [_number(number) for number in group.get("params", ())]} for group in groups]
     names, source = name_numbers(where, kind, counted, entries, model, known)
@@ -220,11 +210,11 @@ def _number(key: Key) -> Key:
     return int(key) if isinstance(key, str) and key.isascii() and key.isdigit() else key
 
 
-def _kind(where: str, groups: Sequence[Mapping[str, Any]], state: Mapping[Key, Any]) -> OptimizerKind:
+def _kind(where: str, groups: Sequence[Mapping[str, Any]], state: Mapping[Key, Any], stated: str) -> OptimizerKind:
     """Return the class of an optimizer, by the arguments of its groups and the keys of its state.
 
     Raises:
-        CheckpointError: None fits.
+        CheckpointError: None fits, or several and none is stated, or not the one that is stated.
         SpecError: It is LBFGS.
     """
     keys = {str(key) for entry in state.values() for key, value in entry.items() if value is not None}
@@ -237,11 +227,22 @@ def _kind(where: str, groups: Sequence[Mapping[str, Any]], state: Mapping[Key, A
         needed = set(kind.arguments) - {"decoupled_weight_decay", "maximize"}
         if kind.in_torch and keys <= slots and needed <= own and own - set(kind.arguments) <= _ADDED:
             fits.append(kind)
+    if len(fits) > 1 and "decoupled_weight_decay" in own:  # a class without this argument never writes it
+        fits = [kind for kind in fits if kind.name == "AdamW" or "decoupled_weight_decay" in kind.arguments] or fits
+    if stated and fits:
+        named = [kind for kind in fits if kind.name == stated]
+        if not named:
+            shown = " or ".join(kind.name for kind in fits)
+            raise CheckpointError(f"{where}: is of {shown} by its arguments and its state, and {stated} is stated")
+        return named[0]
     if len(fits) > 1 and {kind.name for kind in fits} == {"Adam", "AdamW"}:
         decoupled = bool(groups[0].get("decoupled_weight_decay"))
         return OPTIMIZERS["AdamW" if decoupled else "Adam"]
     if len(fits) != 1:
-        which = f"several classes fit: {', '.join(k.name for k in fits)}" if fits else "no class of torch.optim has"
+        names = [kind.name for kind in fits]
+        flags = " or ".join(f"--class {name}" for name in names)
+        several = f"several classes fit: {', '.join(names)}; {flags} states it"
+        which = several if fits else "no class of torch.optim has"
         shown = "" if fits else f" the arguments {', '.join(sorted(own))} and the state {', '.join(sorted(keys))}"
         raise CheckpointError(f"{where}: {which}{shown}")
     return fits[0]

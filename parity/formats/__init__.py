@@ -25,7 +25,7 @@ from parity.formats.mapping import map_file
 from parity.formats.ocdbt import StorePlace, files_of, place_of, stored_values
 from parity.formats.orbax import EMPTY_ARRAYS, open_orbax
 from parity.formats.raw_chunks import chunk_name
-from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise
+from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise, steps_of
 from parity.formats.symbolic import PLAIN_CALLS, read_pickle
 from parity.formats.torch_file import open_torch_file, open_zip
 from parity.formats.tree import Key, Opaque, Source, Tree, TreeLeaf, leaf_name, leaves, map_leaves
@@ -80,5 +80,6 @@ __all__ = [
     "read_joblib",
     "read_pickle",
     "recognise",
+    "steps_of",
     "stored_values",
 ]

@@ -76,12 +76,14 @@ class Array(ABC):
         dtype: Its dtype, of NumPy or ml_dtypes.
         chunk_bytes: Most bytes that must be in memory to read the smallest box; 0 if any box is read alone.
         shared: Equal for arrays of one shape that are the same elements, such as tied weights; None if not known.
+        random_key: Kind of random keys that these are the data of, such as `threefry2x32`; empty for other arrays.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     chunk_bytes: int = 0
     shared: object = None
+    random_key: str = ""
 
     @property
     def size(self) -> int:

@@ -28,7 +28,7 @@ from parity.formats.orbax_arrays import ItemArrays
 from parity.formats.pieces import FlatArray, Segment
 from parity.formats.tree import Key, Source, Tree, leaf_name, leaves, map_leaves
 
-__all__ = ["is_flax", "is_flax_directory", "open_flax", "open_flax_directory"]
+__all__ = ["is_flax", "is_flax_directory", "open_flax", "open_flax_directory", "steps_of_flax"]
 
 NDARRAY, COMPLEX, SCALAR = 1, 2, 3
 """Codes of Flax's extensions: an array, a complex number of Python, a scalar of NumPy."""
@@ -109,6 +109,11 @@ def open_flax_directory(path: Path) -> Source:
     newest = inside(path, steps[-1])
     source = open_flax(newest)
     return replace(source, detail=f"{newest.name}, the newest of {len(steps)}")
+
+
+def steps_of_flax(path: Path) -> list[Path]:
+    """Return the files `checkpoint_N` of a directory by number."""
+    return [path / name for name in _steps(path)]
 
 
 def _steps(path: Path) -> list[str]:

@@ -23,7 +23,7 @@ from parity.formats.orbax_arrays import ItemArrays
 from parity.formats.tree import Opaque, Source, Tree, leaf_name, leaves
 from parity.storage import read_bytes, read_json
 
-__all__ = ["EMPTY_ARRAYS", "is_orbax", "is_orbax_manager", "open_orbax", "open_orbax_manager"]
+__all__ = ["EMPTY_ARRAYS", "is_orbax", "is_orbax_manager", "open_orbax", "open_orbax_manager", "steps_of_orbax"]
 
 TREE = "_METADATA"
 CHECKPOINT = "_CHECKPOINT_METADATA"
@@ -33,6 +33,12 @@ written as None or by one of these."""
 
 ALONE = ("default", "state", "pytree")
 """Items that are all of a checkpoint, if there is no other: of `CheckpointManager.save(step, tree)` and of v1."""
+
+OF_TREES = ("PyTreeCheckpointHandler", "StandardCheckpointHandler")
+"""Last words of the handlers whose items have a description."""
+
+STORED = ("manifest.ocdbt", "array_metadatas", "_sharding")
+"""Files and directories of an item with arrays."""
 
 EMPTY_ARRAYS = "parity.empty_arrays"
 """Key of the custom metadata: name of an array without elements, which Orbax has not, to its dtype and shape."""
@@ -62,7 +68,15 @@ class _ItemNotes:
         """Kind of random keys to the names of the arrays that are their data."""
 
     def note_keys(self, item: Path) -> None:
-        """Note which arrays of an item are random keys, and of which kind: it is beside the arrays, if anywhere."""
+        """Note which arrays of an item are random keys, and of which kind."""
+        for kind, names in self.keys_of(item).items():
+            known = self.keys.setdefault(kind, [])
+            known += [name for name in names if name not in known]
+
+    @staticmethod
+    def keys_of(item: Path) -> dict[str, list[str]]:
+        """Return the kinds of random keys of an item, each with its arrays: it is beside the arrays, if anywhere."""
+        found: dict[str, list[str]] = {}
         for file in sorted((item / "array_metadatas").glob("process_*")):
             rows = read_json(file).get("array_metadatas")
             for row in rows if isinstance(rows, list) else []:
@@ -71,8 +85,9 @@ class _ItemNotes:
                 except (KeyError, TypeError) as error:
                     raise CheckpointError(f"{file} has a row that is not Orbax's ({explain(error)})") from error
                 if isinstance(more, dict) and (kind := more.get("random_key_impl")):
-                    names = self.keys.setdefault(str(kind), [])
+                    names = found.setdefault(str(kind), [])
                     names += [str(name)] * (str(name) not in names)
+        return found
 
 
 class _Building(dict[str, Any]):
@@ -101,6 +116,9 @@ def open_orbax(path: Path) -> Source:
     found = _ItemNotes()
     if (path / TREE).is_file():
         return _source(path, _item(path, found), found.layouts[0], found)
+    handlers = read_json(path / CHECKPOINT).get("item_handlers")
+    if isinstance(handlers, str) or _holds_arrays(path):
+        raise _no_description(path)
     items = {
         entry.name: entry
         for entry in sorted(path.iterdir())
@@ -108,13 +126,31 @@ def open_orbax(path: Path) -> Source:
     }
     if not items:
         raise CheckpointError(f"{path} has {CHECKPOINT}, and neither {TREE} nor an item: it is not whole")
-    named = read_json(path / CHECKPOINT).get("item_handlers") if (path / CHECKPOINT).is_file() else None
-    if isinstance(named, dict) and (gone := [name for name in named if name not in items and name != "metrics"]):
+    named = handlers if isinstance(handlers, dict) else {}
+    if gone := [name for name in named if name not in items and name != "metrics"]:
         raise CheckpointError(f"{path}: {CHECKPOINT} names the item {gone[0]}, which is not there")
+    for name, handler in named.items():
+        if str(handler).endswith(OF_TREES) and not (items[name] / TREE).is_file():
+            raise _no_description(items[name])
     tree = {name: _any_item(entry, found) for name, entry in items.items()}
     alone = len(tree) == 1 and next(iter(tree)) in ALONE
     detail = "; ".join([f"item{'s' * (len(items) > 1)} {', '.join(items)}", *found.layouts[:1]])
     return _source(path, next(iter(tree.values())) if alone else tree, detail, found)
+
+
+def _holds_arrays(path: Path) -> bool:
+    """Return whether the files of a directory are those of arrays, which a description must name."""
+    with os.scandir(path) as entries:
+        names = {entry.name for entry in entries}
+    stored = any(name in STORED or name.startswith("ocdbt.process_") for name in names)
+    return stored or any((path / name / file).is_file() for name in names for file in (".zarray", "zarr.json"))
+
+
+def _no_description(path: Path) -> CheckpointError:
+    return CheckpointError(
+        f"{path} has no {TREE}, which names its arrays: it is not whole, and nothing of it can be read; copy it "
+        "anew, or take another step"
+    )
 
 
 def _source(path: Path, tree: Tree, detail: str, found: _ItemNotes) -> Source:
@@ -164,13 +200,19 @@ def open_orbax_manager(path: Path) -> Source:
     return replace(source, detail=f"step {newest}, the newest of {len(steps)}; {source.detail}")
 
 
-def _steps(path: Path) -> dict[int, Path]:
-    """Return the steps of a managed directory; drafts have other names."""
+def steps_of_orbax(path: Path) -> list[Path]:
+    """Return the steps of a managed directory by number, those that lost their description among them."""
+    steps = _steps(path, lost=True)
+    return [steps[number] for number in sorted(steps)]
+
+
+def _steps(path: Path, *, lost: bool = False) -> dict[int, Path]:
+    """Return the steps of a managed directory, those without a description on request; drafts have other names."""
     found = {}
     with os.scandir(path) as entries:
         for entry in entries:
             match = _STEP.fullmatch(entry.name)
-            if match and entry.is_dir(follow_symlinks=False) and is_orbax(Path(entry.path)):
+            if match and entry.is_dir(follow_symlinks=False) and (lost or is_orbax(Path(entry.path))):
                 found[int(match[1])] = Path(entry.path)
     return found
 
@@ -199,6 +241,8 @@ def _any_item(path: Path, found: _ItemNotes, depth: int = 0) -> Tree:
         inner = {name: _any_item(entry, found, depth + 1) for name, entry in below.items()}  # such as a random key
         del found.layouts[known:]  # that of the checkpoint is told
         return inner
+    if _holds_arrays(path):
+        raise _no_description(path)
     return Opaque("orbax.item", [entry.name for entry in sorted(path.iterdir())[:8]])
 
 
@@ -223,6 +267,10 @@ def _item(path: Path, found: _ItemNotes) -> Tree:
         )
         opened = arrays.open_all(stored)
         found.holes += arrays.holes
+        for kind, names in found.keys_of(path).items():
+            for name in names:
+                if name in opened:
+                    opened[name].random_key = kind
     tree, empty = _Building(), _empty_arrays(path, value)
     for name, keys, kind in rows:
         if kind == "string":

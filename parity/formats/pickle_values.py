@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Global", "Made", "as_dict", "fill"]
+__all__ = ["Global", "Made", "Outside", "as_dict", "fill"]
 
 MOST_KEY = 16
 """Most parts of a key that is a tuple."""
@@ -25,6 +25,13 @@ class Made:
 
     name: str
     content: list[Any]
+
+
+class Outside:
+    """What lies outside of a pickle, such as the bytes of tensors; by itself only code could rebuild it."""
+
+    kind: str
+    """Its class."""
 
 
 def as_dict(pairs: Any = ()) -> dict[Any, Any]:

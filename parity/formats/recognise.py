@@ -14,10 +14,10 @@ from parity.formats.dcp import open_dcp
 from parity.formats.dcp_metadata import is_dcp
 from parity.formats.deepspeed import open_deepspeed
 from parity.formats.deepspeed_shards import is_deepspeed
-from parity.formats.flax_msgpack import is_flax, is_flax_directory, open_flax, open_flax_directory
+from parity.formats.flax_msgpack import is_flax, is_flax_directory, open_flax, open_flax_directory, steps_of_flax
 from parity.formats.hugging_face import is_hugging_face, open_hugging_face
 from parity.formats.mapping import read_head
-from parity.formats.orbax import is_orbax, is_orbax_manager, open_orbax, open_orbax_manager
+from parity.formats.orbax import is_orbax, is_orbax_manager, open_orbax, open_orbax_manager, steps_of_orbax
 from parity.formats.safetensors_file import open_safetensors
 from parity.formats.shards import open_shards
 from parity.formats.torch_file import open_torch_file
@@ -25,7 +25,7 @@ from parity.formats.torch_items import is_torch_items, open_torch_items
 from parity.formats.torch_legacy import is_legacy, open_legacy
 from parity.formats.tree import Source
 
-__all__ = ["FORMATS", "Format", "open_checkpoint", "recognise"]
+__all__ = ["FORMATS", "Format", "open_checkpoint", "recognise", "steps_of"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class Format:
     """Opens it without loading an array."""
     covers: tuple[str, ...] = ()
     """Names of later formats that a directory of this one may look like too, as it has their files."""
+    steps: Callable[[Path], list[Path]] | None = None
+    """Of a directory of several checkpoints, returns all of them, damaged ones too; None for a single one."""
 
 
 def _is_safetensors(path: Path) -> bool:
@@ -58,8 +60,8 @@ FORMATS: tuple[Format, ...] = (
         lambda path: replace(open_torch_file(path / "state.pt"), path=path),
     ),
     Format("orbax", "a checkpoint of Orbax", is_orbax, open_orbax),
-    Format("flax-msgpack", "a directory of files of Flax", is_flax_directory, open_flax_directory),
-    Format("orbax", "a directory of steps of Orbax", is_orbax_manager, open_orbax_manager),
+    Format("flax-msgpack", "a directory of Flax", is_flax_directory, open_flax_directory, steps=steps_of_flax),
+    Format("orbax", "a directory of steps of Orbax", is_orbax_manager, open_orbax_manager, steps=steps_of_orbax),
     Format("torch.save", "a file of torch.save", lambda path: read_head(path, 4) == b"PK\x03\x04", open_torch_file),
     Format("torch.save", "a file of torch.save before PyTorch 1.6", is_legacy, open_legacy),
     Format("safetensors", "a safetensors file", _is_safetensors, open_safetensors),
@@ -112,6 +114,16 @@ def open_checkpoint(path: Path) -> Source:
     source = recognise(path).open(path)
     require_bounded(source.tree, str(path))
     return source
+
+
+def steps_of(path: Path) -> list[Path]:
+    """Return the checkpoints of a directory of which the newest is opened, damaged ones too; none of a single one.
+
+    Raises:
+        CheckpointError: As of `recognise`.
+    """
+    steps = recognise(path).steps
+    return [] if steps is None else steps(path)
 
 
 def _guess(path: Path) -> str:

@@ -16,10 +16,10 @@ from typing import Any
 from parity.errors import CheckpointError
 from parity.formats.bounds import require_bounded
 from parity.formats.pickle_machine import Built, Function, Machine
-from parity.formats.pickle_values import Global, Made, as_dict
+from parity.formats.pickle_values import Global, Made, Outside, as_dict
 from parity.formats.tree import Opaque
 
-__all__ = ["PLAIN_CALLS", "Built", "Function", "Global", "Made", "read_pickle"]
+__all__ = ["PLAIN_CALLS", "Built", "Function", "Global", "Made", "Outside", "read_pickle"]
 
 MOST_BYTES = 1 << 30
 """Longest pickle that is walked; the arrays of a `torch.save` file are outside its own."""
@@ -125,6 +125,8 @@ def _plain(value: Any, seen: dict[int, Any]) -> Any:
     """Return a value with the machine's own records replaced by `Opaque`, shared containers walked once."""
     if isinstance(value, Global):
         return Opaque(value.name)
+    if isinstance(value, Outside):
+        return Opaque(value.kind)
     if id(value) in seen:
         found = seen[id(value)]
         if found is _PENDING:

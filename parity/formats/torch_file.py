@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from parity.errors import CheckpointError
 from parity.formats.array import MOST_AXES, Array, InMemory, MappedArray, dtype_named
 from parity.formats.mapping import map_file
-from parity.formats.symbolic import PLAIN_CALLS, Function, Global, read_pickle
+from parity.formats.symbolic import PLAIN_CALLS, Function, Global, Outside, read_pickle
 from parity.formats.tree import Opaque, Source
 from parity.formats.zips import ZipRecords
 
-__all__ = ["CALLS", "Storage", "Views", "open_torch_file", "open_zip", "read_torch_bytes", "storage_dtype"]
+__all__ = ["NumpyCalls", "Storage", "Views", "open_torch_file", "open_zip", "read_torch_bytes", "storage_dtype"]
 
 STORAGES = {
     **{
@@ -73,14 +73,14 @@ class Views:
         return array
 
 
-class Storage(NamedTuple):
+class Storage(Outside):
     """A storage that tensors are views of."""
 
-    key: tuple[str, str]
-    """The file, and its key in it: keys are counted anew in each file."""
-    dtype: str
-    mapped: NDArray[np.uint8]
-    views: Views
+    __slots__ = ("dtype", "key", "kind", "mapped", "views")
+
+    def __init__(self, key: tuple[str, str], dtype: str, mapped: NDArray[np.uint8], views: Views, kind: str) -> None:
+        """Take the file and its key in it, which are counted anew in each file, its type, its bytes and its class."""
+        self.key, self.dtype, self.mapped, self.views, self.kind = key, dtype, mapped, views, kind
 
 
 def open_zip(path: Path) -> ZipRecords:
@@ -99,7 +99,8 @@ def open_torch_file(path: Path) -> Source:
         CheckpointError: It is none: a truncated archive, TorchScript, or written on a big-endian machine.
     """
     records = open_zip(path)
-    tree = _read(records, str(path))
+    numpy = NumpyCalls()
+    tree = _read(records, str(path), numpy)
     version = records.text("version")
     checked = records.has_checksums
     return Source(
@@ -107,6 +108,7 @@ def open_torch_file(path: Path) -> Source:
         format="torch.save",
         tree=tree,
         detail=f"archive version {version}" if version else "",
+        notes=numpy.notes(),
         verify=records.damaged if checked else None,
         checked="the CRC-32 of every record" if checked else "",
         unproven=UNPROVEN if checked else "whether any byte is what was saved: it was written without checksums",
@@ -127,10 +129,10 @@ def read_torch_bytes(mapped: NDArray[np.uint8], where: str) -> Any:
         CheckpointError: It is no archive of `torch.save`, is truncated, was written on a big-endian machine, or has a
             pickle that cannot be read.
     """
-    return _read(ZipRecords(Path(where), mapped), where)
+    return _read(ZipRecords(Path(where), mapped), where, NumpyCalls())
 
 
-def _read(records: ZipRecords, where: str) -> Any:
+def _read(records: ZipRecords, where: str, numpy: NumpyCalls) -> Any:
     if "data.pkl" not in records.names:
         shown = ", ".join(sorted(records.names)[:4])
         raise CheckpointError(f"{where} is a zip archive, but not of torch.save: no data.pkl among {shown}")
@@ -140,7 +142,7 @@ def _read(records: ZipRecords, where: str) -> Any:
     return read_pickle(
         records.read("data.pkl"),
         f"{where}: data.pkl",
-        CALLS,
+        numpy.calls(),
         lambda found: _storage(found, records, views),
         tensors=len(records.names),
     )
@@ -149,7 +151,7 @@ def _read(records: ZipRecords, where: str) -> Any:
 def _storage(found: Any, records: ZipRecords, views: Views) -> Storage:
     kind, cls, key, _, _, *_ = found
     dtype = storage_dtype(kind, cls, str(records.path))
-    return Storage((str(records.path), str(key)), dtype, records.mapped(f"data/{key}"), views)
+    return Storage((str(records.path), str(key)), dtype, records.mapped(f"data/{key}"), views, cls.name)
 
 
 def storage_dtype(kind: Any, cls: Any, where: str) -> str:
@@ -278,3 +280,32 @@ CALLS: Mapping[str, Function] = {
     "numpy.dtype": lambda name, *rest: _Dtype(name),
 }
 """What stands in for the calls of a pickle of PyTorch: tensors, parameters, NumPy's arrays and scalars."""
+
+
+class NumpyCalls:
+    """How many scalars and arrays of NumPy a file has: they are read as numbers of Python and as tensors."""
+
+    def __init__(self) -> None:
+        self.scalars = self.arrays = 0
+
+    def calls(self) -> Mapping[str, Function]:
+        """Return the calls, which count NumPy's."""
+        own = {f"{module}.scalar": self._scalar for module in _MULTIARRAY}
+        return {**CALLS, **own, **{f"{module}._reconstruct": self._array for module in _MULTIARRAY}}
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what is read as something else, as sentences."""
+        found = []
+        if self.scalars:
+            found.append(f"{self.scalars:,} scalars of NumPy are read as numbers of Python")
+        if self.arrays:
+            found.append(f"{self.arrays:,} arrays of NumPy are read as tensors")
+        return (f"{' and '.join(found)}: torch.load with weights_only=True takes no others",) if found else ()
+
+    def _scalar(self, *args: Any) -> Any:
+        self.scalars += 1
+        return _numpy_scalar(*args)
+
+    def _array(self, *args: Any) -> Any:
+        self.arrays += 1
+        return _NumpyArray()

@@ -15,7 +15,7 @@ from parity.errors import CheckpointError
 from parity.formats.array import dtype_named
 from parity.formats.mapping import map_file, read_head
 from parity.formats.symbolic import PLAIN_CALLS, read_pickle
-from parity.formats.torch_file import CALLS, Storage, Views, open_torch_file, storage_dtype
+from parity.formats.torch_file import NumpyCalls, Storage, Views, open_torch_file, storage_dtype
 from parity.formats.tree import Source
 
 __all__ = ["is_legacy", "open_legacy", "open_torch"]
@@ -76,11 +76,19 @@ def open_legacy(path: Path) -> Source:
         key, dtype = _dtype(found, where)
         if key not in storages:
             raise CheckpointError(f"{where}: the storage {key!r:.40} is missing")
-        return Storage((where, key), dtype, storages[key], views)
+        return Storage((where, key), dtype, storages[key], views, found[1].name)
 
     at = start
-    tree = step(CALLS, storage)
-    return Source(path=path, format="torch.save", tree=tree, detail="of PyTorch before 1.6", unproven=UNPROVEN)
+    numpy = NumpyCalls()
+    tree = step(numpy.calls(), storage)
+    return Source(
+        path=path,
+        format="torch.save",
+        tree=tree,
+        detail="of PyTorch before 1.6",
+        unproven=UNPROVEN,
+        notes=numpy.notes(),
+    )
 
 
 STORAGE_BYTES = 12

@@ -73,6 +73,8 @@ class Source:
     """What `verify` compares, as a phrase."""
     unproven: str = ""
     """What nothing in the format can prove, as a phrase."""
+    notes: tuple[str, ...] = ()
+    """What of it is read as something else than it was saved as, as sentences."""
 
     def arrays(self) -> dict[tuple[Key, ...], Array]:
         """Return the arrays by the keys on the way to them."""

@@ -8,7 +8,7 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from parity.convert import Comparison, ComponentTotals, Inspection, LeafComparison, LeafOutcome
+from parity.convert import Comparison, ComponentTotals, Inspection, LeafComparison, LeafOutcome, ParameterCounts
 from parity.report.layout import Column, print_rows, print_wrapped
 from parity.report.terminal import open_console
 from parity.report.words import clean, short
@@ -69,6 +69,8 @@ def _print_group(console: Console, group: ComponentTotals, every: bool) -> None:
     totals = f"{_arrays(group.arrays)}, {elements}{group.nbytes:,} bytes"
     head = f"{group.component}: {totals} ({group.fact}: {group.evidence})"
     print_wrapped(console, Text(clean(head), style="bold"))
+    if group.counts is not None and (group.counts.buffers or group.counts.tied):
+        print_wrapped(console, clean(f"  {_counted(group.counts)}"), indent=2)
     shown = group.rows if every else group.rows[:MOST_ROWS]
     rows = [
         (
@@ -82,6 +84,22 @@ def _print_group(console: Console, group: ComponentTotals, every: bool) -> None:
     print_rows(console, _ROWS, rows)
     if len(shown) < len(group.rows):
         print_wrapped(console, f"and {len(group.rows) - len(shown):,} more rows: --all shows them", indent=2)
+
+
+def _counted(counts: ParameterCounts) -> str:
+    """Return what the arrays of a model are, as a sentence."""
+    parts = [f"{_many(counts.parameters, 'parameter')} of {counts.elements:,} elements"]
+    if counts.buffers:
+        buffers = f"{_many(counts.buffers, 'buffer')} of {counts.buffer_elements:,} elements"
+        parts.append(f"{buffers} ({counts.evidence})")
+    if counts.tied:
+        names = ", ".join(counts.tied[:4]) + (", ..." if len(counts.tied) > 4 else "")
+        parts.append(f"counted once, as they are further names of one storage (read): {names}")
+    return "; ".join(parts)
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def _arrays(count: int) -> str:

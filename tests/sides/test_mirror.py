@@ -41,7 +41,7 @@ def test_the_sides_have_the_same_files() -> None:
 
 ONLY: dict[str, tuple[set[str], set[str], str]] = {
     "__init__": (
-        {"drafts", "environment", "optimizer_template", "processes", "shared_programs"},
+        {"drafts", "environment", "optimizer_template", "processes", "shared_programs", "transformations_of"},
         set(),
         "the PyTorch twin trains in one process, which needs no other environment and shares no programs; its drafts "
         "have the suite's own names, and the state of its optimizers has no form that only their code knows",
