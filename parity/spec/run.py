@@ -12,7 +12,9 @@ from typing import Literal
 from parity.contract import PRECISIONS, Precision, RunPlan
 from parity.policy import Rules, mode_of
 from parity.spec.model import ModelSpec, require, require_at_least_zero, require_numbers, require_positive, shown
-from parity.spec.optimizer import AdamSpec, OptimizerSpec, ScalerSpec, ScheduleSpec
+from parity.spec.optimizer import AdamSpec, OptimizerSpec
+from parity.spec.scaler import ScalerSpec
+from parity.spec.schedule import ScheduleSpec
 from parity.storage import Priority
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from typing import Any, get_type_hints
 
 import tomli_w
@@ -14,7 +14,7 @@ from parity.errors import RunDirectoryError, SpecError, UnknownNameError
 from parity.spec.epochs import BatchesPerEpoch, in_steps, take_epochs
 from parity.spec.presets import PRESETS, preset
 from parity.spec.run import Precision, RunSpec
-from parity.spec.tables import cut, from_dict, pick
+from parity.spec.tables import cut, from_dict, pick, to_dict
 from parity.storage import local_path, read_given
 
 __all__ = [
@@ -44,7 +44,7 @@ def to_toml(spec: RunSpec) -> str:
         >>> to_toml(preset("mlp-digits")).splitlines()[0]
         'name = "mlp-digits"'
     """
-    return tomli_w.dumps(asdict(spec))
+    return tomli_w.dumps(to_dict(spec))
 
 
 def from_toml(text: str) -> RunSpec:
@@ -140,7 +140,7 @@ def override(spec: RunSpec, overrides: Iterable[str]) -> RunSpec:
 
 def _overridden(spec: RunSpec, overrides: Iterable[str]) -> dict[str, Any]:
     """Return the nested tables of a spec with fields replaced by dotted name; nothing but names is checked."""
-    data = asdict(spec)
+    data = to_dict(spec, whole=True)
     for text in overrides:
         path, found, value = text.partition("=")
         if not found:
@@ -169,7 +169,7 @@ def flatten(spec: RunSpec) -> dict[str, object]:
         >>> flatten(preset("mlp-digits"))["optimizer.lr"]
         0.001
     """
-    return flatten_tables(asdict(spec))
+    return flatten_tables(to_dict(spec))
 
 
 def identity_of(spec: RunSpec) -> RunIdentity:
@@ -233,6 +233,12 @@ def _value(text: str) -> object:
 
 def _switch_kind(table: dict[str, Any], parents: list[str], kind: object) -> None:
     cls = pick(get_type_hints(RunSpec)[parents[-1]], {"kind": kind}, ".".join(parents))
+    new = to_dict(cls(kind=kind), whole=True)
     kept = {f.name: table[f.name] for f in fields(cls) if f.name in table and f.name != "kind"}
+    alike = {name: value for name, value in kept.items() if _is_list(value) == _is_list(new[name])}  # Adafactor's eps
     table.clear()
-    table.update(asdict(cls(kind=kind)) | kept)  # what was kept is checked with the rest, once all is set
+    table.update(new | alike)  # what was kept is checked with the rest, once all is set
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple)

@@ -21,10 +21,10 @@ from parity.state import TrainingState, take_count
 from parity.storage import plain
 from parity.twins.data import Chunk, open_stream
 from parity.twins.datasets import load_dataset
+from parity.twins.layout import Layout
 from parity.twins.prefetch import Prefetcher
 from parity.twins.schedule import rates
 from parity.twins.steps import Counters, StepInputs, StepOutputs
-from parity.twins.table import Layout
 
 __all__ = ["Twin"]
 

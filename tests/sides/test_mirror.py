@@ -50,10 +50,10 @@ ONLY: dict[str, tuple[set[str], set[str], str]] = {
     "model": ({"Conv3x3"}, set(), "PyTorch's own layer is the reference"),
     "numerics": ({"x64"}, {"autocast"}, "float64 is a switch in JAX, low precision a context in PyTorch"),
     "optimizer": (
-        {"clip_by_global_norm", "scale_by_adam", "scale_by_lr"},
+        {"clip_by_global_norm", "leaves_of", "scale_by_adam", "scale_by_lr", "slots"},
         {"build_scheduler", "clip_gradients", "set_position"},
         "PyTorch has its optimizers, keeps the rate in a scheduler and clips gradients in place; Optax chains "
-        "transforms and is handed the rate of each step",
+        "transforms, is handed the rate of each step, and keeps slots in trees, where torch.optim has keys",
     ),
     "scaler": (
         {"ScalerState", "all_finite", "unscale", "update_scaler"},
