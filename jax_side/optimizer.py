@@ -87,7 +87,10 @@ def _rules(layout: Layout) -> list[tuple[GroupRule, int]]:
 def _rated(
     clip: optax.GradientTransformation | None, tx: Optimizer, rules: Sequence[tuple[GroupRule, int]]
 ) -> optax.GradientTransformationExtraArgs:
-    """Return an optimizer behind a clipping; `update(..., lr=lr)` takes one rate, or one for each group."""
+    """Return an optimizer behind a clipping; `update(..., lr=lr)` takes one rate, or one for each group,
+    and behind them their momenta.
+    """
+    count = 1 + max(number for _, number in rules)
 
     def init(params: Any) -> dict[str, Any]:
         return {"optimizer": tx.init(params)}
@@ -96,11 +99,23 @@ def _rated(
         del extra
         if clip is not None:
             updates, _ = clip.update(updates, optax.EmptyState())
-        rate = {rule.label: lr[number] for rule, number in rules} if lr.ndim else lr
-        updates, new = tx.update(updates, state["optimizer"], params, learning_rate=rate)
+        given: dict[str, Any] = {"learning_rate": lr}
+        if lr.ndim:
+            given["learning_rate"] = {rule.label: lr[number] for rule, number in rules}
+        if lr.ndim and len(lr) > count:  # the schedule moves the momentum, or the first beta
+            given |= _momenta(tx, {rule.label: lr[count + number] for rule, number in rules})
+        updates, new = tx.update(updates, state["optimizer"], params, **given)
         return updates, {"optimizer": new}
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _momenta(tx: Optimizer, by_label: dict[str, jax.Array]) -> dict[str, Any]:
+    """Return the argument of an update that gives each group its momentum, as PyTorch's cyclic schedulers set it."""
+    own = tx.groups[0].arguments
+    if "betas" not in own:
+        return {"momentum": by_label}
+    return {"betas": {label: (first, own["betas"][1]) for label, first in by_label.items()}}
 
 
 def _former_parts(optimizer: OptimizerSpec) -> list[tuple[str, Any]]:

@@ -158,8 +158,9 @@ def import_arrays(layout: Layout, state: DeviceState, neutral: TrainingState) ->
     for one in layout.slots:
         like, name = _slot(layout, optimizer, one.slot.name), one.slot.name
         optimizer = _with_slot(layout, optimizer, name, take(like, one.rows, f"optimizer.{name}", one.dtype))
-    if layout.counted:
-        optimizer = _with_count(layout, state, optimizer, take_count(scalars, "optimizer.step"))
+    if layout.counted or not layout.former:  # new arrays in any case: those of the state may be donated
+        count = take_count(scalars, "optimizer.step") if layout.counted else 0
+        optimizer = _with_count(layout, state, optimizer, count)
     scaler = state.scaler
     if scaler is not None:
         tracker = jnp.int32(take_count(scalars, "scaler.growth_tracker"))

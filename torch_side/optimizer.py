@@ -8,22 +8,22 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
-from parity.spec import RunSpec
-from parity.twins import factor, group_rules, is_former
-from torch_side.optim import Lion, Muon, param_groups
+from parity.errors import StateError
+from parity.schedules import Beside, Schedule
+from parity.spec import RunSpec, ScheduleSpec
+from parity.twins import factor, first_schedule, group_rules, is_former
+from torch_side import optim
+from torch_side.schedules import from_torch, to_torch
 
-__all__ = ["build_optimizer", "build_scheduler", "clip_gradients", "set_position"]
+__all__ = ["RuleScheduler", "build_optimizer", "build_scheduler", "clip_gradients", "set_position"]
 
 CLIP_EPS = 1e-6
 """Added to the norm by torch.nn.utils.clip_grad_norm_."""
 
 FUSED_ON = ("cpu", "cuda", "mps", "xpu")
 """Devices on which PyTorch 2.11 and newer have fused Adam, AdamW and SGD."""
-
-OWN: dict[str, Any] = {"Lion": Lion, "Muon": Muon}
-"""Optimizers that torch.optim lacks, or has for matrices alone."""
 
 
 def build_optimizer(spec: RunSpec, model: nn.Module, device: torch.device) -> torch.optim.Optimizer:
@@ -46,9 +46,10 @@ def build_optimizer(spec: RunSpec, model: nn.Module, device: torch.device) -> to
     decay = arguments.pop("weight_decay", row.arguments.get("weight_decay"))
     own = {} if decay is None else {"weight_decay": decay}
     rules = group_rules(optimizer, {name: tuple(p.shape) for name, p in named.items()})
-    groups = param_groups([replace(rule, arguments={**own, **rule.arguments}) for rule in rules], named.items())
+    groups = optim.param_groups([replace(rule, arguments={**own, **rule.arguments}) for rule in rules], named.items())
     flags = {"fused": device.type in FUSED_ON} if former else dict.fromkeys(row.inexact, False)
-    cls = OWN.get(row.name) or getattr(torch.optim, row.name)
+    # Ours where torch has none of this name (Lion), or one for matrices alone (Muon).
+    cls = getattr(optim, row.name, None) or getattr(torch.optim, row.name)
     made: torch.optim.Optimizer = cls(groups, **{"lr": optimizer.lr, **arguments, **flags})
     if former and optimizer.arguments().get("momentum"):
         for p in named.values():  # fused SGD leaves the buffer uninitialised when step 1 overflows (torch 2.13)
@@ -56,15 +57,64 @@ def build_optimizer(spec: RunSpec, model: nn.Module, device: torch.device) -> to
     return made
 
 
-def build_scheduler(spec: RunSpec, optimizer: torch.optim.Optimizer) -> LambdaLR:
-    """Return the scheduler of a spec: the shared closed form, in float64, stepped once per completed step.
+class RuleScheduler:
+    """PyTorch's own schedulers of a rule of `parity.schedules`, beside each other where it is several.
+
+    Args:
+        schedule: The schedule at its position.
+        optimizer: Its optimizer; the groups are set to the position.
+    """
+
+    def __init__(self, schedule: Schedule, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+        self.put(schedule)
+
+    def put(self, schedule: Schedule) -> None:
+        """Become the schedulers of a schedule, at its position."""
+        self.several = isinstance(schedule.rule, Beside)
+        made = to_torch(schedule, self.optimizer)
+        self.parts: tuple[Any, ...] = made if self.several else (made,)
+        self.rule, self._written = schedule.rule, from_torch(made).rule
+        self.optimizer._opt_called = True  # no warning where the scaler withholds the first step
+
+    def step(self, metric: float | None = None) -> None:
+        """Move on after a training step, or by the metric of a validation."""
+        for part in self.parts:
+            if isinstance(part, ReduceLROnPlateau) and metric is not None:
+                part.step(metric)
+            elif not isinstance(part, ReduceLROnPlateau) and metric is None:
+                part.step()
+
+    def read(self) -> Schedule:
+        """Return the schedule of the suite at the position of PyTorch's objects.
+
+        Raises:
+            StateError: They have other constants than they were made with.
+        """
+        found = from_torch(self.parts if self.several else self.parts[0])
+        if found.rule != self._written:
+            raise StateError("schedule.rule", f"expected {self._written}, PyTorch's scheduler has {found.rule}"[:300])
+        return Schedule.at(self.rule, found.position, found.groups)  # theirs has one constant for each group
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the neutral state: that of some schedulers is no plain data, and says less."""
+        return {"schedule": self.read().state()}
+
+
+def build_scheduler(spec: RunSpec, optimizer: torch.optim.Optimizer) -> LambdaLR | RuleScheduler:
+    """Return the scheduler of a spec, stepped once per completed step: the shared closed form, or that of a rule.
 
     Args:
         spec: The run, for its schedule.
         optimizer: Its optimizer, with the peak rates; its groups get the rate of the first step.
     """
+    schedule = first_schedule(spec, [group["lr"] for group in optimizer.param_groups])
+    if schedule is not None:
+        return RuleScheduler(schedule, optimizer)
+    shape = spec.schedule
+    assert isinstance(shape, ScheduleSpec)
     optimizer._opt_called = True  # no warning where the scaler withholds the first step
-    return LambdaLR(optimizer, lambda step: factor(spec.schedule, step))
+    return LambdaLR(optimizer, lambda step: factor(shape, step))
 
 
 def set_position(scheduler: LambdaLR, step: int) -> None:

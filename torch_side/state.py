@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from parity.errors import StateError
+from parity.schedules import Schedule
 from parity.spec import RunSpec
 from parity.state import TrainingState, take_count, take_scale
 from parity.twins import (
@@ -28,6 +29,7 @@ from parity.twins import (
     to_torch,
 )
 from torch_side.formats.structure import require_alike
+from torch_side.optimizer import RuleScheduler
 
 __all__ = [
     "LiveState",
@@ -47,7 +49,7 @@ class LiveState:
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
-    scheduler: LambdaLR
+    scheduler: LambdaLR | RuleScheduler
     scaler: torch.amp.GradScaler
     device: torch.device
 
@@ -243,6 +245,8 @@ def check_file_state(layout: Layout, state: LiveState, saved: Mapping[str, Any])
     bare = isinstance(found, dict) and found.get("state") == {}  # nothing was applied yet: PyTorch has no entries
     numbered = {number: entries[name] for number, name in enumerate(state.names) if entries[name]}
     like["optimizer"]["state"] = {} if bare and not row.eager else numbered
+    if isinstance(state.scheduler, RuleScheduler):
+        _take_moved(state.scheduler, saved, like)
     require_alike(saved, like)
     _, scalars = neutral_arrays(layout, state.names, saved)
     for leaf in list(scalars):
@@ -271,7 +275,10 @@ def load_file_state(state: LiveState, saved: Mapping[str, Any]) -> None:
     state.model.load_state_dict(saved["model"], strict=True)
     state.optimizer.load_state_dict(saved["optimizer"])
     _restore_scalars(state.optimizer, saved["optimizer"]["state"])
-    state.scheduler.load_state_dict(saved["scheduler"])
+    if isinstance(state.scheduler, RuleScheduler):
+        state.scheduler.put(Schedule.restore(saved["scheduler"]["schedule"]))
+    else:
+        state.scheduler.load_state_dict(saved["scheduler"])
     state.scaler.load_state_dict(saved["scaler"])
     rng = saved["rng"]
     torch.set_rng_state(rng["torch_cpu"].cpu())
@@ -279,6 +286,24 @@ def load_file_state(state: LiveState, saved: Mapping[str, Any]) -> None:
         torch.cuda.set_rng_state(rng["torch_cuda"][0].cpu(), state.device)
     random.setstate(rng["python"])
     np.random.set_state(_legacy(*rng["numpy"]))  # noqa: NPY002
+
+
+def _take_moved(scheduler: RuleScheduler, saved: Mapping[str, Any], like: dict[str, Any]) -> None:
+    """Let a file have its own schedule, which is read strictly, and what the schedule moves of the groups."""
+    found = saved.get("scheduler")
+    if not isinstance(found, dict) or found.keys() != {"schedule"}:
+        raise StateError("scheduler", "expected an object with schedule")
+    read, own = Schedule.restore(found["schedule"]), scheduler.read()
+    if read.rule != own.rule or len(read.rates) != len(own.rates):
+        raise StateError("scheduler.schedule.rule", "belongs to a run of another schedule")
+    like["scheduler"] = found
+    if read.momenta is None:
+        return
+    for momentum, group in zip(read.momenta, like["optimizer"]["param_groups"], strict=True):
+        if "betas" in group:
+            group["betas"] = (momentum, *group["betas"][1:])
+        else:
+            group["momentum"] = momentum
 
 
 def _restore_scalars(optimizer: torch.optim.Optimizer, entries: Mapping[int, Mapping[str, Tensor]]) -> None:

@@ -14,7 +14,7 @@ from parity.errors import SpecError
 from parity.spec.model import require, require_at_least_zero, require_numbers, require_positive
 from parity.state import OPTIMIZERS, OptimizerKind, optimizer_kind
 
-__all__ = ["LATER", "OPTIMIZER_SPECS", "AdamSpec", "OptimizerBase", "OptimizerSpec", "SgdSpec"]
+__all__ = ["LATER", "OPTIMIZER_SPECS", "AdamSpec", "GroupSpec", "OptimizerBase", "OptimizerSpec", "SgdSpec"]
 
 LATER: Mapping[str, bool] = {"later": True}
 """Metadata of a field that came after files had been written: texts, and the hash of a run, leave it out where it has
@@ -23,12 +23,34 @@ its default, so that a run of before keeps its identity."""
 Decay = Literal["all", "matrices"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class GroupSpec:
+    """A parameter group: which parameters it takes, and what it has of its own.
+
+    Raises:
+        SpecError: A value is out of range; names the field.
+    """
+
+    names: tuple[str, ...] = ()
+    """Patterns of parameter names, as of a shell (`*.bias`), one of which must match; none for any name."""
+    ndim: tuple[int, ...] = ()
+    """Numbers of axes, `[2]` for matrices; none for any. A group without conditions takes what the others leave."""
+    lr: float = -1.0
+    """Its peak learning rate; below 0 for the optimizer's."""
+    weight_decay: float = -1.0
+    """Its decay; below 0 for the optimizer's."""
+
+    def __post_init__(self) -> None:
+        require_numbers(self, "optimizer.groups")
+
+
 class OptimizerBase:
     """What every optimizer of a spec has."""
 
     kind: str
     """Name in `parity.state.OPTIMIZERS`, in lower case."""
     lr: float
+    groups: tuple[GroupSpec, ...]
 
     @property
     def row(self) -> OptimizerKind:
@@ -48,6 +70,16 @@ class OptimizerBase:
             (0.8, 0.999)
         """
         return {name: getattr(self, name) for name in self.row.arguments if hasattr(self, name)}
+
+    def _check_groups(self) -> None:
+        """Refuse groups that say what has no effect."""
+        where = "optimizer.groups"
+        plain = self.decay == "all" or not self.groups
+        require(plain, "optimizer.decay", f"has no effect beside {where}; give a group weight_decay = 0.0")
+        decays = "weight_decay" in self.row.arguments or all(group.weight_decay < 0 for group in self.groups)
+        require(decays, where, f"{self.row.name} has no weight_decay")
+        rest = [group for group in self.groups if not (group.names or group.ndim)]
+        require(len(rest) < 2, where, f"{len(rest)} groups have no condition; one can take what the others leave")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +102,11 @@ class AdamSpec(OptimizerBase):
     amsgrad: bool = field(default=False, metadata=LATER)
     """Whether to divide by the largest second moment so far."""
     maximize: bool = field(default=False, metadata=LATER)
+    groups: tuple[GroupSpec, ...] = field(default=(), metadata=LATER)
+    """Parameter groups of their own; what none of them takes forms one more, with the arguments above."""
 
     def __post_init__(self) -> None:
+        self._check_groups()
         require_numbers(self, "optimizer")
         require_positive(self, "optimizer", "lr", "eps")
         for name in ("beta1", "beta2"):
@@ -101,8 +136,10 @@ class SgdSpec(OptimizerBase):
     dampening: float = field(default=0.0, metadata=LATER)
     """1 minus the weight of the gradient that enters the momentum."""
     maximize: bool = field(default=False, metadata=LATER)
+    groups: tuple[GroupSpec, ...] = field(default=(), metadata=LATER)
 
     def __post_init__(self) -> None:
+        self._check_groups()
         require_numbers(self, "optimizer")
         require_positive(self, "optimizer", "lr")
         require(0 <= self.momentum < 1, "optimizer.momentum", "must be in [0, 1)")
@@ -116,6 +153,7 @@ class _RowSpec(OptimizerBase):
     """An optimizer whose class is made from its row."""
 
     def __post_init__(self) -> None:
+        self._check_groups()
         require_numbers(self, "optimizer")
         require_positive(self, "optimizer", "lr")
         signed = ("beta2_decay", "ns_coefficients")
@@ -144,7 +182,10 @@ def _class_of(row: OptimizerKind) -> type[OptimizerBase]:
         fields.append(("decay", Decay, "all"))
     made = make_dataclass(
         f"{row.name}Spec",
-        [(name, hint, field(default=default)) for name, hint, default in fields],
+        [
+            *((name, hint, field(default=default)) for name, hint, default in fields),
+            ("groups", tuple[GroupSpec, ...], field(default=(), metadata=LATER)),
+        ],
         bases=(_RowSpec,),
         namespace={"__doc__": f"{row.name}, with the arguments of `parity.state.OPTIMIZERS`."},
         frozen=True,

@@ -9,10 +9,12 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from parity.errors import SpecError, UnknownNameError
+from parity.schedules import ScheduleRule, encode_rule
 from parity.spec.epochs import is_epochs
 from parity.spec.model import require, shown
 from parity.spec.optimizer import LATER
 from parity.spec.run import RunSpec
+from parity.spec.schedule import read_rule
 
 __all__ = ["cut", "from_dict", "pick", "to_dict"]
 
@@ -46,8 +48,16 @@ def to_dict(spec: Any, *, whole: bool = False) -> dict[str, Any]:
         value = getattr(spec, one.name)
         if not whole and one.metadata == LATER and value == one.default:
             continue
-        tables[one.name] = to_dict(value, whole=whole) if is_dataclass(value) else value
+        tables[one.name] = _table(value, whole)
     return tables
+
+
+def _table(value: Any, whole: bool) -> Any:
+    if isinstance(value, ScheduleRule):
+        return encode_rule(value)
+    if isinstance(value, tuple):
+        return tuple(_table(item, whole) for item in value)
+    return to_dict(value, whole=whole) if is_dataclass(value) else value
 
 
 def pick(hint: Any, data: Mapping[str, Any], where: str) -> Any:
@@ -91,6 +101,8 @@ def _build(hint: Any, data: Any, where: str) -> Any:
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
     origin = get_origin(hint)
+    if origin is ScheduleRule:
+        return read_rule(value, where)
     if is_dataclass(hint) or origin in (Union, types.UnionType):
         return _build(hint, value, where)
     if origin is Literal:

@@ -10,8 +10,9 @@ from typing import Any, get_type_hints
 import tomli_w
 
 from parity.contract import RunIdentity, flatten_tables, parse_toml
-from parity.errors import RunDirectoryError, SpecError, UnknownNameError
+from parity.errors import RunDirectoryError, SpecError, UnknownNameError, similar
 from parity.spec.epochs import BatchesPerEpoch, in_steps, take_epochs
+from parity.spec.optimizer import LATER, OPTIMIZER_SPECS
 from parity.spec.presets import PRESETS, preset
 from parity.spec.run import Precision, RunSpec
 from parity.spec.tables import cut, from_dict, pick, to_dict
@@ -150,15 +151,24 @@ def _overridden(spec: RunSpec, overrides: Iterable[str]) -> dict[str, Any]:
         for name in parents:
             known = table if isinstance(table, dict) else {}
             if not isinstance(known.get(name), dict):
-                raise UnknownNameError("field", cut(path.strip()), flatten_tables(data))
+                raise _unknown_field(path, data)
             table = table[name]
         if leaf == "kind" and "kind" in table and table["kind"] != _value(value):
             _switch_kind(table, parents, _value(value))
         elif leaf not in table:
-            raise UnknownNameError("field", cut(path.strip()), flatten_tables(data))
+            raise _unknown_field(path, data)
         else:
             table[leaf] = _value(value)
     return data
+
+
+def _unknown_field(path: str, data: dict[str, Any]) -> UnknownNameError:
+    """Return the error of an unknown field; of the fields that few specs set, the list has the similar ones."""
+    name, known = cut(path.strip()), flatten_tables(data)
+    classes = dict.fromkeys(OPTIMIZER_SPECS.values())
+    later = {f"optimizer.{f.name}" for cls in classes for f in fields(cls) if f.metadata == LATER}  # type: ignore[arg-type]
+    hidden = later - {*similar(name, sorted(later))}
+    return UnknownNameError("field", name, [one for one in known if one not in hidden])
 
 
 def flatten(spec: RunSpec) -> dict[str, object]:
@@ -173,9 +183,13 @@ def flatten(spec: RunSpec) -> dict[str, object]:
 
 
 def identity_of(spec: RunSpec) -> RunIdentity:
-    """Return what the harness knows a run by."""
+    """Return what the harness knows a run by.
+
+    How often it validates may differ between starts, unless its schedule moves by what is measured.
+    """
+    free = tuple(name for name in FREE if name != "validate_every" or not spec.plan.metric_moves)
     return RunIdentity(
-        text=to_toml(spec), fields=flatten(spec), free=FREE, parse=lambda text: flatten(from_toml(text))
+        text=to_toml(spec), fields=flatten(spec), free=free, parse=lambda text: flatten(from_toml(text))
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from parity.spec import RunSpec
 from parity.state import GroupRule
-from parity.twins.slots import SlotRows, group_rules, is_former, slot_rows
+from parity.twins.slots import SlotRows, group_rates, group_rules, is_former, slot_rows
 from parity.twins.table import Row, table
 
 __all__ = ["Layout"]
@@ -47,6 +47,11 @@ class Layout:
     def dtype(self) -> str:
         """Return the dtype of the floating leaves: `float64` or `float32`."""
         return "float64" if self.spec.precision == "float64" else "float32"
+
+    @property
+    def rates(self) -> list[float]:
+        """Return the peak rate of each parameter group."""
+        return group_rates(self.spec.optimizer, self.groups)
 
     @property
     def former(self) -> bool:

@@ -17,7 +17,7 @@ from parity.spec import LATER, OptimizerSpec, RunSpec
 from parity.state import GroupRule, OptimizerKind, Slot, optimizer_kind, slot_shape
 from parity.twins.table import Row
 
-__all__ = ["SlotRows", "group_rules", "is_former", "kind_of", "one_count", "own_count", "slot_rows"]
+__all__ = ["SlotRows", "group_rates", "group_rules", "is_former", "kind_of", "one_count", "own_count", "slot_rows"]
 
 OTHERS = {"Muon": "AdamW"}
 """Optimizer for matrices alone to the one of every other parameter."""
@@ -51,7 +51,11 @@ def is_former(spec: RunSpec) -> bool:
     """
     optimizer = spec.optimizer
     later = [f for f in fields(optimizer) if f.metadata == LATER]  # type: ignore[arg-type]
-    return optimizer.kind in FORMER and all(getattr(optimizer, f.name) == f.default for f in later)
+    return (
+        optimizer.kind in FORMER
+        and spec.schedule.kind != "rule"
+        and all(getattr(optimizer, f.name) == f.default for f in later)
+    )
 
 
 def kind_of(optimizer: OptimizerSpec, ndim: int) -> OptimizerKind:
@@ -70,12 +74,34 @@ def group_rules(optimizer: OptimizerSpec, shapes: Mapping[str, Sequence[int]]) -
     Returns:
         One rule at least, each of which takes a parameter.
     """
+    if optimizer.groups:
+        return _own_groups(optimizer, shapes)
     if optimizer.decay == "all":
         return (GroupRule(label="all"),)
     matrices = tuple(sorted({len(shape) for shape in shapes.values() if len(shape) >= 2}))
     rules = (GroupRule(label="matrices", ndim=matrices),) if matrices else ()
     others = GroupRule(label="others", arguments={"weight_decay": 0.0})
     return (*rules, others) if any(len(shape) < 2 for shape in shapes.values()) else rules
+
+
+def _own_groups(optimizer: OptimizerSpec, shapes: Mapping[str, Sequence[int]]) -> tuple[GroupRule, ...]:
+    rules = []
+    for number, group in enumerate(optimizer.groups):
+        own = {"lr": group.lr, "weight_decay": group.weight_decay}
+        given = {name: value for name, value in own.items() if value >= 0}
+        rules.append(GroupRule(label=f"group {number}", names=group.names, ndim=group.ndim, arguments=given))
+    taken = {name for name, shape in shapes.items() if any(rule.matches(name, shape, None) for rule in rules)}
+    return (*rules, GroupRule(label="others")) if len(taken) < len(shapes) else tuple(rules)
+
+
+def group_rates(optimizer: OptimizerSpec, rules: Sequence[GroupRule]) -> list[float]:
+    """Return the peak rate of each group.
+
+    Args:
+        optimizer: The optimizer.
+        rules: What `group_rules` returned.
+    """
+    return [rule.arguments.get("lr", optimizer.lr) for rule in rules]
 
 
 def slot_rows(spec: RunSpec, params: Sequence[Row]) -> tuple[SlotRows, ...]:

@@ -51,7 +51,7 @@ ONLY: dict[str, tuple[set[str], set[str], str]] = {
     "numerics": ({"x64"}, {"autocast"}, "float64 is a switch in JAX, low precision a context in PyTorch"),
     "optimizer": (
         {"clip_by_global_norm", "leaves_of", "scale_by_adam", "scale_by_lr", "slots"},
-        {"build_scheduler", "clip_gradients", "set_position"},
+        {"RuleScheduler", "build_scheduler", "clip_gradients", "set_position"},
         "PyTorch has its optimizers, keeps the rate in a scheduler and clips gradients in place; Optax chains "
         "transforms, is handed the rate of each step, and keeps slots in trees, where torch.optim has keys",
     ),
@@ -188,7 +188,8 @@ def test_a_difference_is_found(other: type, monkeypatch: pytest.MonkeyPatch) -> 
 
 ONLY_METHODS = {
     "jax_side": {"_context"},  # float64 is one
-    "torch_side": {"_train_step", "_plain_loss"},  # in JAX what is traced is a class of its own, shared by trainers
+    # In JAX what is traced is a class of its own, shared by trainers, and the schedule is that of the host.
+    "torch_side": {"_train_step", "_plain_loss", "_moved_by", "_schedule_now"},
 }
 
 

@@ -7,41 +7,22 @@ import numpy as np
 import pytest
 
 from parity import sides
+from parity.errors import SpecError
 from parity.spec import OPTIMIZER_SPECS, RunSpec
 from parity.state import OPTIMIZERS, compare_states
+from tests.support.options import CASES
 from tests.support.small import bits_of, overflowing, small
 
 STEPS = 12
 SIDES = ("jax", "torch")
-CASES: dict[str, tuple[str, list[str]]] = {
-    "adam": ("mlp-digits", ["optimizer.kind=adam", "optimizer.amsgrad=true", "optimizer.decay=matrices"]),
-    "adamw": ("mlp-digits", ["optimizer.maximize=true"]),
-    "sgd": ("mlp-digits", ["optimizer.kind=sgd", "optimizer.dampening=0.3"]),
-    "nadam": ("mlp-digits", ["optimizer.kind=nadam", "optimizer.decoupled_weight_decay=true"]),
-    "radam": ("mlp-digits", ["optimizer.kind=radam"]),
-    "adamax": ("mlp-digits", ["optimizer.kind=adamax"]),
-    "rmsprop": (
-        "cnn-digits",
-        ["optimizer.kind=rmsprop", "optimizer.centered=true", "optimizer.momentum=0.9", "optimizer.lr=0.001"],
-    ),
-    "adagrad": ("mlp-digits", ["optimizer.kind=adagrad", "optimizer.initial_accumulator_value=0.1"]),
-    "adadelta": ("mlp-digits", ["optimizer.kind=adadelta", "optimizer.lr=1.0"]),
-    "rprop": ("mlp-digits", ["optimizer.kind=rprop"]),
-    "asgd": ("mlp-digits", ["optimizer.kind=asgd", "optimizer.lr=0.05", "optimizer.t0=4"]),
-    "adafactor": ("mlp-digits", ["optimizer.kind=adafactor", "optimizer.decay=matrices"]),
-    "muon": ("mlp-digits", ["optimizer.kind=muon", "optimizer.lr=0.02"]),
-    "lion": ("mlp-digits", ["optimizer.kind=lion"]),
-    "adafactor of convolutions": ("cnn-digits", ["optimizer.kind=adafactor"]),
-    "muon of a gpt": ("gpt-text", ["optimizer.kind=muon", "optimizer.adjust_lr_fn=match_rms_adamw"]),
-}
-"""Case to preset and overrides; the first word is the optimizer."""
-
-FAST = ("nadam", "rmsprop", "adagrad", "adafactor", "lion")
+FAST = ("nadam", "rmsprop", "adagrad", "adafactor", "lion", "adamw in groups")
 """Those that together have a slot of every form, one that is there from the start, no count, no class in torch."""
 
-each_case = pytest.mark.parametrize(
-    "case", [pytest.param(c, marks=[] if c in FAST else pytest.mark.soak) for c in CASES]
-)
+
+def cases(fast: tuple[str, ...]) -> pytest.MarkDecorator:
+    """Return all cases, of which all but some wait for the soak."""
+    marked = [pytest.param(case, marks=[] if case in fast else pytest.mark.soak) for case in CASES]
+    return pytest.mark.parametrize("case", marked)
 
 
 def run(case: str, precision: Any = "float64", *more: str) -> RunSpec:
@@ -59,7 +40,7 @@ def test_every_optimizer_of_the_table_is_here() -> None:
     assert {case.split()[0] for case in CASES} == {name.lower() for name in OPTIMIZERS} == {*OPTIMIZER_SPECS}
 
 
-@each_case
+@cases(FAST)
 def test_the_twins_agree_and_their_states_cross_bit_for_bit(case: str) -> None:
     spec = run(case)
     ours, theirs = (sides.load(side).build(spec) for side in SIDES)
@@ -79,7 +60,7 @@ def test_the_twins_agree_and_their_states_cross_bit_for_bit(case: str) -> None:
     assert all(relative(a.loss, b.loss) < 1e-12 for a, b in zip(*rest, strict=True))
 
 
-@each_case
+@cases(("nadam", "adafactor"))
 @pytest.mark.parametrize("side", SIDES)
 def test_a_run_resumes_from_its_checkpoint_bit_for_bit(case: str, side: str, tmp_path: Path) -> None:
     spec = run(case, "float32")
@@ -95,7 +76,7 @@ def test_a_run_resumes_from_its_checkpoint_bit_for_bit(case: str, side: str, tmp
     second.close()
 
 
-@each_case
+@cases(("adagrad", "adafactor"))
 @pytest.mark.parametrize("side", SIDES)
 def test_a_skipped_first_step_leaves_the_start(case: str, side: str) -> None:
     """A handover before the first update must start torch's entries as torch would."""
@@ -108,3 +89,40 @@ def test_a_skipped_first_step_leaves_the_start(case: str, side: str) -> None:
     assert "optimizer" not in changed
     other.import_state(after)
     assert compare_states(after, other.export_state()) == []
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_a_group_has_its_own_rate_and_decay(side: str) -> None:
+    groups = "optimizer.groups=[{names=['*.bias'], lr=1e-30}, {names=['layers.1.*'], ndim=[2], weight_decay=10.0}]"
+    overrides = ["optimizer.kind=sgd", "optimizer.lr=0.1", "optimizer.weight_decay=0.0", "optimizer.momentum=0.0"]
+    spec = small("mlp-digits", "float64", *overrides, groups, "schedule.warmup=0", "clip_norm=1e-9")
+    trainer: Any = sides.load(side).build(spec)
+    before = trainer.export_state().group("model.params")
+    assert [record.lr for record in trainer.steps(1)] == [1e-30], "the record names the rate of the first group"
+    after = trainer.export_state().group("model.params")
+    moved = {name for name, value in after.items() if np.abs(value - before[name]).max() > 1e-20}
+    assert moved == {"layers.0.weight", "layers.1.weight"}
+    decayed = np.abs(after["layers.1.weight"] / before["layers.1.weight"])
+    assert decayed.max() < 1e-5, "a rate of 0.1 and a decay of 10 leave nothing but the clipped step"
+
+
+BAD: list[tuple[list[str], str]] = [
+    (["optimizer.decay=matrices", "optimizer.groups=[{ndim=[1]}]"], r"optimizer\.decay: has no effect beside"),
+    (["optimizer.groups=[{}, {lr=0.1}]"], r"optimizer\.groups: 2 groups have no condition"),
+    (["optimizer.groups=[{lr=nan}]"], r"optimizer\.groups\.lr: must be finite"),
+    (["optimizer.kind=rprop", "optimizer.groups=[{ndim=[1], weight_decay=0.1}]"], "Rprop has no weight_decay"),
+    (["optimizer.groups=5"], r"optimizer\.groups: must be a list"),
+]
+
+
+@pytest.mark.parametrize(("texts", "words"), BAD)
+def test_groups_that_cannot_be_are_refused(texts: list[str], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        small("mlp-digits", "float64", *texts)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_a_group_that_takes_nothing_is_refused_by_both_sides(side: str) -> None:
+    spec = small("mlp-digits", "float64", "optimizer.groups=[{names=['head.*']}]")
+    with pytest.raises(SpecError, match=r"groups: group 0: takes none of the parameters layers\.0\.bias"):
+        sides.load(side).build(spec)
