@@ -1,12 +1,15 @@
-"""PyTorch's optimizers as Optax transforms.
+"""The optimizers of torch.optim as Optax transforms, whose learning rate is an argument of each update.
 
-The learning rate is an argument of each update (`lr=`), not a schedule inside the chain: PyTorch advances it every
-completed step, Optax's `scale_by_schedule` only with applied updates.
+It is no schedule inside the chain: PyTorch advances it every completed step, Optax's `scale_by_schedule` only with
+applied updates. The optimizers are those of `jax_side.optim`; Adam, AdamW and SGD of runs that could be described
+before those were there keep the chain that trained them, its bits and its files (`parity.twins.is_former`).
 """
 
 from __future__ import annotations
 
+import glob
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,40 +17,128 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from parity.spec import AdamSpec, OptimizerSpec, RunSpec
+from jax_side.numerics import dtypes
+from jax_side.optim import Leaves, Optimizer, by_name
+from parity.spec import OptimizerSpec, RunSpec
+from parity.state import GroupRule, assign_groups
+from parity.twins import Layout, kind_of
 
-__all__ = ["build_optimizer", "clip_by_global_norm", "scale_by_adam", "scale_by_lr", "slots"]
+__all__ = ["build_optimizer", "clip_by_global_norm", "leaves_of", "scale_by_adam", "scale_by_lr", "slots"]
 
 CLIP_EPS = 1e-6
 """Added to the norm by torch.nn.utils.clip_grad_norm_; Optax adds nothing."""
 
+FORMER_SLOTS = {"first_moment": ("adam", "mu"), "second_moment": ("adam", "nu"), "momentum": ("momentum", "trace")}
+"""Neutral slot name to part of the chain and field of its state."""
+
 
 def build_optimizer(spec: RunSpec) -> optax.GradientTransformationExtraArgs:
-    """Return the optimizer of a spec: clipping, decay, moments, learning rate; call `update(..., lr=lr)`.
+    """Return the optimizer of a spec, clipping included; call `update(..., lr=lr)`.
 
-    The state is a dict by part name (`optax.named_chain`), so leaves are found by name, not by index.
+    The state is a dict by part name, so leaves are found by name, not by index.
+
+    Raises:
+        SpecError: As of `parity.state.assign_groups`.
     """
-    optimizer = spec.optimizer
-    parts: list[tuple[str, Any]] = []
-    if spec.clip_norm:
-        parts.append(("clip", clip_by_global_norm(spec.clip_norm)))
-    decay = optax.add_decayed_weights(optimizer.weight_decay, mask=_decay_mask(optimizer))
-    if isinstance(optimizer, AdamSpec):
-        moments = ("adam", scale_by_adam(optimizer.beta1, optimizer.beta2, optimizer.eps))
-        parts += [moments, ("decay", decay)] if optimizer.kind == "adamw" else [("decay", decay), moments]
+    clip = clip_by_global_norm(spec.clip_norm) if spec.clip_norm else None
+    layout = Layout.of(spec)
+    if layout.former:
+        return optax.named_chain(*([("clip", clip)] if clip else []), *_former_parts(spec.optimizer))
+    row, rules = spec.optimizer.row, _rules(layout)
+    options: dict[str, Any] = {"leaves": leaves_of(layout), "scalar_dtype": "float32"}
+    if row.name == "Muon":  # in bfloat16, its own, elements of a step differ by 0.01 between two frameworks
+        options["iteration_dtype"] = dtypes(spec.precision).params
+    arguments = spec.optimizer.arguments()
+    return _rated(clip, by_name(row.name, arguments, groups=[rule for rule, _ in rules], **options), rules)
+
+
+def leaves_of(layout: Layout) -> Leaves:
+    """Return the names and layouts of the parameters on PyTorch's side."""
+    return Leaves(
+        names={".".join(map(str, (*one.jax, "value"))): one.name for one in layout.params},
+        axes={one.name: AXES[one.transform] for one in layout.params if one.transform in AXES},
+    )
+
+
+def _rules(layout: Layout) -> list[tuple[GroupRule, int]]:
+    """Return the rules of the groups, each with the number of its group in PyTorch.
+
+    Muon has a class of its own for what is no matrix, which is one more group here.
+    """
+    optimizer, shapes, rules = layout.spec.optimizer, {row.name: row.shape for row in layout.params}, []
+    label_of = assign_groups(layout.groups, shapes)
+    for number, rule in enumerate(layout.groups):
+        members = [name for name in shapes if label_of[name] == rule.label]
+        for kind in dict.fromkeys(kind_of(optimizer, len(shapes[name])).name for name in members):
+            if kind == optimizer.row.name and len(members) == len(shapes):
+                rules.append((rule, number))
+                continue
+            names = tuple(glob.escape(n) for n in members if kind_of(optimizer, len(shapes[n])).name == kind)
+            other = (
+                {}
+                if kind == optimizer.row.name
+                else {"optimizer": kind, "weight_decay": optimizer.arguments()["weight_decay"]}
+            )
+            label = f"{rule.label}, {kind}"
+            rules.append((GroupRule(label=label, names=names, arguments={**other, **rule.arguments}), number))
+    return rules
+
+
+def _rated(
+    clip: optax.GradientTransformation | None, tx: Optimizer, rules: Sequence[tuple[GroupRule, int]]
+) -> optax.GradientTransformationExtraArgs:
+    """Return an optimizer behind a clipping; `update(..., lr=lr)` takes one rate, or one for each group,
+    and behind them their momenta.
+    """
+    count = 1 + max(number for _, number in rules)
+
+    def init(params: Any) -> dict[str, Any]:
+        return {"optimizer": tx.init(params)}
+
+    def update(updates: Any, state: Any, params: Any = None, *, lr: jax.Array, **extra: Any) -> tuple[Any, Any]:
+        del extra
+        if clip is not None:
+            updates, _ = clip.update(updates, optax.EmptyState())
+        given: dict[str, Any] = {"learning_rate": lr}
+        if lr.ndim:
+            given["learning_rate"] = {rule.label: lr[number] for rule, number in rules}
+        if lr.ndim and len(lr) > count:  # the schedule moves the momentum, or the first beta
+            given |= _momenta(tx, {rule.label: lr[count + number] for rule, number in rules})
+        updates, new = tx.update(updates, state["optimizer"], params, **given)
+        return updates, {"optimizer": new}
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _momenta(tx: Optimizer, by_label: dict[str, jax.Array]) -> dict[str, Any]:
+    """Return the argument of an update that gives each group its momentum, as PyTorch's cyclic schedulers set it."""
+    own = tx.groups[0].arguments
+    if "betas" not in own:
+        return {"momentum": by_label}
+    return {"betas": {label: (first, own["betas"][1]) for label, first in by_label.items()}}
+
+
+def _former_parts(optimizer: OptimizerSpec) -> list[tuple[str, Any]]:
+    """Return the parts of the chain after clipping: decay, moments, learning rate."""
+    own = optimizer.arguments()
+    decay = ("decay", optax.add_decayed_weights(own["weight_decay"], mask=_decay_mask(optimizer)))
+    if optimizer.kind == "sgd":
+        trace = optax.trace(own["momentum"], nesterov=own["nesterov"])
+        moments = [decay, *([("momentum", trace)] if own["momentum"] else [])]
     else:
-        parts.append(("decay", decay))
-        if optimizer.momentum:
-            parts.append(("momentum", optax.trace(optimizer.momentum, nesterov=optimizer.nesterov)))
-    parts.append(("lr", scale_by_lr()))
-    return optax.named_chain(*parts)
+        adam = ("adam", scale_by_adam(own["betas"][0], own["betas"][1], own["eps"]))
+        moments = [adam, decay] if optimizer.kind == "adamw" else [decay, adam]
+    return [*moments, ("lr", scale_by_lr())]
 
 
-def slots(optimizer: OptimizerSpec) -> dict[str, tuple[str, str]]:
-    """Return neutral slot name to (part of the chain, field of its state)."""
-    if isinstance(optimizer, AdamSpec):
-        return {"first_moment": ("adam", "mu"), "second_moment": ("adam", "nu")}
-    return {"momentum": ("momentum", "trace")} if optimizer.momentum else {}
+AXES = {"transpose": (1, 0), "oihw_hwio": (3, 2, 0, 1)}
+"""Transform of a row to the order of JAX's axes that gives PyTorch's layout."""
+
+
+def slots(layout: Layout) -> dict[str, tuple[str, str]]:
+    """Return neutral slot name to (part of the state, field of it that holds the slot's tree)."""
+    names = [one.slot.name for one in layout.slots]
+    return {name: FORMER_SLOTS[name] if layout.former else ("optimizer", name) for name in names}
 
 
 def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:

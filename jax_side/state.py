@@ -14,12 +14,22 @@ from numpy.typing import NDArray
 
 from jax_side.model import build_model
 from jax_side.numerics import x64
-from jax_side.optimizer import slots
+from jax_side.optimizer import leaves_of, slots
 from jax_side.scaler import ScalerState
 from parity.errors import StateError
-from parity.spec import AdamSpec, RunSpec
+from parity.spec import RunSpec
 from parity.state import TrainingState, take_count, take_scale
-from parity.twins import Layout, Row, check_leaves, from_jax, initial_buffers, initial_params, to_jax
+from parity.twins import (
+    Layout,
+    Row,
+    check_leaves,
+    from_jax,
+    initial_buffers,
+    initial_params,
+    one_count,
+    own_count,
+    to_jax,
+)
 
 __all__ = ["DeviceState", "abstract_model", "export_arrays", "import_arrays", "initial_model_state", "stored_names"]
 
@@ -86,12 +96,12 @@ def export_arrays(
 
     arrays = named("model.params", layout.params, state.params)
     arrays |= named("model.buffers", layout.buffers, state.buffers)
-    for slot, (part, name) in slots(layout.spec.optimizer).items():
-        arrays |= named(f"optimizer.{slot}", layout.params, getattr(state.optimizer[part], name))
+    for one in layout.slots:
+        arrays |= named(f"optimizer.{one.slot.name}", one.rows, _slot(layout, state.optimizer, one.slot.name))
     arrays |= {NATIVE + _dotted(path): value for path, value in flat(state.rngs).items()}
     scalars: dict[str, Any] = {}
-    if isinstance(layout.spec.optimizer, AdamSpec):
-        scalars["optimizer.step"] = int(state.optimizer["adam"].count)
+    if layout.counted:
+        scalars["optimizer.step"] = _count(layout, state)
     if state.scaler is not None:
         scalars["scaler.scale"] = float(state.scaler.scale)
         scalars["scaler.growth_tracker"] = int(state.scaler.growth_tracker)
@@ -108,12 +118,13 @@ def stored_names(layout: Layout, leaves: Iterable[str] = ()) -> dict[str, tuple[
     spec = layout.spec
     names = {f"model.params.{row.name}": ("params", f"{_dotted(row.jax)}.value") for row in layout.params}
     names |= {f"model.buffers.{row.name}": ("model_state", f"{_dotted(row.jax)}.value") for row in layout.buffers}
-    for slot, (part, field) in slots(spec.optimizer).items():
-        for row in layout.params:
+    for one, (part, field) in zip(layout.slots, slots(layout).values(), strict=True):
+        field = field if layout.former else f"slots.{field}"
+        for row in one.rows:
             array = f"{part}.{field}.{_dotted(row.jax)}.value"
-            names[f"optimizer.{slot}.{row.name}"] = ("optimizer", array)
-    if isinstance(spec.optimizer, AdamSpec):
-        names["optimizer.step"] = ("optimizer", "adam.count")
+            names[f"optimizer.{one.slot.name}.{row.name}"] = ("optimizer", array)
+    if layout.counted:
+        names["optimizer.step"] = ("optimizer", "adam.count" if layout.former else "optimizer.step")
     if spec.scaled:
         names |= {f"scaler.{name}": ("scaler", name) for name in ScalerState._fields}
     native = [leaf for leaf in leaves if leaf.startswith(NATIVE)]
@@ -133,23 +144,23 @@ def import_arrays(layout: Layout, state: DeviceState, neutral: TrainingState) ->
     """
     if any(leaf.startswith("rng.native.torch") for leaf in neutral.arrays):
         raise StateError("rng.native", "a native PyTorch stream has no meaning in JAX; use dropout.generator=shared")
-    spec, taken = layout.spec, set[str]()
+    taken = set[str]()
 
-    def take(like: nnx.State, rows: tuple[Row, ...], group: str) -> nnx.State:
+    def take(like: nnx.State, rows: tuple[Row, ...], group: str, dtype: str = layout.dtype) -> nnx.State:
         leaves = neutral.group(group)
         taken.update(f"{group}.{name}" for name in leaves)
-        check_leaves(rows, leaves, group, layout.dtype)
+        check_leaves(rows, leaves, group, dtype)
         return _fill(like, to_jax(rows, leaves, group))
 
     params = take(state.params, layout.params, "model.params")
     buffers = take(state.buffers, layout.buffers, "model.buffers")
-    optimizer, scalars = state.optimizer.copy(), dict(neutral.scalars)
-    for slot, (part, name) in slots(spec.optimizer).items():
-        like = getattr(optimizer[part], name)
-        optimizer[part] = optimizer[part]._replace(**{name: take(like, layout.params, f"optimizer.{slot}")})
-    if isinstance(spec.optimizer, AdamSpec):
-        count = jnp.int32(take_count(scalars, "optimizer.step"))
-        optimizer["adam"] = optimizer["adam"]._replace(count=count)
+    optimizer, scalars = state.optimizer, dict(neutral.scalars)
+    for one in layout.slots:
+        like, name = _slot(layout, optimizer, one.slot.name), one.slot.name
+        optimizer = _with_slot(layout, optimizer, name, take(like, one.rows, f"optimizer.{name}", one.dtype))
+    if layout.counted or not layout.former:  # new arrays in any case: those of the state may be donated
+        count = take_count(scalars, "optimizer.step") if layout.counted else 0
+        optimizer = _with_count(layout, state, optimizer, count)
     scaler = state.scaler
     if scaler is not None:
         tracker = jnp.int32(take_count(scalars, "scaler.growth_tracker"))
@@ -169,13 +180,56 @@ def import_arrays(layout: Layout, state: DeviceState, neutral: TrainingState) ->
     return DeviceState(params, buffers, rngs, optimizer, scaler), scalars
 
 
+def _slot(layout: Layout, optimizer: Any, name: str) -> nnx.State:
+    """Return the tree of a slot in the state of a run's optimizer."""
+    part, field = slots(layout)[name]
+    tree: nnx.State = getattr(optimizer[part], field) if layout.former else optimizer[part].slots[field]
+    return tree
+
+
+def _with_slot(layout: Layout, optimizer: Any, name: str, tree: nnx.State) -> Any:
+    """Return the state of a run's optimizer with another tree of a slot."""
+    part, field = slots(layout)[name]
+    own = optimizer[part]
+    changed = own._replace(**{field: tree} if layout.former else {"slots": {**own.slots, field: tree}})
+    return _with_part(optimizer, part, changed)
+
+
+def _count(layout: Layout, state: DeviceState) -> int:
+    """Return the updates that every parameter has had."""
+    if layout.former:
+        return int(state.optimizer["adam"].count)
+    names, _, _ = leaves_of(layout).flatten(state.params)
+    counts = np.asarray(state.optimizer["optimizer"].step).astype(int).tolist()
+    return one_count(layout.spec.optimizer, layout.params, dict(zip(names, counts, strict=True)))
+
+
+def _with_count(layout: Layout, state: DeviceState, optimizer: Any, count: int) -> Any:
+    """Return the state of a run's optimizer after so many updates of every parameter."""
+    if layout.former:
+        return _with_part(optimizer, "adam", optimizer["adam"]._replace(count=jnp.int32(count)))
+    names, _, _ = leaves_of(layout).flatten(state.params)
+    own, rows = optimizer["optimizer"], {row.name: row for row in layout.params}
+    counts = [own_count(layout.spec.optimizer, rows[name], count) for name in names]
+    step = jnp.asarray(counts, own.step.dtype)
+    return _with_part(optimizer, "optimizer", own._replace(count=jnp.int32(count), step=step))
+
+
+def _with_part(optimizer: Any, part: str, new: Any) -> Any:
+    """Return the state of an optimizer with another part, of the type it has: JAX tells dicts from ordered ones."""
+    changed = optimizer.copy()
+    changed[part] = new
+    return changed
+
+
 def _dotted(path: tuple[str | int, ...]) -> str:
     return ".".join(map(str, path))
 
 
 def _flat(state: nnx.State) -> dict[tuple[str | int, ...], NDArray[np.generic]]:
     """Return path to host array, on a CPU a view of the device's; typed PRNG keys as their words."""
-    return {tuple(path): _host(leaf[...]) for path, leaf in nnx.to_flat_state(state)}
+    leaves = nnx.to_flat_state(state)
+    return {tuple(path): _host(leaf[...]) for path, leaf in leaves if leaf.get_value() is not None}
 
 
 def _host(value: jax.Array) -> NDArray[np.generic]:
@@ -188,7 +242,10 @@ def _fill(like: nnx.State, leaves: Mapping[tuple[str | int, ...], NDArray[np.gen
     """Return a state with the structure and types of `like` and the given values, which were checked before."""
     filled = []
     for path, leaf in nnx.to_flat_state(like):
-        expected, value = leaf.get_value(), leaves[tuple(path)]
+        if (expected := leaf.get_value()) is None:  # of a parameter that has no such slot
+            filled.append((path, leaf))
+            continue
+        value = leaves[tuple(path)]
         if jnp.issubdtype(expected.dtype, jax.dtypes.prng_key):
             new: jax.Array = jax.random.wrap_key_data(jnp.array(value), impl=jax.random.key_impl(expected))
         else:

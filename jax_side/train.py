@@ -41,6 +41,7 @@ class Placed(NamedTuple):
     targets: jax.Array
     index: jax.Array
     lr: jax.Array
+    """[steps], or [steps, groups] and the momenta of the groups behind."""
     loss_multiplier: jax.Array
     host: StepInputs
 
@@ -145,7 +146,7 @@ class Programs:
 
 def programs(spec: RunSpec, placement: Placement) -> Programs:
     """Return the programs of a run: those of an earlier trainer of this process, where it computed the same."""
-    computed = replace(spec, name="any", steps=1, save=SaveSpec(), validate_every=0, execution=ExecutionSpec())
+    computed = replace(spec, name="any", steps=1, save=SaveSpec(), validate_every=1, execution=ExecutionSpec())
     return _programs(computed, placement)
 
 
@@ -198,6 +199,9 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
 
     def _run_chunk(self, placed: Placed, n: int) -> StepOutputs:
         with x64(self.spec.precision):
+            if self.plan.metric_moves:  # a validation may have lowered the rates since the chunk was placed
+                host = self.step_inputs(self.step, n)
+                placed = placed._replace(host=host, lr=self.placement.put(_moved(host, self.types)))
             xs = placed[:-1]
             if self.spec.execution.jax == "scan":
                 self._leaves, outputs = self._chunk_fn(self._leaves, xs)
@@ -221,18 +225,19 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
             inputs, targets = _typed(chunk.inputs, self.types), _typed(chunk.targets, self.types)
             targets = targets.reshape(*lead, *targets.shape[2:])
             batches = (inputs.reshape(*lead, *inputs.shape[2:]), targets)
-            numbers = [host.lr.astype(self.types.params), host.loss_multiplier.astype(self.types.params)]
+            numbers = [_moved(host, self.types), host.loss_multiplier.astype(self.types.params)]
             x, y, index, lr, multiplier = self.placement.put_chunk(batches, [host.index, *numbers])
             return Placed(x, y, index, lr, multiplier, host)
 
     def evaluate(self) -> Validation:
-        """Measure on the validation samples, with running statistics and without dropout."""
+        """Measure on the validation samples, with running statistics and without dropout; see `Twin.take_metric`."""
         with x64(self.spec.precision):
             samples = (self.dataset.validation_inputs, self.dataset.validation_targets)
             x, y = self.placement.put(tuple(_typed(array, self.types) for array in samples))
             loss, correct = self.programs.evaluate(self.state.params, self.state.buffers, self.state.rngs, x, y)
             loss, correct = float(loss), int(correct)
         value = correct / y.size if self.spec.metric == "accuracy" else loss
+        self.take_metric(value)
         return Validation(attempt=self.attempt, step=self.step, metric=self.spec.metric, value=value, loss=loss)
 
     def _context(self) -> AbstractContextManager[None]:
@@ -246,6 +251,12 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
 
     def _load(self, content: DeviceState) -> None:
         self.state = _take_over(self.state, self.placement.put(content))
+
+
+def _moved(host: StepInputs, types: Dtypes) -> NDArray[np.generic]:
+    """Return what the schedule gives each step, in the parameters' dtype."""
+    moved = host.lr if host.moved is None else host.moved
+    return moved.astype(types.params)
 
 
 def _typed(samples: NDArray[np.generic], types: Dtypes) -> NDArray[np.generic]:

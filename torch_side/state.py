@@ -15,11 +15,21 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from parity.errors import StateError
-from parity.spec import AdamSpec, RunSpec
+from parity.schedules import Schedule
+from parity.spec import RunSpec
 from parity.state import TrainingState, take_count, take_scale
-from parity.twins import Layout, check_leaves, from_torch, initial_buffers, initial_params, to_torch
+from parity.twins import (
+    Layout,
+    check_leaves,
+    from_torch,
+    initial_buffers,
+    initial_params,
+    kind_of,
+    one_count,
+    to_torch,
+)
 from torch_side.formats.structure import require_alike
-from torch_side.optimizer import slots
+from torch_side.optimizer import RuleScheduler
 
 __all__ = [
     "LiveState",
@@ -39,7 +49,7 @@ class LiveState:
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
-    scheduler: LambdaLR
+    scheduler: LambdaLR | RuleScheduler
     scaler: torch.amp.GradScaler
     device: torch.device
 
@@ -85,7 +95,7 @@ def neutral_arrays(
 ) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
     """Turn the file form of a state into neutral arrays and scalars.
 
-    PyTorch has no optimizer entries before the first applied update: they become zeros and step 0.
+    PyTorch has no optimizer entries before the first applied update: they become what they start from, and step 0.
 
     Args:
         layout: The run's.
@@ -105,20 +115,22 @@ def neutral_arrays(
     if tensors:
         raise StateError(f"model.{min(tensors)}", "unexpected leaf: this model has no such parameter")
     entries = {name: saved["optimizer"]["state"].get(i, {}) for i, name in enumerate(names)}
-    for slot, key in slots(spec.optimizer).items():
-        leaves = {}
-        for name, entry in entries.items():
-            value = entry.get(key)
-            leaves[name] = host(torch.zeros_like(saved["model"][name]) if value is None else value)
-        own = from_torch(layout.params, leaves, f"optimizer.{slot}")
-        arrays |= {f"optimizer.{slot}.{name}": value for name, value in own.items()}
+    for own_slot in layout.slots:
+        slot, leaves = own_slot.slot, {}
+        for row in own_slot.rows:
+            value = entries[row.torch].get(slot.key)
+            leaves[row.torch] = own_slot.before(row) if value is None else host(value)
+        own = from_torch(own_slot.rows, leaves, f"optimizer.{slot.name}")
+        arrays |= {f"optimizer.{slot.name}.{name}": value for name, value in own.items()}
     arrays |= {f"rng.native.{name}": host(stream) for name, stream in _native_streams(layout, saved["rng"]).items()}
     scalars: dict[str, Any] = {}
-    if isinstance(spec.optimizer, AdamSpec):
-        counts = {name: _count(name, entry["step"]) if "step" in entry else 0 for name, entry in entries.items()}
-        if len(set(counts.values())) > 1:
-            raise StateError("optimizer.step", f"differs between parameters: {counts}")
-        scalars["optimizer.step"] = next(iter(counts.values()))
+    if layout.counted:
+        counting = {row.name for row in layout.params if kind_of(spec.optimizer, len(row.shape)).counts}
+        counts = {
+            name: _count(name, entry["step"]) if "step" in entry else int(bool(entry) and name not in counting)
+            for name, entry in entries.items()
+        }
+        scalars["optimizer.step"] = one_count(spec.optimizer, layout.params, counts)
     if spec.scaled:
         scalars["scaler.scale"] = saved["scaler"]["scale"]
         scalars["scaler.growth_tracker"] = saved["scaler"]["_growth_tracker"]
@@ -142,10 +154,11 @@ def import_arrays(layout: Layout, state: LiveState, neutral: TrainingState) -> t
         raise StateError("rng.native", "a native JAX stream has no meaning in PyTorch; use dropout.generator=shared")
     spec, scalars, values = layout.spec, dict(neutral.scalars), file_state(state)
     groups = {"model.params": layout.params, "model.buffers": layout.buffers}
-    groups |= {f"optimizer.{slot}": layout.params for slot in slots(spec.optimizer)}
+    groups |= {f"optimizer.{one.slot.name}": one.rows for one in layout.slots}
+    dtypes = {f"optimizer.{one.slot.name}": one.dtype for one in layout.slots}
     found: dict[str, dict[str, Tensor]] = {}
     for group, rows in groups.items():
-        check_leaves(rows, neutral.group(group), group, layout.dtype)
+        check_leaves(rows, neutral.group(group), group, dtypes.get(group, layout.dtype))
         leaves = to_torch(rows, neutral.group(group), group)
         # In C order: fused kernels take a moment whose strides are not its parameter's for another matrix.
         found[group] = {name: torch.tensor(np.asarray(value, order="C")) for name, value in leaves.items()}
@@ -162,13 +175,19 @@ def import_arrays(layout: Layout, state: LiveState, neutral: TrainingState) -> t
         raise StateError(leaf, "unexpected leaf: this run has no such state")
 
     values["model"] = {**found["model.params"], **found["model.buffers"]}
-    entries = [
-        {key: found[f"optimizer.{slot}"][name] for slot, key in slots(spec.optimizer).items()} for name in state.names
-    ]
-    if isinstance(spec.optimizer, AdamSpec):
-        step = float(take_count(scalars, "optimizer.step"))
-        entries = [{**entry, "step": torch.tensor(step, dtype=torch.float32)} for entry in entries]
-    values["optimizer"] = {**values["optimizer"], "state": dict(enumerate(entries))}
+    entries: dict[str, dict[str, Tensor]] = {name: {} for name in state.names}
+    for one in layout.slots:
+        for name, value in found[f"optimizer.{one.slot.name}"].items():
+            entries[name][one.slot.key] = value
+    if layout.counted:
+        step = take_count(scalars, "optimizer.step")
+        for row in layout.params:
+            if kind_of(spec.optimizer, len(row.shape)).counts:
+                entries[row.torch]["step"] = torch.tensor(float(step), dtype=torch.float32)
+        if not (step or layout.former or spec.optimizer.row.eager):
+            entries = {}  # torch's classes start what they do not find
+    numbered = {number: entries[name] for number, name in enumerate(state.names) if entries.get(name)}
+    values["optimizer"] = {**values["optimizer"], "state": numbered}
     if spec.scaled:
         scale, tracker = take_scale(scalars, "scaler.scale"), take_count(scalars, "scaler.growth_tracker")
         values["scaler"] |= {"scale": scale, "_growth_tracker": tracker}
@@ -213,15 +232,21 @@ def check_file_state(layout: Layout, state: LiveState, saved: Mapping[str, Any])
     """
     if not isinstance(saved, dict):
         raise StateError("state", f"expected a mapping, got {type(saved).__name__}")
-    like, optimizer = file_state(state), layout.spec.optimizer
-    entries = {}
-    for number, p in enumerate(p for group in state.optimizer.param_groups for p in group["params"]):
-        entries[number] = {key: torch.empty_like(p, device="meta") for key in slots(optimizer).values()}
-        if isinstance(optimizer, AdamSpec):
-            entries[number]["step"] = torch.empty((), dtype=torch.float32, device="meta")
+    like, row = file_state(state), layout.spec.optimizer.row
+    entries: dict[str, dict[str, Tensor]] = {name: {} for name in state.names}
+    for one in layout.slots:
+        for own in one.rows:
+            dtype = getattr(torch, one.dtype)
+            entries[own.torch][one.slot.key] = torch.empty(own.shape, dtype=dtype, device="meta")
+    for own in layout.params:
+        if kind_of(layout.spec.optimizer, len(own.shape)).counts:
+            entries[own.torch]["step"] = torch.empty((), dtype=torch.float32, device="meta")
     found = saved.get("optimizer")
     bare = isinstance(found, dict) and found.get("state") == {}  # nothing was applied yet: PyTorch has no entries
-    like["optimizer"]["state"] = {} if bare else entries
+    numbered = {number: entries[name] for number, name in enumerate(state.names) if entries[name]}
+    like["optimizer"]["state"] = {} if bare and not row.eager else numbered
+    if isinstance(state.scheduler, RuleScheduler):
+        _take_moved(state.scheduler, saved, like)
     require_alike(saved, like)
     _, scalars = neutral_arrays(layout, state.names, saved)
     for leaf in list(scalars):
@@ -249,7 +274,11 @@ def load_file_state(state: LiveState, saved: Mapping[str, Any]) -> None:
     """
     state.model.load_state_dict(saved["model"], strict=True)
     state.optimizer.load_state_dict(saved["optimizer"])
-    state.scheduler.load_state_dict(saved["scheduler"])
+    _restore_scalars(state.optimizer, saved["optimizer"]["state"])
+    if isinstance(state.scheduler, RuleScheduler):
+        state.scheduler.put(Schedule.restore(saved["scheduler"]["schedule"]))
+    else:
+        state.scheduler.load_state_dict(saved["scheduler"])
     state.scaler.load_state_dict(saved["scaler"])
     rng = saved["rng"]
     torch.set_rng_state(rng["torch_cpu"].cpu())
@@ -257,6 +286,34 @@ def load_file_state(state: LiveState, saved: Mapping[str, Any]) -> None:
         torch.cuda.set_rng_state(rng["torch_cuda"][0].cpu(), state.device)
     random.setstate(rng["python"])
     np.random.set_state(_legacy(*rng["numpy"]))  # noqa: NPY002
+
+
+def _take_moved(scheduler: RuleScheduler, saved: Mapping[str, Any], like: dict[str, Any]) -> None:
+    """Let a file have its own schedule, which is read strictly, and what the schedule moves of the groups."""
+    found = saved.get("scheduler")
+    if not isinstance(found, dict) or found.keys() != {"schedule"}:
+        raise StateError("scheduler", "expected an object with schedule")
+    read, own = Schedule.restore(found["schedule"]), scheduler.read()
+    if read.rule != own.rule or len(read.rates) != len(own.rates):
+        raise StateError("scheduler.schedule.rule", "belongs to a run of another schedule")
+    like["scheduler"] = found
+    if read.momenta is None:
+        return
+    for momentum, group in zip(read.momenta, like["optimizer"]["param_groups"], strict=True):
+        if "betas" in group:
+            group["betas"] = (momentum, *group["betas"][1:])
+        else:
+            group["momentum"] = momentum
+
+
+def _restore_scalars(optimizer: torch.optim.Optimizer, entries: Mapping[int, Mapping[str, Tensor]]) -> None:
+    """Put scalars back in their own dtype: `load_state_dict` casts all but `step` to that of the parameter."""
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    for number, entry in entries.items():
+        own = optimizer.state[params[number]]
+        for key, value in entry.items():
+            if value.ndim == 0 and own[key].dtype != value.dtype:
+                own[key] = value.clone().to(own[key].device)
 
 
 def _legacy(name: str, words: Tensor, position: float, has_gauss: float, gauss: float) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from parity.contract import Validation
+from parity.schedules import Schedule
 from parity.spec import RunSpec
 from parity.state import TrainingState
 from parity.twins import Chunk, StepInputs, StepOutputs, Twin
@@ -17,7 +18,7 @@ from torch_side.checkpoint import Checkpoints
 from torch_side.dropout import Dropout, mask_keys
 from torch_side.model import build_model, loss_function
 from torch_side.numerics import Dtypes, autocast, configure, dtypes
-from torch_side.optimizer import build_optimizer, build_scheduler, clip_gradients, set_position
+from torch_side.optimizer import RuleScheduler, build_optimizer, build_scheduler, clip_gradients, set_position
 from torch_side.placement import build_placement
 from torch_side.scaler import build_scaler
 from torch_side.state import LiveState, export_arrays, import_arrays, initial_model_state, load_file_state
@@ -152,7 +153,7 @@ class TorchTrainer(Twin[LiveState, dict[str, Any]]):
         return Placed(x, y, keys, host)
 
     def evaluate(self) -> Validation:
-        """Measure on the validation samples, with running statistics and without dropout."""
+        """Measure on the validation samples, with running statistics and without dropout; see `Twin.take_metric`."""
         inputs = _typed(self.placement.put(torch.from_numpy(self.dataset.validation_inputs)), self.types)
         targets = _typed(self.placement.put(torch.from_numpy(self.dataset.validation_targets)), self.types)
         with torch.no_grad(), autocast(self.spec.precision, self.device):
@@ -160,6 +161,7 @@ class TorchTrainer(Twin[LiveState, dict[str, Any]]):
             loss = float(self._loss_of(logits, targets, self.types))
         accurate = self.spec.metric == "accuracy"
         value = int((logits.argmax(-1) == targets).sum()) / targets.numel() if accurate else loss
+        self.take_metric(value)
         return Validation(attempt=self.attempt, step=self.step, metric=self.spec.metric, value=value, loss=loss)
 
     def _export(self, *, copy: bool) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -170,7 +172,18 @@ class TorchTrainer(Twin[LiveState, dict[str, Any]]):
 
     def _load(self, content: dict[str, Any]) -> None:
         load_file_state(self.state, content)
-        set_position(self.scheduler, self.schedule_step)
+        if isinstance(self.scheduler, RuleScheduler):
+            assert self.schedule is not None
+            self.scheduler.put(self.schedule)
+        else:
+            set_position(self.scheduler, self.schedule_step)
+
+    def _moved_by(self, metric: float) -> None:
+        if isinstance(self.scheduler, RuleScheduler):
+            self.scheduler.step(metric)
+
+    def _schedule_now(self) -> Schedule | None:
+        return self.scheduler.read() if isinstance(self.scheduler, RuleScheduler) else None
 
 
 def _share(loss: Tensor, parts: int) -> Tensor:

@@ -30,6 +30,8 @@ class RunPlan:
     """Whether a loss scaler skips steps that overflow."""
     max_skips: int = 20
     """A run stops after this many skipped steps in a row."""
+    metric_moves: bool = False
+    """Whether what a validation measures changes the steps after it, as a rate that is lowered on a plateau."""
     chunk: int = 1
     """Most steps in one chunk."""
     chunk_seconds: float = math.inf

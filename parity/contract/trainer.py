@@ -86,7 +86,11 @@ class Trainer(Protocol):
         """
 
     def evaluate(self) -> Validation:
-        """Measure on the validation samples; must not change anything that a later step sees."""
+        """Measure on the validation samples; must not change anything that a later step sees.
+
+        The one exception is a schedule that moves by the metric (`RunPlan.metric_moves`), once for each step at which
+        a validation is due.
+        """
 
     def note_best(self, metric: float | None) -> None:
         """Take the metric of this step, which is about to be saved, into the best so far.

@@ -11,7 +11,7 @@ from parity.schedules.one_cycle import OneCycle
 from parity.schedules.plateau import Plateau, PlateauPosition
 from parity.schedules.rule import AnyRule, Position, PositionBase, ScheduleRule
 from parity.schedules.schedule import Moves, Schedule
-from parity.schedules.state import RULES
+from parity.schedules.state import RULES, decode_rule, encode_rule
 from parity.schedules.tables import Lambda, Multiplicative, tabulate
 from parity.schedules.trees import Beside, Chained, Sequential, TreePosition
 from parity.schedules.values import Groups, spread
@@ -44,6 +44,8 @@ __all__ = [
     "Sequential",
     "Step",
     "TreePosition",
+    "decode_rule",
+    "encode_rule",
     "spread",
     "tabulate",
 ]

@@ -4,9 +4,11 @@ Knows how a run is described, not how it is trained.
 """
 
 from parity.spec.model import CnnSpec, GptSpec, LinearSpec, MlpSpec, ModelSpec
-from parity.spec.optimizer import AdamSpec, OptimizerSpec, ScalerSpec, ScheduleSpec, SgdSpec
+from parity.spec.optimizer import LATER, OPTIMIZER_SPECS, AdamSpec, GroupSpec, OptimizerSpec, SgdSpec
 from parity.spec.presets import PRESETS, preset
 from parity.spec.run import PRECISIONS, DataSpec, DropoutSpec, ExecutionSpec, MeshSpec, Precision, RunSpec, SaveSpec
+from parity.spec.scaler import ScalerSpec
+from parity.spec.schedule import AnyScheduleSpec, RuleSpec, ScheduleSpec
 from parity.spec.tables import from_dict
 from parity.spec.toml import (
     FREE,
@@ -22,20 +24,25 @@ from parity.spec.toml import (
 
 __all__ = [
     "FREE",
+    "LATER",
+    "OPTIMIZER_SPECS",
     "PRECISIONS",
     "PRESETS",
     "AdamSpec",
+    "AnyScheduleSpec",
     "CnnSpec",
     "DataSpec",
     "DropoutSpec",
     "ExecutionSpec",
     "GptSpec",
+    "GroupSpec",
     "LinearSpec",
     "MeshSpec",
     "MlpSpec",
     "ModelSpec",
     "OptimizerSpec",
     "Precision",
+    "RuleSpec",
     "RunSpec",
     "SaveSpec",
     "ScalerSpec",

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from parity.errors import UnknownNameError
 from parity.spec.model import CnnSpec, GptSpec, LinearSpec, MlpSpec
-from parity.spec.optimizer import AdamSpec, ScalerSpec, ScheduleSpec, SgdSpec
+from parity.spec.optimizer import AdamSpec, SgdSpec
 from parity.spec.run import DataSpec, DropoutSpec, ExecutionSpec, Precision, RunSpec
+from parity.spec.scaler import ScalerSpec
+from parity.spec.schedule import ScheduleSpec
 
 __all__ = ["PRESETS", "preset"]
 

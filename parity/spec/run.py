@@ -12,7 +12,9 @@ from typing import Literal
 from parity.contract import PRECISIONS, Precision, RunPlan
 from parity.policy import Rules, mode_of
 from parity.spec.model import ModelSpec, require, require_at_least_zero, require_numbers, require_positive, shown
-from parity.spec.optimizer import AdamSpec, OptimizerSpec, ScalerSpec, ScheduleSpec
+from parity.spec.optimizer import AdamSpec, OptimizerSpec
+from parity.spec.scaler import ScalerSpec
+from parity.spec.schedule import AnyScheduleSpec, RuleSpec, ScheduleSpec
 from parity.storage import Priority
 
 __all__ = [
@@ -166,7 +168,7 @@ class RunSpec:
     model: ModelSpec
     data: DataSpec = field(default_factory=DataSpec)
     optimizer: OptimizerSpec = field(default_factory=AdamSpec)
-    schedule: ScheduleSpec = field(default_factory=ScheduleSpec)
+    schedule: AnyScheduleSpec = field(default_factory=ScheduleSpec)
     precision: Precision = "float32"
     """`float64` and `float32`: everything is in that type. `bfloat16` and `float16`: the forward pass is in that
     type, parameters and optimizer are in float32."""
@@ -228,8 +230,20 @@ class RunSpec:
             "data.source",
             f"{self.data.source!r} does not fit a model of kind {self.model.kind!r}",
         )
+        self._check_rule()
         judged = source == "digits" or self.metric == "loss"
         require(judged, "metric", f"a {source} run is judged by 'loss', it has no accuracy")
+
+    def _check_rule(self) -> None:
+        """Refuse a rule of the schedule that nothing would move, or that moves what the optimizer has not."""
+        if not isinstance(self.schedule, RuleSpec):
+            return
+        own = self.optimizer.arguments()
+        moves = bool(own.get("momentum") or "betas" in own) or not self.schedule.rule.momentum
+        problem = f"moves the momentum, and {self.optimizer.kind} has none here; say cycle_momentum = false"
+        require(moves, "schedule.rule", problem)
+        measured = self.validate_every > 0 or not self.schedule.rule.metric
+        require(measured, "schedule.rule", "moves by the metric of a validation, and validate_every is 0")
 
     @property
     def plan(self) -> RunPlan:
@@ -255,6 +269,7 @@ class RunSpec:
             keep=rules,
             scaled=self.scaled,
             max_skips=self.scaler.max_skips,
+            metric_moves=isinstance(self.schedule, RuleSpec) and self.schedule.rule.metric,
             chunk=self.execution.chunk,
             chunk_seconds=self.execution.chunk_seconds,
         )

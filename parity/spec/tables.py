@@ -5,15 +5,18 @@ from __future__ import annotations
 import reprlib
 import types
 from collections.abc import Mapping
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from parity.errors import SpecError, UnknownNameError
+from parity.schedules import ScheduleRule, encode_rule
 from parity.spec.epochs import is_epochs
 from parity.spec.model import require, shown
+from parity.spec.optimizer import LATER
 from parity.spec.run import RunSpec
+from parity.spec.schedule import read_rule
 
-__all__ = ["cut", "from_dict", "pick"]
+__all__ = ["cut", "from_dict", "pick", "to_dict"]
 
 MOST_SHOWN = 100
 """Largest number of characters of a value in a message."""
@@ -31,6 +34,30 @@ def from_dict(data: Mapping[str, Any]) -> RunSpec:
         (16,)
     """
     return _build(RunSpec, data, "")
+
+
+def to_dict(spec: Any, *, whole: bool = False) -> dict[str, Any]:
+    """Return the nested tables of a spec, or of a part of one; `from_dict` takes them back.
+
+    Args:
+        spec: A dataclass of a spec.
+        whole: Whether fields that are `LATER` than files are there where they have their defaults, too.
+    """
+    tables = {}
+    for one in fields(spec):
+        value = getattr(spec, one.name)
+        if not whole and one.metadata == LATER and value == one.default:
+            continue
+        tables[one.name] = _table(value, whole)
+    return tables
+
+
+def _table(value: Any, whole: bool) -> Any:
+    if isinstance(value, ScheduleRule):
+        return encode_rule(value)
+    if isinstance(value, tuple):
+        return tuple(_table(item, whole) for item in value)
+    return to_dict(value, whole=whole) if is_dataclass(value) else value
 
 
 def pick(hint: Any, data: Mapping[str, Any], where: str) -> Any:
@@ -74,6 +101,8 @@ def _build(hint: Any, data: Any, where: str) -> Any:
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
     origin = get_origin(hint)
+    if origin is ScheduleRule:
+        return read_rule(value, where)
     if is_dataclass(hint) or origin in (Union, types.UnionType):
         return _build(hint, value, where)
     if origin is Literal:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from typing import Any, get_type_hints
 
 import tomli_w
 
 from parity.contract import RunIdentity, flatten_tables, parse_toml
-from parity.errors import RunDirectoryError, SpecError, UnknownNameError
+from parity.errors import RunDirectoryError, SpecError, UnknownNameError, similar
 from parity.spec.epochs import BatchesPerEpoch, in_steps, take_epochs
+from parity.spec.optimizer import LATER, OPTIMIZER_SPECS
 from parity.spec.presets import PRESETS, preset
 from parity.spec.run import Precision, RunSpec
-from parity.spec.tables import cut, from_dict, pick
+from parity.spec.tables import cut, from_dict, pick, to_dict
 from parity.storage import local_path, read_given
 
 __all__ = [
@@ -44,7 +45,7 @@ def to_toml(spec: RunSpec) -> str:
         >>> to_toml(preset("mlp-digits")).splitlines()[0]
         'name = "mlp-digits"'
     """
-    return tomli_w.dumps(asdict(spec))
+    return tomli_w.dumps(to_dict(spec))
 
 
 def from_toml(text: str) -> RunSpec:
@@ -140,7 +141,7 @@ def override(spec: RunSpec, overrides: Iterable[str]) -> RunSpec:
 
 def _overridden(spec: RunSpec, overrides: Iterable[str]) -> dict[str, Any]:
     """Return the nested tables of a spec with fields replaced by dotted name; nothing but names is checked."""
-    data = asdict(spec)
+    data = to_dict(spec, whole=True)
     for text in overrides:
         path, found, value = text.partition("=")
         if not found:
@@ -150,15 +151,24 @@ def _overridden(spec: RunSpec, overrides: Iterable[str]) -> dict[str, Any]:
         for name in parents:
             known = table if isinstance(table, dict) else {}
             if not isinstance(known.get(name), dict):
-                raise UnknownNameError("field", cut(path.strip()), flatten_tables(data))
+                raise _unknown_field(path, data)
             table = table[name]
         if leaf == "kind" and "kind" in table and table["kind"] != _value(value):
             _switch_kind(table, parents, _value(value))
         elif leaf not in table:
-            raise UnknownNameError("field", cut(path.strip()), flatten_tables(data))
+            raise _unknown_field(path, data)
         else:
             table[leaf] = _value(value)
     return data
+
+
+def _unknown_field(path: str, data: dict[str, Any]) -> UnknownNameError:
+    """Return the error of an unknown field; of the fields that few specs set, the list has the similar ones."""
+    name, known = cut(path.strip()), flatten_tables(data)
+    classes = dict.fromkeys(OPTIMIZER_SPECS.values())
+    later = {f"optimizer.{f.name}" for cls in classes for f in fields(cls) if f.metadata == LATER}  # type: ignore[arg-type]
+    hidden = later - {*similar(name, sorted(later))}
+    return UnknownNameError("field", name, [one for one in known if one not in hidden])
 
 
 def flatten(spec: RunSpec) -> dict[str, object]:
@@ -169,13 +179,17 @@ def flatten(spec: RunSpec) -> dict[str, object]:
         >>> flatten(preset("mlp-digits"))["optimizer.lr"]
         0.001
     """
-    return flatten_tables(asdict(spec))
+    return flatten_tables(to_dict(spec))
 
 
 def identity_of(spec: RunSpec) -> RunIdentity:
-    """Return what the harness knows a run by."""
+    """Return what the harness knows a run by.
+
+    How often it validates may differ between starts, unless its schedule moves by what is measured.
+    """
+    free = tuple(name for name in FREE if name != "validate_every" or not spec.plan.metric_moves)
     return RunIdentity(
-        text=to_toml(spec), fields=flatten(spec), free=FREE, parse=lambda text: flatten(from_toml(text))
+        text=to_toml(spec), fields=flatten(spec), free=free, parse=lambda text: flatten(from_toml(text))
     )
 
 
@@ -233,6 +247,12 @@ def _value(text: str) -> object:
 
 def _switch_kind(table: dict[str, Any], parents: list[str], kind: object) -> None:
     cls = pick(get_type_hints(RunSpec)[parents[-1]], {"kind": kind}, ".".join(parents))
+    new = to_dict(cls(kind=kind), whole=True)
     kept = {f.name: table[f.name] for f in fields(cls) if f.name in table and f.name != "kind"}
+    alike = {name: value for name, value in kept.items() if _is_list(value) == _is_list(new[name])}  # Adafactor's eps
     table.clear()
-    table.update(asdict(cls(kind=kind)) | kept)  # what was kept is checked with the rest, once all is set
+    table.update(new | alike)  # what was kept is checked with the rest, once all is set
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple)

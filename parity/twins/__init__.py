@@ -3,12 +3,15 @@
 from parity.twins.data import ArrayStream, BatchStream, Chunk, GrainStream, open_stream
 from parity.twins.datasets import Dataset, batches_per_epoch, describe_data, load_dataset
 from parity.twins.initial import initial_buffers, initial_params
+from parity.twins.layout import Layout
 from parity.twins.params import param_shapes
 from parity.twins.prefetch import Prefetcher
-from parity.twins.schedule import factor, rates
+from parity.twins.schedule import factor, first_schedule, rates
 from parity.twins.sizes import activations, gigabytes, host_needs, physical_memory, require_memory
+from parity.twins.slots import SlotRows, group_rates, group_rules, is_former, kind_of, one_count, own_count
 from parity.twins.steps import StepInputs, StepOutputs
-from parity.twins.table import Layout, Row, check_leaves, from_jax, from_torch, table, to_jax, to_torch
+from parity.twins.table import Row, table
+from parity.twins.translation import check_leaves, from_jax, from_torch, to_jax, to_torch
 from parity.twins.twin import Twin
 
 __all__ = [
@@ -20,6 +23,7 @@ __all__ = [
     "Layout",
     "Prefetcher",
     "Row",
+    "SlotRows",
     "StepInputs",
     "StepOutputs",
     "Twin",
@@ -28,14 +32,21 @@ __all__ = [
     "check_leaves",
     "describe_data",
     "factor",
+    "first_schedule",
     "from_jax",
     "from_torch",
     "gigabytes",
+    "group_rates",
+    "group_rules",
     "host_needs",
     "initial_buffers",
     "initial_params",
+    "is_former",
+    "kind_of",
     "load_dataset",
+    "one_count",
     "open_stream",
+    "own_count",
     "param_shapes",
     "physical_memory",
     "rates",

@@ -1,21 +1,24 @@
-"""The learning rate as a pure function of completed steps, in float64, for both sides.
+"""The learning rate of both sides in float64: a pure function of completed steps, or a rule at its position.
 
 PyTorch computes its schedules as Python floats (float64) and Optax as float32 arrays, unless its count is
 float64. Both sides therefore take the value from here: PyTorch through `LambdaLR`, JAX as one number per step,
 put on the devices with the batches. The rates the two sides use are equal bit for bit in float64, and after one
-rounding in float32.
+rounding in float32. A rule of `parity.schedules` moves on the host of the JAX side, as a scheduler of PyTorch does
+on the other one; it is part of the state, for most rates follow from the rate before.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.spec import ScheduleSpec
+from parity.schedules import Schedule
+from parity.spec import RuleSpec, RunSpec, ScheduleSpec
 
-__all__ = ["factor", "rates"]
+__all__ = ["factor", "first_schedule", "rates"]
 
 
 def factor(schedule: ScheduleSpec, step: int) -> float:
@@ -61,3 +64,16 @@ def rates(schedule: ScheduleSpec, peak: float, first: int, n: int) -> NDArray[np
         [0.375, 0.25, 0.125]
     """
     return np.array([peak * factor(schedule, step) for step in range(first, first + n)], np.float64)
+
+
+def first_schedule(spec: RunSpec, peaks: Sequence[float]) -> Schedule | None:
+    """Return the schedule of a run before its first step; None where its rates are a function of the step.
+
+    Args:
+        spec: The run.
+        peaks: Peak rate of each parameter group.
+
+    Raises:
+        ScheduleError: The rule is for another number of groups.
+    """
+    return Schedule(spec.schedule.rule, peaks) if isinstance(spec.schedule, RuleSpec) else None

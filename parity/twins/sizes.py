@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from parity.errors import SpecError
-from parity.spec import AdamSpec, CnnSpec, LinearSpec, MlpSpec, RunSpec
-from parity.twins.params import param_shapes
+from parity.spec import CnnSpec, LinearSpec, MlpSpec, RunSpec
+from parity.twins.layout import Layout
 
 __all__ = ["Need", "activations", "gigabytes", "host_needs", "physical_memory", "require_memory"]
 
@@ -107,9 +107,11 @@ def activations(spec: RunSpec) -> list[Need]:
 
 
 def _state(spec: RunSpec) -> Need:
-    optimizer, model = spec.optimizer, spec.model
-    slots = 2 if isinstance(optimizer, AdamSpec) else int(optimizer.momentum > 0)
-    count = sum(math.prod(shape) for shape in param_shapes(model).values())
+    model = spec.model
+    layout = Layout.of(spec)
+    count = sum(
+        math.prod(row.shape) for rows in (layout.params, *(slot.rows for slot in layout.slots)) for row in rows
+    )
     if isinstance(model, LinearSpec):
         factors = {"model.inputs": model.inputs, "model.outputs": model.outputs}
     elif isinstance(model, MlpSpec):
@@ -123,8 +125,8 @@ def _state(spec: RunSpec) -> Need:
             "model.vocabulary": width * model.vocabulary,
             "model.context": width * model.context,
         }
-    size = count * (1 + slots) * (8 if spec.precision == "float64" else 4)
-    what = "parameters and optimizer state" if slots else "parameters"
+    size = count * (8 if spec.precision == "float64" else 4)
+    what = "parameters and optimizer state" if layout.slots else "parameters"
     return Need(what=what, size=size, factors=factors)
 
 

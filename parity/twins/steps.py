@@ -43,6 +43,10 @@ class StepInputs:
     index: NDArray[np.int32]
     """Completed steps before each step; keys the dropout masks."""
     lr: NDArray[np.float64]
+    """Of the first parameter group."""
+    moved: NDArray[np.float64] | None = None
+    """Rates of all groups, [steps, groups], and behind them their momenta where the schedule moves them; None where
+    `lr` says it all."""
     loss_multiplier: NDArray[np.float64]
     """Factor on the scaled loss: 1.0, or infinity where an overflow is injected."""
 

@@ -1,24 +1,18 @@
-"""The two-way table: for every leaf of a model, its neutral name, its JAX path, its PyTorch name, and the transform.
+"""The rows of a model: for every leaf its neutral name, its JAX path, its PyTorch name, and the transform.
 
-Optimizer slots (moments, momentum) have the shape of their parameter and go through the same rows. Every
-transform is a permutation of coordinates, under which elementwise optimizers and global-norm clipping are
+Every transform is a permutation of coordinates, under which elementwise optimizers and global-norm clipping are
 unchanged; so a converted optimizer state takes the same steps, and the round trip is exact bit for bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from parity.errors import StateError
-from parity.spec import ModelSpec, RunSpec
+from parity.spec import ModelSpec
 from parity.twins.params import BUFFERS, Kind, param_specs
 
-__all__ = ["Layout", "Row", "check_leaves", "from_jax", "from_torch", "table", "to_jax", "to_torch"]
+__all__ = ["Row", "Transform", "table"]
 
 Transform = Literal["same", "transpose", "oihw_hwio", "counter"]
 
@@ -40,17 +34,6 @@ class Row:
     """From neutral (PyTorch layout) to JAX."""
 
 
-_WAYS: dict[
-    Transform,
-    tuple[Callable[[NDArray[np.generic]], NDArray[np.generic]], Callable[[NDArray[np.generic]], NDArray[np.generic]]],
-] = {
-    "same": (lambda a: a, lambda a: a),
-    "transpose": (lambda a: a.T, lambda a: a.T),
-    "oihw_hwio": (lambda a: a.transpose(2, 3, 1, 0), lambda a: a.transpose(3, 2, 0, 1)),
-    "counter": (lambda a: a.astype(np.int32), lambda a: a.astype(np.int64)),
-}
-"""Transform to what turns a neutral array into JAX's, and back. JAX without x64 has no int64; `to_jax` checks that a
-counter fits."""
 _IN_JAX: dict[Kind, tuple[str, Transform]] = {
     "linear": ("kernel", "transpose"),
     "convolution": ("kernel", "oihw_hwio"),
@@ -89,141 +72,3 @@ def table(model: ModelSpec) -> tuple[Row, ...]:
             )
         )
     return tuple(rows)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """The layout of a run's state: what a side needs beside the state itself to translate it."""
-
-    spec: RunSpec
-    params: tuple[Row, ...]
-    """Rows of the parameters, and of every optimizer slot."""
-    buffers: tuple[Row, ...]
-
-    @classmethod
-    def of(cls, spec: RunSpec) -> Layout:
-        """Return the layout of a run."""
-        rows = table(spec.model)
-        params = tuple(row for row in rows if row.group == "params")
-        return cls(spec=spec, params=params, buffers=tuple(row for row in rows if row.group == "buffers"))
-
-    @property
-    def rows(self) -> tuple[Row, ...]:
-        """Return all rows, parameters first."""
-        return (*self.params, *self.buffers)
-
-    @property
-    def dtype(self) -> str:
-        """Return the dtype of the floating leaves: `float64` or `float32`."""
-        return "float64" if self.spec.precision == "float64" else "float32"
-
-
-def check_leaves(rows: tuple[Row, ...], leaves: Mapping[str, NDArray[np.generic]], where: str, dtype: str) -> None:
-    """Check neutral leaves against the table, before any transform.
-
-    Args:
-        rows: The rows that apply.
-        leaves: Neutral name to array.
-        where: Prefix of the leaf paths in error messages.
-        dtype: What floating leaves must be: `float64` or `float32`. Counters must be `int64`.
-
-    Raises:
-        StateError: A leaf is missing, unexpected, or of another dtype or shape; in its neutral spelling.
-    """
-    _match({row.name for row in rows}, set(leaves), where)
-    for row in rows:
-        expected = f"{'int64' if row.transform == 'counter' else dtype} {row.shape}"
-        found = f"{leaves[row.name].dtype} {leaves[row.name].shape}"
-        if found != expected:
-            raise StateError(f"{where}.{row.name}", f"expected {expected}, got {found}")
-
-
-def to_jax(
-    rows: tuple[Row, ...], leaves: Mapping[str, NDArray[np.generic]], where: str
-) -> dict[tuple[str | int, ...], NDArray[np.generic]]:
-    """Turn neutral leaves into JAX path to array.
-
-    Args:
-        rows: The rows that apply; each must find its leaf, and every leaf its row.
-        leaves: Neutral name to array.
-        where: Prefix of the leaf paths in error messages, such as `optimizer.first_moment`.
-
-    Raises:
-        StateError: A leaf is missing or unexpected, or a counter does not fit the int32 that JAX keeps it in.
-
-    Numerics: arrays are moved, never rounded; each is in C order, copied where it was transposed.
-    """
-    _match({row.name for row in rows}, set(leaves), where)
-    for row in rows:
-        value = leaves[row.name]
-        if row.transform == "counter" and not (value.dtype == np.int64 and 0 <= int(value) < 2**31):
-            raise StateError(f"{where}.{row.name}", f"{value.dtype} {value} does not fit the int32 JAX keeps it in")
-    return {row.jax: np.asarray(_WAYS[row.transform][0](leaves[row.name]), order="C") for row in rows}
-
-
-def from_jax(
-    rows: tuple[Row, ...],
-    leaves: Mapping[tuple[str | int, ...], NDArray[np.generic]],
-    where: str,
-    *,
-    views: bool = False,
-) -> dict[str, NDArray[np.generic]]:
-    """Turn JAX path to array into neutral leaves; the inverse of `to_jax`.
-
-    Args:
-        rows: The rows that apply; each must find its leaf, and every leaf its row.
-        leaves: JAX path to array.
-        where: Prefix of the leaf paths in error messages.
-        views: Whether transposed leaves may be views; otherwise every leaf is in C order.
-
-    Raises:
-        StateError: A leaf is missing or unexpected.
-    """
-    _match({_dotted(row.jax) for row in rows}, {_dotted(p) for p in leaves}, where)
-    out = {row.name: _WAYS[row.transform][1](leaves[row.jax]) for row in rows}
-    return out if views else {name: np.asarray(value, order="C") for name, value in out.items()}
-
-
-def to_torch(
-    rows: tuple[Row, ...], leaves: Mapping[str, NDArray[np.generic]], where: str
-) -> dict[str, NDArray[np.generic]]:
-    """Turn neutral leaves into state_dict name to array; the arrays are the same objects.
-
-    Args:
-        rows: The rows that apply; each must find its leaf, and every leaf its row.
-        leaves: Neutral name to array.
-        where: Prefix of the leaf paths in error messages.
-
-    Raises:
-        StateError: A leaf is missing or unexpected.
-    """
-    _match({row.name for row in rows}, set(leaves), where)
-    return {row.torch: leaves[row.name] for row in rows}
-
-
-def from_torch(
-    rows: tuple[Row, ...], leaves: Mapping[str, NDArray[np.generic]], where: str
-) -> dict[str, NDArray[np.generic]]:
-    """Turn state_dict name to array into neutral leaves; the inverse of `to_torch`.
-
-    Args:
-        rows: The rows that apply; each must find its leaf, and every leaf its row.
-        leaves: Name in the state_dict to array.
-        where: Prefix of the leaf paths in error messages.
-
-    Raises:
-        StateError: A leaf is missing or unexpected.
-    """
-    _match({row.torch for row in rows}, set(leaves), where)
-    return {row.name: leaves[row.torch] for row in rows}
-
-
-def _dotted(path: tuple[str | int, ...]) -> str:
-    return ".".join(map(str, path))
-
-
-def _match(expected: set[str], found: set[str], where: str) -> None:
-    for name in sorted(expected - found):
-        raise StateError(f"{where}.{name}", f"is missing; found {len(found)} of {len(expected)} leaves")
-    for name in sorted(found - expected):
-        raise StateError(f"{where}.{name}", "unexpected leaf: this model has no such parameter")

@@ -16,15 +16,16 @@ from parity.checkpoints import Checkpoints, fitting
 from parity.contract import Pace, StepRecord
 from parity.errors import InconsistentStateError, StateError
 from parity.policy import Which
-from parity.spec import RunSpec, identity_of, to_toml
-from parity.state import TrainingState, take_count
+from parity.schedules import Schedule
+from parity.spec import RunSpec, ScheduleSpec, identity_of, to_toml
+from parity.state import TrainingState, pack_schedule, take_count, unpack_schedule
 from parity.storage import plain
 from parity.twins.data import Chunk, open_stream
 from parity.twins.datasets import load_dataset
+from parity.twins.layout import Layout
 from parity.twins.prefetch import Prefetcher
-from parity.twins.schedule import rates
+from parity.twins.schedule import first_schedule, rates
 from parity.twins.steps import Counters, StepInputs, StepOutputs
-from parity.twins.table import Layout
 
 __all__ = ["Twin"]
 
@@ -55,6 +56,10 @@ class Twin(ABC, Generic[SideState, SideContent]):
         self.counters = Counters()
         self.schedule_step = 0
         """Position of the learning-rate schedule: the completed steps, unless it was lost."""
+        self.schedule = first_schedule(spec, self.layout.rates)
+        """The schedule at the completed steps, where it is a rule; None where a rate follows from the position."""
+        self.measured = 0
+        """Step of the last validation whose metric moved the schedule."""
         self.best: dict[str, Any] | None = None
         """Metric and step of the best checkpoint when the last one was saved, itself included."""
         self._noted: int | None = None
@@ -91,6 +96,8 @@ class Twin(ABC, Generic[SideState, SideContent]):
             records = self._records(chunk, placed, outputs, seconds / n)
             self.counters = self.counters.after(records)
             self.schedule_step += n
+            if self.schedule is not None:
+                self.schedule.take(n)
             self.inconsistent = False
             yield from records
 
@@ -107,16 +114,49 @@ class Twin(ABC, Generic[SideState, SideContent]):
             n: Steps of the chunk.
         """
         index = np.arange(first, first + n, dtype=np.int32)
-        peak = self.spec.optimizer.lr
-        lead = self.schedule_step - self.step  # 0, unless the schedule's position was lost
         loss_multiplier = np.ones(n)
+        lr, moved = self._rates(first, n)
         if self.spec.scaled:
             loss_multiplier[np.isin(index + 1, self.spec.scaler.overflow_steps)] = np.inf
         return StepInputs(
             index=index,
-            lr=rates(self.spec.schedule, peak, first + lead, n),
+            lr=lr,
+            moved=moved,
             loss_multiplier=loss_multiplier,
         )
+
+    def _rates(self, first: int, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """Return the rates of the first group, and what all groups are given where that is more."""
+        if self.schedule is None:
+            shape, lead = self.spec.schedule, self.schedule_step - self.step  # 0, unless the position was lost
+            assert isinstance(shape, ScheduleSpec)
+            columns = [rates(shape, peak, first + lead, n) for peak in self.layout.rates]
+            return columns[0], None if self.layout.former or len(columns) == 1 else np.stack(columns, axis=1)
+        ahead = Schedule.at(self.schedule.rule, self.schedule.position, self.schedule.groups)
+        ahead.take(first - self.step)
+        moves = ahead.take(n)
+        if moves.momenta is not None:
+            return moves.rates[:, 0], np.concatenate([moves.rates, moves.momenta], axis=1)
+        return moves.rates[:, 0], None if moves.rates.shape[1] == 1 else moves.rates
+
+    def take_metric(self, value: float) -> None:
+        """Move the schedule by the metric of a validation at this step, once, where it moves by one and one is due.
+
+        Raises:
+            ScheduleError: The metric is not a number.
+        """
+        due = self.plan.metric_moves and self.plan.validates_at(self.step) and self.measured != self.step
+        if due and self.schedule is not None:
+            self.schedule.step(value)
+            self.measured = self.step
+            self._moved_by(value)
+
+    def _moved_by(self, metric: float) -> None:
+        """Move what a side has of the schedule by a metric; nothing where the host's is all there is."""
+
+    def _schedule_now(self) -> Schedule | None:
+        """Return the schedule as it is saved; a side whose framework has one of its own reads that."""
+        return self.schedule
 
     def note_best(self, metric: float | None) -> None:
         """Work out which checkpoint is the best with the one of this step, once; `save` calls it too.
@@ -146,6 +186,7 @@ class Twin(ABC, Generic[SideState, SideContent]):
     def _host_scalars(self) -> dict[str, Any]:
         return {
             "schedule.step": self.schedule_step,
+            **self._schedule_scalars(),
             "rng.init": self.spec.seed,
             "rng.data": self.spec.seed,
             "rng.dropout": {"generator": self.spec.dropout.generator, "seed": self.spec.seed},
@@ -155,6 +196,13 @@ class Twin(ABC, Generic[SideState, SideContent]):
             "config.spec": to_toml(self.spec),
             "config.hash": self.spec_hash,
         }
+
+    def _schedule_scalars(self) -> dict[str, Any]:
+        now = self._schedule_now()
+        if now is None:
+            return {}
+        measured = {"schedule.measured": self.measured} if now.rule.metric else {}
+        return {**pack_schedule(now), **measured}
 
     def load_host_scalars(self, scalars: dict[str, Any], step: int | None = None) -> None:
         """Load the JSON half of a neutral state; `inconsistent` until the caller has loaded the arrays too.
@@ -179,11 +227,15 @@ class Twin(ABC, Generic[SideState, SideContent]):
         counters = {name: take_count(rest, f"counters.{name}") for name in vars(self.counters)}
         if step is not None and counters["step"] != step:
             raise StateError("counters.step", f"expected {step}, got {counters['step']}")
+        moved = unpack_schedule(TrainingState(arrays={}, scalars=_rule_scalars(rest))) if self.schedule else None
+        if moved is not None and self.schedule is not None and moved.rule != self.schedule.rule:
+            raise StateError("schedule.rule", "belongs to a run of another schedule")
+        measured = take_count(rest, "schedule.measured") if self.plan.metric_moves else 0
         schedule, best = take_count(rest, "schedule.step"), _read_best(scalars["best"])
         self.feed.seek(scalars["data.position"])  # the last thing that may be refused
         self.inconsistent = True
         self.counters, self.best, self._noted = Counters(**counters), best, None
-        self.schedule_step = schedule
+        self.schedule_step, self.schedule, self.measured = schedule, moved, measured
 
     def save(self, metric: float | None, *, saved_at: float | None = None) -> None:
         """Copy the state of this step, and start writing it as a checkpoint.
@@ -318,6 +370,12 @@ class Twin(ABC, Generic[SideState, SideContent]):
     @abstractmethod
     def _load(self, content: SideContent) -> None:
         """Make the live state hold what was checked, at the schedule's position."""
+
+
+def _rule_scalars(scalars: dict[str, Any]) -> dict[str, Any]:
+    """Return the scalars of a rule's state."""
+    names = ("schedule.schema", "schedule.rule", "schedule.position", "schedule.groups")
+    return {name: scalars[name] for name in names}
 
 
 def _read_best(value: Any) -> dict[str, Any] | None:

@@ -29,7 +29,10 @@ def _train(run, *extra, side="torch", steps=20):
         (["check", "--sides", "mxnet"], "unknown side 'mxnet'; known: jax, torch"),
         (["train", "--side", "tf", "--spec", "mlp-digits", "--dir", "x"], "unknown side 'tf'; known: jax, torch"),
         (["check", "--set", "optimizer.rate=1"], "unknown field 'optimizer.rate'; did you mean optimizer."),
-        (["check", "--set", "optimizer.kind=lion"], "unknown optimizer.kind 'lion'; known: adam, adamw, sgd"),
+        (
+            ["check", "--set", "optimizer.kind=lbfgs"],
+            "unknown optimizer.kind 'lbfgs'; known: adadelta, adafactor, adagrad, adam, adamax, adamw",
+        ),
         (["check", "--set", "batch=many"], "batch: must be of type int, got 'many'"),
         (["check", "--set", "batch"], "batch: an override reads field.name=value"),
         (["check", "--spec", "no/such.toml"], "spec: cannot read no/such.toml: No such file or directory"),

@@ -10,6 +10,7 @@ import pytest
 
 from parity.errors import SpecError
 from parity.spec import (
+    OPTIMIZER_SPECS,
     PRECISIONS,
     AdamSpec,
     CnnSpec,
@@ -77,6 +78,8 @@ FRACTIONS = (
 def with_value(cls: Any, name: str, hint: Any, value: Any) -> RunSpec:
     """Return a run of float16, so that its scaler counts, with one field set."""
     data = asdict(preset(BASES.get(cls, "mlp-digits"), "float16"))
+    if cls in OPTIMIZER_SPECS.values():
+        data["optimizer"] = asdict(cls())
     *tables, leaf = name.split(".")
     table = data[tables[0]] if tables else data
     table[leaf] = (*table[leaf], value) if get_origin(hint) is tuple else value
@@ -96,7 +99,9 @@ def wrongly_judged(cls: Any, name: str, hint: Any, value: float) -> str:
     except SpecError as error:
         text = str(error)
         return "" if text.startswith(f"{name}: ") and len(text) < 200 and "\n" not in text else f"{name}: {text}"
-    one_of_many = hint is float and value == 10**20 and name not in FRACTIONS
+    fraction = name in FRACTIONS and (name != "optimizer.momentum" or cls is SgdSpec)
+    one_of_many = hint is float and value == 10**20 and not fraction
+    one_of_many |= (name, value < 0) in (("optimizer.beta2_decay", True), ("optimizer.eps", False))
     return "" if one_of_many else f"{name}: {value} is taken"
 
 

@@ -96,7 +96,11 @@ ERRORS: list[tuple[list[str], type[Exception], str]] = [
     (["optimiser.lr=1"], UnknownNameError, r"unknown field 'optimiser\.lr'; did you mean optimizer\.lr"),
     (["optimizer.rate=1"], UnknownNameError, r"unknown field 'optimizer\.rate'; did you mean optimizer\.lr"),
     (["batch.size=1"], UnknownNameError, r"unknown field 'batch\.size'; (did you mean|known: .*batch)"),
-    (["optimizer.kind=lion"], UnknownNameError, "unknown optimizer.kind 'lion'; known: adam, adamw, sgd"),
+    (
+        ["optimizer.kind=lbfgs"],
+        UnknownNameError,
+        "unknown optimizer.kind 'lbfgs'; known: adadelta, adafactor, adagrad, adam, adamax, adamw",
+    ),
     (["model.kind=rnn"], UnknownNameError, "unknown model.kind 'rnn'; known: cnn, gpt, linear, mlp"),
     (["schedule.kind=step"], UnknownNameError, "unknown schedule.kind 'step'; known: constant, cosine, linear"),
     (

@@ -50,10 +50,10 @@ ONLY: dict[str, tuple[set[str], set[str], str]] = {
     "model": ({"Conv3x3"}, set(), "PyTorch's own layer is the reference"),
     "numerics": ({"x64"}, {"autocast"}, "float64 is a switch in JAX, low precision a context in PyTorch"),
     "optimizer": (
-        {"clip_by_global_norm", "scale_by_adam", "scale_by_lr"},
-        {"build_scheduler", "clip_gradients", "set_position"},
+        {"clip_by_global_norm", "leaves_of", "scale_by_adam", "scale_by_lr", "slots"},
+        {"RuleScheduler", "build_scheduler", "clip_gradients", "set_position"},
         "PyTorch has its optimizers, keeps the rate in a scheduler and clips gradients in place; Optax chains "
-        "transforms and is handed the rate of each step",
+        "transforms, is handed the rate of each step, and keeps slots in trees, where torch.optim has keys",
     ),
     "scaler": (
         {"ScalerState", "all_finite", "unscale", "update_scaler"},
@@ -188,7 +188,8 @@ def test_a_difference_is_found(other: type, monkeypatch: pytest.MonkeyPatch) -> 
 
 ONLY_METHODS = {
     "jax_side": {"_context"},  # float64 is one
-    "torch_side": {"_train_step", "_plain_loss"},  # in JAX what is traced is a class of its own, shared by trainers
+    # In JAX what is traced is a class of its own, shared by trainers, and the schedule is that of the host.
+    "torch_side": {"_train_step", "_plain_loss", "_moved_by", "_schedule_now"},
 }
 
 

@@ -33,18 +33,22 @@ def run_from(
         until: Step to stop at.
         start: State to import first; None to continue from where the trainer is.
         on_step: Called for each step, as its record comes.
-        validations: Takes what is measured where the plan of the run validates; None to measure nothing.
+        validations: Takes what is measured where the plan of the run validates; None to measure nothing, but where
+            later steps depend on it.
     """
     if start is not None:
         trainer.import_state(start)
     curve: StepCurve = {}
+    measures = validations is not None or trainer.plan.metric_moves
     while trainer.step < until:
-        stop = until if validations is None else trainer.plan.next_stop(trainer.step, until)
+        stop = until if not measures else trainer.plan.next_stop(trainer.step, until)
         for record in trainer.steps(stop):
             curve[record.step] = record
             on_step(trainer.side, record.step, until)
-        if validations is not None and trainer.plan.validates_at(stop):
-            validations[stop] = trainer.evaluate()
+        if measures and trainer.plan.validates_at(stop):
+            measured = trainer.evaluate()
+            if validations is not None:
+                validations[stop] = measured
     return curve
 
 

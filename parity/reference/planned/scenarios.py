@@ -140,7 +140,8 @@ def _legs(name: str, plan: RunPlan, epoch: int) -> tuple[Leg, ...]:
         at = _validation(plan)
         return Leg(until=at if name == "on-validation" else at - (validate + 1) // 2), last
     if name == "intervals":
-        changes = {"save.every": 2 * save + 1} | ({"validate_every": 2 * validate + 1} if validate else {})
+        free = validate > 0 and not plan.metric_moves
+        changes = {"save.every": 2 * save + 1} | ({"validate_every": 2 * validate + 1} if free else {})
         return (Leg(changes=changes),)
     if name == "best":  # saved without a validation: the newest is not the best
         return Leg(until=_stop(plan), end="stop"), Leg(resume="best")
