@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from parity.checks.runs import compare_runs
     from parity.checks.scenarios import MEANINGS, QUICK, scenario_names
     from parity.checks.scratch import remove_scratch, scratch_directory
+    from parity.checks.traces import MOST_STEPS, digest_batches, digest_leaves, trace, trace_validations
     from parity.checks.translating import measure_optimizer
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "FLOAT64_NOISE_FLOOR",
     "FLOOR_ULPS",
     "MEANINGS",
+    "MOST_STEPS",
     "QUICK",
     "SEEDS",
     "WINDOW",
@@ -38,6 +40,8 @@ __all__ = [
     "OnStep",
     "compare_runs",
     "curve_gap",
+    "digest_batches",
+    "digest_leaves",
     "envelope",
     "envelope_multiple",
     "ignore_step",
@@ -46,6 +50,8 @@ __all__ = [
     "remove_scratch",
     "scenario_names",
     "scratch_directory",
+    "trace",
+    "trace_validations",
     "ulp",
     "widest",
 ]
@@ -55,7 +61,7 @@ def __getattr__(name: str) -> object:
     """Import a name when it is first used (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module 'parity.checks' has no attribute {name!r}")
-    from parity.checks import criteria, gap, progress, runs, scenarios, scratch, translating
+    from parity.checks import criteria, gap, progress, runs, scenarios, scratch, traces, translating
 
-    modules = (criteria, gap, progress, scenarios, runs, scratch, translating)
+    modules = (criteria, gap, progress, scenarios, runs, scratch, traces, translating)
     return next(getattr(module, name) for module in modules if name in module.__all__)

@@ -29,12 +29,10 @@ if TYPE_CHECKING:
         unfinished,
         with_overflows,
     )
-    from parity.reference.traces import MOST_STEPS, digest_batches, digest_leaves, trace
 
 __all__ = [
     "CHECKS",
     "DEFAULT_STEPS",
-    "MOST_STEPS",
     "SPEC_CHECKS",
     "OnDisk",
     "SuiteRequest",
@@ -43,8 +41,6 @@ __all__ = [
     "check_twin_policy",
     "check_twin_resume",
     "check_twin_scenarios",
-    "digest_batches",
-    "digest_leaves",
     "drill_spec",
     "epochs_spec",
     "list_tasks",
@@ -52,7 +48,6 @@ __all__ = [
     "read_durations",
     "run_checks",
     "standard_matrix",
-    "trace",
     "train_command",
     "unfinished",
     "with_overflows",
@@ -64,9 +59,9 @@ def __getattr__(name: str) -> object:
     """Import a name when it is first used (PEP 562), and what needs a RunSpec only for a name that does."""
     if name not in __all__:
         raise AttributeError(f"module 'parity.reference' has no attribute {name!r}")
-    from parity.reference import cache, policy, traces
+    from parity.reference import cache, policy
 
-    for module in (cache, policy, traces):
+    for module in (cache, policy):
         if name in module.__all__:
             return getattr(module, name)
     from parity.reference import drill, suite

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from parity.checks import MOST_STEPS, digest_batches, digest_leaves, trace
 from parity.checks.criteria import ENVELOPE_LIMIT, FLOAT64_LIMIT
 from parity.contract import StepRecord, Validation
-from parity.reference import MOST_STEPS, digest_batches, digest_leaves, trace
 from parity.reference.across import Envelope, agree
 from parity.reference.planned import LeafEvent, RunEvidence, describe_evidence, judge, trace_resume
 

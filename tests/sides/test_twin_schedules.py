@@ -8,8 +8,8 @@ import pytest
 import jax_side
 import torch_side
 from parity import sides
-from parity.checks.across import run_from
 from parity.errors import ScheduleError, SpecError, StateError, UnknownNameError
+from parity.reference.across import run_from
 from parity.schedules import RULES
 from parity.spec import RunSpec, from_toml, identity_of, override, to_toml
 from parity.state import compare_states

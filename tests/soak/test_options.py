@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from parity import sides
-from parity.checks import check_twin_resume, drill_spec
-from parity.checks.across import TwinPair, check_handover, check_twins
+from parity.reference import check_twin_resume, drill_spec
+from parity.reference.across import TwinPair, check_handover, check_twins
 from parity.spec import RunSpec
 from tests.support.options import CASES, RULE_TEXTS
 from tests.support.small import small

@@ -7,12 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from parity.checks import ENVELOPE_LIMIT, FLOAT64_LIMIT, FLOAT64_NOISE_FLOOR, CurveGap, curve_gap, envelope_multiple
+from parity.checks import (
+    ENVELOPE_LIMIT,
+    FLOAT64_LIMIT,
+    FLOAT64_NOISE_FLOOR,
+    CurveGap,
+    curve_gap,
+    digest_batches,
+    envelope_multiple,
+    trace,
+)
 from parity.contract import Divergence, first_divergence
 from parity.reference.across.curves import EXACT, StepCurve, losses
 from parity.reference.across.envelopes import Envelope
 from parity.reference.suspects import SUSPECTS
-from parity.reference.traces import digest_batches, trace
 from parity.results import CheckRecord, Criterion, Validations, Verdict
 from parity.spec import Precision, RunSpec
 

@@ -7,14 +7,13 @@ import time
 from dataclasses import replace
 from functools import partial
 
-from parity.checks import FLOAT64_LIMIT
+from parity.checks import FLOAT64_LIMIT, trace_validations
 from parity.errors import StateError
 from parity.reference.across.agreement import Agreement, agree
 from parity.reference.across.curves import StepCurve, ValidationCurve, run_from
 from parity.reference.across.pair import TwinPair
 from parity.reference.leaves import MOST_LEAVES, describe_leaf
 from parity.reference.suspects import SUSPECTS
-from parity.reference.traces import trace_validations
 from parity.results import CheckRecord
 from parity.state import Difference, TrainingState, compare_states
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from parity.checks import digest_batches, digest_leaves, trace, trace_validations
 from parity.contract import splice
 from parity.reference.planned.evidence import RunEvidence
 from parity.reference.planned.judge import Findings
-from parity.reference.traces import digest_batches, digest_leaves, trace, trace_validations
 from parity.results import Curves
 
 __all__ = ["describe_evidence", "trace_resume"]
