@@ -31,7 +31,7 @@ LONG: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "cli/test_bad_values.py": {
         "test_what_never_ends_is_neither_read_nor_waited_for": (
-            "bench compare /dev/zero pipe.toml",
+            "compare /dev/zero pipe.toml",
             "check --spec /dev/zero",
             "policy simulate /dev/zero",
             "policy simulate pipe.toml",

@@ -60,6 +60,8 @@ class StateSnapshot:
     """Path to a copy of the value, of the leaves that were asked for: NumPy arrays and Python values."""
     not_finite: dict[str, str] = field(default_factory=dict)
     """Path to `nan` or `inf`, of floating arrays that hold such a number, `only nan` where no other; on request."""
+    losses: dict[str, float] = field(default_factory=dict)
+    """Path to value, of each single floating number that is called a loss: to be drawn, never judged."""
     probes: dict[str, str] = field(default_factory=dict)
     """Path in `unseen` to a digest of what the object shows of itself: it changed if two marks differ in it. A path
     without one could not even be probed."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import heapq
 import itertools
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 from types import BuiltinFunctionType, ModuleType
@@ -41,6 +42,9 @@ TIES = ("model.ties", "optimizer.param_groups", "optimizer.identity", "schedule.
 MOST_LEAVES = 100_000
 """Leaves of one snapshot; what is above is listed as not seen."""
 MOST_DEPTH = 40
+_NUMBER = re.compile(r"float|numpy\.float\d+|b?float\d+\[\]")
+"""Kinds of one floating number: of Python, of NumPy, and an array of no dimension."""
+
 _CHECK = ("parity.checks", "parity.capture", "parity.pytest_plugin")
 """What checks the loop is no state of it."""
 
@@ -162,6 +166,8 @@ class Walk:
         leaves[path] = leaf
         if path in self._keep:
             self.snapshot.values[path] = value()
+        if leaf.component == "loss" and _NUMBER.fullmatch(leaf.kind):
+            self.snapshot.losses[path] = float(np.asarray(value()).reshape(-1)[0])
         if self._finite and leaf.role in ("state", "array") and "float" in leaf.kind and "[" in leaf.kind:
             self._search(path, value())
 

@@ -131,10 +131,11 @@ def duration(records: Iterable[CheckRecord], environment_of: Mapping[str, Any]) 
 
 
 def findings(record: CheckRecord) -> list[str]:
-    """Return what a check found, a line each: suspects, first divergence, notes."""
+    """Return what a check found, a line each: suspects, advice, first divergence, notes."""
     lines = []
     if record.suspects:
         lines.append(f"suspects: {', '.join(record.suspects)}")
+    lines += [f"advice: {component}: {advice}" for component, advice in record.advice.items()]
     if record.first_divergence is not None:
         first = record.first_divergence
         lines.append(f"first divergence: step {first.step}, {first.quantity}: {first.expected} became {first.got}")

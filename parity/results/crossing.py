@@ -7,7 +7,7 @@ from typing import Literal
 
 from parity.contract import Precision
 from parity.results.record import CheckRecord, Criterion, LeafChange, Verdict
-from parity.results.resumption import Suspect, clipped, components_of, describe, suspect_lines
+from parity.results.resumption import Suspect, advice_of, clipped, components_of, describe, suspect_lines
 
 __all__ = ["Crossing"]
 
@@ -74,6 +74,7 @@ class Crossing:
             max_rel_diff=self.max_rel,
             envelope_multiple=self.multiple,
             suspects=self.components,
+            advice=advice_of(self.suspects),
             notes=(*self.notes, *(describe(one) for one in self.suspects[:8])),
             leaves=tuple(
                 LeafChange(

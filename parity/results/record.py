@@ -150,6 +150,9 @@ class CheckRecord:
     first_divergence: Divergence | None = None
     suspects: tuple[str, ...] = ()
     """Components that were lost or changed, the likeliest first."""
+    advice: Mapping[str, str] = field(default_factory=dict)
+    """Component among the suspects to what to change, in one sentence: the likeliest alone has one, as the others
+    mostly follow from it."""
     notes: tuple[str, ...] = field(default=())
     """Findings, as sentences for people."""
     seconds: float = 0.0

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parity.contract import Precision
-from parity.results.record import CheckRecord, LeafChange, Verdict
+from parity.results.record import CheckRecord, Curves, LeafChange, Verdict
 
-__all__ = ["Resumption", "Suspect", "clipped", "components_of", "describe", "suspect_lines"]
+__all__ = ["Resumption", "Suspect", "advice_of", "clipped", "components_of", "describe", "suspect_lines"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +92,8 @@ class Resumption:
     """Largest deviation of a resumed run as a multiple of that envelope; None where every bit was compared."""
     limit: float | None = None
     """Largest multiple that passes."""
+    curves: Curves | None = None
+    """The loss of the uninterrupted run and of a resumed one, where the loop keeps it in a variable of that name."""
 
     @property
     def roads(self) -> tuple[str, ...]:
@@ -115,6 +117,7 @@ class Resumption:
             steps_compared=self.compared,
             envelope_multiple=self.multiple,
             suspects=self.components,
+            advice=advice_of(self.suspects),
             notes=(*self.notes, *(describe(one) for one in self.suspects[:8])),
             leaves=tuple(
                 LeafChange(
@@ -130,6 +133,7 @@ class Resumption:
                 for one in self.suspects[:64]
             ),
             seconds=self.seconds,
+            curves=self.curves,
         )
 
     def text(self, most: int = 25) -> str:
@@ -197,6 +201,11 @@ def describe_effect(one: Suspect) -> str:
 def components_of(suspects: Sequence[Suspect]) -> tuple[str, ...]:
     """Return the components of some suspects, each once, in their order."""
     return tuple(dict.fromkeys(suspect.component for suspect in suspects))
+
+
+def advice_of(suspects: Sequence[Suspect]) -> dict[str, str]:
+    """Return the component of the first suspect with its advice: what follows from it would get a wrong one."""
+    return {one.component: one.advice for one in suspects[:1] if one.advice}
 
 
 def suspect_lines(heading: str, suspects: Sequence[Suspect], *, scenarios: bool = False) -> list[str]:

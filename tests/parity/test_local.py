@@ -68,8 +68,8 @@ COMMANDS: list[list[str]] = [
     ["report", "r.json", "--markdown", URL],
     ["report", "--compare", "r.json", URL],
     ["policy", "simulate", URL],
-    ["bench", "compare", URL, "r.json"],
-    ["bench", "compare", "r.json", URL],
+    ["bench", "run", "--side", "torch", "-o", URL],
+    ["bench", "run", "--side", "torch", "--spec", "mlp-digits", "--output", URL],
 ]
 
 

@@ -266,6 +266,29 @@ def test_terms_are_explained_where_they_stand():
         assert said in text, said
 
 
+def test_what_fails_comes_before_the_terms_and_a_page_that_holds_has_them_at_its_table():
+    broken, sound = (parsed(records).text for records in ([RESUME, BROKEN], [RESUME]))
+    places = [broken.index(said) for said in ("Overview", "Checks that do not hold", "What the words mean")]
+    assert places == sorted(places)
+    assert broken.count("What the words mean") == sound.count("What the words mean") == 1
+    assert sound.index("What the words mean") < sound.index("criterionbitwise: no tolerance")
+
+
+def test_advice_stands_at_its_suspect_and_nowhere_else():
+    advised = replace(BROKEN, advice={"schedule.step": "load <it> last"})
+    shown = check_page([advised], ENVIRONMENT)
+    assert '<li><code>schedule.step</code> <span class="advice">load &lt;it&gt; last</span></li>' in shown
+    assert "<li><code>optimizer.first_moment</code></li>" in shown
+    assert 'class="advice"' not in check_page([BROKEN], ENVIRONMENT)
+
+
+def test_a_quantity_that_is_not_known_is_not_drawn():
+    unknown = ((None,) * 12,) * 2
+    own = replace(RESUME, curves=replace(CURVES, lr=unknown, grad_norm=unknown, loss_scale=unknown, validations=None))
+    assert [chart.title.partition(":")[0] for chart in figures(own)] == ["loss", "difference of the loss"]
+    assert "learning rate" not in parsed([own]).text
+
+
 def test_the_size_of_the_difference_of_a_leaf_is_shown():
     common = {"where": "restored at step 6", "kind": "value", "detail": "float32[4] of another value"}
     sized = LeafChange(leaf="a.b", elements=4, differing=3, max_abs=0.5, max_rel=math.inf, **common)

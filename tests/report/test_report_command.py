@@ -190,14 +190,14 @@ def test_a_comparison_shows_no_markup_of_a_file(tmp_path, capsys):
     assert "\x1b" not in captured.out
 
 
-def test_benchmarks_are_compared_as_bench_compare_does(tmp_path, capsys):
+def test_benchmarks_are_compared_as_compare_does(tmp_path, capsys):
     old = bench_written(tmp_path / "old.json", benchmark("a", ratios={"r": ratio(1.0, 1.02)}))
     new = bench_written(
         tmp_path / "new.json", benchmark("a", ratios={"r": ratio(1.5, 1.02)}), machine={"cpu": {"brand_raw": "Other"}}
     )
     assert main(["report", "--compare", str(old), str(new)]) == 1
     captured = capsys.readouterr()
-    assert main(["bench", "compare", str(old), str(new)]) == 1
+    assert main(["compare", str(old), str(new)]) == 1
     assert capsys.readouterr() == captured
     assert "the machines differ: cpu.brand_raw was CPU, is Other" in captured.err
 
@@ -205,14 +205,14 @@ def test_benchmarks_are_compared_as_bench_compare_does(tmp_path, capsys):
 def test_what_is_allowed_is_an_option_of_both_spellings(tmp_path, capsys):
     old = bench_written(tmp_path / "old.json", benchmark("a", ratios={"r": ratio(1.0, 1.02)}))
     new = bench_written(tmp_path / "new.json", benchmark("a", ratios={"r": ratio(1.1, 1.02)}))
-    for command in (["report", "--compare"], ["bench", "compare"]):
+    for command in (["report", "--compare"], ["compare"]):
         assert main([*command, str(old), str(new)]) == 1
         assert "worse by more than 5 %" in capsys.readouterr().out
         assert main([*command, str(old), str(new), "--fail-on", "ratio:20%"]) == 0
         assert "worse by more than 20 %" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", [["bench", "compare"], ["report", "--fail-on", "ratio:5%", "--compare"]])
+@pytest.mark.parametrize("command", [["report", "--fail-on", "ratio:5%", "--compare"]])
 def test_checks_are_not_judged_by_ratios(command, tmp_path, capsys):
     path = str(written(tmp_path / "c.json"))
     assert main([*command, path, path]) == 2

@@ -33,6 +33,7 @@ from parity.checks.judging import (
     stepwise,
     text_of,
 )
+from parity.checks.resume.loss_curve import loss_curves
 from parity.checks.resume.scenarios import Scenario
 from parity.checks.running import (
     Access,
@@ -46,6 +47,7 @@ from parity.checks.running import (
     list_folder,
     put_back_later,
 )
+from parity.results import Curves
 
 __all__ = ["Driver"]
 
@@ -86,6 +88,8 @@ class Driver:
         self.envelope: EqualRunsEnvelope | None = None
         """What judges the numbers that rounding moves; None where equal runs are equal bit by bit."""
         self.closed: dict[str, str] = {}
+        self.curves: dict[str, Curves] = {}
+        """Scenario to the loss of the uninterrupted run and of the resumed one."""
         self.reads: set[str] = set()
         """Files that resumed runs read: the checkpoints."""
         self._full: Trace | None = None
@@ -152,6 +156,8 @@ class Driver:
                    left: Collection[str]) -> Outcome:  # fmt: skip
         if trace.end == "late":
             return Outcome(unsure=True, notes=[f"nothing is judged in the scenario {scenario.name}: {trace.error}"])
+        if (curves := loss_curves(self.reference, before, trace, self.reference.marks[killed].step)) is not None:
+            self.curves[scenario.name] = curves
         lenient = scenario.name in ("best", "older", "before-save", "extend")
         with self._lock:
             self.reads |= {name for name in trace.restored or trace.reads if name in self.reference.names}

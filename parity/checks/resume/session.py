@@ -47,7 +47,7 @@ from parity.checks.running import (
 from parity.contract import Precision
 from parity.errors import TrainerError
 from parity.policy import Rules
-from parity.results import Resumption, Suspect, Verdict
+from parity.results import Curves, Resumption, Suspect, Verdict
 
 __all__ = ["Session"]
 
@@ -304,7 +304,13 @@ class Session:
             equal_runs=envelope.runs if envelope else 0,
             multiple=self.multiple if envelope else None,
             limit=LIMIT if envelope else None,
+            curves=self._curves(),
         )
+
+    def _curves(self) -> Curves | None:
+        """Return the loss in the scenario that shows a loss of state, else in the first one that was driven."""
+        shown = [one.scenario for one in self.suspects[:1]] + self.driven
+        return next((self.driver.curves[name] for name in shown if name in self.driver.curves), None)
 
     def _uninterrupted(self, name: str, request: Request) -> Trace:
         trace = self.driver.runner.run(self.driver.root / name, request)

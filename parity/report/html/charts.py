@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from parity.report.html.figure_table import is_known
 from parity.report.html.scales import spanning, symmetric
 from parity.report.html.svg import Chart, Plot, StepMark
 from parity.results import CheckRecord, Curves, SeriesPair
@@ -24,11 +25,13 @@ def figures(record: CheckRecord) -> list[Chart]:
         return []
     loss = replace(_quantity(curves, "loss", curves.loss), marks=_marks(record, curves))
     large = [replace(chart, width=520, height=230) for chart in (loss, _difference(record, curves))]
-    small = [_quantity(curves, "learning rate", curves.lr), _quantity(curves, "gradient norm", curves.grad_norm)]
-    small.append(_loss_scale(curves))
+    rest = (("learning rate", curves.lr), ("gradient norm", curves.grad_norm))
+    small = [_quantity(curves, name, pair) for name, pair in rest if is_known(pair)]
+    if is_known(curves.loss_scale):
+        small.append(_loss_scale(curves))
     if (found := curves.validations) is not None and found.steps:
         small.append(_quantity(curves, f"validation {found.metric}", found.value, found.steps))
-    width = ROOM // len(small)
+    width = ROOM // max(len(small), 1)
     return large + [replace(chart, width=width, height=155) for chart in small]
 
 

@@ -47,8 +47,8 @@ def check_page(records: Sequence[CheckRecord], environment_of: Mapping[str, Any]
         f'<p class="lead">{escape(HEADLINES[verdict])}</p><p class="quiet">{escape(tally)}</p>'
         f"{_origin(environment_of)}</header>",
         contents(_links(failing, groups, records, shared)),
-        _overview(ranked),
-        _section("failing", "Checks that do not hold", failing, shared) if failing else "",
+        _overview(ranked, "" if failing else terms_of_overview()),
+        _section("failing", "Checks that do not hold", failing, shared) + terms_of_overview() if failing else "",
         *(_section(f"group-{n}", name, pairs, shared) for n, (name, pairs) in enumerate(groups, 1)),
         environment(environment_of),
         _spec_section(shared.specs),
@@ -93,8 +93,8 @@ def _section(place: str, name: str, pairs: Sequence[Numbered], shared: Shared) -
     return f'<section id="{place}"><h2 class="group">{text(name)}</h2>{inside}</section>'
 
 
-def _overview(ranked: Sequence[Numbered]) -> Html:
-    """Return the table of verdicts, the worst first, and what its words mean."""
+def _overview(ranked: Sequence[Numbered], terms: Html) -> Html:
+    """Return the table of verdicts, the worst first, then the terms: where something fails, they come after that."""
     if not ranked:
         return ""
     heads = ("verdict", *(head for head in HEADS[:-1] if head != "verdict"), "s")
@@ -111,7 +111,7 @@ def _overview(ranked: Sequence[Numbered]) -> Html:
             )
         )
     shown = table(heads, rows, kind="overview", label="overview: every check and its verdict")
-    return f'<section id="overview"><h2>Overview</h2>{shown}{terms_of_overview()}</section>'
+    return f'<section id="overview"><h2>Overview</h2>{shown}{terms}</section>'
 
 
 def _specs(records: Sequence[CheckRecord]) -> dict[str, int]:

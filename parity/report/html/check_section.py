@@ -76,7 +76,7 @@ def _lost(record: CheckRecord) -> Html:
     """Return what was lost, where it shows first, and by how much."""
     out = []
     if record.suspects:
-        names = "".join(f"<li><code>{text(name)}</code></li>" for name in record.suspects[:MOST_NOTES])
+        names = "".join(_suspect(name, record.advice.get(name, "")) for name in record.suspects[:MOST_NOTES])
         out.append(f'<h4>Suspects, the likeliest first</h4><ol class="suspects">{names}</ol>')
     first = record.first_divergence
     if first is not None:
@@ -86,6 +86,12 @@ def _lost(record: CheckRecord) -> Html:
         )
     terms = terms_of_findings() if record.suspects or first is not None else ""
     return f'<div class="lost">{"".join(out)}{_notes(record)}{_leaves(record.leaves)}{terms}</div>'
+
+
+def _suspect(name: str, advice: str) -> Html:
+    """Return a component that was lost, with what to change where that is known."""
+    said = f' <span class="advice">{text(advice)}</span>' if advice else ""
+    return f"<li><code>{text(name)}</code>{said}</li>"
 
 
 def _notes(record: CheckRecord) -> Html:

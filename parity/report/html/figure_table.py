@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from parity.report.words import exact
 from parity.results import Curves, SeriesPair
 
-__all__ = ["FigureTable", "tabulate"]
+__all__ = ["FigureTable", "is_known", "tabulate"]
 
 FigureColumn = tuple[str, tuple[str, ...]]
 """Head and cells."""
@@ -46,6 +46,11 @@ def tabulate(curves: Curves) -> list[FigureTable]:
     return tables
 
 
+def is_known(pair: SeriesPair) -> bool:
+    """Return whether a quantity has a value at any step: of a trainer of one's own only the loss may be known."""
+    return any(value is not None for series in pair for value in series)
+
+
 def _table(steps: tuple[int, ...], columns: list[FigureColumn]) -> FigureTable:
     constant = [(head, cells[0]) for head, cells in columns if len(cells) > 1 and len(set(cells)) == 1]
     varying = [column for column in columns if (column[0], column[1][0]) not in constant]
@@ -55,6 +60,8 @@ def _table(steps: tuple[int, ...], columns: list[FigureColumn]) -> FigureTable:
 def _pair(quantity: str, pair: SeriesPair, curves: Curves) -> list[FigureColumn]:
     """Return a column for each run, or one for both where every cell is equal."""
     first, second = map(_cells, pair)
+    if not is_known(pair):
+        return []
     if first == second:
         return [(f"{quantity} (both)", first)]
     return [(f"{quantity}, {label}", cells) for label, cells in zip(curves.labels, (first, second), strict=True)]

@@ -11,7 +11,7 @@ __all__ = ["terms_of_findings", "terms_of_overview"]
 
 _OVERVIEW = {
     "holds": "What was compared is equal by its criterion.",
-    "broken": "Something was lost or changed; the check names it below.",
+    "broken": "Something was lost or changed; the check names it.",
     "crashed, inconclusive, empty": "No verdict was reached; none of them is a success.",
     "spec": "The run that was checked: model, data, optimizer, schedule. Every field is listed under Specs.",
     "bitwise, float64, envelope": f"The criterion by which two runs count as equal. {CRITERIA['bitwise']}; "
