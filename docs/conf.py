@@ -4,10 +4,12 @@ Pages stay where GitHub shows them, so their links hold in both places.
 """
 
 import logging
+import re
 import shutil
 import sys
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.logging import getLogger
 
@@ -25,22 +27,41 @@ exclude_patterns = [".*", "reports", "runs", "build", "tests", "parity", "jax_si
 myst_enable_extensions = ["colon_fence", "fieldlist"]
 myst_heading_anchors = 3
 html_theme = "alabaster"
-html_theme_options = {"page_width": "80em", "sidebar_width": "15em"}
+html_theme_options = {"page_width": "74em", "sidebar_width": "15em", "body_max_width": "none"}
+"""The navigation is there from this width on, 1,184 pixels; below, it follows the page."""
+
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
+highlight_language = "none"
+"""A block without a language is what a command prints, or a verdict: no Python."""
+
 html_copy_source = False
 smartquotes = False
 toc_object_entries = False
 
+JOURNEY = {
+    "Your trainer": ("docs/your-trainer", "docs/resume-bugs", "docs/ci", "docs/loading"),
+    "Your checkpoints": ("docs/save-anything", "docs/formats", "docs/checkpoints", "docs/policy"),
+    "PyTorch and JAX": ("docs/your-port", "docs/optimizers", "docs/compositions", "docs/schedules"),
+    "The reference twins": ("docs/commands", "docs/results", "docs/benchmarks"),
+    "How it works": ("docs/method", "docs/other-tools", "docs/decisions", "docs/versions", "ARCHITECTURE"),
+    "The project": ("CONTRIBUTING", "CHANGELOG", "docs/api/index"),
+}
+"""Caption to pages, in the order in which somebody needs them who comes with a trainer."""
+
+OTHERS = "More"
+"""Caption of pages that have no place there."""
+
 TREE = """
-```{toctree}
+```{{toctree}}
 :hidden:
-:glob:
-docs/*
-ARCHITECTURE
-CONTRIBUTING
-CHANGELOG
-docs/api/index
+:caption: {caption}
+{pages}
 ```
 """
+
+BUGS = "docs/resume-bugs"
+"""The page whose table has a row for each bug."""
 
 
 class ToSphinx(logging.Handler):
@@ -66,9 +87,39 @@ def write_reference(app: Sphinx) -> None:
 
 
 def add_tree(app: Sphinx, name: str, source: list[str]) -> None:
-    """Add the tree of pages to the README, where GitHub would show it as code."""
-    if name == root_doc:
-        source[0] += TREE
+    """Add the trees of pages to the README, where GitHub would show them as code."""
+    if name != root_doc:
+        return
+    there = app.env.found_docs
+    trees = {caption: [page for page in listed if page in there] for caption, listed in JOURNEY.items()}
+    placed = {root_doc, *(page for listed in trees.values() for page in listed)}
+    trees[OTHERS] = sorted(page for page in there - placed if not page.startswith("docs/api/"))
+    for caption, listed in trees.items():
+        if listed:
+            source[0] += TREE.format(caption=caption, pages="\n".join(listed))
+
+
+def link_bugs(app: Sphinx, tree: nodes.document, name: str) -> None:
+    """Give each row of the page of bugs its name, and make the names of bugs on other pages links to it."""
+    known = bug_names(app)
+    if name == BUGS:
+        for row in tree.findall(nodes.row):
+            first = next(iter(row.findall(nodes.literal)), None)
+            if first is not None and first.astext() in known:
+                row["ids"].append(first.astext())
+        return
+    page = app.builder.get_relative_uri(name, BUGS)
+    for literal in list(tree.findall(nodes.literal)):
+        if literal.astext() in known and not isinstance(literal.parent, nodes.reference):
+            link = nodes.reference("", "", internal=True, refuri=f"{page}#{literal.astext()}")
+            literal.replace_self(link)
+            link += literal
+
+
+def bug_names(app: Sphinx) -> set[str]:
+    """Return the names of all bugs, from the page that lists them."""
+    page = Path(app.srcdir, f"{BUGS}.md")
+    return set(re.findall(r"(?m)^\| `([^`]+)` \|", page.read_text(encoding="utf-8"))) if page.exists() else set()
 
 
 def write_index(app: Sphinx, error: Exception | None) -> None:
@@ -81,4 +132,5 @@ def setup(app: Sphinx) -> None:
     """Connect what is above."""
     app.connect("builder-inited", write_reference)
     app.connect("source-read", add_tree)
+    app.connect("doctree-resolved", link_bugs)
     app.connect("build-finished", write_index)

@@ -204,6 +204,11 @@ def test_the_site_is_built_and_what_is_wrong_in_a_docstring_or_page_fails_the_bu
     (tmp_path / "docs").mkdir()
     for page in ("README", "ARCHITECTURE", "CONTRIBUTING", "CHANGELOG", "docs/guide"):
         (tmp_path / f"{page}.md").write_text(f"# {page}\n\nA guide\n".replace(old, new))
+    (tmp_path / "docs" / "resume-bugs.md").write_text(
+        "# Bugs\n\n| bug | lost |\n|---|---|\n| `sched_lost` | `lr` |\n"
+    )
+    with (tmp_path / "docs" / "guide.md").open("a") as guide:
+        guide.write("\n`sched_lost` and `lr`.\n\n```\nresume is broken: for def in class\n```\n")
     site = tmp_path / "reports" / "site"
     command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "-c", ROOT / "docs", tmp_path, site]
     built = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -214,3 +219,25 @@ def test_the_site_is_built_and_what_is_wrong_in_a_docstring_or_page_fails_the_bu
         assert {"index.html", "docs/guide.html", "docs/api/parity.html"} <= {
             str(path.relative_to(site)) for path in site.rglob("*.html")
         }
+        guide, bugs = ((site / f"docs/{name}.html").read_text() for name in ("guide", "resume-bugs"))
+        assert '<a class="reference internal" href="resume-bugs.html#sched_lost"><code' in guide
+        assert guide.count("resume-bugs.html#") == 1
+        assert re.search('<tr class="[^"]*" id="sched_lost">', bugs)
+        assert "resume is broken: for def in class" in guide, "a verdict is no Python, and has no colours in it"
+        assert "site.css" in guide
+
+
+def test_the_navigation_leads_through_every_page_your_trainer_first():
+    from docs import conf
+
+    listed = [page for pages in conf.JOURNEY.values() for page in pages]
+    assert listed[0] == "docs/your-trainer"
+    pages = {str(path.relative_to(ROOT).with_suffix("")) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
+    assert sorted(listed) == sorted({*pages, "docs/api/index"} - {"README"})
+
+
+def test_the_navigation_is_there_on_a_screen_of_1280_pixels():
+    """The theme hides it where the screen is not wider than the page; its browsers take 16 pixels for 1em."""
+    from docs import conf
+
+    assert 16 * int(conf.html_theme_options["page_width"].removesuffix("em")) < 1280

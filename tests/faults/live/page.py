@@ -45,8 +45,14 @@ def _row(entry: Entry) -> str:
         named = ""
     evidence = Evidence(entry.expected[0] if entry.expected else "", "it", 0, "", "", "at the resume")
     avoid = advise(evidence) if entry.expected else ""
-    cells = (f"`{entry.name}`", entry.source, _cell(entry.lost), named, _cell(shows) + scenarios, _cell(avoid))
+    cells = (f"`{entry.name}`", _link(entry.source), _cell(entry.lost), named, _cell(shows) + scenarios, _cell(avoid))
     return f"| {' | '.join(cells)} |"
+
+
+def _link(source: str) -> str:
+    """Return an issue of a public tracker, `owner/name#number`, as a link to it."""
+    repository, _, number = source.partition("#")
+    return f"[{source}](https://github.com/{repository}/issues/{number})"
 
 
 def _cell(text: str) -> str:
