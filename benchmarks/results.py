@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import xxhash
 
+from benchmarks.results_layout import Part, bars_summary, environment_section, part_of, subject_sections
 from parity.errors import ParityError, ResultError
 from parity.report import (
     NOT_MEASURED,
     SpeedRow,
-    bench_markdown,
+    cell,
     check_markdown,
     speed_markdown,
     speed_rows,
@@ -33,6 +34,8 @@ SIGNED = "<!-- digest of the page above: {} -->"
 """Last line of the page: the results themselves are not kept, and a figure edited by hand must be noticed."""
 
 
+FIGURES = "Medians of ratios that were taken round by round, with their 95 % intervals:"
+
 CHART = "steps-per-second.svg"
 """Name of the chart beside the results page."""
 
@@ -41,17 +44,39 @@ DRAWN = "<!-- digest of {}: {} -->"
 
 
 def results_page(check: CheckResult, files: Sequence[BenchmarkFile], speeds: Sequence[SpeedRow] = ()) -> str:
-    """Return docs/results.md: steps per second, the checks, the benchmarks, then a digest of all of it."""
-    commit = check.environment.get("commit") or "of an installed package"
-    commit += " with uncommitted changes" if check.environment.get("dirty") else ""
+    """Return docs/results.md: a summary, steps per second, the checks, the benchmarks, then a digest of all of it."""
     environment = {name: value for name, value in check.environment.items() if name != "platform"}  # a kernel's build
-    intro = f"Made by `{COMMAND}`, not written by hand. The checks ran on commit {commit}; benchmarks name their own."
-    benchmarks = [bench_markdown(file, speeds=False).strip() for file in files]
+    checks = check_markdown(check.records, environment, surroundings=False).strip()
     fast = speed_section(speeds, CHART)
     if speeds:
         fast += "\n\n" + DRAWN.format(CHART, xxhash.xxh3_64_hexdigest(speed_file(speeds).encode()))
-    checks = check_markdown(check.records, environment).strip()
-    return signed("\n\n".join(["# Results", intro, "## Steps per second", fast, checks, *benchmarks]))
+    return lay_out(checks, environment, [part_of(file) for file in files], fast)
+
+
+def lay_out(checks: str, environment: Mapping[str, Any], parts: Sequence[Part], fast: str) -> str:
+    """Return the page.
+
+    Args:
+        checks: Heading, table and findings of the checks.
+        environment: That of the checks.
+        parts: The benchmarks.
+        fast: The section of steps per second, below its heading.
+    """
+    commit = environment.get("commit") or "of an installed package"
+    commit += " with uncommitted changes" if environment.get("dirty") is True else ""
+    intro = f"Made by `{COMMAND}`, not written by hand. The checks ran on commit {commit}; benchmarks name their own."
+    when = dict.fromkeys(cell(part.measured) for part in parts if not part.rows)
+    if when:
+        fast += f"\n\nMeasured {'; '.join(when)}."
+    body = [
+        f"## Steps per second\n\n{fast}",
+        checks,
+        *subject_sections(parts),
+        environment_section(environment, parts),
+    ]
+    figures = "\n".join(headlines("\n\n".join(body))) if any(part.rows for part in parts) else ""
+    summary = ["## Summary", *([FIGURES, figures] if figures else []), bars_summary(parts)]
+    return signed("\n\n".join(["# Results", intro, *summary, *body]))
 
 
 def speed_section(rows: Sequence[SpeedRow], chart: str) -> str:

@@ -3,7 +3,11 @@
 from parity.report.bench_names import arm_name, bench_name
 from parity.report.bench_speeds import NOT_MEASURED, WAYS, SpeedRow, speed_rows
 from parity.report.bench_words import (
+    BENCH_HEADS,
+    GROWTHS,
+    bench_growths,
     bench_markdown,
+    bench_rows,
     bench_verdict,
     bench_words,
     print_benchmarks,
@@ -24,6 +28,8 @@ from parity.report.terminal import open_console, print_table
 from parity.report.words import MARKS, clean, counts, duration, exact, flatten, meaning, short, sides
 
 __all__ = [
+    "BENCH_HEADS",
+    "GROWTHS",
     "MARKS",
     "MOST_SUMMARY",
     "NOT_MEASURED",
@@ -32,8 +38,10 @@ __all__ = [
     "annotate",
     "append_summary",
     "arm_name",
+    "bench_growths",
     "bench_markdown",
     "bench_name",
+    "bench_rows",
     "bench_verdict",
     "bench_words",
     "cell",

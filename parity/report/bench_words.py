@@ -16,8 +16,12 @@ from parity.report.words import MARKS, clean
 from parity.results import BarOutcome, BenchmarkFile, Ratio, Verdict
 
 __all__ = [
+    "BENCH_HEADS",
+    "GROWTHS",
+    "bench_growths",
     "bench_markdown",
     "bench_outcome",
+    "bench_rows",
     "bench_verdict",
     "bench_words",
     "print_benchmarks",
@@ -37,7 +41,10 @@ OUTCOMES: dict[Verdict, str] = {
 }
 """Verdict to its name where bars are judged."""
 
-HEADS = ("benchmark", "ratio", "median", "95 % interval", "rounds", "bar", "")
+GROWTHS = ("benchmark", "growth", "of", "slope", "intercept", "r²")
+"""Heads of the table of straight lines through sizes."""
+
+BENCH_HEADS = ("benchmark", "ratio", "median", "95 % interval", "rounds", "bar", "")
 
 _RANKS = {"rounds": 3, "95 % interval": 2, "bar": 1}
 
@@ -48,7 +55,7 @@ COLUMNS = tuple(
         right=name in ("median", "rounds"),
         wraps=name in ("benchmark", "ratio"),
     )
-    for name in HEADS
+    for name in BENCH_HEADS
 )
 
 SPEEDS = tuple(Column(name=name, right=number > 0, wraps=number == 0) for number, name in enumerate(SPEED_HEADS))
@@ -122,7 +129,7 @@ def print_benchmarks(file: BenchmarkFile, out: IO[str]) -> None:
         print_rows(console, SPEEDS, [row.cells for row in speeds])
         console.print()
     rows: list[Cells] = []
-    for *cells, reached in _rows(file):
+    for *cells, reached in bench_rows(file):
         style = {"missed": "bold red", "met": "green", "undecided": "yellow"}.get(reached, "")
         rows.append([*cells, Text(reached, style=style)])
     print_rows(console, COLUMNS, rows)
@@ -169,17 +176,12 @@ def bench_markdown(file: BenchmarkFile, *, speeds: bool = True) -> str:
     found = speed_rows([file]) if speeds else []
     if found:
         parts.append(speed_markdown(found))
-    rows = _rows(file)
+    rows = bench_rows(file)
     if rows:
-        parts.append(table(HEADS, rows))
-    growths = [
-        (bench_name(b), g.name, f"{g.y} by {g.x}", f"{g.slope:.4g}", f"{g.intercept:.4g}", f"{g.r2:.4f}")
-        for b in file.benchmarks
-        for g in b.growth
-    ]
+        parts.append(table(BENCH_HEADS, rows))
+    growths = bench_growths(file)
     if growths:
-        heads = ("benchmark", "growth", "of", "slope", "intercept", "r²")
-        parts.append(table(heads, growths, right=3))
+        parts.append(table(GROWTHS, growths, right=3))
     parts.append(environment(surroundings(file)))
     return "\n\n".join(parts) + "\n"
 
@@ -189,13 +191,23 @@ def speed_markdown(rows: Sequence[SpeedRow]) -> str:
     return table(SPEED_HEADS, [row.cells for row in rows], right=len(MODELS))
 
 
+def bench_growths(file: BenchmarkFile) -> list[Sequence[str]]:
+    """Return the cells of each straight line, in the order of `GROWTHS`."""
+    return [
+        (bench_name(b), g.name, f"{g.y} by {g.x}", f"{g.slope:.4g}", f"{g.intercept:.4g}", f"{g.r2:.4f}")
+        for b in file.benchmarks
+        for g in b.growth
+    ]
+
+
 def _outcomes(file: BenchmarkFile) -> list[BarOutcome]:
     """Return what each ratio with a bar comes to."""
     found = [ratio.outcome for benchmark in file.benchmarks for ratio in benchmark.ratios]
     return [outcome for outcome in found if outcome is not None]
 
 
-def _rows(file: BenchmarkFile) -> list[Sequence[str]]:
+def bench_rows(file: BenchmarkFile) -> list[Sequence[str]]:
+    """Return the cells of each ratio, in the order of `BENCH_HEADS`."""
     return [
         (
             bench_name(benchmark),

@@ -30,12 +30,15 @@ MOST_TEXT = 1_000
 """Characters of one text that are shown."""
 
 
-def check_markdown(records: Sequence[CheckRecord], environment_of: Mapping[str, Any]) -> str:
+def check_markdown(
+    records: Sequence[CheckRecord], environment_of: Mapping[str, Any], *, surroundings: bool = True
+) -> str:
     """Return a heading with the verdict, the table of checks, the findings, and the environment.
 
     Args:
         records: The checks.
         environment_of: What the result depends on, as `environment` of its document.
+        surroundings: Whether the environment is wanted; a page of several results has one for all.
     """
     verdict = overall(records)
     seconds = duration(records, environment_of)
@@ -43,7 +46,8 @@ def check_markdown(records: Sequence[CheckRecord], environment_of: Mapping[str, 
     if records:
         parts += [f"{len(records)} checks in {seconds:.0f} s: {counts(records)}.", check_table(records)]
     parts += [_found(record) for record in records if record.verdict != "holds"]
-    parts.append(environment(environment_of))
+    if surroundings:
+        parts.append(environment(environment_of))
     return "\n\n".join(parts) + "\n"
 
 
