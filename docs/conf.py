@@ -44,7 +44,14 @@ JOURNEY = {
     "Your checkpoints": ("docs/save-anything", "docs/formats", "docs/checkpoints", "docs/policy"),
     "PyTorch and JAX": ("docs/your-port", "docs/optimizers", "docs/compositions", "docs/schedules"),
     "The reference twins": ("docs/commands", "docs/results", "docs/benchmarks"),
-    "How it works": ("docs/method", "docs/other-tools", "docs/decisions", "docs/versions", "ARCHITECTURE"),
+    "How it works": (
+        "docs/method",
+        "docs/peers",
+        "docs/other-tools",
+        "docs/decisions",
+        "docs/versions",
+        "ARCHITECTURE",
+    ),
     "The project": ("CONTRIBUTING", "CHANGELOG", "docs/api/index"),
 }
 """Caption to pages, in the order in which somebody needs them who comes with a trainer."""

@@ -64,6 +64,7 @@ COMPARED = {
     ("ARCHITECTURE.md", "new", "where"): "docs/test_architecture_page::test_the_places_for_new_code_exist",
     ("ARCHITECTURE.md", "what", "why"): "docs/test_facts::test_the_dependencies_are_those_of_the_package",
     ("CONTRIBUTING.md", "wish", "command"): "docs/test_facts::test_the_commands_for_contributors_exist",
+    ("docs/peers.md", "tool", "what it does"): "docs/test_peers_page::test_the_figures_are_those_that_were_measured",
     (BENCHMARKS, "file", "what against what"): "docs/test_bars::test_the_bars_are_those_of_the_benchmarks",
     (BENCHMARKS, "key", "what"): "docs/test_bars::test_the_keys_of_a_benchmark_file_are_those_that_are_written",
     (BENCHMARKS, "exit code", "meaning"): (
