@@ -42,12 +42,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark what waits for `make soak` and what `make test-quick` selects, before pytest leaves out the rest."""
     cases: dict[str, set[str]] = {}
     config.collected_cases = cases  # type: ignore[attr-defined]
+    config.long_and_quick = []  # type: ignore[attr-defined]
     for item in items:
         function, _, case = item.nodeid.partition("[")
         cases.setdefault(function, set()).add(case.removesuffix("]"))
+        quick = is_quick(item.nodeid, item.iter_markers())
         if is_long(item.nodeid):
             item.add_marker(pytest.mark.soak)
-        if is_quick(item.nodeid) and not item.get_closest_marker("soak"):
+            config.long_and_quick += [item.nodeid] if quick else []  # type: ignore[attr-defined]
+        if quick and not item.get_closest_marker("soak"):
             item.add_marker(pytest.mark.quick)
 
 

@@ -67,6 +67,7 @@ def test_importing_the_harness_loads_no_framework(imported: str) -> None:
     assert "parity" in loaded
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("side", "foreign"), [("jax_side", {"torch"}), ("torch_side", {"jax", "flax", "optax", "orbax"})]
 )

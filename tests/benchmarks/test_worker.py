@@ -4,6 +4,8 @@ import pytest
 
 from benchmarks.worker import Worker
 
+pytestmark = pytest.mark.breaks_first
+
 ARMS = "tests.benchmarks.tiny:arms"
 
 

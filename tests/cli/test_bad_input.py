@@ -119,6 +119,7 @@ def test_a_directory_with_something_else_is_left_alone(tmp_path, capsys):
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+@pytest.mark.takes_seconds("jax")
 @pytest.mark.parametrize("side", ["jax", "torch"])
 def test_no_whole_checkpoint_says_what_was_found_and_why_it_does_not_count(side, tmp_path, capsys):
     run = tmp_path / "run"
@@ -141,6 +142,7 @@ def test_no_whole_checkpoint_says_what_was_found_and_why_it_does_not_count(side,
     assert names == {"10", "20", "30 copy"}, "nothing else is deleted, and nothing is moved"
 
 
+@pytest.mark.takes_seconds("jax")
 @pytest.mark.parametrize("side", ["jax", "torch"])
 def test_a_flipped_bit_names_the_file_and_the_leaf_and_the_run_goes_on_from_the_one_before(
     side, tmp_path, capsys, monkeypatch
@@ -169,6 +171,7 @@ def test_a_flipped_bit_names_the_file_and_the_leaf_and_the_run_goes_on_from_the_
     assert "resumed from step 10 (latest)" in out
 
 
+@pytest.mark.takes_seconds("jax")
 @pytest.mark.parametrize("side", ["jax", "torch"])
 def test_a_checkpoint_without_a_seal_is_taken_only_by_its_step_and_that_is_said(side, tmp_path, capsys):
     run = tmp_path / "run"
@@ -184,6 +187,7 @@ def test_a_checkpoint_without_a_seal_is_taken_only_by_its_step_and_that_is_said(
     assert "resumed from step 20 (step)" in out
 
 
+@pytest.mark.takes_seconds("jax")
 @pytest.mark.parametrize("side", ["jax", "torch"])
 def test_a_damaged_newer_checkpoint_is_moved_aside_and_named(side, tmp_path, capsys):
     run = tmp_path / "run"
@@ -228,6 +232,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpo
     assert not (run / "checkpoints" / str(last["step"])).exists()
 
 
+@pytest.mark.takes_seconds("jax")
 @pytest.mark.parametrize("side", ["jax", "torch"])
 def test_twenty_skips_in_a_row_stop_the_run_and_nineteen_do_not(side, tmp_path, capsys):
     def overflow(first, last):
@@ -253,6 +258,7 @@ def test_another_thread_count_goes_on_and_says_what_not_to_expect(tmp_path, caps
     assert "topology changed (threads 1 -> 2): continuing, but bitwise equality is not to be expected" in out
 
 
+@pytest.mark.takes_seconds
 def test_another_device_count_goes_on_and_says_what_not_to_expect(tmp_path, capsys):
     assert _train(tmp_path / "run", side="jax") == 0
     assert _train(tmp_path / "run", "--set", "mesh.data=2", side="jax", steps=30) == 0

@@ -114,6 +114,7 @@ def test_a_link_to_a_spec_is_a_spec_and_one_to_nothing_is_not(tmp_path, monkeypa
     assert "cannot read loop.toml: Too many levels of symbolic links" in _refused([*command, "loop.toml"], capsys)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     "command",
     [

@@ -13,6 +13,8 @@ import pytest
 from parity.cli import main
 from parity.spec import RunSpec, override
 
+pytestmark = pytest.mark.takes_seconds
+
 TINY = ["--set", "model.hidden=[8]", "--set", "batch=16", "--steps", "10", "--rounds", "3"]
 RUN = ["bench", "run", "--side", "jax", *TINY]
 

@@ -19,6 +19,8 @@ from parity.environment import describe_environment
 from parity.report import print_table
 from parity.results import EXIT_CODES, CheckRecord, document, encode, overall, schema
 
+pytestmark = pytest.mark.takes_seconds
+
 RECORD = CheckRecord(
     name="resume",
     spec="mlp-digits",

@@ -138,6 +138,7 @@ def test_a_lost_stream_ends_the_checks_in_the_thread_that_runs_them(tmp_path, ca
             progress.step("jax", 1, 20)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("checks", "sides"), [(("policy", "resume"), ("torch",)), (("twins", "handover"), ("jax", "torch"))]
 )
@@ -186,6 +187,7 @@ def test_json_has_stdout_for_itself(tmp_path, cache, monkeypatch, capsys):
     assert "check 1 of 1" not in out
 
 
+@pytest.mark.takes_seconds
 def test_a_first_run_in_a_log_and_the_next_one_print_the_same_on_stdout(tmp_path, cache):
     line = [sys.executable, "-m", "parity", "check", "handover", "--spec", "mlp-digits", "--sides", "torch"]
     runs = [subprocess.run(line, capture_output=True, text=True) for _ in range(2)]

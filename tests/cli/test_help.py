@@ -111,6 +111,7 @@ def on_a_terminal(words, home, **variables):
     return shown
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     "words",
     [

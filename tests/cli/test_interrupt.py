@@ -11,6 +11,8 @@ import pytest
 from parity.cli import main
 from parity.cli.interrupt import STOPPING, Interruption
 
+pytestmark = pytest.mark.takes_seconds
+
 LONGEST = 10.0
 """Seconds within which a process ends that would otherwise take minutes."""
 

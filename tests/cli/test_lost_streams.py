@@ -14,6 +14,8 @@ from parity.cli import main
 from parity.runs import RunDirectory
 from parity.storage import read_lines
 
+pytestmark = pytest.mark.takes_seconds
+
 PARITY = [sys.executable, "-m", "parity"]
 TRAIN = ["--spec", "mlp-digits", "--steps", "20"]
 for override in ("model.hidden=[8]", "batch=16", "mesh.data=1", "execution.chunk=2", "save.every=10"):

@@ -516,6 +516,7 @@ def killed(tmp_path: Path, to: str, times: int, seed: int) -> None:
     assert (source.stat().st_mtime_ns, source.stat().st_size) == before
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("to", ["torch.save", "safetensors"])
 def test_a_killed_conversion_leaves_nothing_that_looks_whole(tmp_path: Path, to: str) -> None:
     killed(tmp_path, to, 3, 1)

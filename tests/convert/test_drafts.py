@@ -12,6 +12,8 @@ from parity.cli import main
 from parity.convert.drafts import draft_of
 from parity.errors import CheckpointError
 
+pytestmark = pytest.mark.takes_seconds
+
 HOLD = """
 import sys
 from pathlib import Path

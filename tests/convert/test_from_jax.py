@@ -85,6 +85,7 @@ SAVES: dict[str, Callable[[Path, Trained], Path]] = {
 }
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", SAVES)
 def test_pytorch_has_every_element(tmp_path: Path, name: str) -> None:
     state = Trained(tmp_path)

@@ -20,6 +20,7 @@ HEALED = ("patience_that_heals",)
 """Runs whose ends are equal if nothing else happens; what was lost decides whether they stop."""
 
 
+@pytest.mark.breaks_first
 @each
 def test_without_the_tool_something_is_lost(one: Loser, tmp_path: Path) -> None:
     export = [what_is_left(*run_in_pieces(one.train, tmp_path / str(len(kills)), kills)) for kills in ((), (STOP,))]

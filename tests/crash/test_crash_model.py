@@ -8,6 +8,8 @@ from tests.crash.disk import Stage, put, tree_on_disk
 from tests.crash.operations import Cut, Entry, Mark, Operation, Operations, Sync, Write
 from tests.crash.states import SECTOR, Crash, Prefix, crashes, versions
 
+pytestmark = pytest.mark.breaks_first
+
 ROOT, FOLDER, FILE, OTHER = 0, 1, 2, 3
 DATA = b"new " * 3
 

@@ -11,6 +11,8 @@ from tests.crash.operations import MARK, Cut, Entry, Mark, Sync, Write
 from tests.crash.reader import parse
 from tests.crash.record import explain, record, traced
 
+pytestmark = pytest.mark.breaks_first
+
 ROOT = "/run"
 
 
@@ -213,6 +215,7 @@ def run_python(code: str, tmp_path):
     return operations, run
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.processes
 def test_a_real_process_is_recorded_to_the_byte(tmp_path):
     operations, run = run_python(
@@ -242,6 +245,7 @@ def test_a_real_process_is_recorded_to_the_byte(tmp_path):
         explain(operations, operations.mark(1) - 1, tree_on_disk(run))
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("code", "message"),

@@ -17,6 +17,8 @@ from tests.docs import pages
 from tests.docs.pages import expect_failure
 from tests.docs.sources import codes
 
+pytestmark = pytest.mark.takes_seconds
+
 PAGE = "docs/compositions.md"
 SAME, REFUSED = "the same of Optax", "refused: "
 TWO = (

@@ -20,6 +20,8 @@ from tests.docs.pages import expect_failure
 from tests.docs.sources import codes
 from tests.support.saving import SPECS, saved
 
+pytestmark = pytest.mark.takes_seconds
+
 PAGE = "docs/loading.md"
 STEP = 100
 

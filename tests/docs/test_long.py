@@ -6,15 +6,18 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.long import LONG, is_long
-from tests.quick import is_quick
 
 
-def test_every_entry_is_a_test_and_none_is_quick() -> None:
+def test_every_entry_is_a_test() -> None:
     for file, functions in LONG.items():
         text = (ROOT / "tests" / file).read_text(encoding="utf-8")
         for function, cases in functions.items():
             assert f"\ndef {function}(" in text, f"{file}::{function}"
-            assert not [case for case in cases if is_quick(f"tests/{file}::{function}[{case}]")]
+            assert cases
+
+
+def test_none_that_was_collected_is_quick(request: pytest.FixtureRequest) -> None:
+    assert getattr(request.config, "long_and_quick", None) == []
 
 
 def test_a_case_is_told_by_its_whole_name() -> None:

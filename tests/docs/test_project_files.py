@@ -190,6 +190,7 @@ def test_a_section_that_cannot_be_shown_is_refused_by_name(tmp_path):
         sample_page(tmp_path, 'def f() -> None:\n    """Do.\n\n    Warns:\n        UserWarning: Always.\n    """\n')
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [

@@ -1,105 +1,149 @@
-"""`make test-quick` runs something of every part of the tests, and its table names tests that are there."""
+"""`make test-quick` runs something of every part of the tests, and marks at cases name cases that are there."""
 
+import ast
 import os
-import re
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-from tests import quick
 from tests.docs.pages import ROOT
 from tests.faults.catalog import FAULTS
-from tests.quick import ABSENT, PLANTED, QUICK, SLOW, is_quick
+from tests.quick import ABSENT, FIRST, FOLDERS, LATER, is_quick
 
 TESTS = ROOT / "tests"
 SOAKING = "convert/test_convert.py::test_a_conversion_killed_at_a_hundred_moments_leaves_nothing_that_looks_whole"
 """A soak test in a folder that is quick."""
 
+PLANTED = "faults/test_planted.py::test_fault_is_red_and_named"
 
-def untrue(entries: set[str], absent: set[str]) -> list[str]:
-    """Return the folders that the table says nothing of, or two things, and the entries whose test is not there."""
-    folders = {path.parent.name for path in TESTS.glob("*/test_*.py")}
-    spoken = {entry.partition("/")[0] for entry in entries & QUICK}
-    found = [f"{folder}: neither quick nor absent" for folder in sorted(folders - spoken - absent)]
-    found += [f"{folder}: quick and absent" for folder in sorted(spoken & absent)]
-    for entry in sorted({*entries, *absent}):
-        path, _, name = entry.partition("::")
-        function = name.partition("[")[0]
-        if not (TESTS / path).exists():
-            found.append(f"{entry}: no such file")
-        elif function and f"\ndef {function}(" not in (TESTS / path).read_text(encoding="utf-8"):
-            found.append(f"{entry}: no such test")
+
+def marks_in(text: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield function (empty for the module), mark and cases of each of the two marks in the text of a file."""
+
+    def of(node: ast.expr) -> Iterator[tuple[str, tuple[str, ...]]]:
+        for part in node.elts if isinstance(node, ast.List) else [node]:
+            name = ast.unparse(part.func if isinstance(part, ast.Call) else part).removeprefix("pytest.mark.")
+            if name in (FIRST, LATER):
+                yield name, tuple(map(ast.literal_eval, part.args)) if isinstance(part, ast.Call) else ()
+
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
+            yield from (("", *found) for found in of(node.value))
+        elif isinstance(node, ast.FunctionDef):
+            yield from ((node.name, *found) for one in node.decorator_list for found in of(one))
+
+
+def marked() -> dict[tuple[str, str, str], tuple[str, ...]]:
+    """Return file, function and mark to the cases that are named, of all tests."""
+    found = {}
+    for path in TESTS.glob("*/test_*.py"):
+        for function, mark, cases in marks_in(path.read_text(encoding="utf-8")):
+            found[str(path.relative_to(TESTS)), function, mark] = cases
     return found
 
 
-def test_every_folder_of_tests_has_quick_ones_or_a_reason_and_every_entry_is_a_test():
-    assert untrue({*QUICK, *SLOW}, {*ABSENT}) == []
+def untrue(found: dict[tuple[str, str, str], tuple[str, ...]], quick: set[str], absent: set[str]) -> list[str]:
+    """Return the folders of which nothing is said, or two things, and the marks that say what the folder says."""
+    folders = {path.parent.name for path in TESTS.glob("*/test_*.py")}
+    first = {file.partition("/")[0] for file, _, mark in found if mark == FIRST}
+    out = [f"{folder}: neither quick nor absent" for folder in sorted(folders - first - quick - absent)]
+    out += [f"{folder}: quick and absent" for folder in sorted((first | quick) & absent)]
+    out += [f"{folder}: no such folder" for folder in sorted((quick | absent) - folders)]
+    for file, function, mark in sorted(found):
+        in_quick = file.partition("/")[0] in quick
+        if in_quick and mark == FIRST:
+            out.append(f"{file}::{function}: its folder is quick already")
+        if not in_quick and mark == LATER and (file, "", FIRST) not in found:
+            out.append(f"{file}::{function}: its folder is not quick anyway")
+    return out
+
+
+def test_every_folder_of_tests_has_quick_ones_or_a_reason_and_no_mark_is_idle():
+    assert untrue(marked(), {*FOLDERS}, {*ABSENT}) == []
 
 
 @pytest.mark.parametrize(
-    ("entries", "absent", "complaint"),
+    ("quick", "absent", "more", "complaint"),
     [
-        ({*QUICK} - {"parity"}, {*ABSENT}, "parity: neither quick nor absent"),
-        ({*QUICK}, {*ABSENT, "parity"}, "parity: quick and absent"),
-        ({*QUICK}, {*ABSENT} - {"soak"}, "soak: neither quick nor absent"),
-        ({*QUICK, "parity/test_moved.py"}, {*ABSENT}, "parity/test_moved.py: no such file"),
-        ({*QUICK, "parity/test_data.py::test_gone[x]"}, {*ABSENT}, "parity/test_data.py::test_gone[x]: no such test"),
+        ({*FOLDERS} - {"parity"}, {*ABSENT}, {}, "parity: neither quick nor absent"),
+        ({*FOLDERS}, {*ABSENT, "parity"}, {}, "parity: quick and absent"),
+        ({*FOLDERS}, {*ABSENT} - {"soak"}, {}, "soak: neither quick nor absent"),
+        ({*FOLDERS, "moved"}, {*ABSENT}, {}, "moved: no such folder"),
+        (
+            {*FOLDERS},
+            {*ABSENT},
+            {("cli/test_x.py", "test_y", FIRST): ()},
+            "cli/test_x.py::test_y: its folder is quick",
+        ),
+        (
+            {*FOLDERS},
+            {*ABSENT},
+            {("live/test_x.py", "test_y", LATER): ()},
+            "live/test_x.py::test_y: its folder is not",
+        ),
     ],
 )
-def test_a_table_that_is_wrong_is_noticed(entries, absent, complaint):
-    assert untrue(entries, absent) == [complaint]
+def test_what_is_wrong_is_noticed(quick, absent, more, complaint):
+    assert any(found.startswith(complaint) for found in untrue(marked() | more, quick, absent))
+
+
+def test_marks_are_found_in_a_text():
+    text = (
+        "pytestmark = [pytest.mark.slow, pytest.mark.takes_seconds]\n"
+        "@pytest.mark.breaks_first('a', 'b-c')\n@pytest.mark.parametrize('x', [1])\ndef test_x(x): ...\n"
+    )
+    assert list(marks_in(text)) == [("", LATER, ()), ("test_x", FIRST, ("a", "b-c"))]
 
 
 def test_one_planted_fault_of_each_group_is_quick():
-    named = {entry.removeprefix(PLANTED).strip("[]") for entry in QUICK if entry.startswith(PLANTED)}
+    named = marked()[(*PLANTED.split("::"), FIRST)]
     groups = [fault.group for fault in FAULTS for side in fault.sides if f"{fault.id}-{side}" in named]
     assert sorted(groups) == sorted({fault.group for fault in FAULTS})
 
 
-def collected(*files: str) -> set[str]:
-    """Return the cases that `-m quick` selects of files, without the folder that all are in."""
-    options = [
-        "-o",
-        "addopts=--import-mode=importlib",
-        "-p",
-        "no:cacheprovider",
-        "--collect-only",
-        "-q",
-        "-m",
-        "quick",
-    ]
-    command = [sys.executable, "-m", "pytest", *options, *(f"tests/{file}" for file in files)]
+def collected(files: set[str], *selection: str) -> set[str]:
+    """Return the cases of files, without the folder that all are in."""
+    options = ["-o", "addopts=--import-mode=importlib", "-p", "no:cacheprovider", "--collect-only", "-q", *selection]
+    command = [sys.executable, "-m", "pytest", *options, *(f"tests/{file}" for file in sorted(files))]
     ran = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=300, check=True)
     return {line.removeprefix("tests/") for line in ran.stdout.splitlines() if "::" in line}
 
 
-def test_the_mark_selects_what_the_table_says():
-    cases = {entry for entry in QUICK | SLOW if entry.endswith("]")}
-    files = {SOAKING.partition("::")[0], *(entry.partition("::")[0] for entry in cases)}
-    found = collected(*files)
-    assert cases & QUICK <= found
+@pytest.mark.takes_seconds
+def test_the_selection_is_what_the_marks_say():
+    named = {mark: {f"{file}::{function}[{case}]" for (file, function, kind), cases in marked().items()
+                    if kind == mark for case in cases} for mark in (FIRST, LATER)}  # fmt: skip
+    files = {SOAKING.partition("::")[0], *(case.partition("::")[0] for cases in named.values() for case in cases)}
+    found, every = collected(files, "-m", "quick"), collected(files)
+    assert named[FIRST] | named[LATER] <= every, "each case that a mark names is there"
+    assert named[FIRST] <= found
+    assert not named[LATER] & found
     assert not [case for case in found if SOAKING in case]
-    assert not cases & SLOW & found
-    # The case beside a slow one is quick; so a slow case is one that is there.
-    beside = {re.sub(r"([\[-])jax\]$", r"\1torch]", entry) for entry in cases & SLOW}
-    assert beside <= found
+    for case in named[LATER]:
+        others = {one for one in every if one.partition("[")[0] == case.partition("[")[0]} - named[LATER]
+        assert others <= found, "the cases beside it stay quick"
 
 
-def test_what_is_slow_is_not_quick_whatever_else_it_is(monkeypatch):
-    monkeypatch.setattr(quick, "QUICK", frozenset({"a", "b/test_x.py::test_y", "c/test_z.py::test_z[1]"}))
-    monkeypatch.setattr(quick, "SLOW", frozenset({"a/test_x.py", "a/test_y.py::test_y", "a/test_y.py::test_z[1]"}))
-    nodes = {
-        "a/test_w.py::test_y": True,
-        "a/test_x.py::test_y": False,
-        "a/test_y.py::test_y[1]": False,
-        "a/test_y.py::test_z[1]": False,
-        "a/test_y.py::TestZ::test_z[2]": True,
-        "b/test_x.py::test_y[1-2]": True,
-        "b/test_x.py::test_y_too": False,
-        "c/test_z.py::test_z[1]": True,
-        "c/test_z.py::test_z[2]": False,
-    }
-    assert {node: is_quick(f"tests/{node}") for node in nodes} == nodes
-    assert Path(quick.__file__).parent == TESTS
+def mark(name, *cases):
+    return getattr(pytest.mark, name)(*cases).mark
+
+
+@pytest.mark.parametrize(
+    ("node", "marks", "quick"),
+    [
+        ("cli/test_w.py::test_y", [], True),
+        ("cli/test_w.py::test_y", [mark(LATER)], False),
+        ("cli/test_w.py::test_y[1]", [mark(LATER, "1", "2")], False),
+        ("cli/test_w.py::test_y[12]", [mark(LATER, "1", "2")], True),
+        ("live/test_w.py::test_y", [], False),
+        ("live/test_w.py::test_y[1-2]", [mark(FIRST)], True),
+        ("live/test_w.py::test_y[1-2]", [mark(FIRST, "1-2")], True),
+        ("live/test_w.py::test_y[1]", [mark(FIRST, "1-2")], False),
+        ("live/test_w.py::test_y", [mark(FIRST), mark(LATER)], False),
+        ("live/test_w.py::test_y", [mark("processes")], False),
+    ],
+)
+def test_what_takes_seconds_is_not_quick_whatever_else_it_is(node, marks, quick):
+    assert is_quick(f"tests/{node}", marks) is quick

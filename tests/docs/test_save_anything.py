@@ -10,6 +10,8 @@ import pytest
 from tests.docs import pages
 from tests.support.tree_states import same
 
+pytestmark = pytest.mark.takes_seconds
+
 PAGE = "docs/save-anything.md"
 
 

@@ -62,6 +62,7 @@ print(parity.twins_agree(port_torch.train, port_optax.train, **settings).text())
 """
 
 
+@pytest.mark.takes_seconds
 def test_the_examples_hold_and_the_default_of_optax_is_named() -> None:
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM, EXAMPLES], capture_output=True, text=True, timeout=300, check=False

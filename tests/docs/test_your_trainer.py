@@ -56,6 +56,7 @@ def test_one_line_is_added_to_a_loop(name: str) -> None:
     assert not [line for line in lines if "parity" in line]
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", ["torch", "nnx"])
 def test_the_examples_hold_and_an_optimizer_that_is_not_loaded_is_named(name: str, tmp_path: Path) -> None:
     source = (EXAMPLES / f"loop_{name}.py").read_text()

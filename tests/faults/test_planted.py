@@ -60,6 +60,19 @@ def run_planted(fault, side, path):
     return read_evidence(path / "reference"), resumed, expected
 
 
+@pytest.mark.breaks_first(
+    "adam_step_reset-torch",
+    "best_metric_reset-torch",
+    "bn_stats_not_saved-torch",
+    "loader_restarts_at_zero-torch",
+    "mixed_generation-torch",
+    "rng_not_saved-torch",
+    "scaler_created_after_load-torch",
+    "sched_not_saved-jax",
+    "step_not_restored-torch",
+    "tied_head_rebuilt-torch",
+    "uneven_shard_padding-torch",
+)
 @pytest.mark.parametrize(("fault", "side"), CASES)
 def test_fault_is_red_and_named(fault, side, tmp_path, sharing):
     sharing(side, fault.spec, fault.base)
@@ -79,6 +92,7 @@ CLEAN = {
 }
 
 
+@pytest.mark.breaks_first("as most faults have it-jax", "as most faults have it-torch")
 @pytest.mark.parametrize("side", ["torch", "jax"])
 @pytest.mark.parametrize("case", CLEAN)
 def test_clean_run_is_green(case, side, tmp_path, sharing):

@@ -159,6 +159,7 @@ def test_large_arrays_are_written_in_pieces_and_come_back(tmp_path: Path, to: st
     assert np.array_equal(found["w"].read(box), value[2359:2371, 17:1770])
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.soak
 @pytest.mark.parametrize("to", WRITERS)
 def test_memory_does_not_grow_with_the_arrays(tmp_path: Path, to: str) -> None:

@@ -9,6 +9,8 @@ from parity.checks import check_twin_resume
 from parity.contract import child_environment
 from parity.spec import load
 
+pytestmark = pytest.mark.breaks_first
+
 LAUNCHED = {"JAX_COORDINATOR_ADDRESS": "localhost:1", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "0"}
 
 

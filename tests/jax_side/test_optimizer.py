@@ -7,6 +7,8 @@ from parity.spec import RunSpec, override
 from tests.jax_side.twin_tools import Arrays, jax_walk, relative, torch_walk
 from tests.support.small import small
 
+pytestmark = pytest.mark.breaks_first
+
 SHAPES = {"kernel": (5, 3), "bias": (3,), "conv": (2, 1, 3, 3)}
 STEPS = 30
 
@@ -36,6 +38,7 @@ def random(seed: int, dtype: type = np.float64) -> tuple[Arrays, list[Arrays]]:
     return draw(1.0), [draw(10 ** generator.uniform(-2, 1)) for _ in range(STEPS)]
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("clip", ["clip_norm=0", "clip_norm=1"])
 @pytest.mark.parametrize("decay", ["all", "matrices"])
 @pytest.mark.parametrize("kind", KINDS)

@@ -14,6 +14,8 @@ from orbax.checkpoint._src.path import async_path
 
 from jax_side.formats.quiet import prepare_process
 
+pytestmark = pytest.mark.breaks_first
+
 
 @pytest.fixture(autouse=True)
 def _restored(monkeypatch):

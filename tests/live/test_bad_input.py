@@ -14,6 +14,8 @@ from parity.checks.running import MarkError
 from parity.errors import SpecError, TrainerError, UnknownNameError
 from parity.results import Resumption
 
+pytestmark = pytest.mark.breaks_first
+
 
 def plain(folder: Path, steps: int = 12, save_every: int = 3) -> Iterator[int]:
     """Train a line by gradient descent in NumPy, and resume exactly."""

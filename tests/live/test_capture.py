@@ -18,6 +18,8 @@ from parity.capture import StateSnapshot, Walk, capture, component_from_name, re
 from parity.capture.liveness import live_names
 from parity.errors import SpecError
 
+pytestmark = pytest.mark.breaks_first
+
 Point = namedtuple("Point", "x y")
 
 

@@ -266,6 +266,7 @@ def restored(**arguments):
     return jax_side.optim.from_neutral(optimizer, converted(), params)
 
 
+@pytest.mark.breaks_first
 @pytest.mark.parametrize(
     ("act", "error", "match"),
     [

@@ -152,6 +152,7 @@ def saved(side: Any, spec: Any, directory: Path, state: Any) -> Path:
     return directory / "checkpoints" / str(trainer.step)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", NAMES)
 def test_checkpoints_of_one_state_have_equal_leaves_on_both_sides(

@@ -91,6 +91,7 @@ def used_grain_stream() -> GrainStream:
     return grain_stream()
 
 
+@pytest.mark.takes_seconds
 @given(before=st.integers(0, 30), n=st.integers(1, 12))
 @quick(8)
 def test_seeking_a_grain_stream_reproduces_the_next_batches_exactly(before: int, n: int) -> None:
@@ -107,6 +108,7 @@ def test_chunks_may_be_cut_anywhere(lengths: list[int]) -> None:
     assert_cuts_do_not_matter(array_stream(), array_stream(), lengths)
 
 
+@pytest.mark.takes_seconds
 def test_chunks_of_a_grain_stream_may_be_cut_anywhere() -> None:
     assert_cuts_do_not_matter(grain_stream(), grain_stream(), [3, 1, 1, 6, 2])
 

@@ -32,6 +32,7 @@ def test_a_trainer_of_any_name_is_compared_and_handed_over_in_every_precision(pr
         assert both.envelope.sides == ("mine", "torch")
 
 
+@pytest.mark.takes_seconds
 def test_the_policy_of_a_trainer_of_any_name_is_checked(tmp_path):
     request = SuiteRequest(checks=("policy",), specs=[], sides={"mine": Mine()}, workdir=tmp_path)
     assert [(r.sides, r.verdict) for r in run_checks(request, lambda line: None)] == [

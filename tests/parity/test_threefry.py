@@ -31,6 +31,7 @@ def test_key_refuses_a_seed_it_cannot_hold(seed: int) -> None:
         threefry.key(seed)
 
 
+@pytest.mark.takes_seconds
 @given(seed=words, n=st.integers(0, 40))
 @quick(60)
 def test_bits_equal_jax_and_torch(seed: int, n: int) -> None:

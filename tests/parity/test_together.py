@@ -14,6 +14,8 @@ from parity.contract import Place, RunIdentity
 from parity.errors import ProcessesError
 from parity.runs import Alone, channel, join
 
+pytestmark = pytest.mark.takes_seconds
+
 ROOT = Path(__file__).resolve().parents[2]
 COUNT = 3
 

@@ -81,6 +81,7 @@ def test_a_flipped_bit_in_any_file_is_found_and_named(name: str, tmp_path: Path)
     assert verify(path).whole
 
 
+@pytest.mark.takes_seconds
 @each_run
 def test_a_run_continues_as_if_it_had_never_stopped(name: str, tmp_path: Path, capsys: Any) -> None:
     """Bit for bit, if this machine computes the steps that were recorded then with the same bits."""

@@ -10,6 +10,8 @@ from parity.errors import SpecError
 from parity.pytest_plugin.curves import CurveError, check_curve
 from parity.results import read_result
 
+pytestmark = pytest.mark.breaks_first
+
 pytest_plugins = ["pytester"]
 EXACT = {"rtol": 0.0, "atol": 0.0, "test": "test_x.py::test_y"}
 KEPT = '{"schema": "parity.curve/1", "versions": {"a": "1"}, "criterion": %s, "steps": [0], "values": %s}'

@@ -7,6 +7,8 @@ from parity.checks.ports import Pair
 from parity.checks.ports.pairing import pair_leaves, pair_slots
 from parity.errors import SpecError
 
+pytestmark = pytest.mark.breaks_first
+
 DRAWS = np.random.default_rng(0)
 Q, K, CONV = DRAWS.normal(size=(4, 6)), DRAWS.normal(size=(4, 6)), DRAWS.normal(size=(8, 3, 5, 5))
 ONES, ZEROS = np.ones(6), np.zeros(6)

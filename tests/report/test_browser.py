@@ -10,6 +10,8 @@ from tests.report.browser import console, corner, printed, seen, visit
 from tests.report.samples import ALL, ENVIRONMENT, GROWTH, RESUME, bench_written, benchmark, ratio
 from tests.report.test_html import hostile
 
+pytestmark = pytest.mark.takes_seconds
+
 
 def benchmarks(tmp_path):
     path = bench_written(

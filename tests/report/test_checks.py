@@ -9,6 +9,8 @@ from parity.report.html import check_page
 from parity.spec import from_toml, load
 from tests.report.samples import ENVIRONMENT
 
+pytestmark = pytest.mark.takes_seconds
+
 SMALL = ("steps=12", "model.hidden=[8]", "batch=64", "data.validation=64", "execution.chunk=3")
 
 

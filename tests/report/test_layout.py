@@ -9,6 +9,8 @@ from parity.results import CaseOutcome, LeafChange, read_benchmarks
 from tests.report.layout import measured
 from tests.report.samples import ALL, BARE, BROKEN, ENVIRONMENT, GROWTH, bench_written, benchmark, ratio
 
+pytestmark = pytest.mark.takes_seconds
+
 WIDTHS = (420, 800, 1280)
 TEXT, LINES = 4.5, 3.0
 """Least contrast with what is behind: WCAG 2.2, 1.4.3 and 1.4.11."""

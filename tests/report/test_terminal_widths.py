@@ -110,6 +110,7 @@ def plain(monkeypatch):
     return monkeypatch
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", ["checks", "changes", "benchmarks", "ratios", "policy"])
 def test_every_number_is_whole_at_every_width(name, plain, tmp_path):
     show, numbers = tables(tmp_path)[name]

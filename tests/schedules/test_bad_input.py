@@ -18,6 +18,8 @@ from parity.schedules import Schedule
 from tests.schedules.draws import DRAWS, optimizer_of, ours_driven, pair
 from torch_side.schedules import from_torch, to_torch
 
+pytestmark = pytest.mark.breaks_first
+
 WAVE = ours.Cosine(T_max=10)
 
 CONSTANTS: list[tuple[Callable[[], Any], str]] = [

@@ -15,6 +15,7 @@ STEPS, SEEDS = 400, 12
 each_kind = pytest.mark.parametrize("kind", DRAWS)
 
 
+@pytest.mark.breaks_first
 @each_kind
 def test_rates_and_momenta_are_those_of_torch(kind: str) -> None:
     """With odd constants, one to three groups, and metrics that are infinite at times."""

@@ -20,6 +20,7 @@ each_side = pytest.mark.parametrize("side", ["jax", "torch"])
 ADAM = SPECS["adam"]
 
 
+@pytest.mark.takes_seconds("jax")
 @each_side
 def test_a_first_step_that_overflowed_is_saved_with_no_update_applied(side: str, tmp_path: Path) -> None:
     spec = small("mlp-digits", "float16", "scaler.overflow_steps=[1]", "steps=50", "execution.chunk=1")
@@ -31,6 +32,7 @@ def test_a_first_step_that_overflowed_is_saved_with_no_update_applied(side: str,
     assert_resumes(trainer, tmp_path)
 
 
+@pytest.mark.takes_seconds("best-jax", "latest-jax")
 @each_side
 @pytest.mark.parametrize("which", ["latest", "best"])
 def test_without_a_seal_it_is_restored_by_its_step_only(side: str, which: Any, tmp_path: Path) -> None:
@@ -74,6 +76,7 @@ def test_one_flipped_bit_is_refused_before_anything_is_loaded(
     assert state_of(other) == before
 
 
+@pytest.mark.takes_seconds
 @each_side
 @pytest.mark.parametrize(
     "overrides",

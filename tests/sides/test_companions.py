@@ -7,6 +7,8 @@ import pytest
 
 from tests.docs.pages import ROOT
 
+pytestmark = pytest.mark.takes_seconds
+
 HIDE = """
 import sys
 

@@ -78,6 +78,7 @@ def test_who_stops_to_listen_between_two_records_has_a_whole_state(side, tmp_pat
     assert trainer.export_state().scalars["counters.step"] == 15
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("mode", ["scan", "loop"])
 def test_buffers_that_jax_was_given_and_lost_are_made_anew(mode, tmp_path, monkeypatch):
     """Ctrl-C after a call that was given the state, before what it returned is kept."""
@@ -97,6 +98,7 @@ def test_buffers_that_jax_was_given_and_lost_are_made_anew(mode, tmp_path, monke
     heals("jax", trainer, f"execution.jax={mode}")
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("side", ["torch", "jax"])
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_clock_cuts_chunks_of_a_single_process_only(side, processes, tmp_path):

@@ -22,6 +22,8 @@ from parity.spec import RunSpec
 from tests.support.saving import SPECS
 from tests.support.sealed import flip
 
+pytestmark = pytest.mark.takes_seconds
+
 SIDES = ("jax", "torch")
 each_side = pytest.mark.parametrize("side", SIDES)
 KINDS = ("adam", "statistics and counters", "tied weights", "two groups")

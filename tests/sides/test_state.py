@@ -59,6 +59,7 @@ def test_a_tied_head_crosses_as_one_leaf() -> None:
     assert "optimizer.first_moment.head.weight" not in state.arrays
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("precision", ["float64", "float16"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_state_trained_in_jax_crosses_to_torch_and_back(name: str, precision: Precision) -> None:

@@ -12,6 +12,8 @@ import torch
 
 from tests.support.tree_states import Pair, array, side_of
 
+pytestmark = pytest.mark.takes_seconds
+
 each_side = pytest.mark.parametrize("side", ["jax", "torch"])
 
 

@@ -11,6 +11,8 @@ from parity.contract import StepRecord
 from parity.errors import WorkError
 from parity.twins.speed import Lap, laps, same_work
 
+pytestmark = pytest.mark.breaks_first
+
 
 def records(*losses: float, **other: Any) -> list[StepRecord]:
     own = {"attempt": 0, "lr": 0.1, "grad_norm": 1.0, "loss_scale": 1.0, "skipped": False, "batch": "b", "epoch": 0}

@@ -8,6 +8,8 @@ import pytest
 
 from parity.storage import append, read_lines
 
+pytestmark = pytest.mark.breaks_first
+
 REAL = {name: getattr(os, name) for name in ("write", "ftruncate")}
 
 

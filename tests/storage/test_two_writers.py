@@ -86,6 +86,7 @@ def test_a_killed_owner_leaves_the_lock_free_even_with_a_child_alive(forked, rac
             os.kill(child, signal.SIGKILL)
 
 
+@pytest.mark.breaks_first
 def test_a_process_takes_a_lock_once_until_it_lets_go(tmp_path):
     with WriterLock(tmp_path):
         with pytest.raises(LockedError, match=f"process {os.getpid()}: this one, by another trainer"):

@@ -163,6 +163,7 @@ def loader(workers: int = 0) -> DataLoader[Any]:
     return DataLoader(data, batch_size=2, shuffle=True, generator=generator, num_workers=workers)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # by JAX, where another test has imported it
 @pytest.mark.parametrize("workers", [0, 1])
 def test_the_position_of_a_loader_is_seen_and_looking_does_not_move_it(workers: int) -> None:

@@ -14,7 +14,10 @@ from tests.support.small import small
 STEPS = 20
 
 # Importing torch._inductor (2.13) warns about a class of its own.
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning"),
+    pytest.mark.takes_seconds,
+]
 
 
 @pytest.fixture(scope="module")

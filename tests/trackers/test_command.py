@@ -56,6 +56,7 @@ def end(process: subprocess.Popen[str]) -> tuple[list[str], set[str]]:
     return said, set(json.loads(loaded))
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.processes
 @pytest.mark.parametrize("side", ["torch", "jax"])
 def test_a_run_that_is_killed_and_resumed_is_shown_as_its_records_have_it(side: str, tmp_path: Path) -> None:
@@ -86,6 +87,7 @@ def test_a_run_that_is_killed_and_resumed_is_shown_as_its_records_have_it(side: 
     assert config_of(newest_offline(directory))["model"]["hidden"] == [8]
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.processes
 @pytest.mark.parametrize("side", ["torch", "jax"])
 def test_a_run_without_it_loads_nothing_of_it(side: str, tmp_path: Path) -> None:

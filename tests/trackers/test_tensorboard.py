@@ -65,6 +65,7 @@ def test_a_process_with_nothing_left_to_train_makes_up_for_what_a_kill_kept_back
     assert wrong(run) == []
 
 
+@pytest.mark.takes_seconds
 @quick(40)
 @given(story=stories)
 def test_whatever_became_of_its_processes(story: list[Process], tmp_path_factory: pytest.TempPathFactory) -> None:

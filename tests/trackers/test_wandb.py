@@ -97,6 +97,7 @@ def test_a_process_with_nothing_left_to_train_makes_up_for_what_a_kill_kept_back
     assert wrong(run, service) == []
 
 
+@pytest.mark.takes_seconds
 @quick(60)
 @given(
     story=stories,
