@@ -310,9 +310,9 @@ def _restore_scalars(optimizer: torch.optim.Optimizer, entries: Mapping[int, Map
     """Put scalars back in their own dtype: `load_state_dict` casts all but `step` to that of the parameter."""
     params = [p for group in optimizer.param_groups for p in group["params"]]
     for number, entry in entries.items():
-        own = optimizer.state[params[number]]
+        own = optimizer.state.get(params[number], {})
         for key, value in entry.items():
-            if value.ndim == 0 and own[key].dtype != value.dtype:
+            if value.ndim == 0 and key in own and own[key].dtype != value.dtype:
                 own[key] = value.clone().to(own[key].device)
 
 

@@ -10,15 +10,19 @@ on the other one; it is part of the state, for most rates follow from the rate b
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.schedules import Schedule
+from parity.errors import StateError
+from parity.schedules import AnyRule, Schedule
 from parity.spec import RuleSpec, RunSpec, ScheduleSpec
+from parity.state import TrainingState, unpack_schedule
+from parity.twins.layout import Layout
 
-__all__ = ["factor", "first_schedule", "rates"]
+__all__ = ["factor", "first_schedule", "rates", "read_rule_state", "rule_rates", "shape_rates"]
 
 
 def factor(schedule: ScheduleSpec, step: int) -> float:
@@ -77,3 +81,57 @@ def first_schedule(spec: RunSpec, peaks: Sequence[float]) -> Schedule | None:
         ScheduleError: The rule is for another number of groups.
     """
     return Schedule(spec.schedule.rule, peaks) if isinstance(spec.schedule, RuleSpec) else None
+
+
+StepRates = tuple[NDArray[np.float64], NDArray[np.float64] | None]
+"""Rates of the first group, and `StepInputs.moved`."""
+
+
+def shape_rates(layout: Layout, first: int, n: int) -> StepRates:
+    """Return what the shape with a warm-up gives some steps.
+
+    Args:
+        layout: The run's, for its schedule and the peaks of its groups.
+        first: Completed steps before the first of them.
+        n: Number of steps.
+    """
+    shape = layout.spec.schedule
+    assert isinstance(shape, ScheduleSpec)
+    columns = [rates(shape, peak, first, n) for peak in layout.rates]
+    return columns[0], None if layout.former or len(columns) == 1 else np.stack(columns, axis=1)
+
+
+def rule_rates(schedule: Schedule, skipped: int, n: int) -> StepRates:
+    """Return what a rule gives some steps to come.
+
+    Args:
+        schedule: The rule at its position; it is not changed.
+        skipped: Steps from there to the first of them.
+        n: Number of steps.
+
+    Raises:
+        ScheduleError: There is no rate for one of the steps.
+    """
+    ahead = Schedule.at(schedule.rule, schedule.position, schedule.groups)
+    ahead.take(skipped)
+    moves = ahead.take(n)
+    if moves.momenta is not None:
+        return moves.rates[:, 0], np.concatenate([moves.rates, moves.momenta], axis=1)
+    return moves.rates[:, 0], None if moves.rates.shape[1] == 1 else moves.rates
+
+
+def read_rule_state(scalars: Mapping[str, Any], rule: AnyRule) -> Schedule:
+    """Return the schedule of a saved state, at its position.
+
+    Args:
+        scalars: Those of the state; the schedule's are among them.
+        rule: The rule of the run that is to take it.
+
+    Raises:
+        StateError: They are not the state of a schedule, or of one with another rule.
+    """
+    names = ("schedule.schema", "schedule.rule", "schedule.position", "schedule.groups")
+    found = unpack_schedule(TrainingState(arrays={}, scalars={name: scalars[name] for name in names}))
+    if found.rule != rule:
+        raise StateError("schedule.rule", "belongs to a run of another schedule")
+    return found

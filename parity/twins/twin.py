@@ -17,14 +17,14 @@ from parity.contract import Pace, StepRecord
 from parity.errors import InconsistentStateError, StateError
 from parity.policy import Which
 from parity.schedules import Schedule
-from parity.spec import RunSpec, ScheduleSpec, identity_of, to_toml
-from parity.state import TrainingState, pack_schedule, take_count, unpack_schedule
+from parity.spec import RunSpec, identity_of, to_toml
+from parity.state import TrainingState, pack_schedule, take_count
 from parity.storage import plain
 from parity.twins.data import Chunk, open_stream
 from parity.twins.datasets import load_dataset
 from parity.twins.layout import Layout
 from parity.twins.prefetch import Prefetcher
-from parity.twins.schedule import first_schedule, rates
+from parity.twins.schedule import first_schedule, read_rule_state, rule_rates, shape_rates
 from parity.twins.steps import Counters, StepInputs, StepOutputs
 
 __all__ = ["Twin"]
@@ -115,7 +115,11 @@ class Twin(ABC, Generic[SideState, SideContent]):
         """
         index = np.arange(first, first + n, dtype=np.int32)
         loss_multiplier = np.ones(n)
-        lr, moved = self._rates(first, n)
+        lead = self.schedule_step - self.step  # 0, unless the schedule's position was lost
+        if self.schedule is None:
+            lr, moved = shape_rates(self.layout, first + lead, n)
+        else:
+            lr, moved = rule_rates(self.schedule, first - self.step, n)
         if self.spec.scaled:
             loss_multiplier[np.isin(index + 1, self.spec.scaler.overflow_steps)] = np.inf
         return StepInputs(
@@ -124,20 +128,6 @@ class Twin(ABC, Generic[SideState, SideContent]):
             moved=moved,
             loss_multiplier=loss_multiplier,
         )
-
-    def _rates(self, first: int, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """Return the rates of the first group, and what all groups are given where that is more."""
-        if self.schedule is None:
-            shape, lead = self.spec.schedule, self.schedule_step - self.step  # 0, unless the position was lost
-            assert isinstance(shape, ScheduleSpec)
-            columns = [rates(shape, peak, first + lead, n) for peak in self.layout.rates]
-            return columns[0], None if self.layout.former or len(columns) == 1 else np.stack(columns, axis=1)
-        ahead = Schedule.at(self.schedule.rule, self.schedule.position, self.schedule.groups)
-        ahead.take(first - self.step)
-        moves = ahead.take(n)
-        if moves.momenta is not None:
-            return moves.rates[:, 0], np.concatenate([moves.rates, moves.momenta], axis=1)
-        return moves.rates[:, 0], None if moves.rates.shape[1] == 1 else moves.rates
 
     def take_metric(self, value: float) -> None:
         """Move the schedule by the metric of a validation at this step, once, where it moves by one and one is due.
@@ -227,9 +217,7 @@ class Twin(ABC, Generic[SideState, SideContent]):
         counters = {name: take_count(rest, f"counters.{name}") for name in vars(self.counters)}
         if step is not None and counters["step"] != step:
             raise StateError("counters.step", f"expected {step}, got {counters['step']}")
-        moved = unpack_schedule(TrainingState(arrays={}, scalars=_rule_scalars(rest))) if self.schedule else None
-        if moved is not None and self.schedule is not None and moved.rule != self.schedule.rule:
-            raise StateError("schedule.rule", "belongs to a run of another schedule")
+        moved = None if self.schedule is None else read_rule_state(rest, self.schedule.rule)
         measured = take_count(rest, "schedule.measured") if self.plan.metric_moves else 0
         schedule, best = take_count(rest, "schedule.step"), _read_best(scalars["best"])
         self.feed.seek(scalars["data.position"])  # the last thing that may be refused
@@ -370,12 +358,6 @@ class Twin(ABC, Generic[SideState, SideContent]):
     @abstractmethod
     def _load(self, content: SideContent) -> None:
         """Make the live state hold what was checked, at the schedule's position."""
-
-
-def _rule_scalars(scalars: dict[str, Any]) -> dict[str, Any]:
-    """Return the scalars of a rule's state."""
-    names = ("schedule.schema", "schedule.rule", "schedule.position", "schedule.groups")
-    return {name: scalars[name] for name in names}
 
 
 def _read_best(value: Any) -> dict[str, Any] | None:
