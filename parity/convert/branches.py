@@ -22,6 +22,8 @@ _LOOKED_THROUGH = (None, "parameters", "optimizer", "counters")
 """Components of dicts with other parts in them: `{"model": {"state_dict": ..., "epoch": 3}}`. What is below any other
 name, such as the callbacks of a trainer or a configuration, is that of its name."""
 
+_OPTIMIZER = {"state", "param_groups"}
+
 _ABOUT = ("meta", "metadata")
 """Names of dicts in which a counter may stand beside what is configuration."""
 
@@ -83,7 +85,7 @@ def _signed(value: Tree) -> str | None:
     """Return the component that the keys of a dict say it is, under any name."""
     if isinstance(value, Array):
         return None
-    if is_optimizer(value):
+    if is_optimizer(value) or (isinstance(value, dict) and set(value) >= _OPTIMIZER):
         return "optimizer"
     if isinstance(value, dict) and ("_last_lr" in value or {"last_epoch", "_step_count"} <= set(value)):
         return "schedule"
@@ -92,7 +94,7 @@ def _signed(value: Tree) -> str | None:
 
 def is_optimizer(value: Tree) -> bool:
     """Return whether a value is what `state_dict` of an optimizer of torch.optim returns."""
-    return isinstance(value, dict) and set(value) == {"state", "param_groups"}
+    return isinstance(value, dict) and set(value) == _OPTIMIZER
 
 
 def is_state_dict(value: Tree) -> bool:

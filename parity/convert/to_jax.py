@@ -252,11 +252,11 @@ class _Forward:
         """Say which parts JAX gets nothing of, though they may be of what is trained: the document keeps them."""
         kept: dict[str, list[str]] = {}
         for one in branches(self.source):
-            if one.component in (None, "parameters", "optimizer") and any(
+            if one.component in (None, "parameters", "averaged parameters", OPTIMIZER) and any(
                 keys[: len(one.keys)] == one.keys for keys in own
             ):
                 kept.setdefault(one.component or "", []).append(leaf_name(one.keys))
-        for name in kept.pop("optimizer", []):
+        for name in kept.pop(OPTIMIZER, []):
             self.ledger.notes.append(
                 f"{name} is no state_dict of torch.optim (state and param_groups): JAX gets none from it, and "
                 f"it is kept in {DOCUMENT} for the way back"
@@ -265,7 +265,7 @@ class _Forward:
         if names:
             more = f" and {len(names) - MOST_SHOWN:,} more" if len(names) > MOST_SHOWN else ""
             self.ledger.notes.append(
-                f"kept in {DOCUMENT} for the way back, as nothing says that they are of the model: "
+                f"kept in {DOCUMENT} for the way back alone, JAX gets nothing of it: "
                 f"{', '.join(names[:MOST_SHOWN])}{more}"
             )
 
