@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parity.convert.components import SCALER, STEP_NAMES, component_of_key
+from parity.convert.components import SCALER, component_of_key
 from parity.formats import Array, Key, Tree
 
 __all__ = ["MOST_AROUND", "StatePart", "branches", "is_optimizer", "is_state_dict", "node_at"]
@@ -57,8 +57,8 @@ def _below(tree: Tree, around: tuple[Key, ...], above: str | None) -> Iterator[S
     for key, child in tree.items() if isinstance(tree, dict) else enumerate(tree):
         keys = (*around, key)
         named = component_of_key(key) if isinstance(key, str) else None
-        if above == "configuration" and key not in (*STEP_NAMES, "epoch"):
-            named = above
+        if above == "configuration" and (named != "counters" or str(key).startswith(("num_", "total_"))):
+            named = above  # beside a configuration, a count of layers or of all steps is one
         component = _signed(child) or (above if above == "parameters" and is_state_dict(child) else named) or above
         if isinstance(child, list) and child and (named or any(isinstance(one, dict) for one in child)):
             for at, one in enumerate(child):

@@ -150,6 +150,14 @@ def test_what_lies_deeper_and_moves_is_refused_unless_a_flag_keeps_it(tmp_path: 
     assert torch.load(tmp_path / "b.pt", weights_only=True)["extra"]["step"] == STEP + MORE
 
 
+def test_counters_at_several_numbers_are_never_set(tmp_path: Path, capsys: Any) -> None:
+    model, optim, _, _ = Run().train(STEP).parts()
+    state = {"model": model, "optimizer": optim, "a": {"step": 20}, "b": {"step": 7}, "meta": {"iter": 9, "num_x": 2}}
+    code, said = moved(tmp_path, state, capsys)
+    refused = {entry["leaf"] for entry in said["entries"] if entry["action"] == "refused"}
+    assert (code, refused) == (1, {"a.step", "b.step", "meta.iter"})
+
+
 def test_what_nobody_knows_is_said_both_ways(tmp_path: Path, capsys: Any) -> None:
     model, optim, _, _ = Run().train(STEP).parts()
     strange = {"moments": [torch.ones(3)], "lr": 0.1}
@@ -203,6 +211,5 @@ def test_averages_of_another_form_are_said(tmp_path: Path, capsys: Any) -> None:
     average = {"initted": torch.tensor(True), **{f"ema_model.{name}": value for name, value in ema.items()}}
     torch.save({"model": model, "opt": optim, "ema": average, "step": STEP}, tmp_path / "a.pt")
     assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / "o"), "--to", "orbax"]) == 0
-    assert "kept in torch for the way back alone, JAX gets nothing of it: ema" in " ".join(
-        capsys.readouterr().out.split()
-    )
+    said = " ".join(capsys.readouterr().out.split())
+    assert "kept in torch for the way back alone, JAX gets nothing of it: ema" in said
