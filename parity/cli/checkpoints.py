@@ -177,8 +177,8 @@ def _verify_steps(console: Console, steps: list[Path]) -> int:
             console.print(Text.assemble(("damaged", "bold red"), f"    {clean(step)}"), soft_wrap=True)
             console.print(Text(clean(f"  {error}")), soft_wrap=True)
             codes.add(EXIT_CODES["broken"])
-    worst = ("broken", "inconclusive", "empty", "holds")
-    return next(EXIT_CODES[word] for word in worst if EXIT_CODES[word] in codes)
+    worst = [EXIT_CODES["broken"], EXIT_CODES["inconclusive"], EXIT_CODES["empty"], EXIT_CODES["holds"]]
+    return next(code for code in worst if code in codes)
 
 
 def _require_single(path: Path, targets: list[Path], against: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parity.convert.components import SCALER, STEP_NAMES, component_of_key
+from parity.convert.components import SCALER, component_of_key
 from parity.formats import Array, Key, Tree
 
 __all__ = ["MOST_AROUND", "StatePart", "branches", "is_optimizer", "is_state_dict", "node_at"]
@@ -21,6 +21,8 @@ MOST_AROUND = 4
 _LOOKED_THROUGH = (None, "parameters", "optimizer", "counters")
 """Components of dicts with other parts in them: `{"model": {"state_dict": ..., "epoch": 3}}`. What is below any other
 name, such as the callbacks of a trainer or a configuration, is that of its name."""
+
+_OPTIMIZER = {"state", "param_groups"}
 
 _ABOUT = ("meta", "metadata")
 """Names of dicts in which a counter may stand beside what is configuration."""
@@ -55,8 +57,8 @@ def _below(tree: Tree, around: tuple[Key, ...], above: str | None) -> Iterator[S
     for key, child in tree.items() if isinstance(tree, dict) else enumerate(tree):
         keys = (*around, key)
         named = component_of_key(key) if isinstance(key, str) else None
-        if above == "configuration" and key not in (*STEP_NAMES, "epoch"):
-            named = above
+        if above == "configuration" and (named != "counters" or str(key).startswith(("num_", "total_"))):
+            named = above  # beside a configuration, a count of layers or of all steps is one
         component = _signed(child) or (above if above == "parameters" and is_state_dict(child) else named) or above
         if isinstance(child, list) and child and (named or any(isinstance(one, dict) for one in child)):
             for at, one in enumerate(child):
@@ -83,7 +85,7 @@ def _signed(value: Tree) -> str | None:
     """Return the component that the keys of a dict say it is, under any name."""
     if isinstance(value, Array):
         return None
-    if is_optimizer(value):
+    if is_optimizer(value) or (isinstance(value, dict) and set(value) >= _OPTIMIZER):
         return "optimizer"
     if isinstance(value, dict) and ("_last_lr" in value or {"last_epoch", "_step_count"} <= set(value)):
         return "schedule"
@@ -92,7 +94,7 @@ def _signed(value: Tree) -> str | None:
 
 def is_optimizer(value: Tree) -> bool:
     """Return whether a value is what `state_dict` of an optimizer of torch.optim returns."""
-    return isinstance(value, dict) and set(value) == {"state", "param_groups"}
+    return isinstance(value, dict) and set(value) == _OPTIMIZER
 
 
 def is_state_dict(value: Tree) -> bool:

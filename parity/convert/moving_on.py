@@ -79,12 +79,13 @@ def move_on(
 def _count(tree: Tree, one: StatePart, moved: Moved, reset: Collection[str], ledger: Ledger) -> None:
     """Set a counter of steps to the step of JAX, if it counts the same."""
     name, since = leaf_name(one.keys), moved.recorded
-    if since is None or one.value == since:
+    if (since is None and moved.like) or one.value == since:
         ledger.add("step", "copied", name, f"was {one.value}")
         node_at(tree, one.keys[:-1])[one.keys[-1]] = moved.step
     elif moved.step != since:  # a step within an epoch, or how many there are to be
         asked = name in reset
-        why = f"is {one.value} where the step was {since}: nothing says whether it counts on"
+        was = "no step was recorded" if since is None else f"the step was {since}"
+        why = f"is {one.value} where {was}: nothing says whether it counts on"
         hint = "" if asked else f"; --reset '{name}' keeps it"
         ledger.add(name, "reset" if asked else "refused", name, f"{why}{hint}")
 
@@ -100,4 +101,6 @@ def _has_kept(value: Tree, kept: Collection[int]) -> bool:
 
 def _of(moved: Moved) -> str:
     """Return what the values are of that stay; a checkpoint that is like the tree is of no step of its own."""
-    return "that of the checkpoint like it" if moved.like else f"that of step {moved.recorded}"
+    if moved.like:
+        return "that of the checkpoint like it"
+    return "as it was converted" if moved.recorded is None else f"that of step {moved.recorded}"

@@ -74,9 +74,9 @@ def read_optax(tree: Tree, order: Sequence[str], where: str, kind: str = "") -> 
         shown = ", ".join(f"{leaf} at {value}" for leaf, value in list(counted.items())[:4])
         raise CheckpointError(f"{where}: schedules are at several positions: {shown}; PyTorch's has one")
     # without a schedule, what counts updates says where one would be; SGD alone counts none
-    own = [_count(*one.count, where) for one in parts.moments if one.count is not None]
-    own += [count_of(value) or 0 for leaf, value in parts.counts.items() if ".hyperparams." not in leaf]
-    position = next(iter(counted.values()), max(own, default=None))
+    updates = [_count(*one.count, where) for one in parts.moments if one.count is not None]
+    updates += [count_of(value) or 0 for leaf, value in parts.counts.items() if ".hyperparams." not in leaf]
+    position = next(iter(counted.values()), max(updates, default=None))
     out.tree["step"] = InMemory(steps)
     if position is not None:
         out.tree["count"] = InMemory(np.array(position, np.int32))

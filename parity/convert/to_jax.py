@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from parity.convert.branches import branches
-from parity.convert.components import STEP_NAMES
 from parity.convert.ledger import Ledger
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves
 from parity.convert.naming import Naming
@@ -18,13 +17,14 @@ from parity.convert.objects import without_objects
 from parity.convert.optax_names import require_class
 from parity.convert.optax_tree import fill_optax
 from parity.convert.optimizer_layout import OptimizerLayout, OptimizerTree, optimizer_tree, put
+from parity.convert.position import note_position, require_one_rate, schedule_position, steps_counted
 from parity.convert.rule import CLASSES, ConversionRule, RuleClass, RulePlacement
 from parity.convert.rules import ConversionRules
 from parity.convert.selecting import without
 from parity.convert.torch_names import is_buffer
-from parity.convert.torch_state import OptimizerPart, TorchState, read_torch_state
+from parity.convert.torch_state import TorchState, read_torch_state
 from parity.errors import CheckpointError
-from parity.formats import Array, InMemory, Key, Tree, encode_tree, leaf_name, leaves, map_leaves, number_of
+from parity.formats import Array, InMemory, Key, Tree, encode_tree, leaf_name, leaves, map_leaves
 
 __all__ = ["DOCUMENT", "OPTIMIZER", "SCHEMA", "Options", "to_jax"]
 
@@ -110,9 +110,9 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
         forward.place(at, arrays, dict.fromkeys(arrays, "_".join(map(str, at))))
     optimizer = None
     if state.optimizer is not None:
-        _check_rate(tree, state.optimizer)
+        require_one_rate(tree, state.optimizer)
         order = [leaf_name(keys) for keys in sorted(keys for keys, _ in leaves(made["params"]))]
-        position, counted = _schedule_position(tree), _counter(tree)
+        position, counted = schedule_position(tree), steps_counted(tree)
         optimizer = optimizer_tree(
             state.optimizer,
             state.model,
@@ -124,7 +124,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
         )
         known = position is not None or state.optimizer.kind.counts or counted is not None
         if optimizer.layout == "parity" and position is None and not state.optimizer.kind.counts:
-            _note_position(state.optimizer, counted, ledger)
+            note_position(state.optimizer, counted, ledger)
         made["opt_state"] = optimizer.tree
         if options.called:
             raise CheckpointError(
@@ -141,7 +141,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
         for leaf, why in optimizer.refused:
             ledger.add(leaf, "refused", how=why)
         forward.references |= optimizer.references
-    step = _counter(tree)
+    step = steps_counted(tree)
     if step is None and optimizer is not None and state.optimizer is not None and state.optimizer.kind.counts:
         step = optimizer.count
     if step is not None:
@@ -252,11 +252,11 @@ class _Forward:
         """Say which parts JAX gets nothing of, though they may be of what is trained: the document keeps them."""
         kept: dict[str, list[str]] = {}
         for one in branches(self.source):
-            if one.component in (None, "parameters", "optimizer") and any(
+            if one.component in (None, "parameters", "averaged parameters", OPTIMIZER) and any(
                 keys[: len(one.keys)] == one.keys for keys in own
             ):
                 kept.setdefault(one.component or "", []).append(leaf_name(one.keys))
-        for name in kept.pop("optimizer", []):
+        for name in kept.pop(OPTIMIZER, []):
             self.ledger.notes.append(
                 f"{name} is no state_dict of torch.optim (state and param_groups): JAX gets none from it, and "
                 f"it is kept in {DOCUMENT} for the way back"
@@ -265,7 +265,7 @@ class _Forward:
         if names:
             more = f" and {len(names) - MOST_SHOWN:,} more" if len(names) > MOST_SHOWN else ""
             self.ledger.notes.append(
-                f"kept in {DOCUMENT} for the way back, as nothing says that they are of the model: "
+                f"kept in {DOCUMENT} for the way back alone, JAX gets nothing of it: "
                 f"{', '.join(names[:MOST_SHOWN])}{more}"
             )
 
@@ -329,35 +329,6 @@ def _leave_out(tree: Tree, references: Mapping[tuple[Key, ...], Any], ledger: Le
             ledger.add(leaf_name(keys), "left out", how="only the parameters were asked for", size=size)
 
 
-def _check_rate(tree: Tree, optimizer: OptimizerPart) -> None:
-    """Check that the schedule and the optimizer have the same learning rate: both are of one position."""
-    rates = _plain([group.get("lr") for group in optimizer.groups])
-    for key, one in _schedulers(tree):
-        last = one.get("_last_lr")
-        if isinstance(last, list) and len(last) == len(rates) and _plain(last) != rates:
-            raise CheckpointError(
-                f"{leaf_name(key)}: the schedule is at learning rate {_plain(last)}, the optimizer at {rates}: one "
-                "was saved before and one after a step, so neither position is the state's; save both at one step"
-            )
-
-
-def _plain(values: Sequence[Any]) -> list[Any]:
-    return [number_of(value) for value in values]
-
-
-def _schedule_position(tree: Tree) -> int | None:
-    """Return how often the schedule was stepped; None if there is none that counts."""
-    found = (one["last_epoch"] for _, one in _schedulers(tree) if type(one.get("last_epoch")) is int)
-    return next(found, None)
-
-
-def _schedulers(tree: Tree) -> Iterator[tuple[tuple[Key, ...], dict[str, Any]]]:
-    """Yield what a tree has as schedules, each with its keys."""
-    for one in branches(tree):
-        if one.component == "schedule" and isinstance(one.value, dict):
-            yield one.keys, one.value
-
-
 def _without_optimizers(tree: Tree, ledger: Ledger) -> Tree:
     """Return a tree without the states of optimizers, which start anew: each leaf has its line."""
     for one in list(branches(tree)):
@@ -368,35 +339,6 @@ def _without_optimizers(tree: Tree, ledger: Ledger) -> Tree:
                 ledger.add(name, "reset", how=how, size=size)
             tree = without(tree, one.keys)
     return tree
-
-
-def _note_position(part: OptimizerPart, counted: int | None, ledger: Ledger) -> None:
-    """Say from where a schedule in JAX counts on, where neither a scheduler nor the optimizer tells it."""
-    if counted is None:
-        why = f"schedules in JAX start at 0: {part.kind.name} counts no updates, and the checkpoint no steps"
-    else:
-        why = (
-            f"schedules in JAX count on from {counted}, the steps that the checkpoint counts, as {part.kind.name} "
-            "counts no updates: that each step was one update is inferred"
-        )
-    ledger.notes.append(why)
-
-
-def _counter(tree: Tree) -> int | None:
-    """Return the completed steps by a counter of a customary name.
-
-    A counter that lies deeper counts where all of its name are at one number.
-    """
-    for name in STEP_NAMES:
-        value = number_of(tree.get(name))
-        if type(value) is int:
-            return int(value)
-    deeper = [(str(one.keys[-1]), number_of(one.value)) for one in branches(tree) if one.component == "counters"]
-    for name in STEP_NAMES:
-        found = {value for key, value in deeper if key == name and type(value) is int}
-        if len(found) == 1:
-            return int(found.pop())
-    return None
 
 
 def _counts(optimizer: OptimizerTree) -> dict[str, int]:

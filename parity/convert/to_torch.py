@@ -326,7 +326,7 @@ class _Back:
         since = self.content.get("like") if self.recorded is None else self.recorded
         return move_on(
             dict(tree),
-            Moved(since, step, self.counted, like=self.recorded is None),
+            Moved(since, step, self.counted, like="like" in self.content),
             self.leaves,
             kept=self.kept,
             reset=self.options.reset,

@@ -148,6 +148,14 @@ def _find_optimizer(
     tree: Tree, at: tuple[Key, ...], model: Mapping[str, Array], known: Naming | None
 ) -> tuple[tuple[Key, ...], Mapping[str, Any]] | None:
     found = _optimizers(tree)
+    for one in branches(tree):
+        if isinstance(one.value, dict) and {"state", "param_groups"} < set(one.value):
+            name, more = leaf_name(one.keys), [str(k) for k in one.value if k not in ("state", "param_groups")]
+            both = ",".join([leaf_name(at) or ".", f"{name}.state", f"{name}.param_groups"])
+            raise CheckpointError(
+                f"{name} has {', '.join(more[:4])} beside state and param_groups, which nothing here converts: "
+                f"--reset optimizer leaves it out whole, --keys {both} converts the rest"
+            )
     if len(found) > 1:
         where = ", ".join(leaf_name(keys) for keys, _ in found)
         hint = _keys_hint(tree, [at], known)

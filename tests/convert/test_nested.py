@@ -150,6 +150,14 @@ def test_what_lies_deeper_and_moves_is_refused_unless_a_flag_keeps_it(tmp_path: 
     assert torch.load(tmp_path / "b.pt", weights_only=True)["extra"]["step"] == STEP + MORE
 
 
+def test_counters_at_several_numbers_are_never_set(tmp_path: Path, capsys: Any) -> None:
+    model, optim, _, _ = Run().train(STEP).parts()
+    state = {"model": model, "optimizer": optim, "a": {"step": 20}, "b": {"step": 7}, "meta": {"iter": 9, "num_x": 2}}
+    code, said = moved(tmp_path, state, capsys)
+    refused = {entry["leaf"] for entry in said["entries"] if entry["action"] == "refused"}
+    assert (code, refused) == (1, {"a.step", "b.step", "meta.iter"})
+
+
 def test_what_nobody_knows_is_said_both_ways(tmp_path: Path, capsys: Any) -> None:
     model, optim, _, _ = Run().train(STEP).parts()
     strange = {"moments": [torch.ones(3)], "lr": 0.1}
@@ -166,7 +174,7 @@ def test_what_nobody_knows_is_said_both_ways(tmp_path: Path, capsys: Any) -> Non
     assert main(["convert", str(tmp_path / "names.pt"), str(tmp_path / "o"), *words]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "optimizer_of_head.moments is no state_dict of torch.optim" in said
-    assert "nothing says that they are of the model: head" in said
+    assert "JAX gets nothing of it: head" in said
 
 
 def test_several_models_below_one_key_name_the_keys_that_decide(tmp_path: Path, capsys: Any) -> None:
@@ -178,3 +186,30 @@ def test_several_models_below_one_key_name_the_keys_that_decide(tmp_path: Path, 
     words = ["--to", "orbax", "--keys", "nets.G,optims.G"]
     assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / "o"), *words]) == 0
     assert "mu" in open_any(tmp_path / "o").tree["opt_state"][0]
+
+
+def test_what_an_optimizer_has_beside_its_state_is_refused_with_the_flags_that_decide(
+    tmp_path: Path, capsys: Any
+) -> None:
+    model, optim, _, _ = Run().train(STEP).parts()
+    state = {"model": model, "optimizer": {**optim, "master_weights": [torch.ones(2)]}, "step": STEP}
+    torch.save(state, tmp_path / "a.pt")
+    words = ["convert", str(tmp_path / "a.pt"), str(tmp_path / "o"), "--to", "orbax"]
+    assert main(words) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "optimizer has master_weights beside state and param_groups" in said
+    keys = "model,optimizer.state,optimizer.param_groups"
+    assert f"--keys {keys} converts the rest" in said
+    assert main([*words, "--keys", keys]) == 0
+    assert "mu" in open_any(tmp_path / "o").tree["opt_state"][0]
+    words[2] = str(tmp_path / "o2")
+    assert main([*words, "--reset", "optimizer"]) == 0
+
+
+def test_averages_of_another_form_are_said(tmp_path: Path, capsys: Any) -> None:
+    model, optim, _, ema = Run().train(STEP).parts()
+    average = {"initted": torch.tensor(True), **{f"ema_model.{name}": value for name, value in ema.items()}}
+    torch.save({"model": model, "opt": optim, "ema": average, "step": STEP}, tmp_path / "a.pt")
+    assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / "o"), "--to", "orbax"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "kept in torch for the way back alone, JAX gets nothing of it: ema" in said
