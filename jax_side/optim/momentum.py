@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jax_side.optim.arithmetic import like, wide
+from jax_side.optim.arithmetic import like, product_sign, wide
 from jax_side.optim.groups import Optimizer
 from jax_side.optim.rules import Slots, StepContext, moved, register
 from jax_side.optim.transform import make
@@ -141,7 +141,7 @@ def rprop(
 def _rprop(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tuple[jax.Array, Slots]:
     del p
     (minus, plus), (low, high) = at.h["etas"], at.h["step_sizes"]
-    sign = jnp.sign(g * slots["previous_gradient"])
+    sign = product_sign(g, slots["previous_gradient"])
     factor = jnp.where(sign > 0, plus, jnp.where(sign < 0, minus, jnp.where(sign == 0, 1, sign)))
     size = jnp.where(at.first, like(at.h["lr"], g), slots["step_size"])
     size = jnp.clip(at.stored(size * at.stored(factor.astype(g.dtype))), low, high)
