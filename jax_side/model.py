@@ -9,7 +9,7 @@ differently inside a scan than outside).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -40,13 +40,7 @@ BATCH_NORM_MOMENTUM = 0.1
 def build_model(spec: RunSpec) -> nnx.Module:
     """Return the model of a spec; its values are placeholders until a state is put in."""
     types, rngs = dtypes(spec.precision), nnx.Rngs(params=0, dropout=spec.seed)
-    if isinstance(spec.model, LinearSpec):
-        return Linear(spec.model, types, rngs)
-    if isinstance(spec.model, MlpSpec):
-        return Mlp(spec.model, spec.dropout, types, rngs)
-    if isinstance(spec.model, CnnSpec):
-        return Cnn(spec.model, spec.dropout, types, rngs)
-    return Gpt(spec.model, spec.dropout, types, rngs)
+    return MODELS[spec.model.kind](spec.model, spec.dropout, types, rngs)
 
 
 def cross_entropy(logits: jax.Array, targets: jax.Array, types: Dtypes) -> jax.Array:
@@ -93,7 +87,8 @@ def _layer_norm(width: int, types: Dtypes, rngs: nnx.Rngs) -> nnx.LayerNorm:
 class Linear(nnx.Module):
     """One affine map."""
 
-    def __init__(self, model: LinearSpec, types: Dtypes, rngs: nnx.Rngs) -> None:
+    def __init__(self, model: LinearSpec, dropout: DropoutSpec, types: Dtypes, rngs: nnx.Rngs) -> None:
+        del dropout
         self.head = _linear(model.inputs, model.outputs, types, rngs)
 
     def __call__(self, x: jax.Array, key: jax.Array | None = None, *, train: bool = False) -> jax.Array:
@@ -240,3 +235,7 @@ class Gpt(nnx.Module):
             return self.head(hidden)
         compute = self.types.compute
         return hidden.astype(compute) @ self.tokens.embedding[...].astype(compute).T
+
+
+MODELS: Mapping[str, Callable[..., nnx.Module]] = {"linear": Linear, "mlp": Mlp, "cnn": Cnn, "gpt": Gpt}
+"""Kind to the class of its models."""

@@ -7,7 +7,7 @@ written out: fused kernels on GPUs add in no fixed order, and a resume must be b
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.nn.functional as F
@@ -37,14 +37,7 @@ BATCH_NORM_MOMENTUM = 0.1
 def build_model(spec: RunSpec) -> nn.Module:
     """Return the model of a spec; its values are placeholders until a state is put in."""
     types = dtypes(spec.precision)
-    if isinstance(spec.model, LinearSpec):
-        model: nn.Module = Linear(spec.model)
-    elif isinstance(spec.model, MlpSpec):
-        model = Mlp(spec.model, spec.dropout)
-    elif isinstance(spec.model, CnnSpec):
-        model = Cnn(spec.model, spec.dropout, types)
-    else:
-        model = Gpt(spec.model, spec.dropout, types)
+    model = MODELS[spec.model.kind](spec.model, spec.dropout, types)
     return model.to(types.params)
 
 
@@ -76,8 +69,9 @@ def loss_function(spec: RunSpec) -> Callable[[Tensor, Tensor, Dtypes], Tensor]:
 class Linear(nn.Module):
     """One affine map."""
 
-    def __init__(self, model: LinearSpec) -> None:
+    def __init__(self, model: LinearSpec, dropout: DropoutSpec, types: Dtypes) -> None:
         super().__init__()
+        del dropout, types
         self.head = nn.Linear(model.inputs, model.outputs)
 
     def forward(self, x: Tensor, key: Tensor | None = None, *, train: bool = False) -> Tensor:
@@ -89,8 +83,9 @@ class Linear(nn.Module):
 class Mlp(nn.Module):
     """Linear, ReLU, dropout for every hidden layer, then a linear head."""
 
-    def __init__(self, model: MlpSpec, dropout: DropoutSpec) -> None:
+    def __init__(self, model: MlpSpec, dropout: DropoutSpec, types: Dtypes) -> None:
         super().__init__()
+        del types
         widths = (model.inputs, *model.hidden, model.classes)
         pairs = list(itertools.pairwise(widths))
         self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in pairs])
@@ -195,3 +190,7 @@ class Gpt(nn.Module):
         if self.head is not None:
             return self.head(hidden)
         return F.linear(hidden, self.tokens.weight)
+
+
+MODELS: Mapping[str, Callable[..., nn.Module]] = {"linear": Linear, "mlp": Mlp, "cnn": Cnn, "gpt": Gpt}
+"""Kind to the class of its models."""

@@ -3,7 +3,7 @@
 Knows how a run is described, not how it is trained.
 """
 
-from parity.spec.model import CnnSpec, GptSpec, LinearSpec, MlpSpec, ModelSpec
+from parity.spec.models import CnnSpec, GptSpec, LinearSpec, MlpSpec, ModelBase, ModelSpec
 from parity.spec.optimizer import LATER, OPTIMIZER_SPECS, AdamSpec, GroupSpec, OptimizerSpec, SgdSpec
 from parity.spec.presets import PRESETS, preset
 from parity.spec.run import PRECISIONS, DataSpec, DropoutSpec, ExecutionSpec, MeshSpec, Precision, RunSpec, SaveSpec
@@ -39,6 +39,7 @@ __all__ = [
     "LinearSpec",
     "MeshSpec",
     "MlpSpec",
+    "ModelBase",
     "ModelSpec",
     "OptimizerSpec",
     "Precision",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, make_dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union
 
 from parity.errors import SpecError
-from parity.spec.model import require, require_at_least_zero, require_numbers, require_positive
+from parity.spec.values import require, require_at_least_zero, require_numbers, require_positive
 from parity.state import OPTIMIZERS, OptimizerKind, optimizer_kind
 
 __all__ = ["LATER", "OPTIMIZER_SPECS", "AdamSpec", "GroupSpec", "OptimizerBase", "OptimizerSpec", "SgdSpec"]

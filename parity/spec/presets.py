@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from parity.errors import UnknownNameError
-from parity.spec.model import CnnSpec, GptSpec, LinearSpec, MlpSpec
+from parity.spec.models import CnnSpec, GptSpec, LinearSpec, MlpSpec
 from parity.spec.optimizer import AdamSpec, SgdSpec
 from parity.spec.run import DataSpec, DropoutSpec, ExecutionSpec, Precision, RunSpec
 from parity.spec.scaler import ScalerSpec

@@ -11,10 +11,11 @@ from typing import Literal
 
 from parity.contract import PRECISIONS, Precision, RunPlan
 from parity.policy import Rules, mode_of
-from parity.spec.model import ModelSpec, require, require_at_least_zero, require_numbers, require_positive, shown
+from parity.spec.models import ModelSpec
 from parity.spec.optimizer import AdamSpec, OptimizerSpec
 from parity.spec.scaler import ScalerSpec
 from parity.spec.schedule import AnyScheduleSpec, RuleSpec, ScheduleSpec
+from parity.spec.values import require, require_at_least_zero, require_numbers, require_positive, shown
 from parity.storage import Priority
 
 __all__ = [
@@ -221,12 +222,9 @@ class RunSpec:
             f"micro-batch of {self.batch} / {self.accumulation} = {self.micro_batch} samples over "
             f"{self.mesh.data} devices leaves {self.micro_batch % self.mesh.data}",
         )
-        source, kinds = (
-            self.data.source,
-            {"text": ("gpt",), "regression": ("linear", "mlp"), "digits": ("mlp", "cnn")},
-        )
+        source = self.data.source
         require(
-            self.model.kind in kinds[source],
+            source in self.model.SOURCES,
             "data.source",
             f"{self.data.source!r} does not fit a model of kind {self.model.kind!r}",
         )

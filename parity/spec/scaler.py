@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from parity.spec.model import require, require_numbers, require_positive
+from parity.spec.values import require, require_numbers, require_positive
 
 __all__ = ["ScalerSpec"]
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from parity.errors import ParityError, SpecError, UnknownNameError
 from parity.schedules import RULES, AnyRule, Constant, ScheduleRule, decode_rule, encode_rule
-from parity.spec.model import require, require_at_least_zero, require_numbers
+from parity.spec.values import require, require_at_least_zero, require_numbers
 
 __all__ = ["AnyScheduleSpec", "RuleSpec", "ScheduleSpec", "read_rule"]
 

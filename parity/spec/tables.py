@@ -11,10 +11,10 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from parity.errors import SpecError, UnknownNameError
 from parity.schedules import ScheduleRule, encode_rule
 from parity.spec.epochs import is_epochs
-from parity.spec.model import require, shown
 from parity.spec.optimizer import LATER
 from parity.spec.run import RunSpec
 from parity.spec.schedule import read_rule
+from parity.spec.values import require, shown
 
 __all__ = ["cut", "from_dict", "pick", "to_dict"]
 

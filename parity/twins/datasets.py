@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from parity import threefry
 from parity.errors import RunDirectoryError, SpecError
-from parity.spec import CnnSpec, GptSpec, LinearSpec, MlpSpec, RunSpec
+from parity.spec import RunSpec
 from parity.storage import local_path, read_given
 from parity.twins.sizes import host_needs, physical_memory, require_memory
 
@@ -59,16 +59,14 @@ def load_dataset(spec: RunSpec) -> Dataset:
     """
     inputs: NDArray[np.generic]
     targets: NDArray[np.generic]
-    if isinstance(spec.model, GptSpec):
-        text, context = _text(spec.data.path), spec.model.context
+    if spec.data.source == "text":
+        text, context = _text(spec.data.path), spec.model.tokens
         if len(text) <= context:
             raise SpecError("model.context", f"{context}, but the text has {len(text)} bytes: not one sample")
         samples = _windows(text, context)
         inputs, targets = samples[:, :-1], samples[:, 1:]
-    elif isinstance(spec.model, LinearSpec):
-        inputs, targets = _regression(spec.model.inputs, spec.model.outputs, spec.seed)
-    elif isinstance(spec.model, MlpSpec) and spec.data.source == "regression":
-        inputs, targets = _regression(spec.model.inputs, spec.model.classes, spec.seed)
+    elif spec.data.source == "regression":
+        inputs, targets = _regression(*spec.model.regression, spec.seed)
     else:
         inputs, targets = _digits()
     _check_model(spec, inputs, targets)
@@ -97,17 +95,11 @@ def load_dataset(spec: RunSpec) -> Dataset:
 
 def _check_model(spec: RunSpec, inputs: NDArray[np.generic], targets: NDArray[np.generic]) -> None:
     """Refuse a model that does not fit the samples, before a framework does so in its own words."""
-    model = spec.model
-    if isinstance(model, LinearSpec) or spec.data.source == "regression":  # its samples are made to fit
+    if spec.data.source == "regression":  # its samples are made to fit
         return
-    needed = int(targets.max()) + 1
-    if isinstance(model, MlpSpec) and model.inputs != inputs.shape[1]:
-        raise SpecError("model.inputs", f"{model.inputs}, but a sample has {inputs.shape[1]} features")
-    if isinstance(model, CnnSpec) and model.size**2 != inputs.shape[1]:
-        raise SpecError("model.size", f"{model.size} x {model.size}, but an image has {inputs.shape[1]} pixels")
-    field, outputs = ("vocabulary", model.vocabulary) if isinstance(model, GptSpec) else ("classes", model.classes)
-    if outputs < needed:
-        raise SpecError(f"model.{field}", f"{outputs}, but the data has values up to {needed - 1}")
+    problem = spec.model.misfit(inputs.shape[1], int(targets.max()) + 1)
+    if problem is not None:
+        raise SpecError(f"model.{problem[0]}", problem[1])
 
 
 def _digits() -> tuple[NDArray[np.float32], NDArray[np.int32]]:

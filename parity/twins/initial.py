@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from parity import threefry
 from parity.spec import ModelSpec
-from parity.twins.params import BUFFERS, ParamSpec, param_specs
+from parity.spec.models import BUFFERS, ParamSpec
 
 __all__ = ["initial_buffers", "initial_params"]
 
@@ -32,13 +32,13 @@ def initial_params(model: ModelSpec, seed: int) -> dict[str, NDArray[np.float32]
     Source: `reset_parameters` of torch.nn.Linear, Conv2d, Embedding, LayerNorm, BatchNorm2d (torch 2.13).
     """
     root, std = threefry.key(seed), getattr(model, "embedding_std", 1.0)
-    return {leaf.name: _draw(leaf, root, std) for leaf in param_specs(model) if leaf.kind not in BUFFERS}
+    return {leaf.name: _draw(leaf, root, std) for leaf in model.param_specs() if leaf.kind not in BUFFERS}
 
 
 def initial_buffers(model: ModelSpec) -> dict[str, NDArray[np.generic]]:
     """Return the running statistics (float32) and batch counters (int64) of the BatchNorm layers."""
     buffers: dict[str, NDArray[np.generic]] = {}
-    for leaf in param_specs(model):
+    for leaf in model.param_specs():
         if leaf.kind in BUFFERS:
             dtype = np.int64 if leaf.kind == "count" else np.float32
             buffers[leaf.name] = np.full(leaf.shape, leaf.kind == "variance", dtype)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from parity.errors import SpecError
-from parity.spec import CnnSpec, LinearSpec, MlpSpec, RunSpec
+from parity.spec import RunSpec
 from parity.twins.layout import Layout
 
 __all__ = ["Need", "activations", "gigabytes", "host_needs", "physical_memory", "require_memory"]
@@ -80,65 +80,29 @@ def activations(spec: RunSpec) -> list[Need]:
     samples = max(spec.micro_batch, spec.data.validation if validates else 0)
     field = "batch" if samples == spec.micro_batch else "data.validation"
     wide = {"float64": 8, "float32": 4}.get(spec.precision, 2)
-    model = spec.model
-    if isinstance(model, LinearSpec):
-        layers = [("outputs", model.outputs, {"model.outputs": model.outputs})]
-    elif isinstance(model, MlpSpec):
-        layers = [("a hidden layer", max(model.hidden), {"model.hidden": max(model.hidden)})]
-    elif isinstance(model, CnnSpec):
-        images = [channels * (model.size >> i) ** 2 for i, channels in enumerate(model.channels)]
-        factors = {"model.channels": max(model.channels), "model.size": model.size**2}
-        layers = [("a convolution", max(images), factors)]
-    else:
-        context = model.context
-        scores = model.heads * context**2
-        layers = [
-            ("attention scores", scores, {"model.heads": model.heads, "model.context": context**2}),
-            ("logits", context * model.vocabulary, {"model.context": context, "model.vocabulary": model.vocabulary}),
-        ]
     return [
         Need(
             what=f"{what} of {samples} sample{'s' * (samples > 1)}",
             size=samples * each * wide,
             factors={field: samples, **factors},
         )
-        for what, each, factors in layers
+        for what, each, factors in spec.model.widest()
     ]
 
 
 def _state(spec: RunSpec) -> Need:
-    model = spec.model
     layout = Layout.of(spec)
     count = sum(
         math.prod(row.shape) for rows in (layout.params, *(slot.rows for slot in layout.slots)) for row in rows
     )
-    if isinstance(model, LinearSpec):
-        factors = {"model.inputs": model.inputs, "model.outputs": model.outputs}
-    elif isinstance(model, MlpSpec):
-        factors = {"model.hidden": max(model.hidden), "model.inputs": model.inputs, "model.classes": model.classes}
-    elif isinstance(model, CnnSpec):
-        factors = {"model.channels": max(model.channels), "model.size": model.size**2, "model.classes": model.classes}
-    else:
-        width = model.width
-        factors = {
-            "model.layers" if model.layers > width else "model.width": 12 * width**2 * model.layers,
-            "model.vocabulary": width * model.vocabulary,
-            "model.context": width * model.context,
-        }
     size = count * (8 if spec.precision == "float64" else 4)
     what = "parameters and optimizer state" if layout.slots else "parameters"
-    return Need(what=what, size=size, factors=factors)
+    return Need(what=what, size=size, factors=spec.model.growth())
 
 
 def _chunk(spec: RunSpec) -> Need:
     """Return what the longest chunk takes: its batches, read in one go, and their rows in the data (int64)."""
-    model = spec.model
-    if isinstance(model, LinearSpec):
-        sample = 4 * model.inputs + 4 * model.outputs
-    elif isinstance(model, MlpSpec):
-        sample = 4 * model.inputs + 4 * (model.classes if spec.data.source == "regression" else 1)
-    else:
-        sample = 4 * model.size**2 + 4 if isinstance(model, CnnSpec) else 8 * model.context
+    sample = spec.model.sample_bytes(spec.data.source)
     steps = spec.plan.chunk_length(0, spec.steps, spec.execution.chunk)
     size = steps * (STEP_BYTES + spec.batch * (sample + 8))
     what = f"the batches of a chunk of {steps} steps"

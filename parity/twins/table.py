@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from parity.spec import ModelSpec
-from parity.twins.params import BUFFERS, Kind, param_specs
+from parity.spec.models import BUFFERS, Kind
 
-__all__ = ["Row", "Transform", "table"]
+__all__ = ["Row", "Transform", "param_shapes", "table"]
 
 Transform = Literal["same", "transpose", "oihw_hwio", "counter"]
 
@@ -58,7 +58,7 @@ def table(model: ModelSpec) -> tuple[Row, ...]:
         ('layers.0.weight', ('layers', 0, 'kernel'), 'transpose')
     """
     rows = []
-    for leaf in param_specs(model):
+    for leaf in model.param_specs():
         module, _, _ = leaf.name.rpartition(".")
         variable, transform = _IN_JAX[leaf.kind]
         rows.append(
@@ -72,3 +72,8 @@ def table(model: ModelSpec) -> tuple[Row, ...]:
             )
         )
     return tuple(rows)
+
+
+def param_shapes(model: ModelSpec) -> dict[str, tuple[int, ...]]:
+    """Return parameter name to shape, without buffers."""
+    return {leaf.name: leaf.shape for leaf in model.param_specs() if leaf.kind not in BUFFERS}

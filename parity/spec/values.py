@@ -1,25 +1,20 @@
-"""Specifications of models, one frozen dataclass for each kind, and the checks that all specs use.
+"""The checks that all specs use: a value that cannot be used raises a `SpecError` that names its field.
 
-A spec is checked when it is created: a value that cannot be used raises a `SpecError` that names its field.
+A spec is checked when it is created.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from dataclasses import fields
+from typing import Any
 
 from parity.errors import SpecError
 from parity.policy import INT32
 
 __all__ = [
     "INT32",
-    "CnnSpec",
-    "GptSpec",
-    "LinearSpec",
-    "MlpSpec",
-    "ModelSpec",
     "require",
     "require_at_least_zero",
     "require_layers",
@@ -125,113 +120,3 @@ def require_layers(layers: int, name: str) -> None:
     """
     require(layers > 0, name, "needs at least one layer")
     require(layers <= MOST_LAYERS, name, f"must be at most {MOST_LAYERS} layers, got {layers}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class MlpSpec:
-    """A fully connected network with ReLU and dropout after every hidden layer.
-
-    Shapes: input [batch, inputs], output logits [batch, classes]; of a regression, as many numbers.
-
-    Raises:
-        SpecError: A value is out of range, or does not fit another one; names the field.
-    """
-
-    kind: Literal["mlp"] = "mlp"
-    inputs: int = 64
-    """Number of features of a sample, after flattening."""
-    hidden: tuple[int, ...] = (128, 128)
-    """Width of each hidden layer."""
-    classes: int = 10
-    """Number of outputs."""
-
-    def __post_init__(self) -> None:
-        require_numbers(self, "model")
-        require_layers(len(self.hidden), "model.hidden")
-        require_positive(self, "model", "inputs", "classes", "hidden")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CnnSpec:
-    """3x3 convolutions, each followed by BatchNorm, ReLU and 2x2 average pooling, then one linear layer.
-
-    Shapes: input [batch, size * size], output logits [batch, classes].
-
-    Raises:
-        SpecError: A value is out of range, or does not fit another one; names the field.
-    """
-
-    kind: Literal["cnn"] = "cnn"
-    size: int = 8
-    """Height and width of the one-channel images in pixels; must be divisible by 2 ** len(channels)."""
-    channels: tuple[int, ...] = (8, 16)
-    """Output channels of each convolution."""
-    classes: int = 10
-
-    def __post_init__(self) -> None:
-        require_numbers(self, "model")
-        require_layers(len(self.channels), "model.channels")
-        require_positive(self, "model", "size", "classes", "channels")
-        require(
-            self.size % 2 ** len(self.channels) == 0,
-            "model.channels",
-            f"{len(self.channels)} poolings by 2 do not divide an image of {self.size} pixels",
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class GptSpec:
-    """A pre-norm decoder: learned positions, causal attention, MLP of four times the width with GELU (erf).
-
-    Shapes: input tokens [batch, context], output logits [batch, context, vocabulary].
-
-    Raises:
-        SpecError: A value is out of range, or does not fit another one; names the field.
-    """
-
-    kind: Literal["gpt"] = "gpt"
-    vocabulary: int = 256
-    context: int = 32
-    """Tokens per sample."""
-    layers: int = 2
-    heads: int = 4
-    """Attention heads; must divide the width."""
-    width: int = 64
-    """Size of the residual stream."""
-    tied: bool = False
-    """Whether the output layer uses the transposed token embedding: one parameter, not two."""
-    embedding_std: float = 1.0
-    """Standard deviation of the initial embedding tables; 1.0 as in PyTorch, 0.02 as in GPT-2."""
-
-    def __post_init__(self) -> None:
-        require_numbers(self, "model")
-        require_positive(self, "model", "vocabulary", "context", "layers", "heads", "width", "embedding_std")
-        require_layers(self.layers, "model.layers")
-        require(
-            self.width % self.heads == 0,
-            "model.heads",
-            f"{self.heads} heads do not divide a width of {self.width}",
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinearSpec:
-    """One affine map, for regression: no hidden layer, no dropout.
-
-    Shapes: input [batch, inputs], output [batch, outputs].
-
-    Raises:
-        SpecError: A value is out of range, or does not fit another one; names the field.
-    """
-
-    kind: Literal["linear"] = "linear"
-    inputs: int = 16
-    """Number of features of a sample."""
-    outputs: int = 1
-
-    def __post_init__(self) -> None:
-        require_numbers(self, "model")
-        require_positive(self, "model", "inputs", "outputs")
-
-
-ModelSpec = MlpSpec | CnnSpec | GptSpec | LinearSpec
