@@ -1,13 +1,13 @@
 """Weights & Biases shows the spliced curve of a run, online and offline, and never asks or hangs."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parity.spec.tables import to_dict
 from parity.trackers import Trackers
 from parity.trackers.wandb import WeightsAndBiases
 from tests.support.small import quick
@@ -147,7 +147,7 @@ def test_every_process_joins_under_one_id_and_project_with_the_spec(run: Rehears
             "name": "run",
             "dir": str(run.path),
         }
-        assert options["config"] == asdict(SPEC)
+        assert options["config"] == to_dict(SPEC)
 
 
 def test_the_environment_names_project_and_run(
