@@ -1,6 +1,7 @@
 """State that differs after a resume is listed if nothing follows from it, and lost if a later step takes it."""
 
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,42 @@ def test_an_optimizer_that_a_later_step_takes_is_lost(when: str) -> None:
     assert found.verdict == "broken", found.text()
     assert found.suspects[0].component == "optimizer.momentum"
     assert found.suspects[0].path.startswith("first.state[")
+
+
+def two_phases_in_jax(last: int) -> Trainer:
+    """Return a trainer that takes one chain of Optax in its first two steps and in one given step."""
+    jax, optax, jnp = (pytest.importorskip(name) for name in ("jax", "optax", "jax.numpy"))
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        params, start = {"w": jnp.ones((4, 2))}, 0
+        first, second = optax.chain(optax.clip(1.0), optax.sgd(0.1, momentum=0.9)), optax.adam(0.01)
+        states = {"warm": first.init(params), "main": second.init(params)}
+        if (folder / "state").exists():
+            state = pickle.loads((folder / "state").read_bytes())
+            params, states["main"], start = state["params"], state["main"], state["step"]
+        for step in range(start, steps):
+            yield step
+            x = jnp.asarray(batch(step, 8, 4).numpy())
+            gradients = jax.grad(lambda p, x=x: ((x @ p["w"] - x[:, :2]) ** 2).mean())(params)
+            if step < 2 or step == last:
+                updates, states["warm"] = first.update(gradients, states["warm"], params)
+            else:
+                updates, states["main"] = second.update(gradients, states["main"], params)
+            params = optax.apply_updates(params, updates)
+            (folder / "next").write_bytes(pickle.dumps({"params": params, "main": states["main"], "step": step + 1}))
+            os.replace(folder / "next", folder / "state")
+        yield steps
+
+    return train
+
+
+def test_the_state_of_a_chain_that_no_later_step_takes_is_no_loss() -> None:
+    found = parity.resumes(two_phases_in_jax(99), steps=8, scenarios="kill", mode="inline")
+    assert found.verdict == "holds", found.text()
+    assert {item.path.partition("[")[0] for item in found.bookkeeping} == {"states.warm"}
+    found = parity.resumes(two_phases_in_jax(7), steps=8, scenarios="kill", mode="inline")
+    assert found.verdict == "broken"
+    assert found.suspects[0].component == "optimizer.momentum", found.text()
 
 
 class Grows(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from parity.capture import TRAINED, Leaf, root_of
@@ -101,7 +102,11 @@ class Differences:
 
         As after a phase that is over. It matters if a later step takes that optimizer, which is measured.
         """
-        resting = {p for p in self.hard[0] if _slot_of(p) and self.is_at_rest(p)}
+        first = self.states[0]
+        slots = [p for p in self.hard[0] if first.leaf(p).role == "state" and _optimizer_of(p)]
+        resting = {
+            p for p in slots if first.component(p).startswith(("optimizer", "schedule")) and self.is_at_rest(p)
+        }
         return resting.issuperset(p for hard in self.hard for p in hard) and not any(
             shows_another_step(p, both, self.uninterrupted)
             for both, differ in zip(self.states[1:], self.found[1:], strict=True)
@@ -110,7 +115,7 @@ class Differences:
 
     def holders(self, path: str) -> tuple[str, ...]:
         """Return the paths at which the uninterrupted run has the optimizer that a slot is of."""
-        first, leaves = _slot_of(path), self.states[0].left.leaves
+        first, leaves = _optimizer_of(path), self.states[0].left.leaves
         return (first, *(p for p, leaf in leaves.items() if leaf.role == "alias" and leaf.digest == first))
 
     def lost(self) -> list[Evidence]:
@@ -279,10 +284,17 @@ class Differences:
         return [both.evidence(p, after_resume(index)) for p in ordered]
 
 
-def _slot_of(path: str) -> str:
-    """Return the path of the optimizer that a slot is of; empty if a path is of none."""
+def _optimizer_of(path: str) -> str:
+    """Return the path by which a trainer takes the optimizer that a slot is of; empty where the path does not say.
+
+    `first` of `first.state[weight].exp_avg`, `self.warm` of `self.warm[0].mu.w`, the state of a chain of Optax; of an
+    element of a list it is the list, which every step takes.
+    """
     before, mark, _ = path.partition(".state[")
-    return before if mark else ""
+    if mark:
+        return before
+    found = re.match(r"(.*?)\[\d+\]", path)
+    return found[1] if found else ""
 
 
 def _is_mode(leaf: Leaf) -> bool:

@@ -198,13 +198,14 @@ class Driver:
         names: dict[Asked, list[str]] = {}
         for asked in outcome.asked:
             path = asked.evidence.path
-            if path.isidentifier():  # a variable: its byte code says that it may be read
+            if path.isidentifier() and not asked.holders:  # a variable: its byte code says that it may be read
                 outcome.broken.append(asked.evidence)
             else:
                 names[asked] = [(identifiers(one) or [one])[-1] for one in asked.holders or (path,)]
         accesses = self._accesses(frozenset(name for found in names.values() for name in found))
         for asked, found in names.items():
-            unread = all(is_unread(name, accesses, asked.first, asked.last, written=asked.written) for name in found)
+            steps, ever = (asked.first, asked.last), not asked.holders
+            unread = all(is_unread(name, accesses, *steps, written=asked.written, ever=ever) for name in found)
             (outcome.bookkeeping if unread else outcome.broken).append(asked.evidence)
 
     def _accesses(self, names: frozenset[str]) -> set[Access]:

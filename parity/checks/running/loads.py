@@ -93,7 +93,9 @@ def _accesses(code: CodeType, names: frozenset[str]) -> Mapping[int, list[tuple[
     return found
 
 
-def is_unread(name: str, accesses: Collection[Access], first: int, last: int, *, written: bool) -> bool:
+def is_unread(
+    name: str, accesses: Collection[Access], first: int, last: int, *, written: bool, ever: bool = True
+) -> bool:
     """Return whether a value was not taken after a mark until it was written.
 
     Args:
@@ -103,8 +105,9 @@ def is_unread(name: str, accesses: Collection[Access], first: int, last: int, *,
         last: Marks before the last one.
         written: Whether the last step writes it. What it does then without an access that was seen, such as a
             function in C, is not known: False is returned.
+        ever: Whether a function that may take it, on a path that was not gone, counts as well.
     """
-    if (name, ALWAYS, "load") in accesses:
+    if ever and (name, ALWAYS, "load") in accesses:
         return False
     kinds = {count: kind for of, count, kind in accesses if of == name and first <= count <= last}
     if written:
