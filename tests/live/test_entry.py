@@ -1,6 +1,10 @@
 """A loop that marks the end of a step: what was lost is named, and not what the first step made of it."""
 
 import os
+import queue
+import random
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -253,3 +257,54 @@ def test_a_mode_that_the_step_sets_is_not_what_was_lost(lost: str, verdict: str,
     found = parity.resumes(validates(lost), steps=9, scenarios="kill", mode="inline")
     assert found.verdict == verdict, found.text()
     assert not path or found.suspects[0].path.startswith(path), found.text()
+
+
+class Feed:
+    """Batches that a thread makes ahead, from a generator of its own; each takes another time."""
+
+    def __init__(self, skip: int, count: int) -> None:
+        self.noise, self.ready, self.skip, self.count = torch.Generator().manual_seed(3), queue.Queue(4), skip, count
+        self.clock = random.SystemRandom()
+        threading.Thread(target=self.fill, daemon=True).start()
+
+    def fill(self) -> None:
+        for number in range(self.count):
+            x = torch.randn(8, 4, generator=self.noise)
+            if number >= self.skip:
+                time.sleep(0.01 * self.clock.random())
+                self.ready.put(x)
+
+
+def fed(*, lost: bool) -> Callable[[Path, int], Iterator[int]]:
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        torch.manual_seed(0)
+        model, start = nn.Linear(4, 2), 0
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        if (folder / "state.pt").exists():
+            state = torch.load(folder / "state.pt")
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+            start = state["step"]
+        feed = Feed(0 if lost else start, steps + 4)
+        for step in range(start, steps):
+            x = feed.ready.get()
+            optimizer.zero_grad()
+            (model(x) - x[:, :2]).square().mean().backward()
+            optimizer.step()
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}
+            torch.save(state, folder / "next.pt")
+            os.replace(folder / "next.pt", folder / "state.pt")
+            yield step + 1
+
+    return train
+
+
+def test_how_far_a_thread_has_filled_a_queue_is_no_difference() -> None:
+    found = parity.resumes(fed(lost=False), steps=8, scenarios=("kill", "third"), mode="inline")
+    assert found.verdict == "holds", found.text()
+
+
+def test_the_position_of_a_thread_that_reads_ahead_is_lost() -> None:
+    found = parity.resumes(fed(lost=True), steps=8, scenarios="kill", mode="inline")
+    assert found.verdict == "broken"
+    assert not found.suspects[0].component.startswith(("optimizer", "model")), found.text()

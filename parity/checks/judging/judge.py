@@ -43,7 +43,11 @@ def judge_same(marks: Sequence[Mark], again: Sequence[Mark], changing: Collectio
             return Evidence("counters.step", "mark", left.step, str(left.step), str(right.step), "in an equal run")
         both = TwoStates(left.step, left.snapshot, right.snapshot)
         differ = [p for p in both.differing() if not both.is_dead(p)]
-        trained = [p for p in differ if _trained(both.leaf(p), p, changing)]
+        # How far a thread has filled a queue is a matter of time: an array counts where both runs have it.
+        there = both.left.leaves.keys() & both.right.leaves.keys()
+        trained = [
+            p for p in differ if _trained(both.leaf(p), p, changing) and (p in there or both.leaf(p).role == "state")
+        ]
         causes = [p for p in differ if both.leaf(p).role in ("array", "stream", "position", "gradient")]
         if left is marks[0] and not trained and all(both.leaf(p).role == "stream" for p in causes):
             idle = {p for p in causes if p not in changing}  # of a new process, which has drawn nothing from them
@@ -117,8 +121,9 @@ def _judge_states(
         known = causes if lost else with_data(causes, later, uninterrupted)
         found = in_order(lost, seen.settings() + known, uninterrupted) + modes
         if at > 0 and resumed.entry is not None:
-            found = restored_last(found, reference.marks[at - 1].snapshot, resumed.entry)
-        out.broken += found + later
+            out.broken += restored_last(found, later, reference.marks[at - 1].snapshot, resumed.entry)
+        else:
+            out.broken += found + later
         here = 0 if lost or not later else seen.first_later
         out.first = (at + here, here)
     else:

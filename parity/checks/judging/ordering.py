@@ -62,11 +62,17 @@ def in_order(lost: list[Evidence], causes: list[Evidence], uninterrupted: Uninte
     return known + data + unknown + [e for e in causes if e not in data]
 
 
-def restored_last(found: list[Evidence], saved: StateSnapshot, entry: StateSnapshot) -> list[Evidence]:
+def restored_last(
+    found: list[Evidence], later: list[Evidence], saved: StateSnapshot, entry: StateSnapshot
+) -> list[Evidence]:
     """Return what was not restored before what was, which came to differ in the first step.
+
+    Where all was restored, something that is not seen at a mark made that step another one, as a batch does: then
+    what the next step shows comes first.
 
     Args:
         found: What differs at the first mark of a resumed run, which a step was made before.
+        later: What differs one step later.
         saved: What the uninterrupted run held at the mark before.
         entry: What the resumed run held where its first step began.
     """
@@ -84,7 +90,17 @@ def restored_last(found: list[Evidence], saved: StateSnapshot, entry: StateSnaps
         with_its_slots = e.path.partition(".param_groups[")[0] in not_loaded
         return (2 if before.same(now) else 0), with_its_slots
 
-    return sorted(found, key=was_restored)
+    ordered = sorted(found, key=was_restored)
+    restored = [e for e in ordered if was_restored(e)[0] == 2]
+    others = [e for e in ordered if e not in restored]
+    if restored and not any(was_restored(e)[0] == 0 for e in others):
+        return (
+            others
+            + [e for e in later if e.component in DATA]
+            + restored
+            + [e for e in later if e.component not in DATA]
+        )
+    return ordered + later
 
 
 def _by_their_names(entry: StateSnapshot, saved: StateSnapshot) -> dict[str, Leaf]:
