@@ -143,6 +143,12 @@ def renamed(source: str, seed: int) -> str:
     keywords = {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg}
     keywords |= {part.value for node in ast.walk(tree) if isinstance(node, ast.Tuple) for part in ast.walk(node)
                  if isinstance(part, ast.Constant) and isinstance(part.value, str)}  # fmt: skip
+    # One that becomes an attribute, as in vars(self).update(saved), is read under that name too.
+    calls = {
+        node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    if calls & {"vars", "setattr", "getattr"}:
+        keywords |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     keys = {one: word() for one in sorted(names.keys - OTHERS - keywords) if one.isidentifier()}
     files = {
         node.right.value: word() + Path(node.right.value).suffix
