@@ -9,6 +9,7 @@ import io
 import logging
 import mmap
 import os
+import queue
 import stat
 import threading
 import types
@@ -156,6 +157,14 @@ def _finalizer(walk: Walk, path: str, value: weakref.finalize[Any, Any]) -> None
             walk.visit(f"{path}.{name}", item)
 
 
+def _queue(walk: Walk, path: str, value: queue.Queue[Any]) -> None:
+    """Show a queue; while threads of the trainer run, how far it is filled is a matter of time."""
+    if any(is_of_user(getattr(getattr(one, "_target", None), "__module__", None)) for one in threading.enumerate()):
+        walk.dead(f"{path}.queue")
+        walk.dead(f"{path}.unfinished_tasks")
+    _without(("mutex", "not_empty", "not_full", "all_tasks_done"))(walk, path, value)
+
+
 def _context_variable(walk: Walk, path: str, value: ContextVar[Any]) -> None:
     missing = object()
     content = value.get(missing)
@@ -261,14 +270,15 @@ _OF_HANDLERS = ("_name", "level", "formatter", "lock", "_closed", "stream", "ter
                 "encoding", "errors", "delay", "_builtin_open")  # fmt: skip
 _OF_THREADS = ("_name", "_daemonic", "_ident", "_native_id", "_tstate_lock", "_started", "_is_stopped",
                "_initialized", "_stderr", "_invoke_excepthook", "_handle", "_context")  # fmt: skip
-_OF_POOLS = ("_max_workers", "_idle_semaphore", "_threads", "_broken", "_shutdown", "_shutdown_lock",
-             "_thread_name_prefix", "_mp_context", "_processes", "_executor_manager_thread", "_queue_count",
-             "_executor_manager_thread_wakeup", "_pending_work_items", "_call_queue", "_result_queue", "_work_ids",
-             "_cancel_pending_futures", "_shutdown_thread", "_safe_to_dynamically_spawn_children",
-             "_max_tasks_per_child", "_force_shutting_down", "_kill_workers",
-             "_pool", "_state", "_ctx", "_inqueue", "_outqueue", "_quick_put", "_quick_get", "_taskqueue",
-             "_change_notifier", "_cache", "_maxtasksperchild", "_worker_handler", "_task_handler", "_result_handler",
-             "_terminate")  # fmt: skip
+_OF_EXECUTORS = ("_max_workers", "_idle_semaphore", "_idle_worker_semaphore", "_threads", "_broken", "_shutdown",
+                 "_shutdown_lock", "_thread_name_prefix", "_mp_context", "_processes", "_executor_manager_thread",
+                 "_queue_count", "_executor_manager_thread_wakeup", "_pending_work_items", "_call_queue",
+                 "_result_queue", "_work_ids", "_cancel_pending_futures", "_shutdown_thread",
+                 "_safe_to_dynamically_spawn_children", "_max_tasks_per_child", "_force_shutting_down",
+                 "_kill_workers")  # fmt: skip
+_OF_POOLS = ("_pool", "_state", "_ctx", "_inqueue", "_outqueue", "_quick_put", "_quick_get", "_taskqueue",
+             "_change_notifier", "_cache", "_maxtasksperchild", "_processes", "_worker_handler", "_task_handler",
+             "_result_handler", "_terminate")  # fmt: skip
 """Workers and wiring of executors: which of them is idle at a mark is a matter of time."""
 
 
@@ -289,8 +299,10 @@ def _register() -> None:
         ((Context,), _context, False),
         (("_asyncio.Future", "_asyncio.Task", "concurrent.futures._base.Future"), _future, False),
         (("multiprocessing.pool.ApplyResult",), _result_of_pool, False),
-        (("concurrent.futures._base.Executor", "multiprocessing.pool.Pool"), _without(_OF_POOLS), False),
+        (("concurrent.futures._base.Executor",), _without(_OF_EXECUTORS), False),
+        (("multiprocessing.pool.Pool",), _without(_OF_POOLS), False),
         ((threading.local,), _of_thread, False),
+        ((queue.Queue,), _queue, False),
         ((threading.Thread,), _without(_OF_THREADS), False),
         ((logging.Handler,), _without(_OF_HANDLERS), False),
         ((logging.Logger,), _logger, False),

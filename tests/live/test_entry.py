@@ -20,6 +20,14 @@ import parity
 from parity.checks.running.entry import entry_of
 
 
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    yield
+    for thread in threading.enumerate():
+        if thread.name == "feed":
+            thread.join()
+
+
 def made(number: int) -> torch.Tensor:
     return torch.randn(8, 4, generator=torch.Generator().manual_seed(number))
 
@@ -265,14 +273,17 @@ class Feed:
     def __init__(self, skip: int, count: int) -> None:
         self.noise, self.ready, self.skip, self.count = torch.Generator().manual_seed(3), queue.Queue(4), skip, count
         self.clock = random.SystemRandom()
-        threading.Thread(target=self.fill, daemon=True).start()
+        threading.Thread(target=self.fill, name="feed", daemon=True).start()
 
     def fill(self) -> None:
         for number in range(self.count):
             x = torch.randn(8, 4, generator=self.noise)
             if number >= self.skip:
                 time.sleep(0.01 * self.clock.random())
-                self.ready.put(x)
+                try:
+                    self.ready.put(x, timeout=1)
+                except queue.Full:  # its run was killed
+                    return
 
 
 def fed(*, lost: bool) -> Callable[[Path, int], Iterator[int]]:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from parity.capture import Role, Walk, component_from_name, register
+from parity.capture import Walk, component_from_name, register
 from torch_side.adapters.arrays import add_tensor, show_attributes, show_hooks
 
 __all__ = ["register_modules"]
@@ -46,10 +46,7 @@ def _module(walk: Walk, path: str, module: nn.Module) -> None:
             add_tensor(walk, f"{where}.grad", parameter.grad, "gradient", "gradients")
     for name, buffer in module._buffers.items():
         if buffer is not None:
-            # What state_dict() leaves out is state only where something follows from it: tables that grow with the
-            # longest sequence differ after a resume, and nothing else does.
-            role: Role = "array" if name in module._non_persistent_buffers_set else "state"
-            add_tensor(walk, f"{path}.{name}", buffer, role, "ema" if averaged else "model.buffers")
+            add_tensor(walk, f"{path}.{name}", buffer, "state", "ema" if averaged else "model.buffers")
     for name, child in module._modules.items():
         if child is not None:
             walk.inside(f"{path}.{name}", child)

@@ -56,16 +56,20 @@ class Differences:
         self._lasting = [p for p in self.hard[0] if len(self.hard) == 1 or p in self.hard[1] or self._is_rounded(p)]
         self.broken = any(firm[1:]) or any(p in firm[0] for p in self._lasting)
         """A generator, a mode or a gradient alone is no loss: nothing that is trained came to depend on it."""
-        parts = {states[0].leaf(p).role for p in firm[0] if p in self._lasting}
-        parts |= {both.leaf(p).role for hard, both in zip(firm[1:], states[1:], strict=True) for p in hard}
+        parts = {_part(p, states[0]) for p in firm[0] if p in self._lasting}
+        parts |= {_part(p, both) for hard, both in zip(firm[1:], states[1:], strict=True) for p in hard}
         if parts == {"array"} and not self._spreads():
             self.broken = False  # an average that feeds nothing but itself; files and what is returned may show it
 
     def _spreads(self) -> bool:
         """Return whether arrays that differ at the resume made anything else differ: then something reads them."""
         lost = set(self.found[0])
-        if not lost:
-            return True
+        if not lost:  # a queue that a thread has filled to another degree has an element more or less
+            return any(
+                path in both.left.leaves and path in both.right.leaves
+                for both, hard in zip(self.states[1:], self.hard[1:], strict=True)
+                for path in hard
+            )
         before: set[str] = set()
         for both, differ in zip(self.states[1:], self.found[1:], strict=True):
             same = {both.left.leaves[p].digest for p in lost & both.left.leaves.keys()}
@@ -107,10 +111,14 @@ class Differences:
         resting = {
             p for p in slots if first.component(p).startswith(("optimizer", "schedule")) and self.is_at_rest(p)
         }
-        return resting.issuperset(p for hard in self.hard for p in hard) and not any(
-            shows_another_step(p, both, self.uninterrupted)
-            for both, differ in zip(self.states[1:], self.found[1:], strict=True)
-            for p in differ
+        return (
+            bool(resting)
+            and resting.issuperset(p for hard in self.hard for p in hard)
+            and not any(
+                shows_another_step(p, both, self.uninterrupted)
+                for both, differ in zip(self.states[1:], self.found[1:], strict=True)
+                for p in differ
+            )
         )
 
     def holders(self, path: str) -> tuple[str, ...]:
@@ -220,7 +228,7 @@ class Differences:
         """
         last, found = len(self.states) - 1, []
         for path in self.found[0]:
-            role, changes = self.states[0].leaf(path).role, path in self.uninterrupted.changing
+            role, changes = _part(path, self.states[0]), path in self.uninterrupted.changing
             lives = [at for at, both in enumerate(self.states) if not both.is_dead(path)]
             listed = path in self.found[last] and changes
             if listed or not lives or path not in self.found[lives[-1]] or self.uninterrupted.is_history(path):
@@ -282,6 +290,18 @@ class Differences:
             rates = [p for p in ordered if both.leaf(p).component in _RATES]
             ordered = [p for p in ordered if p not in rates] + rates
         return [both.evidence(p, after_resume(index)) for p in ordered]
+
+
+def _part(path: str, both: TwoStates) -> str:
+    """Return the role by which a difference counts.
+
+    A buffer of another shape is a table that is made longer on demand, as of rotary embeddings: it counts as an array
+    does, by what follows from it. One of the same shape and other values, such as a running mean, is state.
+    """
+    left, right = both.left.leaves.get(path), both.right.leaves.get(path)
+    if left is None or right is None or left.component != "model.buffers" or left.role != "state":
+        return both.leaf(path).role
+    return "state" if left.kind == right.kind else "array"
 
 
 def _optimizer_of(path: str) -> str:

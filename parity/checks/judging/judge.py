@@ -19,9 +19,10 @@ from parity.checks.judging.evidence import (
     Outcome,
     TwoStates,
     Uninterrupted,
+    after_resume,
     both_runs,
 )
-from parity.checks.judging.ordering import identifiers, in_order, restored_last, with_data
+from parity.checks.judging.ordering import identifiers, in_order, is_read, restored_last, with_data
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
 from parity.checks.running import Mark, Trace
 
@@ -108,10 +109,8 @@ def _judge_states(
     if not states:
         return
     seen = Differences(states, uninterrupted)
-    if seen.broken and seen.rests_alone():
-        out.asked += [Asked(e, at + 1, at + len(states), False, seen.holders(e.path)) for e in seen.lost()]
-        out.first = (at, 0)
-    elif seen.broken:
+    resting = seen.lost() if seen.broken and seen.rests_alone() else []
+    if seen.broken and not resting:
         lost, causes, later = seen.lost(), seen.causes(), seen.later()
         # An evaluation leaves another mode behind than a new model has; most loops set it where a step begins, and it
         # is as before one step later. It was named before the position, the window or the scale that was lost.
@@ -119,7 +118,10 @@ def _judge_states(
         lost = [e for e in lost if e not in modes]
         causes = causes if lost or causes else seen.histories()
         known = causes if lost else with_data(causes, later, uninterrupted)
-        found = in_order(lost, seen.settings() + known, uninterrupted) + modes
+        found = in_order(lost, seen.settings() + known, uninterrupted)
+        if modes:
+            shown = [e for e in found if e not in lost and not is_read(e, uninterrupted)]
+            found = [e for e in found if e not in shown] + modes + shown
         if at > 0 and resumed.entry is not None:
             out.broken += restored_last(found, later, reference.marks[at - 1].snapshot, resumed.entry)
         else:
@@ -129,9 +131,12 @@ def _judge_states(
     else:
         out.differs, out.lasting = seen.lost() + seen.causes(), frozenset(seen.found[-1])
         ends = at + len(states)
-        for item in seen.at_the_end():
-            gone = "None" in (item.expected, item.got) or "absent" in (item.expected, item.got)
-            decided = _decides(item, uninterrupted, there=gone) and item.path not in uninterrupted.streams
+        for item in [*seen.at_the_end(), *seen.while_read()]:
+            if item.path in {e.path for e in resting}:
+                continue
+            # at the resume itself, what the first step sets is not there yet
+            gone = {"None", "absent"} & {item.expected, item.got} and item.when != after_resume(0)
+            decided = _decides(item, uninterrupted, there=bool(gone)) and item.path not in uninterrupted.streams
             if decided and seen.is_at_rest(item.path):
                 out.asked.append(Asked(item, at + 1, ends, written=False))
             else:
@@ -143,7 +148,8 @@ def _judge_states(
                 out.asked.append(Asked(item, at + 1, at + healed_at, written=True))
             else:
                 out.bookkeeping.append(item)
-        out.bookkeeping += [item for item, _ in unsure] + seen.noisy() + seen.while_read()
+        out.bookkeeping += [item for item, _ in unsure] + seen.noisy()
+        out.asked += [Asked(e, at + 1, ends, False, seen.holders(e.path)) for e in resting]
         if out.broken or out.asked:
             out.first = (at, 0)
 
@@ -154,7 +160,8 @@ def _decides(item: Evidence, uninterrupted: Uninterrupted, *, there: bool) -> bo
     A first batch that is kept and only asked whether it is there (`if first is None: first = x`) decides by that, and
     counts where one of the runs is without it.
     """
-    name = (identifiers(item.path) or [item.path])[-1]
+    path = item.path.removesuffix(".len")  # every `len(...)` of a condition would be its name
+    name = (identifiers(path) or [path])[-1]
     return item.expected != item.got and uninterrupted.use.decides(name, there=there)
 
 

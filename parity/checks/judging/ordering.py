@@ -11,7 +11,7 @@ from parity.capture import Leaf, StateSnapshot
 from parity.checks.judging.evidence import Evidence, Uninterrupted
 from parity.checks.judging.usage import is_saved
 
-__all__ = ["DATA", "identifiers", "in_order", "restored_last", "with_data"]
+__all__ = ["DATA", "identifiers", "in_order", "is_read", "restored_last", "with_data"]
 
 DATA = ("data.batch", "data.position")
 
@@ -24,7 +24,7 @@ def with_data(causes: list[Evidence], later: list[Evidence], uninterrupted: Unin
     if later and later[0].component in DATA:
         position = [e for e in causes if e.component == "data.position"]
         if not position:  # what the batch is made with comes before the batch
-            made = [e for e in causes if _is_read(e, uninterrupted) and e.component not in ("loss", "counters.step")]
+            made = [e for e in causes if is_read(e, uninterrupted) and e.component not in ("loss", "counters.step")]
             causes = made + [e for e in causes if e not in made]
             if made and not any(e.component.startswith(_TELLING) for e in causes):
                 return [*made, later[0]._replace(component="data.position"), *causes[len(made) :]]
@@ -39,7 +39,7 @@ def with_data(causes: list[Evidence], later: list[Evidence], uninterrupted: Unin
         saved = [
             e
             for e in causes
-            if (_is_read(e, uninterrupted) and not known)
+            if (is_read(e, uninterrupted) and not known)
             or any(is_saved(word, uninterrupted.use.files) for word in identifiers(e.path))
         ]
         return saved + later[:1] + [e for e in causes if e not in saved]
@@ -53,7 +53,7 @@ def in_order(lost: list[Evidence], causes: list[Evidence], uninterrupted: Uninte
     seldom is behind all else: each iterator of a loader draws a seed, and mostly nobody reads it.
     """
     idle = [e for e in lost if e.path in uninterrupted.idle and e.path == _SHARED]
-    if idle and (len(idle) < len(lost) or any(_is_read(e, uninterrupted) for e in causes)):
+    if idle and (len(idle) < len(lost) or any(is_read(e, uninterrupted) for e in causes)):
         lost = [e for e in lost if e not in idle]
         causes = causes + idle
     unknown = [e for e in lost if e.component == e.path]
@@ -117,7 +117,7 @@ _SHARED = "torch.default_generator"
 """The generator from which loaders draw seeds; one of the trainer's own is drawn from on purpose, however seldom."""
 
 
-def _is_read(e: Evidence, uninterrupted: Uninterrupted) -> bool:
+def is_read(e: Evidence, uninterrupted: Uninterrupted) -> bool:
     """Return whether code that ran takes a value by its last name for more than a message."""
     return uninterrupted.use.reads((identifiers(e.path) or [e.path])[-1])
 

@@ -36,12 +36,22 @@ class Use:
 
         Args:
             name: The last name of a path.
-            there: Whether it counts that something is there at all, which `is None` asks, and not its value.
+            there: Whether it counts that something is there at all, which `is None` asks, and not its value. It
+                counts in any case where the name is taken for anything else.
         """
+        there = there or self._takes_otherwise(name)
         return any(
             name in names and (not self.executed or line == 0 or (file, line) in self.executed)
             for file in self.files
             for line, names in _deciding(file, frozenset(at for of, at in self.writes if of == file), there)
+        )
+
+    def _takes_otherwise(self, name: str) -> bool:
+        """Return whether code takes a name beside conditions that ask whether it is there, and their bodies."""
+        return any(
+            name in names and (not self.executed or line == 0 or (file, line) in self.executed)
+            for file in self.files
+            for line, names in _reading(file, beside_presence=True)
         )
 
     def reads(self, name: str) -> bool:
@@ -97,14 +107,24 @@ def _deciding(file: str, writes: frozenset[int], there: bool) -> tuple[tuple[int
 
 
 @functools.lru_cache(maxsize=64)
-def _reading(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
-    """Return for each function, by its first line, the names that it reads outside of `print`; 0 for the module."""
+def _reading(file: str, *, beside_presence: bool = False) -> tuple[tuple[int, frozenset[str]], ...]:
+    """Return for each function, by its first line, the names that it reads outside of `print`; 0 for the module.
+
+    With `beside_presence`, conditions that ask whether a name is there say nothing of it, nor do their bodies.
+    """
     found: dict[int, set[str]] = {}
     waiting: list[tuple[ast.AST, int]] = [(_tree(file), 0)]
     while waiting:
         node, line = waiting.pop()
         if isinstance(node, ast.Call) and called_name(node) == "print":
             continue
+        if beside_presence and isinstance(node, ast.If):
+            asked = _taken_for(node.test, sizes=False, presence=True)
+            if asked:
+                inside = {name for part in [node.test, *node.body] for name in _identifiers(part)}
+                found.setdefault(line, set()).update(inside - asked)
+                waiting.extend((child, line) for child in node.orelse)
+                continue
         match node:
             case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
                 found.setdefault(line, set()).add(name)
@@ -125,10 +145,13 @@ def _first_line(node: ast.AST) -> int:
 def _decided(node: ast.AST, writes: frozenset[int], *, there: bool) -> set[str]:
     """Return the names by which one statement decides."""
     if isinstance(node, ast.If | ast.While):
-        names = _identifiers(node.test) - (set() if there else _asked_whether_there(node.test))
-        # A table that is made anew where it is too short decides nothing by what is in it: rotary embeddings, masks.
-        assigned = names - _taken_for_size(node.test)
-        return names if any(_matters(child, assigned, writes) for child in [*node.body, *node.orelse]) else set()
+        names, body = _identifiers(node.test), [*node.body, *node.orelse]
+        # What is made anew where it is too short, or is not there, decides nothing by what is in it: rotary
+        # embeddings, masks, a first batch. If anything else happens then, it does.
+        anew = _taken_for(node.test, sizes=True, presence=not there)
+        if anew and _assigned(body) <= anew and not _acts(body, writes if there else frozenset()):
+            names -= anew
+        return names if any(_matters(child, names, writes) for child in body) else set()
     found: set[str] = set()
     if isinstance(node, ast.Return) and node.value is not None:
         found = {name for one in ast.walk(node.value) if isinstance(one, ast.Compare) for name in _identifiers(one)}
@@ -159,37 +182,43 @@ def _indexing(file: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def _taken_for_size(test: ast.expr) -> set[str]:
-    """Return the names that a condition takes for how many elements they have, and for nothing else."""
-    sizes: list[ast.expr] = []
+def _taken_for(test: ast.expr, *, sizes: bool, presence: bool) -> set[str]:
+    """Return the names of which a condition takes nothing but their number of elements, or whether they are None."""
+    parts: list[ast.expr] = []
     for one in ast.walk(test):
         match one:
-            case ast.Attribute(value=value, attr="shape" | "size" | "numel" | "ndim"):
-                sizes.append(value)
-            case ast.Call(func=ast.Name(id="len"), args=[value]):
-                sizes.append(value)
-    return _only_in(sizes, test)
-
-
-def _asked_whether_there(test: ast.expr) -> set[str]:
-    """Return the names that a condition compares with None, and takes for nothing else."""
-    found = [
-        one.left
-        for one in ast.walk(test)
-        if isinstance(one, ast.Compare)
-        and isinstance(one.ops[0], ast.Is | ast.IsNot)
-        and isinstance(one.comparators[0], ast.Constant)
-        and one.comparators[0].value is None
-    ]
-    return _only_in(found, test)
-
-
-def _only_in(parts: list[ast.expr], test: ast.expr) -> set[str]:
-    """Return the names that a condition has in some of its parts and nowhere else."""
+            case ast.Attribute(value=value, attr="shape" | "size" | "numel" | "ndim") if sizes:
+                parts.append(value)
+            case ast.Call(func=ast.Name(id="len"), args=[value]) if sizes:
+                parts.append(value)
+            case ast.Compare(left=value, ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]) if (
+                presence
+            ):
+                parts.append(value)
     inside = {id(part) for one in parts for part in ast.walk(one)}
     elsewhere = [one for one in ast.walk(test) if id(one) not in inside and isinstance(one, ast.Name | ast.Attribute)]
     others = {one.id if isinstance(one, ast.Name) else one.attr for one in elsewhere}
     return {name for one in parts for name in _identifiers(one)} - others
+
+
+def _assigned(body: list[ast.stmt]) -> set[str]:
+    """Return the names that statements assign to."""
+    targets = [
+        target
+        for statement in body
+        for one in ast.walk(statement)
+        if isinstance(one, ast.Assign | ast.AugAssign | ast.AnnAssign)
+        for target in (one.targets if isinstance(one, ast.Assign) else [one.target])
+    ]
+    return {name for target in targets for name in _identifiers(target)}
+
+
+def _acts(body: list[ast.stmt], writes: frozenset[int]) -> bool:
+    """Return whether statements leave the loop or the function, or write files."""
+    if any(statement.lineno <= line <= (statement.end_lineno or 0) for statement in body for line in writes):
+        return True
+    leaving = ast.Break | ast.Continue | ast.Return | ast.Raise
+    return any(isinstance(one, leaving) for statement in body for one in ast.walk(statement))
 
 
 def _matters(statement: ast.stmt, names: set[str], writes: frozenset[int]) -> bool:

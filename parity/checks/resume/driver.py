@@ -51,6 +51,11 @@ from parity.results import Curves
 
 __all__ = ["Driver"]
 
+UNTAKEN = (
+    "{holder} is another after the resume, and no later step of this run takes it: whether one beyond it would is "
+    "not known; give more steps, restore it, or say that it is meant: ignore={{'{holder}': reason}}"
+)
+
 UNFINISHED = (
     "scenario {scenario}: the process was killed before a save that had begun was finished, and the run began anew: "
     "nothing was resumed there; kill it later (stop_at), or wait for the save"
@@ -196,6 +201,7 @@ class Driver:
     def _settle(self, outcome: Outcome) -> None:
         """Tell the losses among values that no other difference follows from: those that are read before written."""
         names: dict[Asked, list[str]] = {}
+        untaken: dict[str, Evidence] = {}
         for asked in outcome.asked:
             path = asked.evidence.path
             if path.isidentifier() and not asked.holders:  # a variable: its byte code says that it may be read
@@ -207,6 +213,11 @@ class Driver:
             steps, ever = (asked.first, asked.last), not asked.holders
             unread = all(is_unread(name, accesses, *steps, written=asked.written, ever=ever) for name in found)
             (outcome.bookkeeping if unread else outcome.broken).append(asked.evidence)
+            if unread and asked.holders:
+                untaken.setdefault(asked.holders[0], asked.evidence)
+        for holder in untaken if not outcome.broken else ():
+            outcome.unsure = True
+            outcome.notes.append(UNTAKEN.format(holder=holder))
 
     def _accesses(self, names: frozenset[str]) -> set[Access]:
         """Measure the first accesses to names after each mark, in a run that nothing stops."""

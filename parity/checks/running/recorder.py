@@ -166,6 +166,8 @@ class Recorder:
         state: Mapping[str, Any] = self._last_state[1] if self._last_state and frame is self._last_state[0] else {}
         # nothing is read after a return: what was dead in the loop stays so, and gives no paths
         dead = self.trace.marks[-1].snapshot.dead if self.trace.marks else frozenset()
+        around = f"{frame.f_code.co_name}()."  # at marks of a function that it left its work to, its own had a prefix
+        dead |= {name.removeprefix(around) for name in dead}
         scopes = [Scope("", frame.f_code, -1, dict(frame.f_locals), frame.f_globals, dead=dead)]
         keep = self.request.keep.get(-1) or self.request.keep_steps.get(-1, ())
         self.trace.final = self.snapshot(scopes, state, keep=keep, finite=True)
