@@ -177,18 +177,24 @@ def test_the_loop_of_a_trainer_with_callbacks_is_the_outer_one() -> None:
     assert found.suspects[0].path.endswith("rows"), found.text()
 
 
+def restored(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    """Restore what was saved, and return the completed steps."""
+    if not (folder / "state.pt").exists():
+        return 0
+    state = torch.load(folder / "state.pt")
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return int(state["step"])
+
+
 def ahead_of_a_pool(start_pool: Callable[[], Any], lost: bool) -> Callable[[Path, int], Iterator[int]]:
     """Return a trainer whose next batches are made in other threads: which of them is ready, time decides."""
 
     def train(folder: Path, steps: int) -> Iterator[int]:
         torch.manual_seed(0)
-        model, start = nn.Linear(4, 2), 0
+        model = nn.Linear(4, 2)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        if (folder / "state.pt").exists():
-            state = torch.load(folder / "state.pt")
-            model.load_state_dict(state["model"])
-            optimizer.load_state_dict(state["optimizer"])
-            start = state["step"]
+        start = restored(folder, model, optimizer)
         with start_pool() as pool:
             ask = pool.submit if isinstance(pool, ThreadPoolExecutor) else lambda f, i: pool.apply_async(f, (i,))
             ahead: deque[Any] = deque()
@@ -289,13 +295,9 @@ class Feed:
 def fed(*, lost: bool) -> Callable[[Path, int], Iterator[int]]:
     def train(folder: Path, steps: int) -> Iterator[int]:
         torch.manual_seed(0)
-        model, start = nn.Linear(4, 2), 0
+        model = nn.Linear(4, 2)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        if (folder / "state.pt").exists():
-            state = torch.load(folder / "state.pt")
-            model.load_state_dict(state["model"])
-            optimizer.load_state_dict(state["optimizer"])
-            start = state["step"]
+        start = restored(folder, model, optimizer)
         feed = Feed(0 if lost else start, steps + 4)
         for step in range(start, steps):
             x = feed.ready.get()
