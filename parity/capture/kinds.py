@@ -113,9 +113,12 @@ def _pairs(walk: Walk, path: str, pairs: Iterable[tuple[Any, Any]]) -> None:
     pairs, used = list(pairs), set[str]()
     walk.leaf(f"{path}.len", len(pairs), component_from_name(path), "structure")
     for at, (key, item) in enumerate(pairs):
-        name = f"{path}.{key}" if isinstance(key, str) and key.isidentifier() else f"{path}[{_said(key)}]"
+        # an address tells nothing from one run to the next: what lies there does, if it was met
+        met = walk.first_path(key) if type(key) is int else None
+        said = _said(key) if met is None else f"id({met})"
+        name = f"{path}.{key}" if isinstance(key, str) and key.isidentifier() else f"{path}[{said}]"
         if name in used:  # two objects that print alike
-            name = f"{path}[{_said(key)}#{at}]"
+            name = f"{path}[{said}#{at}]"
         used.add(name)
         walk.visit(name, item)
         if not _is_name(key):

@@ -70,6 +70,7 @@ class Walk:
         self._keep = frozenset(keep)
         self._finite = finite
         self._seen: dict[Any, tuple[str, str]] = {}
+        self._paths: dict[int, str] = {}
         self._held: list[Any] = []
         self._queue: list[tuple[int, int, str, Any, int]] = []
         self._count = itertools.count()
@@ -207,11 +208,16 @@ class Walk:
         key = id(value) if key is None else key
         self._held.append(value)
         first, owner = self._seen.setdefault(key, (path, component))
+        self._paths.setdefault(id(value), first)
         if first == path:
             return True
         shown = owner if owner in TIES else component
         self.add(path, Leaf("alias", shown, "alias", first), lambda: first)
         return False
+
+    def first_path(self, address: int) -> str | None:
+        """Return the path of the object of an `id`; None of one that was not met so far."""
+        return self._paths.get(address)
 
     def not_seen(self, path: str, value: Any) -> None:
         """List a value that cannot be looked into, with a probe that tells whether it changes."""
@@ -222,6 +228,7 @@ class Walk:
         if order is None:
             kind = kind_of(type(value))
             order = kind[1] if kind else CONTAINERS
+        self._paths.setdefault(id(value), path)  # before what is keyed by its address is walked
         heapq.heappush(self._queue, (order, next(self._count), path, value, depth))
 
     def _enter(self, path: str, value: Any) -> None:

@@ -17,6 +17,12 @@ _HOOKS = (
     "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks", "_state_dict_hooks",
     "_load_state_dict_post_hooks",
 )  # fmt: skip
+_SIZES = frozenset(
+    ("num_features", "in_features", "out_features", "in_channels", "out_channels", "num_channels", "num_embeddings",
+     "embedding_dim")
+)  # fmt: skip
+"""Attributes of PyTorch's layers that say the shapes of parameters once more: no forward pass reads them. A lazy
+layer that was loaded keeps 0 there, where one that was built by its first batch has the size."""
 _WIRING = ("_forward", "_backward", "_state_dict", "_load_state", "__composable_api_", "_fsdp", "_is_fsdp")
 """Beginnings of the names of attributes of modules that are hooks, or how parameters are spread over processes."""
 
@@ -77,7 +83,8 @@ def _attribute(walk: Walk, path: str, value: Any, *, known: bool) -> None:
     if isinstance(value, torch.Tensor):
         add_tensor(walk, path, value, "state", "model.buffers")
     else:
-        walk.leaf(path, value, "model.hyperparameters", "state" if known else "scalar")
+        reads = known and path.rpartition(".")[2] not in _SIZES
+        walk.leaf(path, value, "model.hyperparameters", "state" if reads else "scalar")
 
 
 def _extra_state(walk: Walk, path: str, value: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parity.capture import HARD, root_of
+from parity.capture import HARD, Leaf, root_of
 from parity.checks.judging.evidence import TwoStates, Uninterrupted
 
 __all__ = [
@@ -175,7 +175,7 @@ def is_setting(
     a, b = states[0].left.leaves.get(path), states[0].right.leaves.get(path)
     if a is None or b is None or a.role != "scalar" or path in uninterrupted.changing or path in uninterrupted.noise:
         return False
-    if {a.kind, b.kind} - {"int", "float"} or a.component.startswith(_PLACES):
+    if not (_is_number(a) and _is_number(b)) or a.component.startswith(_PLACES):
         return False
     expected, got = float(a.digest), float(b.digest)
     begins = expected == 0 or abs(abs(expected - got) - states[0].step) <= 1
@@ -184,6 +184,11 @@ def is_setting(
         for both, differ in zip(states[:-1] or states, found[:-1] or found, strict=True)
     )
     return lasts and not begins
+
+
+def _is_number(leaf: Leaf) -> bool:
+    """Return whether a leaf is a number of Python or a scalar of NumPy."""
+    return leaf.kind.removeprefix("numpy.").rstrip("0123456789") in ("int", "uint", "float")
 
 
 _PLACES = ("counters", "data.position", "loss", "best")

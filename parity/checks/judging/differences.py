@@ -18,7 +18,6 @@ from parity.checks.judging.counting import (
 from parity.checks.judging.evidence import LATER, RANK, Evidence, TwoStates, Uninterrupted, after_resume
 from parity.checks.judging.ordering import DATA, identifiers
 from parity.checks.judging.replaced import find_replaced
-from parity.checks.judging.usage import indexes
 
 __all__ = ["Differences"]
 
@@ -144,21 +143,28 @@ class Differences:
 
     def _position(self, e: Evidence) -> Evidence:
         words = identifiers(e.path)
-        if e.component == e.path and words and indexes(words[-1], self.uninterrupted.use.files):
+        whole = self.states[0].leaf(e.path).kind.startswith(("int", "uint"))  # nothing else is an index
+        if e.component == e.path and whole and words and self.uninterrupted.use.indexes(words[-1]):
             return e._replace(component="data.position")
         return e
 
     def _causes(self) -> list[Evidence]:
         both = self.states[0]
         soft = [p for p in self.found[0] if p not in self.hard[0] and may_be_the_cause(p, both, self.uninterrupted)]
+        changing = self.uninterrupted.changing
         others = [
-            p for p in soft if both.leaf(p).role in ("scalar", "array") and len(self.found) > 1 and p in self.found[1]
-        ]
+            p for p in soft
+            if both.leaf(p).role in ("scalar", "array") and p in changing
+            and len(self.found) > 1 and p in self.found[1]
+        ]  # fmt: skip
         if others or not self._gradients_lost():  # usually cleared before they are used again
             soft = [p for p in soft if both.leaf(p).role != "gradient"]
         if self._same_batch():  # iterators that have skipped differ inside from those that were never stopped
             soft = [p for p in soft if both.leaf(p).role != "position"]
-        return self._evidence(0, soft, RANK)
+        found = self._evidence(0, soft, RANK)
+        # what a step moves is state; a first value that no step changes is often nothing but its beginning
+        begun = [e for e in found if e.component == e.path and e.path not in changing]
+        return [e for e in found if e not in begun] + begun
 
     def histories(self) -> list[Evidence]:
         """Return the records of past steps that are shorter: a step may read them, if nothing else is the cause."""
@@ -211,6 +217,20 @@ class Differences:
         ]
         return sorted(found, key=lambda e: e.component not in DATA)
 
+    def is_a_length(self, path: str) -> bool:
+        """Return whether a whole number is the length of an array of the same object, at all marks of both runs.
+
+        As the longest sequence that a table was made for: it says what the array's shape says, and what follows from
+        that is measured.
+        """
+        owner = path[: max(path.rfind("."), path.rfind("[")) + 1]
+        sides = ([both.left.leaves for both in self.states], [both.right.leaves for both in self.states])
+        beside = {
+            p for p, leaf in self.states[-1].left.leaves.items()
+            if p != path and p.startswith(owner) and leaf.kind.endswith("]") and not set(p[len(owner) :]) & {".", "["}
+        }  # fmt: skip
+        return any(all(_is_length(path, array, leaves) for leaves in sides) for array in beside)
+
     def at_the_end(self) -> list[Evidence]:
         """Return what differs at the end although nothing in training does."""
         last, both = len(self.found) - 1, self.states[-1]
@@ -233,7 +253,9 @@ class Differences:
             listed = path in self.found[last] and changes
             if listed or not lives or path not in self.found[lives[-1]] or self.uninterrupted.is_history(path):
                 continue
-            if role == "array" or (role == "scalar" and changes):
+            # an unchanging whole number or text says where a process began, a float what it began with
+            first = "float" in self.states[0].leaf(path).kind
+            if role == "array" or (role == "scalar" and (changes or first)):
                 found += self._evidence(lives[-1], [path], RANK)
         return found
 
@@ -315,6 +337,14 @@ def _optimizer_of(path: str) -> str:
         return before
     found = re.match(r"(.*?)\[\d+\]", path)
     return found[1] if found else ""
+
+
+def _is_length(path: str, array: str, marks: Sequence[Mapping[str, Leaf]]) -> bool:
+    """Return whether a number is a dimension of an array in a run, at every mark that has both; one has to."""
+    both = [(leaves[path], leaves[array].kind) for leaves in marks if path in leaves and array in leaves]
+    sizes = [(number, re.search(r"\[([0-9x]+)\]$", kind)) for number, kind in both]
+    known = [(number, found[1].split("x")) for number, found in sizes if found]
+    return bool(known) and all(number.kind == "int" and number.digest in of for number, of in known)
 
 
 def _is_mode(leaf: Leaf) -> bool:

@@ -136,7 +136,11 @@ def _judge_states(
                 continue
             # at the resume itself, what the first step sets is not there yet
             gone = {"None", "absent"} & {item.expected, item.got} and item.when != after_resume(0)
-            decided = _decides(item, uninterrupted, there=bool(gone)) and item.path not in uninterrupted.streams
+            decided = (
+                _decides(item, uninterrupted, there=bool(gone))
+                and item.path not in uninterrupted.streams
+                and not seen.is_a_length(item.path)
+            )
             if decided and seen.is_at_rest(item.path):
                 out.asked.append(Asked(item, at + 1, ends, written=False))
             else:
@@ -144,7 +148,7 @@ def _judge_states(
         derived = [*(mark.read for mark in resumed.marks[: out.compared]), resumed.reading]
         replaced, unsure = seen.replaced_later(derived)
         for item, healed_at in replaced:
-            if _decides(item, uninterrupted, there=False):
+            if _decides(item, uninterrupted, there=False) and not seen.is_a_length(item.path):
                 out.asked.append(Asked(item, at + 1, at + healed_at, written=True))
             else:
                 out.bookkeeping.append(item)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from parity.checks.judging.tables import is_table
 from parity.checks.running import SAVES, called_name
 
-__all__ = ["Use", "indexes", "is_saved"]
+__all__ = ["Use", "is_saved"]
 
 _ACTS = frozenset(("step", "backward", "load_state_dict", "copy_", "deepcopy", "clone", "replace", "rename"))
 """Calls of PyTorch and of the standard library that change what is trained or saved."""
@@ -41,7 +42,7 @@ class Use:
         """
         there = there or self._takes_otherwise(name)
         return any(
-            name in names and (not self.executed or line == 0 or (file, line) in self.executed)
+            name in names and self._ran(file, line)
             for file in self.files
             for line, names in _deciding(file, frozenset(at for of, at in self.writes if of == file), there)
         )
@@ -49,18 +50,22 @@ class Use:
     def _takes_otherwise(self, name: str) -> bool:
         """Return whether code takes a name beside conditions that ask whether it is there, and their bodies."""
         return any(
-            name in names and (not self.executed or line == 0 or (file, line) in self.executed)
+            name in names and self._ran(file, line)
             for file in self.files
             for line, names in _reading(file, beside_presence=True)
         )
 
     def reads(self, name: str) -> bool:
         """Return whether a variable, attribute or key of this name is taken for more than a message."""
-        return any(
-            name in names and (not self.executed or line == 0 or (file, line) in self.executed)
-            for file in self.files
-            for line, names in _reading(file)
-        )
+        return any(name in names and self._ran(file, line) for file in self.files for line, names in _reading(file))
+
+    def indexes(self, name: str) -> bool:
+        """Return whether a name tells which part of something is taken, in a function that ran: orders suspects."""
+        return any(name in names and self._ran(file, line) for file in self.files for line, names in _indexing(file))
+
+    def _ran(self, file: str, line: int) -> bool:
+        """Return whether a function was called, by its file and first line; 0 is the module itself."""
+        return not self.executed or line == 0 or (file, line) in self.executed
 
 
 def is_saved(name: str, files: Iterable[str]) -> bool:
@@ -71,16 +76,6 @@ def is_saved(name: str, files: Iterable[str]) -> bool:
         files: Source files of the trainer.
     """
     return any(name in _saved(file) for file in files)
-
-
-def indexes(name: str, files: Iterable[str]) -> bool:
-    """Return whether a variable or attribute of this name tells which part of something is taken: orders suspects.
-
-    Args:
-        name: An identifier of the path.
-        files: Source files of the trainer.
-    """
-    return any(name in _indexing(file) for file in files)
 
 
 @functools.lru_cache(maxsize=64)
@@ -96,13 +91,8 @@ def _tree(file: str) -> ast.Module:
 def _deciding(file: str, writes: frozenset[int], there: bool) -> tuple[tuple[int, frozenset[str]], ...]:
     """Return for each function, by its first line, the names by which it decides; 0 for the module itself."""
     found: dict[int, set[str]] = {}
-    waiting: list[tuple[ast.AST, int]] = [(_tree(file), 0)]
-    while waiting:
-        node, line = waiting.pop()
+    for node, line in _by_function(_tree(file)):
         found.setdefault(line, set()).update(_decided(node, writes, there=there))
-        for child in ast.iter_child_nodes(node):
-            inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
-            waiting.append((child, _first_line(child) if inner else line))
     return tuple((line, frozenset(names)) for line, names in found.items() if names)
 
 
@@ -144,6 +134,8 @@ def _first_line(node: ast.AST) -> int:
 
 def _decided(node: ast.AST, writes: frozenset[int], *, there: bool) -> set[str]:
     """Return the names by which one statement decides."""
+    if isinstance(node, ast.If) and is_table(node):
+        return set()
     if isinstance(node, ast.If | ast.While):
         names, body = _identifiers(node.test), [*node.body, *node.orelse]
         # What is made anew where it is too short, or is not there, decides nothing by what is in it: rotary
@@ -174,12 +166,24 @@ def _saved(file: str) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=64)
-def _indexing(file: str) -> frozenset[str]:
-    found: set[str] = set()
-    for node in ast.walk(_tree(file)):
+def _indexing(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
+    """Return for each function, by its first line, the names in subscripts that it takes; 0 for the module."""
+    found: dict[int, set[str]] = {}
+    for node, line in _by_function(_tree(file)):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-            found |= _identifiers(node.slice)
-    return frozenset(found)
+            found.setdefault(line, set()).update(_identifiers(node.slice))
+    return tuple((line, frozenset(names)) for line, names in found.items())
+
+
+def _by_function(tree: ast.AST) -> Iterator[tuple[ast.AST, int]]:
+    """Yield every node with the first line of the function that it is in; 0 stands for the module."""
+    waiting: list[tuple[ast.AST, int]] = [(tree, 0)]
+    while waiting:
+        node, line = waiting.pop()
+        yield node, line
+        for child in ast.iter_child_nodes(node):
+            inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            waiting.append((child, _first_line(child) if inner else line))
 
 
 def _taken_for(test: ast.expr, *, sizes: bool, presence: bool) -> set[str]:
@@ -202,7 +206,7 @@ def _taken_for(test: ast.expr, *, sizes: bool, presence: bool) -> set[str]:
 
 
 def _assigned(body: list[ast.stmt]) -> set[str]:
-    """Return the names that statements assign to."""
+    """Return the names that statements assign to; of an element those of its container."""
     targets = [
         target
         for statement in body
@@ -210,7 +214,14 @@ def _assigned(body: list[ast.stmt]) -> set[str]:
         if isinstance(one, ast.Assign | ast.AugAssign | ast.AnnAssign)
         for target in (one.targets if isinstance(one, ast.Assign) else [one.target])
     ]
-    return {name for target in targets for name in _identifiers(target)}
+    return {name for target in targets for name in _identifiers(_container(target))}
+
+
+def _container(target: ast.expr) -> ast.expr:
+    """Return what an assignment to an element changes; a key that is written out is a name of its own."""
+    while isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):
+        target = target.value
+    return target
 
 
 def _acts(body: list[ast.stmt], writes: frozenset[int]) -> bool:
@@ -234,6 +245,10 @@ def _matters(statement: ast.stmt, names: set[str], writes: frozenset[int]) -> bo
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             assigned = {name for target in targets for name in _identifiers(target)}
             if assigned & names and not _is_constant(node.value):
+                return True
+            if isinstance(node, ast.AugAssign) and not isinstance(node.op, ast.Add):  # lr *= 0.1
+                return True
+            if isinstance(node.value, ast.BinOp) and assigned & _identifiers(node.value):  # lr = lr * 0.1
                 return True
     return False
 

@@ -52,7 +52,7 @@ from parity.results import Curves
 __all__ = ["Driver"]
 
 UNTAKEN = (
-    "{holder} is another after the resume, and no later step of this run takes it: whether one beyond it would is "
+    "{holder} is another after the resume, and no later step of this run changes it: whether one beyond it would is "
     "not known; give more steps, restore it, or say that it is meant: ignore={{'{holder}': reason}}"
 )
 
@@ -206,8 +206,9 @@ class Driver:
             path = asked.evidence.path
             if path.isidentifier() and not asked.holders:  # a variable: its byte code says that it may be read
                 outcome.broken.append(asked.evidence)
-            else:
-                names[asked] = [(identifiers(one) or [one])[-1] for one in asked.holders or (path,)]
+            else:  # an element is taken by its place, which no name tells: `optimizers[phase]`
+                taken_by = [one for one in asked.holders if not one.endswith("]")] if asked.holders else [path]
+                names[asked] = [(identifiers(one) or [one])[-1] for one in taken_by]
         accesses = self._accesses(frozenset(name for found in names.values() for name in found))
         for asked, found in names.items():
             steps, ever = (asked.first, asked.last), not asked.holders
