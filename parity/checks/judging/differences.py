@@ -217,6 +217,22 @@ class Differences:
         ]
         return sorted(found, key=lambda e: e.component not in DATA)
 
+    def held_by(self, e: Evidence) -> Evidence:
+        """Return what a value is in, if that is None in one of the runs at the resume; else the value itself.
+
+        `best_state is None` decides by the dict and not by the arrays in it.
+        """
+        both = self.states[0]
+        ends = [at for at, letter in enumerate(e.path) if letter in ".["]
+        for end in ends:
+            owner = e.path[:end]
+            for there, lacking in ((both.left, both.right), (both.right, both.left)):
+                none = lacking.leaves.get(owner)
+                if none is not None and none.kind == "NoneType" and owner not in there.leaves:
+                    sides = ("something", "None") if lacking is both.right else ("None", "something")
+                    return e._replace(path=owner, expected=sides[0], got=sides[1])
+        return e
+
     def is_a_length(self, path: str) -> bool:
         """Return whether a whole number is the length of an array of the same object, at all marks of both runs.
 

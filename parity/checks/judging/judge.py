@@ -22,7 +22,14 @@ from parity.checks.judging.evidence import (
     after_resume,
     both_runs,
 )
-from parity.checks.judging.ordering import identifiers, in_order, is_read, restored_last, with_data
+from parity.checks.judging.ordering import (
+    identifiers,
+    in_order,
+    is_read,
+    restored_last,
+    seeds_of_loaders,
+    with_data,
+)
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
 from parity.checks.running import Mark, Trace
 
@@ -118,14 +125,15 @@ def _judge_states(
         lost = [e for e in lost if e not in modes]
         causes = causes if lost or causes else seen.histories()
         known = causes if lost else with_data(causes, later, uninterrupted)
-        found = in_order(lost, seen.settings() + known, uninterrupted)
+        seeds = seeds_of_loaders(lost, seen.settings() + known, uninterrupted)
+        found = in_order([e for e in lost if e not in seeds], seen.settings() + known, uninterrupted)
         if modes:
             shown = [e for e in found if e not in lost and not is_read(e, uninterrupted)]
             found = [e for e in found if e not in shown] + modes + shown
         if at > 0 and resumed.entry is not None:
-            out.broken += restored_last(found, later, reference.marks[at - 1].snapshot, resumed.entry)
+            out.broken += restored_last(found, later, reference.marks[at - 1].snapshot, resumed.entry) + seeds
         else:
-            out.broken += found + later
+            out.broken += found + seeds + later
         here = 0 if lost or not later else seen.first_later
         out.first = (at + here, here)
     else:
@@ -147,9 +155,11 @@ def _judge_states(
                 (out.broken if decided else out.bookkeeping).append(item)
         derived = [*(mark.read for mark in resumed.marks[: out.compared]), resumed.reading]
         replaced, unsure = seen.replaced_later(derived)
-        for item, healed_at in replaced:
-            if _decides(item, uninterrupted, there=False) and not seen.is_a_length(item.path):
-                out.asked.append(Asked(item, at + 1, at + healed_at, written=True))
+        for item, replaced_at in replaced:
+            whole = seen.held_by(item)
+            if _decides(whole, uninterrupted, there=whole != item) and not seen.is_a_length(item.path):
+                asked = Asked(whole, at + 1, at + replaced_at, written=True)
+                out.asked += [asked] if asked not in out.asked else []
             else:
                 out.bookkeeping.append(item)
         out.bookkeeping += [item for item, _ in unsure] + seen.noisy()

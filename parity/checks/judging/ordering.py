@@ -11,7 +11,7 @@ from parity.capture import Leaf, StateSnapshot
 from parity.checks.judging.evidence import Evidence, Uninterrupted
 from parity.checks.judging.usage import is_saved
 
-__all__ = ["DATA", "identifiers", "in_order", "is_read", "restored_last", "with_data"]
+__all__ = ["DATA", "identifiers", "in_order", "is_read", "restored_last", "seeds_of_loaders", "with_data"]
 
 DATA = ("data.batch", "data.position")
 
@@ -46,16 +46,23 @@ def with_data(causes: list[Evidence], later: list[Evidence], uninterrupted: Unin
     return causes
 
 
+def seeds_of_loaders(lost: list[Evidence], causes: list[Evidence], uninterrupted: Uninterrupted) -> list[Evidence]:
+    """Return what of the hard differences is behind all else: a generator that moves seldom.
+
+    Each iterator of a loader draws a seed from it, and mostly nobody reads that.
+    """
+    idle = [e for e in lost if e.path in uninterrupted.idle and e.path == _SHARED]
+    # how many batches an iterator has given does not follow from a generator
+    elsewhere = any(e.component == "data.position" and e.path.endswith(".count") for e in causes)
+    told = elsewhere or len(idle) < len(lost) or any(is_read(e, uninterrupted) for e in causes)
+    return idle if told else []
+
+
 def in_order(lost: list[Evidence], causes: list[Evidence], uninterrupted: Uninterrupted) -> list[Evidence]:
     """Return what differs at the resume, arrays of unknown purpose behind numbers that tell a position.
 
-    A batch that waits in a queue follows from the position of the data, whatever holds it. A generator that moves
-    seldom is behind all else: each iterator of a loader draws a seed, and mostly nobody reads it.
+    A batch that waits in a queue follows from the position of the data, whatever holds it.
     """
-    idle = [e for e in lost if e.path in uninterrupted.idle and e.path == _SHARED]
-    if idle and (len(idle) < len(lost) or any(is_read(e, uninterrupted) for e in causes)):
-        lost = [e for e in lost if e not in idle]
-        causes = causes + idle
     unknown = [e for e in lost if e.component == e.path]
     data = [e for e in causes if e.component in DATA] if unknown else []
     known = [e for e in lost if e not in unknown]
@@ -94,12 +101,12 @@ def restored_last(
     restored = [e for e in ordered if was_restored(e)[0] == 2]
     others = [e for e in ordered if e not in restored]
     if restored and not any(was_restored(e)[0] == 0 for e in others):
-        return (
-            others
-            + [e for e in later if e.component in DATA]
-            + restored
-            + [e for e in later if e.component not in DATA]
-        )
+        made = [e for e in others if e.component == "gradients"]  # by that step, of all that it was made with
+        others = [e for e in others if e not in made]
+        data = [e for e in later if e.component in DATA]
+        numbers = [e for e in later if e.path.isidentifier() and e.component != "loss" and e not in data]
+        numbers = numbers if made else []
+        return others + data + numbers + made + restored + [e for e in later if e not in data + numbers]
     return ordered + later
 
 
