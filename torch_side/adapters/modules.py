@@ -56,7 +56,9 @@ def _module(walk: Walk, path: str, module: nn.Module) -> None:
     for name, child in module._modules.items():
         if child is not None:
             walk.inside(f"{path}.{name}", child)
-    for name, value in vars(module).items():
+    # what DistributedDataParallel keeps beside its module is how it sends gradients: no state, and not seen
+    attributes = {} if type(module).__module__ == "torch.nn.parallel.distributed" else vars(module)
+    for name, value in attributes.items():
         if name not in _MODULE_INTERNALS and not name.startswith(_WIRING):
             if isinstance(value, torch.Tensor) or (_is_plain(value) and not name.startswith("_")):
                 _attribute(walk, f"{path}.{name}", value, known=type(module).__module__.startswith("torch."))

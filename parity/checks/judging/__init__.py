@@ -28,6 +28,7 @@ from parity.checks.judging.left_files import judge_files
 from parity.checks.judging.meant import Meant
 from parity.checks.judging.ordering import identifiers
 from parity.checks.judging.printed_lines import judge_printed
+from parity.checks.judging.ranks_apart import ranks_apart
 from parity.checks.judging.resume_start import Kill, is_unfinished, on_their_way
 from parity.checks.judging.returned import judge_returned
 from parity.checks.judging.rounding import is_floating, is_trained_number, moved_by_rounding, why_not_rounding
@@ -69,6 +70,7 @@ __all__ = [
     "on_their_way",
     "own_folders",
     "parted_paths",
+    "ranks_apart",
     "stepwise",
     "suspect",
     "text_of",

@@ -34,7 +34,7 @@ def assert_resumes(train: Train, *, steps: int, stop_at: int | None = None, **se
         steps: Completed steps at which the run ends, at least 3.
         stop_at: Completed steps at the kill, after the first save; by default two thirds of the run.
         settings: Further arguments of `resumes`: `mode`, `scenarios`, `name`, `options`, `workdir`, `keep`,
-            `metric`, `ignore`.
+            `metric`, `ignore`, `processes`.
 
     Returns:
         The verdict, which is `holds`.

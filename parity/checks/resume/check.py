@@ -35,6 +35,7 @@ def resumes(
     keep: Rules | None = None,
     metric: str = "",
     ignore: Mapping[str, str] | None = None,
+    processes: int = 1,
     roads: str | Iterable[str] | None = None,
 ) -> Resumption:
     """Check that a training function resumes exactly, and return the verdict.
@@ -58,6 +59,10 @@ def resumes(
         metric: Variable of the loop that holds the metric by which `keep` chooses the best.
         ignore: Paths or components of differences that are meant, to the reason, which the verdict shows:
             `{"timer": "wall clock", "state.pt: host": "the machine's name"}`; `*` stands for any text.
+        processes: Processes that train together in each run, all on this machine: each finds its place in RANK,
+            WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as under `torchrun`, and JAX's coordinator in
+            JAX_COORDINATOR_ADDRESS. They share the folder, and each marks every step. The state of every rank is
+            compared; a path begins with its rank (`rank1:model.weight`).
         roads: The former name of `scenarios`, which it replaces where it is given.
 
     Returns:
@@ -95,12 +100,14 @@ def resumes(
             "train", 'the script is imported by a process of the check: call it under `if __name__ == "__main__":`'
         )
     names = scenario_names(scenarios if roads is None else roads, SCENARIOS)
+    if processes == 1 and scenarios == "all":  # named by itself, the verdict says why it is not driven
+        names = tuple(name for name in names if name != "one-rank")
     options = dict(options or {})
     meant = Meant(ignore)
     stop_at = _require_stop(steps, stop_at)
     with ExitStack() as stack:
         root = open_workdir(stack, workdir)
-        runner, notes = runner_of(train, mode, root)
+        runner, notes = runner_of(train, mode, root, processes)
         stack.enter_context(runner)  # type: ignore[arg-type]
         home = AtOriginalPath(runner, root)
         found = Session(train, home, root, steps, stop_at, options, names, notes, keep, metric, meant).run()

@@ -34,6 +34,7 @@ from parity.checks.judging import (
     text_of,
 )
 from parity.checks.resume.loss_curve import loss_curves
+from parity.checks.resume.same_training import equal_so_far, is_training
 from parity.checks.resume.scenarios import Scenario
 from parity.checks.running import (
     Access,
@@ -46,6 +47,7 @@ from parity.checks.running import (
     is_unread,
     list_folder,
     put_back_later,
+    set_apart,
 )
 from parity.results import Curves
 
@@ -116,7 +118,11 @@ class Driver:
 
     def drive(self, scenario: Scenario) -> Outcome:
         """Take the run along a scenario."""
-        others = {"intervals": self._drive_options, "extend": self._drive_extend}
+        others = {
+            "intervals": self._drive_options,
+            "extend": self._drive_extend,
+            "one-rank": self._drive_one_rank,
+        }
         return others.get(scenario.name, self._drive_kills)(scenario)
 
     def _drive_kills(self, scenario: Scenario) -> Outcome:
@@ -137,6 +143,16 @@ class Driver:
         left = list_folder(folder)
         trace = self.runner.run(folder, self.kept(asked))
         return self._judge_run(scenario, trace, killed, folder, before, left)
+
+    def _drive_one_rank(self, scenario: Scenario) -> Outcome:
+        """Kill the last rank alone, let the others end as they do without it, and resume all of them."""
+        until = replace(self.whole, kill_step=self.stop_at, kill_rank=self.runner.ranks - 1)
+        killed = self.runner.run(self.root / scenario.name, until)
+        folder = self.root / f"scenario-{scenario.name}"
+        copy_folder(set_apart(self.root / scenario.name), folder)
+        left = list_folder(folder)
+        trace = self.runner.run(folder, self.kept(self.asked(scenario)))
+        return self._judge_run(scenario, trace, len(killed.marks) - 1, folder, [killed], left)
 
     def asked(self, scenario: Scenario) -> Request:
         """Return the whole run with the options of a scenario."""
@@ -164,7 +180,7 @@ class Driver:
             return Outcome(unsure=True, notes=[f"nothing is judged in the scenario {scenario.name}: {trace.error}"])
         if (curves := loss_curves(self.reference, before, trace, self.reference.marks[killed].step)) is not None:
             self.curves[scenario.name] = curves
-        lenient = scenario.name in ("best", "older", "before-save", "extend")
+        lenient = scenario.name in ("best", "older", "before-save", "extend", "one-rank")
         with self._lock:
             self.reads |= {name for name in trace.restored or trace.reads if name in self.reference.names}
         known = {mark.step: mark for one in before for mark in one.marks}
@@ -319,7 +335,7 @@ class Driver:
         """Return the paths of what is trained in which a run with other intervals differs at a mark."""
         return [
             p for p, leaf in both.left.leaves.items()
-            if p not in ignored and not both.left.is_dead(p) and _is_training(p, leaf, self.uninterrupted, often)
+            if p not in ignored and not both.left.is_dead(p) and is_training(p, leaf, self.uninterrupted, often)
             and not leaf.same(both.right.leaves.get(p))
         ]  # fmt: skip
 
@@ -338,7 +354,7 @@ class Driver:
         if short.end != "finished":
             self.closed[scenario.name] = f"the function failed with steps={self.stop_at}"
             return Outcome()
-        if not _equal_so_far(self.reference, short, self.uninterrupted):
+        if not equal_so_far(self.reference, short, self.uninterrupted):
             self.closed[scenario.name] = (
                 "what the function trains depends on steps, such as the horizon of its schedule"
             )
@@ -346,40 +362,6 @@ class Driver:
         left = list_folder(folder)
         trace = self.runner.run(folder, self.kept(self.whole))
         return self._judge_run(scenario, trace, 0, folder, [short], left)
-
-
-def _equal_so_far(reference: Trace, short: Trace, uninterrupted: Uninterrupted) -> bool:
-    """Return whether a shorter run holds the same state as a longer one, up to its last mark but one.
-
-    Where it does not, to extend it is no resume of the same training: a horizon that follows `steps` is another one.
-    """
-    ignored = uninterrupted.noise | uninterrupted.rounded
-    for both in both_runs(reference.marks, short.marks[:-1] or short.marks):
-        for path, leaf in both.left.leaves.items():
-            other = both.right.leaves.get(path)
-            counts = leaf.role in ("state", "array") and path in uninterrupted.changing and path not in ignored
-            if counts and other is not None and not both.is_dead(path) and not leaf.same(other):
-                return False
-            rate = leaf.role == "state" and leaf.component.startswith(("schedule", "optimizer.hyper"))
-            if rate and path not in ignored and other is not None and not leaf.same(other):
-                return False
-    return True
-
-
-def _is_training(path: str, leaf: Leaf, uninterrupted: Uninterrupted, often: Collection[str]) -> bool:
-    """Return whether a leaf is trained by what it is, or changes with the steps and not with the evaluations.
-
-    Args:
-        path: Its path.
-        leaf: The leaf.
-        uninterrupted: What equal runs say.
-        often: Arrays that change in more than half of the steps of both runs, of which one evaluates less often.
-    """
-    if leaf.role == "stream":
-        return path in uninterrupted.streams
-    if leaf.role == "state":
-        return not leaf.component.startswith(("schedule", "model.mode"))
-    return path in often
 
 
 def _judge_by(envelope: EqualRunsEnvelope, out: Outcome, trace: Trace, when: str = "") -> None:

@@ -36,6 +36,7 @@ def plan_scenarios(
     parameters: Mapping[str, inspect.Parameter],
     saves: Sequence[int],
     there: Collection[str] = (),
+    processes: int = 1,
 ) -> tuple[list[Scenario], dict[str, str]]:
     """Return the scenarios that the run can be driven in, and the others with the reason.
 
@@ -46,6 +47,7 @@ def plan_scenarios(
         parameters: Parameters of the training function.
         saves: Marks before which a checkpoint was saved.
         there: Files that the kill at `stop` leaves.
+        processes: Processes that train together.
     """
     planned: list[Scenario] = []
     closed: dict[str, str] = {}
@@ -65,7 +67,7 @@ def plan_scenarios(
                 closed[name] = "one checkpoint is kept"
             else:
                 planned.append(Scenario(name=name, kills=(stop,), options={"resume": which}))
-        elif name == "extend" and "steps" in parameters:
+        elif (name == "extend" and "steps" in parameters) or (name == "one-rank" and processes > 1):
             planned.append(Scenario(name=name))
         else:
             closed[name] = _REASONS.get(name, "the run has no such step")
@@ -77,6 +79,7 @@ _REASONS = {
     "best": "the function takes no resume",
     "older": "the function takes no resume",
     "extend": "the function takes no steps",
+    "one-rank": "the function trains in one process",
     "on-validation": "the function takes no validate_every",
     "off-validation": "the function takes no validate_every",
     "epoch-end": "no second epoch was seen",

@@ -27,6 +27,7 @@ from parity.checks.judging import (
     not_finite,
     observe_effects,
     parted_paths,
+    ranks_apart,
     suspect,
     uninterrupted_of,
     varying,
@@ -110,6 +111,7 @@ class Session:
         declared = self._declared(again)
         told = {(e.path, e.when) for e in declared}
         observed = [e for e in observe_effects(again, self.driver.uninterrupted) if (e.path, e.when) not in told]
+        observed += ranks_apart(marks)
         self.observations = [suspect(e, "uninterrupted", advise(e, observed)) for e in observed[:MOST]]
         if self.keep is not None:
             self._add(judge_kept(self.driver.reference, self.keep, self.metric), "uninterrupted")
@@ -142,14 +144,15 @@ class Session:
     def _plan(self, names: Sequence[str]) -> list[Scenario]:
         marks, there = self.driver.reference.marks, list_folder(self.driver.copies[self.stop])
         saves = self.driver.reference.saves(self.driver.reads)
-        scenarios, closed = plan_scenarios(names, marks, self.stop, self.parameters, saves, there)
+        ranks = self.driver.runner.ranks
+        scenarios, closed = plan_scenarios(names, marks, self.stop, self.parameters, saves, there, ranks)
         self.driver.closed |= closed
         return scenarios
 
     @property
     def _simple(self) -> bool:
         """Whether all scenarios begin with the kill at the stop."""
-        return set(self.names) <= {"kill", "again", "third", "intervals", "best", "extend"}
+        return set(self.names) <= {"kill", "again", "third", "intervals", "best", "extend", "one-rank"}
 
     def _declared(self, again: Trace) -> list[Evidence]:
         """Return what declared regions changed; of shared generators only where training comes to differ by it.

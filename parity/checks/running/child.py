@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import multiprocessing
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from typing import Any
 
 from parity import sides
 from parity.checks.running.inline import run_function
+from parity.checks.running.rank import Rank
 from parity.checks.running.recorder import MarkError
 from parity.checks.running.request import Request
 from parity.checks.running.trace import TraceWriter
@@ -46,7 +49,7 @@ class ByFile:
 
 
 def run_child(rows: Connection, train: Any, folder: Path, request: Request, home: Path, number: int,
-              method: str | None, *, parent: int) -> None:  # fmt: skip
+              method: str | None, *, parent: int, rank: Rank | None = None) -> None:  # fmt: skip
     """Run a training function and send what it shows.
 
     Args:
@@ -59,6 +62,7 @@ def run_child(rows: Connection, train: Any, folder: Path, request: Request, home
         method: How the process of the check starts others, None for the system's way: so are workers of the loop
             started, which a process of `multiprocessing` would start as itself was.
         parent: Process ID of the parent; this process ends with it.
+        rank: Its place among processes that train together.
     """
     os.setpgid(0, 0)  # a kill takes workers along
     end_with_parent(parent)
@@ -72,7 +76,10 @@ def run_child(rows: Connection, train: Any, folder: Path, request: Request, home
             for adapter in sides.adapters().values():
                 adapter.share_programs(home / "programs")
         writer = TraceWriter(_Sender(rows.send))
-        writer.end(run_function(function, folder, request, writer=writer, on_kill=_kill, before=_as_it_is))
+        on_kill = _kill if rank is None else functools.partial(_wait_for_kill, rows)
+        writer.end(
+            run_function(function, folder, request, writer=writer, on_kill=on_kill, before=_as_it_is, rank=rank)
+        )
     except MarkError as error:
         rows.send(("refused", str(error)))
 
@@ -103,6 +110,13 @@ class _Sender:
 
 def _as_it_is() -> None:
     """Leave the generators as the imports of a new process left them."""
+
+
+def _wait_for_kill(rows: Connection) -> None:
+    """Say that nothing is to be done any more but to die: ranks are killed by who knows when all are ready."""
+    rows.send(("ready",))
+    while True:
+        time.sleep(60.0)
 
 
 def _kill() -> None:

@@ -16,6 +16,7 @@ from parity.capture import Walk, activate, frames_of, scopes_of
 from parity.checks.running.folder import hidden
 from parity.checks.running.printed import keep_printed
 from parity.checks.running.process_state import fresh_process, save_process_state, seeds_on_import
+from parity.checks.running.rank import Rank
 from parity.checks.running.recorder import Killed, MarkError, Recorder
 from parity.checks.running.request import Request
 from parity.checks.running.trace import Trace, TraceWriter
@@ -32,6 +33,7 @@ class InlineRunner:
 
     mode = "inline"
     parallel = 1
+    ranks = 1
 
     def __init__(self, train: Train) -> None:
         self._train = train
@@ -67,7 +69,7 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
                  on_kill: Callable[[], None] | None = None,
                  suspended: list[GeneratorType[Any, Any, Any]] | None = None,
                  before: Callable[[], None] = fresh_process,
-                 others: Collection[threading.Thread] | None = None) -> Trace:  # fmt: skip
+                 others: Collection[threading.Thread] | None = None, rank: Rank | None = None) -> Trace:  # fmt: skip
     """Run a training function once, from its start to its end or to a kill.
 
     Args:
@@ -79,9 +81,10 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
         suspended: Takes the generator that was killed, so that it is not closed.
         before: Called first: gives the generators of this process the state that a new process has.
         others: Threads that are none of the function's; those that are there at the beginning by default.
+        rank: Its place among processes that train together.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    recorder = Recorder(request, folder, getattr(_unwrap(train), "__code__", None), writer, on_kill, others)
+    recorder = Recorder(request, folder, getattr(_unwrap(train), "__code__", None), writer, on_kill, others, rank)
     before()
     listening, tracing = activate(recorder), sys.gettrace()
     writes.start(recorder)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from parity.checks.running.inline import InlineRunner, Train
 from parity.checks.running.process import ProcessRunner, why_not_importable
+from parity.checks.running.ranks import RanksRunner
 from parity.checks.running.runner import Runner
 from parity.checks.scratch import scratch_directory
 from parity.errors import SpecError
@@ -38,22 +39,27 @@ def open_workdir(stack: ExitStack, workdir: Path | None) -> Path:
     return workdir
 
 
-def runner_of(train: Train, mode: RunMode, root: Path) -> tuple[Runner, list[str]]:
+def runner_of(train: Train, mode: RunMode, root: Path, processes: int = 1) -> tuple[Runner, list[str]]:
     """Return what runs a function in a mode, and the notes of the verdict on that.
 
     Args:
         train: The function.
         mode: As of `resumes`.
         root: Directory for what processes print.
+        processes: Processes that train together in each run.
 
     Raises:
         SpecError: No such mode; or processes are asked for, and the function cannot be imported.
     """
+    if not isinstance(processes, int) or isinstance(processes, bool) or processes < 1:
+        raise SpecError("processes", f"must be a whole number of at least 1, got {processes!r}")
     if mode not in ("auto", "process", "inline"):
         raise SpecError("mode", f"must be auto, process or inline, got {mode!r}")
     why = why_not_importable(train) if mode != "inline" else ""
-    if mode == "process" and why:
+    if processes > 1 and mode == "inline":
+        raise SpecError("mode", f"inline is one process, got processes={processes}; leave mode out")
+    if (mode == "process" or processes > 1) and why:
         raise SpecError("mode", f"process needs a function that another process can import: {why}")
     if mode == "inline" or why:
         return InlineRunner(train), [f"checked within this process: {why}"] if why else []
-    return ProcessRunner(train, root), []
+    return (ProcessRunner(train, root) if processes == 1 else RanksRunner(train, root, processes)), []

@@ -29,7 +29,7 @@ class AtOriginalPath:
 
     def __init__(self, runner: Runner, root: Path) -> None:
         self._runner, self._root = runner, root
-        self.mode, self.parallel = runner.mode, runner.parallel
+        self.mode, self.parallel, self.ranks = runner.mode, runner.parallel, runner.ranks
         self._lock = threading.Lock()
 
     def stop(self) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 from parity.checks.running.child import ByFile, log_of, run_child
 from parity.checks.running.fork_server import fork_server
 from parity.checks.running.inline import Train
+from parity.checks.running.rank import Rank, standing_as
 from parity.checks.running.recorder import MarkError
 from parity.checks.running.request import Request
 from parity.checks.running.trace import Trace, TraceReader
@@ -70,6 +71,7 @@ class ProcessRunner:
 
     mode = "process"
     parallel = max(2, min(4, usable_cpus()))
+    ranks = 1
 
     def __init__(self, train: Train, root: Path, *, fork: bool | None = None) -> None:
         self._train, self._root, self._count = _by_file(train), root, itertools.count(1)
@@ -80,6 +82,7 @@ class ProcessRunner:
         """One process starts at a time, since its mark is this process's environment; the other guards `_live`."""
         self._live: list[BaseProcess | Forked] = []
         self._stopped = False
+        self._ended = ""
 
     def __enter__(self) -> ProcessRunner:
         if WAITING not in os.environ:
@@ -107,8 +110,21 @@ class ProcessRunner:
         if self._forks is not None:
             self._forks.stop()
 
-    def run(self, folder: Path, request: Request) -> Trace:
+    def end_runs(self, why: str) -> None:
+        """Kill the runs that take place; they count as too late, with the reason that is given."""
+        with self._guard:
+            self._ended = why
+            live = list(self._live)
+        for process in live:
+            _kill(process)
+
+    def run(self, folder: Path, request: Request, rank: Rank | None = None) -> Trace:
         """Run it once.
+
+        Args:
+            folder: The folder that the function is given.
+            request: How far it runs, and what is looked at.
+            rank: Its place among processes that train together; None for one that trains alone.
 
         Raises:
             TrainerError: The check was stopped.
@@ -120,12 +136,16 @@ class ProcessRunner:
         here, there = context.Pipe(duplex=False)
         given = (folder, request, self._root, number, multiprocessing.get_start_method(allow_none=True))
         process: BaseProcess | Forked | None = None
-        if self._forks is not None and (request.reference or (folder.is_dir() and any(folder.iterdir()))):
+        if (
+            rank is None
+            and self._forks is not None
+            and (request.reference or (folder.is_dir() and any(folder.iterdir())))
+        ):
             process = self._forks.fork(there.fileno(), *given)
         if process is None:
             whole = (there, self._train, *given)
-            process = context.Process(target=run_child, args=whole, kwargs={"parent": os.getpid()})
-            with self._starting, marking(self._token):
+            process = context.Process(target=run_child, args=whole, kwargs={"parent": os.getpid(), "rank": rank})
+            with standing_as(rank), self._starting, marking(self._token):
                 process.start()
         there.close()
         try:
@@ -141,6 +161,8 @@ class ProcessRunner:
         if self._stopped:
             raise TrainerError("the check was stopped")
         trace.folder = folder
+        if self._ended:
+            trace.end, trace.error, self._ended = "late", self._ended, ""
         if trace.end == "lost":
             asked = request.kill is not None or request.kill_step is not None
             if process.exitcode == -signal.SIGKILL and asked:
@@ -169,6 +191,8 @@ def _receive(here: Connection, process: BaseProcess | Forked, log: Path, forks: 
                 break
             if row[0] == "refused":
                 raise MarkError(row[1])
+            if row[0] == "ready":
+                break
             if row[0] == "imports":
                 if forks is not None:
                     forks.load(row[1])

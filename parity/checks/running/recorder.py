@@ -17,6 +17,7 @@ from parity.checks.running.entry import EntryWatch, entry_of
 from parity.checks.running.folder import LogGrowth, copy_folder, hidden, list_folder, wait_for_rest
 from parity.checks.running.loads import LoadWatch
 from parity.checks.running.nudge import nudge_parameters
+from parity.checks.running.rank import Rank
 from parity.checks.running.regions import RegionWatch
 from parity.checks.running.request import Request
 from parity.checks.running.source import is_users
@@ -44,11 +45,12 @@ class Recorder:
         writer: Takes every mark as it comes.
         on_kill: Called at the kill.
         others: Threads of this process that are none of the function's; those that are there now by default.
+        rank: Place of this process among several that train together, if it does not train alone.
     """
 
     def __init__(self, request: Request, folder: Path, code: CodeType | None, writer: TraceWriter | None,
                  on_kill: Callable[[], None] | None,
-                 others: Collection[threading.Thread] | None = None) -> None:  # fmt: skip
+                 others: Collection[threading.Thread] | None = None, rank: Rank | None = None) -> None:  # fmt: skip
         self.request, self.folder, self.code, self.writer, self.on_kill = request, folder, code, writer, on_kill
         self.trace = Trace(folder=folder)
         self.watch = StatementWatch(self) if request.watch else None
@@ -60,6 +62,8 @@ class Recorder:
         self.keep_printed: Callable[[], None] = lambda: None
         """Writes what was printed so far into the trace."""
         self._others = threading.enumerate() if others is None else others
+        self._rank = rank
+        self._meet()
         self._files = list_folder(folder)
         self._hidden = hidden(folder)
         self._process = os.getpid()
@@ -110,11 +114,19 @@ class Recorder:
         if self.writer is not None:
             self.keep_printed()
             self.writer.end(self.trace)
+        if self.request.kill_rank is None:
+            self._meet()  # nobody is killed before all have said what they know
         if self.on_kill is not None:
             self.on_kill()
 
+    def _meet(self) -> None:
+        """Wait until every rank has come here, so that the folder holds what all of them have saved."""
+        if self._rank is not None:
+            self._rank.meeting.wait()
+
     def take(self, step: Any, scopes: Sequence[Scope], state: Mapping[str, Any] | None = None) -> bool:
         """Record a mark; return whether the run is to be killed here."""
+        self._meet()
         read = self.trace.reading  # what the recorder itself lists is none of the loop's
         if self.watch is not None:
             self.watch.flush(scopes, state)
@@ -127,7 +139,8 @@ class Recorder:
         if index == 0 and self.request.nudge is not None:
             self.trace.nudged = nudge_parameters(scopes, state, self.request.nudge)
         late = self.request.kill_step is not None and number >= self.request.kill_step
-        killed = late or self.request.kill == index
+        spared = self.request.kill_rank is not None and self._rank and self.request.kill_rank != self._rank.number
+        killed = (late or self.request.kill == index) and not spared
         if killed or index in self.request.copies or number == self.request.rest:
             wait_for_rest(self.folder, self._others)
         keep = self.request.keep.get(index) or self.request.keep_steps.get(number, ())
@@ -139,7 +152,9 @@ class Recorder:
         if self.writer is not None:
             self.writer.mark(found)
         if index in self.request.copies:
-            copy_folder(self.folder, self.request.copies[index])
+            if self._rank is None or self._rank.number == 0:
+                copy_folder(self.folder, self.request.copies[index])
+            self._meet()
         self.trace.reading = False
         if killed:
             self.trace.end = "killed"

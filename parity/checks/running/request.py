@@ -25,6 +25,8 @@ class Request:
     """Mark, counted from 0, at which the run is killed."""
     kill_step: int | None = None
     """Completed steps at or after which the run is killed, for a run that does not begin at step 0."""
+    kill_rank: int | None = None
+    """The one rank that is killed then, of several that train together; None kills all of them."""
     rest: int | None = None
     """Completed steps at which threads that save may come to an end first, as they may at a copy or a kill."""
     copies: Mapping[int, Path] = field(default_factory=dict)

@@ -17,6 +17,8 @@ class Runner(Protocol):
     mode: str
     parallel: int
     """Runs that may take place at once."""
+    ranks: int
+    """Processes that train together in each run."""
 
     def run(self, folder: Path, request: Request) -> Trace:
         """Run it from its start, or from what the folder holds, to its end or to a kill.
