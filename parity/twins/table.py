@@ -12,9 +12,9 @@ from typing import Literal
 from parity.spec import ModelSpec
 from parity.spec.models import BUFFERS, Kind
 
-__all__ = ["Row", "Transform", "param_shapes", "table"]
+__all__ = ["Row", "Turn", "param_shapes", "table"]
 
-Transform = Literal["same", "transpose", "oihw_hwio", "counter"]
+Turn = Literal["same", "transpose", "oihw_hwio", "counter"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +30,11 @@ class Row:
     """Path in the NNX state: ("layers", 0, "kernel")."""
     torch: str
     """Key in the module's state_dict."""
-    transform: Transform
+    transform: Turn
     """From neutral (PyTorch layout) to JAX."""
 
 
-_IN_JAX: dict[Kind, tuple[str, Transform]] = {
+_IN_JAX: dict[Kind, tuple[str, Turn]] = {
     "linear": ("kernel", "transpose"),
     "convolution": ("kernel", "oihw_hwio"),
     "bias": ("bias", "same"),

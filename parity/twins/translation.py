@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.errors import StateError
-from parity.twins.table import Row, Transform
+from parity.twins.table import Row, Turn
 
 __all__ = ["check_leaves", "from_jax", "from_torch", "to_jax", "to_torch"]
 
 _WAYS: dict[
-    Transform,
+    Turn,
     tuple[Callable[[NDArray[np.generic]], NDArray[np.generic]], Callable[[NDArray[np.generic]], NDArray[np.generic]]],
 ] = {
     "same": (lambda a: a, lambda a: a),
@@ -24,7 +24,7 @@ _WAYS: dict[
     "oihw_hwio": (lambda a: a.transpose(2, 3, 1, 0), lambda a: a.transpose(3, 2, 0, 1)),
     "counter": (lambda a: a.astype(np.int32), lambda a: a.astype(np.int64)),
 }
-"""Transform to what turns a neutral array into JAX's, and back. JAX without x64 has no int64; `to_jax` checks that a
+"""Turn to what turns a neutral array into JAX's, and back. JAX without x64 has no int64; `to_jax` checks that a
 counter fits."""
 
 
