@@ -15,7 +15,7 @@ from parity.mapping.rows import parse_rules, read_rules, rules_text
 from parity.mapping.rule import LeafRule, RulePlacement
 from parity.mapping.rule_set import ConversionRules
 from parity.mapping.transform import CLASSES, RuleClass, Transform
-from parity.mapping.values import Cast, Times
+from parity.mapping.values import Cast, Recount, Times
 
 __all__ = [
     "CLASSES",
@@ -29,6 +29,7 @@ __all__ = [
     "Pair",
     "PairRule",
     "Permute",
+    "Recount",
     "Reshape",
     "RuleClass",
     "RulePlacement",

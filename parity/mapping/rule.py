@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from parity.errors import CheckpointError
@@ -116,7 +117,16 @@ class RulePlacement:
         Raises:
             CheckpointError: The rule has no way back, or the shapes do not fit.
         """
-        return self._carry(LeafRule(self.source, self.target, self.rule.transforms).inverse(shapes), arrays)
+        return self._carry(self._back if shapes is None else self._filled.inverse(shapes), arrays)
+
+    @property
+    def _filled(self) -> LeafRule:
+        return LeafRule(self.source, self.target, self.rule.transforms)
+
+    @cached_property
+    def _back(self) -> LeafRule:
+        """The way back where no shapes are needed: one placement carries a leaf at every save."""
+        return self._filled.inverse()
 
     def _carry(self, rule: LeafRule, arrays: Sequence[Any]) -> list[Any]:
         """Return arrays after the transforms of a rule; messages name the source in both directions."""

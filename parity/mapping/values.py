@@ -11,7 +11,7 @@ from parity.formats import dtype_named
 from parity.mapping.lazy import Retyped, Scaled
 from parity.mapping.transform import Extents, RuleClass, Transform
 
-__all__ = ["Cast", "Times", "require_dtype"]
+__all__ = ["Cast", "Recount", "Times", "require_dtype"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,39 @@ class Cast(Transform):
     def inverse(self, shapes: Extents) -> Transform:
         """Refuse."""
         raise CheckpointError("what was rounded has no way back")
+
+
+@dataclass(frozen=True)
+class Recount(Transform):
+    """Counters in another type that holds them, such as the int32 of JAX, which has no int64 by default; of NumPy.
+
+    Example:
+        >>> import numpy as np
+        >>> [count] = Recount("int32", "int64").forward([np.array(7)], ["step"])
+        >>> count.dtype, Recount("int32", "int64").inverse([])
+        (dtype('int32'), Recount(dtype='int64', before='int32'))
+    """
+
+    dtype: str
+    before: str
+    """Type of the counters before it."""
+
+    @property
+    def how(self) -> str:
+        """Return what happens, as a phrase."""
+        return f"counted in {self.dtype}"
+
+    def forward(self, arrays: Sequence[Any], names: Sequence[str]) -> list[Any]:
+        """Return each counter in the new type, which must hold it."""
+        made = [array.astype(self.dtype) for array in arrays]
+        for array, one in zip(arrays, made, strict=True):
+            if (one != array).any():
+                raise CheckpointError(f"{names[0]}: {array.dtype} {array} does not fit {self.dtype}")
+        return made
+
+    def inverse(self, shapes: Extents) -> Transform:
+        """Return the way to the type before."""
+        return Recount(self.before, self.dtype)
 
 
 def require_dtype(name: str) -> Any:
