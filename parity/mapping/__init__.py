@@ -14,6 +14,7 @@ from parity.mapping.row import ConversionRule, row_of
 from parity.mapping.rows import parse_rules, read_rules, rules_text
 from parity.mapping.rule import LeafRule, RulePlacement
 from parity.mapping.rule_set import ConversionRules
+from parity.mapping.shapes import by_order, by_shapes
 from parity.mapping.transform import CLASSES, RuleClass, Transform
 from parity.mapping.values import Cast, Recount, Times
 
@@ -42,6 +43,8 @@ __all__ = [
     "Unstack",
     "Zeros",
     "by_keys",
+    "by_order",
+    "by_shapes",
     "by_text",
     "fill_keys",
     "fill_text",
