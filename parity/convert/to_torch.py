@@ -129,7 +129,7 @@ def _params_alone(tree: Mapping[str, Any], options: Options, ledger: Ledger, whe
     arrays = {leaf_name(k): leaf for home in homes for k, leaf in leaves(tree[home]) if isinstance(leaf, Array)}
     model: dict[str, Array] = {}
     for placement in options.rules.place_back(list(arrays)):
-        if placement.rule.by_shapes:
+        if placement.rule.needs_shapes:
             raise CheckpointError(f"{placement.source[0]}: shapes in PyTorch are not known; give --like FILE")
         made = placement.backward([arrays[path] for path in placement.target])
         for name, array in zip(placement.source, made, strict=True):

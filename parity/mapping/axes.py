@@ -27,12 +27,8 @@ class Permute(Transform):
         ([(5, 5, 3, 64)], Permute(axes=(3, 2, 0, 1)))
     """
 
+    says: ClassVar[str] = "permuted {axes}"
     axes: tuple[int, ...]
-
-    @property
-    def how(self) -> str:
-        """Return what happens, as a phrase."""
-        return f"permuted {list(self.axes)}"
 
     def forward(self, arrays: Sequence[Any], names: Sequence[str] = ()) -> list[Any]:
         """Return each array with its axes in the new order; a view where its library has views."""
@@ -51,10 +47,7 @@ class Permute(Transform):
 class Transpose(Transform):
     """The last two axes exchanged, however many there are."""
 
-    @property
-    def how(self) -> str:
-        """Return what happens, as a phrase."""
-        return "transposed"
+    says: ClassVar[str] = "transposed"
 
     def forward(self, arrays: Sequence[Any], names: Sequence[str]) -> list[Any]:
         """Return each array transposed; it must have two axes to exchange."""
@@ -81,13 +74,9 @@ class Transpose(Transform):
 class Reshape(Transform):
     """Another shape, the elements in C order; arrays of NumPy and JAX too."""
 
-    by_shapes: ClassVar[bool] = True
+    says: ClassVar[str] = "reshaped to {shape}"
+    needs_shapes: ClassVar[bool] = True
     shape: tuple[int, ...]
-
-    @property
-    def how(self) -> str:
-        """Return what happens, as a phrase."""
-        return f"reshaped to {list(self.shape)}"
 
     def forward(self, arrays: Sequence[Any], names: Sequence[str] = ()) -> list[Any]:
         """Return each array in the new shape."""

@@ -18,13 +18,9 @@ __all__ = ["Add", "Copies", "Join", "Split", "Stack", "Tie", "Unstack"]
 class Join(Transform):
     """Arrays one after the other along an axis."""
 
-    by_shapes: ClassVar[bool] = True
+    says: ClassVar[str] = "joined along axis {axis}"
+    needs_shapes: ClassVar[bool] = True
     axis: int
-
-    @property
-    def how(self) -> str:
-        """Return what happens, as a phrase."""
-        return f"joined along axis {self.axis}"
 
     def forward(self, arrays: Sequence[Any], names: Sequence[str]) -> list[Any]:
         """Return one array."""
@@ -44,13 +40,9 @@ class Join(Transform):
 class Split(Transform):
     """The parts of one array along an axis."""
 
+    says: ClassVar[str] = "split {extents} along axis {axis}"
     extents: tuple[int, ...]
     axis: int = 0
-
-    @property
-    def how(self) -> str:
-        """Return what happens, as a phrase."""
-        return f"split {list(self.extents)} along axis {self.axis}"
 
     def forward(self, arrays: Sequence[Any], names: Sequence[str]) -> list[Any]:
         """Return the parts; they must make up the array."""
@@ -75,13 +67,9 @@ class Split(Transform):
 class Stack(Transform):
     """Arrays of one shape along a new axis."""
 
-    by_shapes: ClassVar[bool] = True
+    says: ClassVar[str] = "stacked along axis {axis}"
+    needs_shapes: ClassVar[bool] = True
     axis: int
-
-    @property
-    def how(self) -> str:
-        """Return what happens, as a phrase."""
-        return f"stacked along axis {self.axis}"
 
     def forward(self, arrays: Sequence[Any], names: Sequence[str]) -> list[Any]:
         """Return one array."""
@@ -100,13 +88,9 @@ class Stack(Transform):
 class Unstack(Transform):
     """The arrays that lie along an axis, which none of them has; the inverse of `Stack`."""
 
+    says: ClassVar[str] = "{count} taken apart along axis {axis}"
     axis: int
     count: int
-
-    @property
-    def how(self) -> str:
-        """Return what happens, as a phrase."""
-        return f"{self.count} taken apart along axis {self.axis}"
 
     def forward(self, arrays: Sequence[Any], names: Sequence[str]) -> list[Any]:
         """Return as many arrays as there should be."""
@@ -127,12 +111,8 @@ class Unstack(Transform):
 class Add(Transform):
     """The sum of arrays, from which they cannot be had again."""
 
+    says: ClassVar[str] = "added"
     rule_class: ClassVar[RuleClass] = "merging"
-
-    @property
-    def how(self) -> str:
-        """Return what happens, as a phrase."""
-        return "added"
 
     def forward(self, arrays: Sequence[Any], names: Sequence[str]) -> list[Any]:
         """Return one array."""
@@ -142,21 +122,13 @@ class Add(Transform):
         """Return the shape of the sum."""
         return [tuple(shapes[0])]
 
-    def inverse(self, shapes: Extents) -> Transform:
-        """Refuse."""
-        raise CheckpointError("a sum has no way back")
-
 
 @dataclass(frozen=True)
 class Tie(Transform):
     """Several names of one array."""
 
+    says: ClassVar[str] = "tied"
     count: int
-
-    @property
-    def how(self) -> str:
-        """Return what happens, as a phrase."""
-        return "tied"
 
     def forward(self, arrays: Sequence[Any], names: Sequence[str]) -> list[Any]:
         """Return the array; all must be of one type. Whether their values are one is the caller's to compare."""
@@ -177,12 +149,8 @@ class Tie(Transform):
 class Copies(Transform):
     """One array under several names; the inverse of `Tie`."""
 
+    says: ClassVar[str] = "{count} of one"
     count: int
-
-    @property
-    def how(self) -> str:
-        """Return what happens, as a phrase."""
-        return f"{self.count} of one"
 
     def forward(self, arrays: Sequence[Any], names: Sequence[str]) -> list[Any]:
         """Return the array as often as it has names."""

@@ -62,15 +62,15 @@ class LeafRule:
         return any(isinstance(one, Tie) for one in self.transforms)
 
     @property
-    def by_shapes(self) -> bool:
+    def needs_shapes(self) -> bool:
         """Return whether its inverse has to be told the shapes of its arrays."""
-        return any(one.by_shapes for one in self.transforms)
+        return any(one.needs_shapes for one in self.transforms)
 
     def inverse(self, shapes: Extents | None = None) -> LeafRule:
         """Return the rule that leads back.
 
         Args:
-            shapes: Of the arrays under the names of `source`; needed where the rule is `by_shapes`.
+            shapes: Of the arrays under the names of `source`; needed where it `needs_shapes`.
 
         Raises:
             CheckpointError: The rule has no way back, needs shapes and has none, or they do not fit it.
@@ -78,7 +78,7 @@ class LeafRule:
         name, back = self.source[0], []
         if self.rule_class in ("merging", "lossy"):
             raise CheckpointError(f"the rule of {name} is {self.rule_class} and has no way back")
-        if shapes is None and self.by_shapes:
+        if shapes is None and self.needs_shapes:
             raise CheckpointError(f"the rule of {name} needs the shapes of its arrays for a way back")
         moved = shapes
         try:

@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+from parity.errors import CheckpointError
+
 __all__ = ["CLASSES", "Extents", "RuleClass", "Transform"]
 
 RuleClass = Literal["equivariant", "value-scaling", "merging", "lossy"]
@@ -28,17 +30,19 @@ class Transform(ABC):
     """One thing that happens to the arrays of a rule.
 
     Attributes:
+        says: What happens, as a phrase with the fields of the transform in braces.
         rule_class: What it means for the moments of an optimizer.
-        by_shapes: Whether its inverse needs the shapes of the arrays before it.
+        needs_shapes: Whether its inverse needs the shapes of the arrays before it.
     """
 
+    says: ClassVar[str]
     rule_class: ClassVar[RuleClass] = "equivariant"
-    by_shapes: ClassVar[bool] = False
+    needs_shapes: ClassVar[bool] = False
 
     @property
-    @abstractmethod
     def how(self) -> str:
         """Return what happens, as a phrase."""
+        return self.says.format(**{k: list(v) if isinstance(v, tuple) else v for k, v in vars(self).items()})
 
     @abstractmethod
     def forward(self, arrays: Sequence[Any], names: Sequence[str]) -> list[Any]:
@@ -56,13 +60,13 @@ class Transform(ABC):
         """Return the shapes of the arrays after it, from those before it; the same unless it says otherwise."""
         return [tuple(shape) for shape in shapes]
 
-    @abstractmethod
     def inverse(self, shapes: Extents) -> Transform:
         """Return the way back.
 
         Args:
-            shapes: Of the arrays before it; only what is `by_shapes` looks at them.
+            shapes: Of the arrays before it; only what `needs_shapes` looks at them.
 
         Raises:
             CheckpointError: There is none: what went in cannot be told from what came out.
         """
+        raise CheckpointError(f"what was {self.how} has no way back")

@@ -40,21 +40,13 @@ class Times(Transform):
 class Cast(Transform):
     """Another dtype, rounded to it."""
 
+    says: ClassVar[str] = "cast to {dtype}"
     rule_class: ClassVar[RuleClass] = "lossy"
     dtype: str
-
-    @property
-    def how(self) -> str:
-        """Return what happens, as a phrase."""
-        return f"cast to {self.dtype}"
 
     def forward(self, arrays: Sequence[Any], names: Sequence[str]) -> list[Any]:
         """Return each array in the new dtype."""
         return [Retyped(array, require_dtype(self.dtype)) for array in arrays]
-
-    def inverse(self, shapes: Extents) -> Transform:
-        """Refuse."""
-        raise CheckpointError("what was rounded has no way back")
 
 
 @dataclass(frozen=True)
@@ -68,14 +60,10 @@ class Recount(Transform):
         (dtype('int32'), Recount(dtype='int64', before='int32'))
     """
 
+    says: ClassVar[str] = "counted in {dtype}"
     dtype: str
     before: str
     """Type of the counters before it."""
-
-    @property
-    def how(self) -> str:
-        """Return what happens, as a phrase."""
-        return f"counted in {self.dtype}"
 
     def forward(self, arrays: Sequence[Any], names: Sequence[str]) -> list[Any]:
         """Return each counter in the new type, which must hold it."""
