@@ -19,6 +19,7 @@ import optax
 
 from jax_side.numerics import dtypes
 from jax_side.optim import Leaves, Optimizer, by_name
+from parity.mapping import Permute
 from parity.spec import OptimizerSpec, RunSpec
 from parity.state import GroupRule, assign_groups
 from parity.twins import Layout, kind_of
@@ -54,9 +55,10 @@ def build_optimizer(spec: RunSpec) -> optax.GradientTransformationExtraArgs:
 
 def leaves_of(layout: Layout) -> Leaves:
     """Return the names and layouts of the parameters on PyTorch's side."""
+    turned = {one.name: turn for one in layout.params for turn in one.transforms if isinstance(turn, Permute)}
     return Leaves(
-        names={".".join(map(str, (*one.jax, "value"))): one.name for one in layout.params},
-        axes={one.name: AXES[one.transform] for one in layout.params if one.transform in AXES},
+        names={f"{one.path}.value": one.name for one in layout.params},
+        axes={name: turn.inverse().axes for name, turn in turned.items()},
     )
 
 
@@ -129,10 +131,6 @@ def _former_parts(optimizer: OptimizerSpec) -> list[tuple[str, Any]]:
         adam = ("adam", scale_by_adam(own["betas"][0], own["betas"][1], own["eps"]))
         moments = [adam, decay] if optimizer.kind == "adamw" else [decay, adam]
     return [*moments, ("lr", scale_by_lr())]
-
-
-AXES = {"transpose": (1, 0), "oihw_hwio": (3, 2, 0, 1)}
-"""Transform of a row to the order of JAX's axes that gives PyTorch's layout."""
 
 
 def slots(layout: Layout) -> dict[str, tuple[str, str]]:

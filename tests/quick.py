@@ -30,6 +30,7 @@ FOLDERS = frozenset(
         "docs",
         "formats",
         "forks",
+        "mapping",
         "parity",
         "report",
         "sides",

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from parity.errors import StateError
+from parity.mapping import Permute
 
 __all__ = ["Leaves"]
 
@@ -57,7 +58,7 @@ class Leaves:
             leaves: The parameters, in the same order; None is left out.
         """
         return {
-            name: tuple(leaf.shape[axis] for axis in self.axes.get(name, range(leaf.ndim)))
+            name: Permute(self.axes[name]).moved([leaf.shape])[0] if name in self.axes else tuple(leaf.shape)
             for name, leaf in zip(names, leaves, strict=True)
             if leaf is not None
         }
@@ -69,8 +70,8 @@ class Leaves:
             value: The parameter, its gradient or a slot of it.
             name: Neutral name of the parameter.
         """
-        axes = self._turned(name, value.ndim)
-        return value if axes is None else value.transpose([axes.index(at) for at in range(len(axes))])
+        turn = self._turn(name, value.ndim)
+        return value if turn is None else turn.inverse().forward([value])[0]
 
     def to_torch(self, value: Any, name: str) -> Any:
         """Transpose a value that has the dimensions of a parameter to PyTorch's layout; others stay as they are.
@@ -79,10 +80,10 @@ class Leaves:
             value: The parameter, its gradient or a slot of it.
             name: Neutral name of the parameter.
         """
-        axes = self._turned(name, value.ndim)
-        return value if axes is None else value.transpose(axes)
+        turn = self._turn(name, value.ndim)
+        return value if turn is None else turn.forward([value])[0]
 
-    def _turned(self, name: str, ndim: int) -> tuple[int, ...] | None:
-        """Return the order of axes of a value with so many; None where it stays as it is."""
+    def _turn(self, name: str, ndim: int) -> Permute | None:
+        """Return what leads a value with so many axes to PyTorch's layout; None where it stays as it is."""
         axes = self.axes.get(name, ())
-        return axes if len(axes) == ndim and axes != tuple(range(ndim)) else None
+        return Permute(axes) if len(axes) == ndim and axes != tuple(range(ndim)) else None

@@ -22,11 +22,11 @@ from parity.convert import (
     is_checkpoint,
     mapped,
     open_any,
-    read_rules,
     without_document,
 )
 from parity.errors import CheckpointError, ResultError
 from parity.formats import Source
+from parity.mapping import read_rules
 from parity.report import clean, print_comparison, print_differences, print_runs, quoted, short
 from parity.results import EXIT_CODES, CheckResult, read_result
 from parity.runs import RunDirectory

@@ -13,22 +13,19 @@ from typing import Any
 from parity import sides
 from parity.cli.options import local_path, print_found
 from parity.convert import (
-    CLASSES,
     FAMILIES,
     LAYOUTS,
     NAMES,
-    ConversionRules,
     Options,
-    Zeros,
     convert,
     name_of,
     open_any,
-    read_rules,
     read_torch_state,
     registered,
 )
 from parity.errors import CheckpointError, SpecError, UnknownNameError
 from parity.formats import HUGGING_FACE, SAFETENSORS, Writer
+from parity.mapping import CLASSES, ConversionRules, Zeros, read_rules
 from parity.report import print_ledger, print_placements, quoted
 from parity.results import EXIT_CODES
 from parity.state import OPTIMIZERS
@@ -222,17 +219,17 @@ def _check_rules(options: argparse.Namespace) -> int:
     placements = rules.place(list(state.model))
     problems = []
     for placement in placements:
-        arrays = [state.model[name] for name in placement.torch]
+        arrays = [state.model[name] for name in placement.source]
         if options.complete and placement.rule not in rules.rules:
-            problems.append((placement.torch[0], "no rule takes it"))
+            problems.append((placement.source[0], "no rule takes it"))
         try:
             made = placement.forward(arrays)
             back = placement.backward(made, [array.shape for array in arrays])
         except CheckpointError as error:
-            problems.append((placement.torch[0], str(error)))
+            problems.append((placement.source[0], str(error)))
             continue
         if [(a.shape, a.dtype) for a in back] != [(a.shape, a.dtype) for a in arrays]:
-            problems.append((placement.torch[0], f"comes back as {', '.join(map(str, back))}"))
+            problems.append((placement.source[0], f"comes back as {', '.join(map(str, back))}"))
     with quoted(sys.stdout):
         print_placements(placements, state.model, problems, sys.stdout)
     return EXIT_CODES["broken" if problems else "holds"]

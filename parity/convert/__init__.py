@@ -16,13 +16,18 @@ from parity.convert.optax_names import NAMES, name_of
 from parity.convert.optimizer_layout import LAYOUTS
 from parity.convert.proof import Proof, prove
 from parity.convert.registered import Registered, registered
-from parity.convert.rule import CLASSES, ConversionRule, RulePlacement
-from parity.convert.rule_rows import parse_rules, read_rules
-from parity.convert.rules import ConversionRules
 from parity.convert.to_jax import Options, to_jax
 from parity.convert.to_torch import to_torch
 from parity.convert.torch_state import TorchState, read_torch_state
-from parity.convert.transforms import Zeros
+from parity.mapping import (
+    CLASSES,
+    ConversionRule,
+    ConversionRules,
+    RulePlacement,
+    Zeros,
+    parse_rules,
+    read_rules,
+)
 
 __all__ = [
     "CLASSES",

@@ -18,7 +18,6 @@ from parity.convert.naming import keeps_order
 from parity.convert.objects import require_resets, without_objects
 from parity.convert.opening import open_any
 from parity.convert.reading_back import require_same
-from parity.convert.rules import ConversionRules
 from parity.convert.selecting import find_keys, select, without
 from parity.convert.to_jax import DOCUMENT, Options, to_jax
 from parity.convert.to_torch import to_torch
@@ -37,6 +36,7 @@ from parity.formats import (
     leaves,
     map_leaves,
 )
+from parity.mapping import ConversionRules
 from parity.storage import FileDigest, digest_files, fsync_files, fsync_tree, list_files, named
 
 __all__ = ["FAMILIES", "convert", "map_tree", "mapped", "without_document"]

@@ -24,6 +24,7 @@ from typing import Any
 from parity.convert.torch_names import is_buffer, plain_name
 from parity.errors import CheckpointError
 from parity.formats import Array, Key, Source
+from parity.mapping import by_order, by_shapes
 from parity.state import OptimizerKind
 
 __all__ = ["ADVICE", "Naming", "keeps_order", "name_numbers"]
@@ -105,7 +106,7 @@ def name_numbers(
     if len(candidates) >= len(ids) and not _may_have_state(kind, groups, entries):
         return candidates[: len(ids)], "none, as no parameter has state"
     # of several values without a shape, what trains next in JAX would go to any of them
-    proven = None if shapes.count(None) > 1 else _by_shapes(shapes, candidates, model)
+    proven = None if shapes.count(None) > 1 else by_shapes(shapes, {name: model[name].shape for name in candidates})
     if proven is not None:
         return proven, "their shapes, each of which one parameter alone has"
     filled = [group for group in groups if group.get("params")]
@@ -197,27 +198,6 @@ def trainable(model: Mapping[str, Array]) -> list[str]:
     return names
 
 
-def _by_shapes(
-    shapes: Sequence[tuple[int, ...] | None], candidates: Sequence[str], model: Mapping[str, Array]
-) -> list[str] | None:
-    """Return the names where shapes decide alone, in any order; None where they do not.
-
-    Numbers without values have no shape. They take the names that are left, if these are as many: neither has
-    anything that could go to another one.
-    """
-    by_shape: dict[tuple[int, ...], list[str]] = defaultdict(list)
-    for name in candidates:
-        by_shape[model[name].shape].append(name)
-    counts = Counter(shapes)
-    if any(shape is not None and (counts[shape] > 1 or len(by_shape[shape]) != 1) for shape in counts):
-        return None
-    taken = {by_shape[shape][0] for shape in counts if shape is not None}
-    left = iter([name for name in candidates if name not in taken])
-    if counts[None] and counts[None] != len(candidates) - len(taken):
-        return None
-    return [next(left) if shape is None else by_shape[shape][0] for shape in shapes]
-
-
 def _no_order(names: Sequence[str], model: Mapping[str, Array], known: Naming) -> str:
     """Return why the order of the names is not that in which modules register them; empty if it can be."""
     if known.order is not None:
@@ -274,30 +254,16 @@ def _by_order(
     if len(names) <= len(ids):
         source = "the order of the model, buffers and tied names left out,"
         return _counted(where, ids, list(names), source)[0], source.rstrip(",")  # their shapes are checked next
-    first = _places(shapes, [model[name].shape for name in names])
-    last = _places(shapes[::-1], [model[name].shape for name in names[::-1]])
-    if first is None or last is None:
+    found = by_order(shapes, [model[name].shape for name in names])
+    if found is None:
         raise CheckpointError(
             f"{where} has {len(ids)} parameters, and the order of the model, {len(names)} names, has no such shapes "
             f"in it; {ADVICE}"
         )
-    # the earliest and the latest way to find one row of shapes in another are the same where it is the only one
-    if first != [len(names) - 1 - place for place in reversed(last)]:
+    places, alone = found
+    if not alone:
         raise CheckpointError(
             f"{where} has {len(ids)} parameters and the model {len(names)}, and the shapes fit in several ways: "
             f"nothing says which were trained; {ADVICE}"
         )
-    return [names[place] for place in first], "the one place in the order of the model where all shapes fit"
-
-
-def _places(wanted: Sequence[tuple[int, ...] | None], there: Sequence[tuple[int, ...]]) -> list[int] | None:
-    """Return the earliest place of each wanted shape, in order; None if there is none."""
-    places, at = [], 0
-    for shape in wanted:
-        while at < len(there) and shape is not None and there[at] != shape:
-            at += 1
-        if at == len(there):
-            return None
-        places.append(at)
-        at += 1
-    return places
+    return [names[place] for place in places], "the one place in the order of the model where all shapes fit"

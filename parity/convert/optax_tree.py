@@ -15,9 +15,9 @@ import numpy as np
 from parity.convert.optax_parts import HYPERPARAMETERS, Hyperparameter, Moments, Parts, parts_of_optax
 from parity.convert.optimizer_layout import OptimizerTree, no_counterpart, put
 from parity.convert.torch_state import OptimizerPart
-from parity.convert.transforms import Zeros
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Tree, count_of, leaf_name, leaves, map_leaves, number_of
+from parity.mapping import Zeros
 
 __all__ = ["OptaxState", "argument_of", "fill_optax", "read_optax"]
 

@@ -12,11 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from parity.convert.rule import RulePlacement
 from parity.convert.torch_state import OptimizerPart
-from parity.convert.transforms import Zeros
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Key, Tree, count_of, number_of
+from parity.mapping import RulePlacement, Zeros
 from parity.state import Slot, slot_shape
 
 __all__ = ["COUNT", "LAYOUTS", "STEPS", "OptimizerLayout", "OptimizerTree", "no_counterpart", "optimizer_tree", "put"]
@@ -225,19 +224,19 @@ def _slot_tree(
     done = set()
     for name in numbers:
         placement = placements[name]
-        if placement.torch in done or not values:
+        if placement.source in done or not values:
             continue
-        done.add(placement.torch)
-        members = [member for member in placement.torch if member in numbers]
+        done.add(placement.source)
+        members = [member for member in placement.source if member in numbers]
         there = [member for member in members if member in values]
         if not there and not slot.is_kept(_arguments(part, numbers[name]), len(model[name].shape)):
             continue  # another group keeps it: JAX has it for the parameters of that group alone, too
-        if slot.form != "same" and (placement.rule.how or len(placement.torch) > 1):
+        if slot.form != "same" and (placement.rule.how or len(placement.source) > 1):
             leaf = f"{slot.name} of {name}"
             out.refused.append((leaf, f"its shape is not the parameter's, which is {placement.rule.how or 'joined'}"))
             continue
-        given = [values.get(member) or _start(part, slot, numbers, member, model) for member in placement.torch]
-        for path, array in zip(placement.jax, placement.forward(given), strict=True):
+        given = [values.get(member) or _start(part, slot, numbers, member, model) for member in placement.source]
+        for path, array in zip(placement.target, placement.forward(given), strict=True):
             put(tree, path, array)
             if not there:
                 out.absent.setdefault(path, []).append(f"{prefix}.{path}")
@@ -276,17 +275,17 @@ def _lay_steps(
     vector = np.zeros(len(order), counts[0].dtype if counts else np.float32)
     for name, number in numbers.items():
         placement, entry = placements[name], part.state.get(number, {})
-        own = {steps.get(member, 0) for member in placement.torch if member in numbers}
+        own = {steps.get(member, 0) for member in placement.source if member in numbers}
         if len(own) > 1:
-            out.refused.append((f"step of {name}", f"{' and '.join(placement.torch)} differ: {sorted(own)}"))
+            out.refused.append((f"step of {name}", f"{' and '.join(placement.source)} differ: {sorted(own)}"))
             continue
-        for path in placement.jax:
+        for path in placement.target:
             vector[places[path]] = 1 if not part.kind.counts and entry else own.copy().pop()
-            if not any(part.state.get(numbers[member]) for member in placement.torch if member in numbers):
+            if not any(part.state.get(numbers[member]) for member in placement.source if member in numbers):
                 out.absent.setdefault(path, [])
         dtype = _count_type(entry.get("step"))
         if dtype is not None:
-            reference = {"count": STEPS, "index": places[placement.jax[0]], "dtype": dtype}
+            reference = {"count": STEPS, "index": places[placement.target[0]], "dtype": dtype}
             out.references[(*part.at, "state", number, "step")] = reference
     out.tree["step"] = InMemory(vector)
     out.places = {path: places[path] for path in out.absent}

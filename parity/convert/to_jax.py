@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,12 @@ from parity.convert.optax_names import require_class
 from parity.convert.optax_tree import fill_optax
 from parity.convert.optimizer_layout import OptimizerLayout, OptimizerTree, optimizer_tree, put
 from parity.convert.position import note_position, require_one_rate, schedule_position, steps_counted
-from parity.convert.rule import CLASSES, ConversionRule, RuleClass, RulePlacement
-from parity.convert.rules import ConversionRules
 from parity.convert.selecting import without
 from parity.convert.torch_names import is_buffer
 from parity.convert.torch_state import TorchState, read_torch_state
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Key, Tree, encode_tree, leaf_name, leaves, map_leaves
+from parity.mapping import CLASSES, ConversionRules, RuleClass, RulePlacement, row_of
 
 __all__ = ["DOCUMENT", "OPTIMIZER", "SCHEMA", "Options", "to_jax"]
 
@@ -83,7 +82,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
 
     Example:
         >>> import numpy as np
-        >>> from parity.convert import ConversionRule
+        >>> from parity.mapping import ConversionRule
         >>> from parity.formats import InMemory
         >>> tree = {"model": {"fc.weight": InMemory(np.zeros((2, 3), np.float32))}, "step": 7}
         >>> rules = ConversionRules([ConversionRule(torch=("fc.weight",), jax=("fc.kernel",), transpose=True)])
@@ -134,7 +133,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
         if options.template is not None:
             forward.made_by = options.traced(made["params"]) if options.traced else ""
             require_class(forward.made_by, state.optimizer.kind.name, "--optimizer")
-            given = {path: name for name, placement in placements.items() for path in placement.jax}
+            given = {path: name for name, placement in placements.items() for path in placement.target}
             template = options.template(made["params"])
             known = known or "schedule" in options.reset
             made["opt_state"] = fill_optax(template, optimizer, state.optimizer, given, order, known=known)
@@ -165,7 +164,7 @@ class _Forward:
                 f"the names of the optimizer's parameters are inferred: by {part.named_by}; --names FILE or --model "
                 "mine:Model states them"
             )
-        self.placements = {name: p for p in options.rules.place(list(self.state.model)) for name in p.torch}
+        self.placements = {name: p for p in options.rules.place(list(self.state.model)) for name in p.source}
         self.tree: dict[str, Any] = {"params": {}}
         self.made_by = ""
         """The function of Optax whose state is filled, where its update was traced."""
@@ -183,20 +182,20 @@ class _Forward:
                 **({"model": True} if at == self.state.model_at else {}),
             }
             how = placement.rule.how
-            target = ", ".join(f"{prefix}.{path}" for path in placement.jax)
-            if placement.torch not in done:
-                done.add(placement.torch)
-                missing = [member for member in placement.torch if member not in arrays]
+            target = ", ".join(f"{prefix}.{path}" for path in placement.target)
+            if placement.source not in done:
+                done.add(placement.source)
+                missing = [member for member in placement.source if member not in arrays]
                 if missing:
                     raise CheckpointError(
                         f"{leaf_name(at)} has {name} and lacks {missing[0]}, which its rule joins it with"
                     )
-                members = [arrays[member] for member in placement.torch]
-                if placement.rule.tie and not _tied(members):
-                    why = f"tied with {placement.torch[-1]}, and their values differ"
+                members = [arrays[member] for member in placement.source]
+                if placement.rule.ties and not _tied(members):
+                    why = f"tied with {placement.source[-1]}, and their values differ"
                     self.ledger.add(source, "refused", target, why)
                     continue
-                for path, value in zip(placement.jax, placement.forward(members), strict=True):
+                for path, value in zip(placement.target, placement.forward(members), strict=True):
                     put(self.tree.setdefault(prefix, {}), path, value)
             self.ledger.add(source, "transformed" if how else "copied", target, how, array.nbytes)
 
@@ -229,7 +228,7 @@ class _Forward:
             "schema": SCHEMA,
             "names": list(self.state.model),
             "named_by": "" if self.state.optimizer is None else self.state.optimizer.named_by,
-            "rules": [_row(rule) for rule in self.options.rules.rules],
+            "rules": [row_of(rule) for rule in self.options.rules.rules],
             "step": step,
             "counts": {} if optimizer is None else _counts(optimizer),
             "counted": self.state.optimizer is None or self.state.optimizer.kind.counts,
@@ -295,9 +294,9 @@ def _homes(state: TorchState, placements: Mapping[str, RulePlacement]) -> dict[s
         homes[name] = rule.collection or ("buffers" if is_buffer(name, array) else "params")
         if homes[name] in _TAKEN:
             raise CheckpointError(f"{name}: the collection {homes[name]} is taken by the state of the training")
-        if len({homes[member] for member in placements[name].torch if member in homes}) > 1:
+        if len({homes[member] for member in placements[name].source if member in homes}) > 1:
             raise CheckpointError(
-                f"{' and '.join(placements[name].torch)} are parameter and buffer; give them a collection"
+                f"{' and '.join(placements[name].source)} are parameter and buffer; give them a collection"
             )
     return homes
 
@@ -319,7 +318,7 @@ def _refuse_classes(placements: Mapping[str, RulePlacement], options: Options, l
         kind = placement.rule.rule_class
         if kind != "equivariant" and kind not in options.allow:
             why = f"its rule is {kind}: it {CLASSES[kind]}; --only params, or --allow {kind}"
-            ledger.add(name, "refused", ", ".join(placement.jax), why)
+            ledger.add(name, "refused", ", ".join(placement.target), why)
 
 
 def _leave_out(tree: Tree, references: Mapping[tuple[Key, ...], Any], ledger: Ledger) -> None:
@@ -347,13 +346,3 @@ def _counts(optimizer: OptimizerTree) -> dict[str, int]:
     if optimizer.layout == "optax" and isinstance(optimizer.tree[0], dict) and "count" in optimizer.tree[0]:
         counts["opt_state.0.count"] = optimizer.count
     return counts
-
-
-def _row(rule: ConversionRule) -> dict[str, Any]:
-    """Return a rule as a row of RULES.toml, without what is as by default."""
-    row = {}
-    for one in fields(rule):
-        value = getattr(rule, one.name)
-        if value != one.default:
-            row[one.name] = list(value) if isinstance(value, tuple) else value
-    return row

@@ -18,12 +18,10 @@ from parity.convert.optax_back import in_recorded_layout, with_hyperparameters
 from parity.convert.optax_names import ALIKE, require_class
 from parity.convert.optax_tree import OptaxState
 from parity.convert.optimizer_layout import COUNT, STEPS, OptimizerLayout
-from parity.convert.rule import RulePlacement
-from parity.convert.rule_rows import parse_rules
-from parity.convert.rules import ConversionRules
 from parity.convert.to_jax import DOCUMENT, OPTIMIZER, SCHEMA, Options, to_jax
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Source, Tree, count_of, decode_tree, leaf_name, leaves, number_of
+from parity.mapping import ConversionRules, RulePlacement, parse_rules
 
 __all__ = ["to_torch"]
 
@@ -131,13 +129,13 @@ def _params_alone(tree: Mapping[str, Any], options: Options, ledger: Ledger, whe
     arrays = {leaf_name(k): leaf for home in homes for k, leaf in leaves(tree[home]) if isinstance(leaf, Array)}
     model: dict[str, Array] = {}
     for placement in options.rules.place_back(list(arrays)):
-        if placement.rule.stack is not None or placement.rule.join is not None or placement.rule.reshape:
-            raise CheckpointError(f"{placement.torch[0]}: shapes in PyTorch are not known; give --like FILE")
-        made = placement.backward([arrays[path] for path in placement.jax], [arrays[placement.jax[0]].shape])
-        for name, array in zip(placement.torch, made, strict=True):
+        if placement.rule.needs_shapes:
+            raise CheckpointError(f"{placement.source[0]}: shapes in PyTorch are not known; give --like FILE")
+        made = placement.backward([arrays[path] for path in placement.target])
+        for name, array in zip(placement.source, made, strict=True):
             model[name] = array
             how = placement.rule.how
-            ledger.add(f"params.{placement.jax[0]}", "transformed" if how else "copied", name, how, array.nbytes)
+            ledger.add(f"params.{placement.target[0]}", "transformed" if how else "copied", name, how, array.nbytes)
     for key in more:
         for keys, _ in leaves(tree[key]):
             ledger.add(leaf_name((key, *keys)), "left out", how="only the parameters were asked for")
@@ -163,7 +161,7 @@ class _Back:
         rules = options.rules
         if not rules.rules:
             rules = ConversionRules(parse_rules(f"{where}: {DOCUMENT}.state", content["rules"]))
-        self.placements = {name: p for p in rules.place(list(content["names"])) for name in p.torch}
+        self.placements = {name: p for p in rules.place(list(content["names"])) for name in p.source}
         self.used: set[str] = set()
         self.kept: set[int] = set()
         """Identities of the arrays that have no leaf in JAX, and are as they were."""
@@ -186,7 +184,7 @@ class _Back:
         self._pass_counts()
         if self.optax is not None:
             self.used |= self.optax.fresh
-            paths = {path: name for name, placement in self.placements.items() for path in placement.jax}
+            paths = {path: name for name, placement in self.placements.items() for path in placement.target}
             tree = with_hyperparameters(tree, self.optax, self.content.get("optimizer"), paths, self.ledger)
         for name, leaf in self.leaves.items():
             if name not in self.used and name != f"{DOCUMENT}.state" and not _is_empty(leaf):
@@ -244,27 +242,27 @@ class _Back:
             return self._count(name, value, reference["dtype"])
         prefix, torch_name = reference["from"], reference["name"]
         placement = self.placements[torch_name]
-        key = (prefix, placement.torch)
+        key = (prefix, placement.source)
         if key not in self.cache:
             self.cache[key] = self._gather(prefix, placement, reference)
-        array = self.cache[key][placement.torch.index(torch_name)]
-        name, how = f"{prefix}.{placement.jax[0]}", placement.rule.how
+        array = self.cache[key][placement.source.index(torch_name)]
+        name, how = f"{prefix}.{placement.target[0]}", placement.rule.how
         self._check(name, array, reference)
         self.ledger.add(name, "transformed" if how else "copied", torch_name, how and f"back: {how}", array.nbytes)
         return array
 
     def _gather(self, prefix: str, placement: RulePlacement, reference: Mapping[str, Any]) -> Sequence[Array]:
         arrays = []
-        for path in placement.jax:
+        for path in placement.target:
             name = f"{prefix}.{path}"
             found = self.leaves.get(name)
             if not isinstance(found, Array):
                 raise CheckpointError(
-                    f"{self.where}: {name} is missing: PyTorch's {placement.torch[0]} is made from it"
+                    f"{self.where}: {name} is missing: PyTorch's {placement.source[0]} is made from it"
                 )
             self.used.add(name)
             arrays.append(found)
-        shapes = [self.shapes.get(name, tuple(reference["shape"])) for name in placement.torch]
+        shapes = [self.shapes.get(name, tuple(reference["shape"])) for name in placement.source]
         return placement.backward(arrays, shapes)
 
     def _check(self, name: str, found: Any, reference: Mapping[str, Any]) -> Array:

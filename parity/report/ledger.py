@@ -7,8 +7,9 @@ from typing import IO
 
 from rich.text import Text
 
-from parity.convert import Action, Ledger, RulePlacement
+from parity.convert import Action, Ledger
 from parity.formats import Array
+from parity.mapping import RulePlacement
 from parity.report.layout import Column, print_rows, print_wrapped
 from parity.report.terminal import open_console
 from parity.report.words import clean
@@ -64,7 +65,7 @@ def print_placements(
     """Print where each parameter goes, then what is wrong, then a total.
 
     Args:
-        placements: Where each goes, as `Rules.place` returns them.
+        placements: Where each goes, as `ConversionRules.place` returns them.
         model: Name of a parameter to its array, of which dtype and shape are shown.
         problems: Name of a parameter, and why it does not lead back or has no rule.
         file: Where it is printed.
@@ -72,8 +73,8 @@ def print_placements(
     console = open_console(file)
     rows = [
         (
-            ", ".join(f"{name} {model[name]}" for name in placement.torch),
-            ", ".join(placement.jax),
+            ", ".join(f"{name} {model[name]}" for name in placement.source),
+            ", ".join(placement.target),
             f"{placement.rule.how or 'as it is'} ({placement.rule.rule_class})",
         )
         for placement in placements
@@ -81,6 +82,6 @@ def print_placements(
     print_rows(console, _COLUMNS, rows)
     for name, problem in problems:
         print_wrapped(console, clean(f"{name}: {problem}"))
-    total = sum(len(placement.torch) for placement in placements)
+    total = sum(len(placement.source) for placement in placements)
     words = f"{len(problems)} do not lead back or have no rule" if problems else "each has one place and leads back"
     print_wrapped(console, f"{total} parameters: {words}")

@@ -117,8 +117,8 @@ def slot_rows(spec: RunSpec, params: Sequence[Row]) -> tuple[SlotRows, ...]:
     for one in params:
         kind = kind_of(spec.optimizer, len(one.shape))
         for slot in kind.kept({**kind.arguments, **arguments}, len(one.shape)):
-            transform = "same" if slot.form == "scalar" else one.transform
-            row = replace(one, shape=slot_shape(slot, one.shape), transform=transform)
+            transforms = () if slot.form == "scalar" else one.transforms
+            row = replace(one, shape=slot_shape(slot, one.shape), transforms=transforms)
             kept.setdefault(slot, []).append(row)
     return tuple(
         SlotRows(

@@ -1,4 +1,4 @@
-"""The rows of a model: for every leaf its neutral name, its JAX path, its PyTorch name, and the transform.
+"""The rows of a model: for every leaf its neutral name, its JAX path, its PyTorch name, and the transforms.
 
 Every transform is a permutation of coordinates, under which elementwise optimizers and global-norm clipping are
 unchanged; so a converted optimizer state takes the same steps, and the round trip is exact bit for bit.
@@ -7,14 +7,17 @@ unchanged; so a converted optimizer state takes the same steps, and the round tr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
+from parity.mapping import LeafRule, Permute, Recount, RulePlacement, Transform
 from parity.spec import ModelSpec
 from parity.spec.models import BUFFERS, Kind
 
-__all__ = ["Row", "Transform", "param_shapes", "table"]
+__all__ = ["COUNTER", "Row", "param_shapes", "table"]
 
-Transform = Literal["same", "transpose", "oihw_hwio", "counter"]
+COUNTER = Recount("int32", "int64")
+"""JAX without x64 has no int64; `to_jax` checks that a counter fits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,20 +33,31 @@ class Row:
     """Path in the NNX state: ("layers", 0, "kernel")."""
     torch: str
     """Key in the module's state_dict."""
-    transform: Transform
+    transforms: tuple[Transform, ...] = ()
     """From neutral (PyTorch layout) to JAX."""
 
+    @property
+    def path(self) -> str:
+        """Return the path in the NNX state as a name: `layers.0.kernel`."""
+        return ".".join(map(str, self.jax))
 
-_IN_JAX: dict[Kind, tuple[str, Transform]] = {
-    "linear": ("kernel", "transpose"),
-    "convolution": ("kernel", "oihw_hwio"),
-    "bias": ("bias", "same"),
-    "embedding": ("embedding", "same"),
-    "scale": ("scale", "same"),
-    "shift": ("bias", "same"),
-    "mean": ("mean", "same"),
-    "variance": ("var", "same"),
-    "count": ("count", "counter"),
+    @cached_property
+    def placement(self) -> RulePlacement:
+        """Where the neutral leaf lies in JAX."""
+        names = (self.name,), (self.path,)
+        return RulePlacement(*names, LeafRule(*names, self.transforms))
+
+
+_IN_JAX: dict[Kind, tuple[str, tuple[Transform, ...]]] = {
+    "linear": ("kernel", (Permute((1, 0)),)),
+    "convolution": ("kernel", (Permute((2, 3, 1, 0)),)),  # [out, in, height, width] is [height, width, in, out]
+    "bias": ("bias", ()),
+    "embedding": ("embedding", ()),
+    "scale": ("scale", ()),
+    "shift": ("bias", ()),
+    "mean": ("mean", ()),
+    "variance": ("var", ()),
+    "count": ("count", (COUNTER,)),
 }
 """Kind of a leaf to the name of its variable in the NNX module, and how it is kept there."""
 
@@ -54,13 +68,13 @@ def table(model: ModelSpec) -> tuple[Row, ...]:
     Example:
         >>> from parity.spec import MlpSpec
         >>> row = table(MlpSpec())[0]
-        >>> row.name, row.jax, row.transform
-        ('layers.0.weight', ('layers', 0, 'kernel'), 'transpose')
+        >>> row.name, row.jax, row.placement.rule.how
+        ('layers.0.weight', ('layers', 0, 'kernel'), 'permuted [1, 0]')
     """
     rows = []
     for leaf in model.param_specs():
         module, _, _ = leaf.name.rpartition(".")
-        variable, transform = _IN_JAX[leaf.kind]
+        variable, transforms = _IN_JAX[leaf.kind]
         rows.append(
             Row(
                 name=leaf.name,
@@ -68,7 +82,7 @@ def table(model: ModelSpec) -> tuple[Row, ...]:
                 shape=leaf.shape,
                 jax=(*(int(part) if part.isdigit() else part for part in module.split(".")), variable),
                 torch=leaf.name,
-                transform=transform,
+                transforms=transforms,
             )
         )
     return tuple(rows)

@@ -5,27 +5,15 @@ Optimizer slots go through rows of their own (`parity.twins.slots`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parity.errors import StateError
-from parity.twins.table import Row, Transform
+from parity.twins.table import COUNTER, Row
 
 __all__ = ["check_leaves", "from_jax", "from_torch", "to_jax", "to_torch"]
-
-_WAYS: dict[
-    Transform,
-    tuple[Callable[[NDArray[np.generic]], NDArray[np.generic]], Callable[[NDArray[np.generic]], NDArray[np.generic]]],
-] = {
-    "same": (lambda a: a, lambda a: a),
-    "transpose": (lambda a: a.T, lambda a: a.T),
-    "oihw_hwio": (lambda a: a.transpose(2, 3, 1, 0), lambda a: a.transpose(3, 2, 0, 1)),
-    "counter": (lambda a: a.astype(np.int32), lambda a: a.astype(np.int64)),
-}
-"""Transform to what turns a neutral array into JAX's, and back. JAX without x64 has no int64; `to_jax` checks that a
-counter fits."""
 
 
 def check_leaves(rows: tuple[Row, ...], leaves: Mapping[str, NDArray[np.generic]], where: str, dtype: str) -> None:
@@ -42,7 +30,7 @@ def check_leaves(rows: tuple[Row, ...], leaves: Mapping[str, NDArray[np.generic]
     """
     _match({row.name for row in rows}, set(leaves), where)
     for row in rows:
-        expected = f"{'int64' if row.transform == 'counter' else dtype} {row.shape}"
+        expected = f"{'int64' if COUNTER in row.transforms else dtype} {row.shape}"
         found = f"{leaves[row.name].dtype} {leaves[row.name].shape}"
         if found != expected:
             raise StateError(f"{where}.{row.name}", f"expected {expected}, got {found}")
@@ -66,9 +54,9 @@ def to_jax(
     _match({row.name for row in rows}, set(leaves), where)
     for row in rows:
         value = leaves[row.name]
-        if row.transform == "counter" and not (value.dtype == np.int64 and 0 <= int(value) < 2**31):
+        if COUNTER in row.transforms and not (value.dtype == np.int64 and 0 <= int(value) < 2**31):
             raise StateError(f"{where}.{row.name}", f"{value.dtype} {value} does not fit the int32 JAX keeps it in")
-    return {row.jax: np.asarray(_WAYS[row.transform][0](leaves[row.name]), order="C") for row in rows}
+    return {row.jax: np.asarray(row.placement.forward([leaves[row.name]])[0], order="C") for row in rows}
 
 
 def from_jax(
@@ -89,8 +77,8 @@ def from_jax(
     Raises:
         StateError: A leaf is missing or unexpected.
     """
-    _match({_dotted(row.jax) for row in rows}, {_dotted(p) for p in leaves}, where)
-    out = {row.name: _WAYS[row.transform][1](leaves[row.jax]) for row in rows}
+    _match({row.path for row in rows}, {".".join(map(str, path)) for path in leaves}, where)
+    out = {row.name: row.placement.backward([leaves[row.jax]])[0] for row in rows}
     return out if views else {name: np.asarray(value, order="C") for name, value in out.items()}
 
 
@@ -126,10 +114,6 @@ def from_torch(
     """
     _match({row.torch for row in rows}, set(leaves), where)
     return {row.name: leaves[row.torch] for row in rows}
-
-
-def _dotted(path: tuple[str | int, ...]) -> str:
-    return ".".join(map(str, path))
 
 
 def _match(expected: set[str], found: set[str], where: str) -> None:

@@ -83,7 +83,7 @@ LAYERS = (
     {"storage", "forks"},
     {"policy", "schedules", "formats", "capture"},
     {"state"},
-    {"contract"},
+    {"contract", "mapping"},
     {"spec"},
     {"checkpoints", "results", "sides"},
     {"twins"},

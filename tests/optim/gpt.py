@@ -37,7 +37,7 @@ ROWS = table(SPEC.model)
 PATHS = {row.name: row.jax for row in ROWS}
 LEAVES = Leaves(
     names={".".join(map(str, row.jax)): row.name for row in ROWS},
-    axes={row.name: (1, 0) for row in ROWS if row.transform == "transpose"},
+    axes={row.name: (1, 0) for row in ROWS if row.transforms},
 )
 BATCHES = 40
 TEXT = np.random.default_rng(4).integers(0, 24, size=(BATCHES, 4, 7))
@@ -112,5 +112,5 @@ def jax_walk(
             value = params
             for key in row.jax:
                 value = value[key]
-            found[row.name] = np.asarray(value).T if row.transform == "transpose" else np.asarray(value)
+            found[row.name] = np.asarray(value).T if row.transforms else np.asarray(value)
         return np.asarray(losses), found

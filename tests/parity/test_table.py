@@ -7,9 +7,12 @@ from flax import nnx
 import jax_side
 import torch_side
 from parity.errors import StateError
+from parity.mapping import Recount
 from parity.spec import CnnSpec, GptSpec, MlpSpec, ModelSpec
 from parity.twins import Row, from_jax, from_torch, initial_buffers, initial_params, table, to_jax, to_torch
 from tests.support.small import small
+
+COUNTER = Recount("int32", "int64")
 
 MODELS: dict[str, ModelSpec] = {
     "mlp": MlpSpec(hidden=(16, 8)),
@@ -33,7 +36,7 @@ def random_leaves(rows: tuple[Row, ...], model: ModelSpec, seed: int) -> dict[st
     out = {}
     for row in rows:
         value = np.asarray(like[row.name])
-        if row.transform == "counter":
+        if row.transforms == (COUNTER,):
             out[row.name] = np.asarray(generator.integers(0, 2**31 - 1), np.int64)
         else:
             raw = generator.integers(0, 256, value.nbytes, dtype=np.uint8)
@@ -133,6 +136,6 @@ def test_a_left_over_leaf_is_named_by_every_direction(model: ModelSpec) -> None:
 @pytest.mark.parametrize("value", [np.float32(1.5), np.int64(2**31), np.int64(-(2**31) - 1)])
 def test_a_counter_that_int32_cannot_hold_is_refused(value: np.generic) -> None:
     """JAX keeps it in 32 bits; a cast that changes it would be a silent wrong load."""
-    row = next(r for r in table(CnnSpec()) if r.transform == "counter")
+    row = next(r for r in table(CnnSpec()) if r.transforms == (COUNTER,))
     with pytest.raises(StateError, match=r"model\.buffers\.norms\.0\.num_batches_tracked: "):
         to_jax((row,), {row.name: np.asarray(value)}, "model.buffers")

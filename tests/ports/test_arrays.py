@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from parity.checks.ports.arrays import exact
-from parity.checks.ports.pairing import Pair
 from parity.checks.ports.series import Series
+from parity.mapping import Pair
+
+pytestmark = pytest.mark.breaks_first
 
 PAIR = Pair("weight", "kernel", "model.params", axes=(1, 0))
 WEIGHT = np.array([[0.0, 1.0, 2.0], [3.0, math.nan, 5.0]], np.float32)

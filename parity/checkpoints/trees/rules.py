@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from parity.errors import CheckpointError
+from parity.mapping import by_keys, fill_keys
 
 __all__ = ["Renames", "Rule", "RuleLike"]
 
@@ -36,11 +37,11 @@ class Rule:
 
     def apply(self, name: str) -> str | None:
         """Return the name that the template has for a saved one; None if the rule is not about it."""
-        parts, wanted = name.split("."), self.saved.split(".")
-        if len(parts) < len(wanted) or any(b not in ("*", a) for a, b in zip(parts, wanted, strict=False)):
+        found = by_keys(self.saved, below=True).fullmatch(name)
+        if found is None:
             return None
-        stars = iter([a for a, b in zip(parts, wanted, strict=False) if b == "*"])
-        return ".".join([*(next(stars) if p == "*" else p for p in self.template.split(".")), *parts[len(wanted) :]])
+        *stars, rest = found.groups()
+        return fill_keys(self.template, stars) + rest
 
 
 RuleLike = Iterable[Rule] | Mapping[str, str]

@@ -1,7 +1,7 @@
 """Ranks apart: state that all processes of a run began with alike and that came to differ between them.
 
 Weights that every process keeps whole have to stay equal; shards of one array, and generators of each rank's own,
-differ from the start. What was equal and is not any more is worth a look, but it is one run: an observation, no verdict.
+differ from the start. What was equal and is not any more is worth a look; as it is one run, it is an observation.
 """
 
 from __future__ import annotations

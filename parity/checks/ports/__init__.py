@@ -11,8 +11,8 @@ from parity.checks.ports.assertions import (
     assert_twins,
 )
 from parity.checks.ports.handover import hands_over
-from parity.checks.ports.pairing import Pair, PairRule
 from parity.checks.ports.twins import twins_agree
+from parity.mapping import Pair, PairRule
 
 __all__ = [
     "CrossingBrokenError",

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from parity.checks.criteria import FLOAT64_LIMIT, FLOOR_ULPS, ulp
 from parity.checks.gap import distance
 from parity.checks.ports.noise import Noise, spread_of
-from parity.checks.ports.pairing import Pair
 from parity.checks.ports.series import Series, scalar_of
 from parity.checks.running import Compute
+from parity.mapping import Pair
 
 __all__ = ["ARRAY_LIMIT", "PortDifference", "exact", "judge_array", "rank_of"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from parity.checks.ports.judge import Curve
-from parity.checks.ports.pairing import Pair, PairRule, matching, pair_leaves, pair_slots, words_of
 from parity.checks.ports.series import CURVES, NARROW_FIRST, Series, Trained
 from parity.checks.running import Compute, Trace
+from parity.mapping import Pair, PairRule, matching, pair_leaves, pair_slots, words_of
 
 __all__ = ["Basis", "build_basis", "different_counts", "different_settings"]
 

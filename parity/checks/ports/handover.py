@@ -13,11 +13,11 @@ from parity.checks.ports.arrays import PortDifference, exact
 from parity.checks.ports.basis import Basis, build_basis, different_counts
 from parity.checks.ports.judge import Judged, judge_pair
 from parity.checks.ports.noise import Noise, measure_noise
-from parity.checks.ports.pairing import Pair, PairRule
 from parity.checks.ports.series import Series, Trained, kept_steps
 from parity.checks.ports.session import Sides, crossing, open_sides, suspects_of
 from parity.checks.running import Compute, RunMode, Trace, Train, copy_folder
 from parity.errors import SpecError, TrainerError
+from parity.mapping import Pair, PairRule
 from parity.results import Crossing, Suspect
 
 __all__ = ["Convert", "hands_over"]

@@ -24,9 +24,9 @@ from parity.checks.criteria import (
 from parity.checks.gap import CurveGap, curve_gap
 from parity.checks.ports.arrays import PortDifference, judge_array, rank_of
 from parity.checks.ports.noise import Noise, spread_of
-from parity.checks.ports.pairing import Pair
 from parity.checks.ports.series import Series
 from parity.checks.running import Compute
+from parity.mapping import Pair
 from parity.results import Verdict
 
 __all__ = ["Curve", "Judged", "judge_pair"]

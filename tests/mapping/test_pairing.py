@@ -3,11 +3,8 @@
 import numpy as np
 import pytest
 
-from parity.checks.ports import Pair
-from parity.checks.ports.pairing import pair_leaves, pair_slots
 from parity.errors import SpecError
-
-pytestmark = pytest.mark.breaks_first
+from parity.mapping import Pair, pair_leaves, pair_slots
 
 DRAWS = np.random.default_rng(0)
 Q, K, CONV = DRAWS.normal(size=(4, 6)), DRAWS.normal(size=(4, 6)), DRAWS.normal(size=(8, 3, 5, 5))

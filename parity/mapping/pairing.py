@@ -4,53 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from itertools import permutations, takewhile
+from itertools import permutations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.errors import SpecError
+from parity.mapping.pair import Arrays, Pair, PairRule, by_rules
 
-__all__ = ["Pair", "PairRule", "pair_leaves", "permutation_of"]
-
-PairRule = tuple[str, str] | tuple[str, str, "str | Sequence[int]"]
-"""A path of the trainer, the path of its port, and how the axes go over: `transpose`, `reshape`, or a permutation
-as of `numpy.transpose`. `*` stands for the same text on both sides."""
-
-Arrays = Mapping[str, NDArray[Any]]
+__all__ = ["pair_leaves", "permutation_of"]
 
 MOST_AXES = 5
 """Axes above which no permutation is tried: 120 at 5."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two leaves that stand for the same value."""
-
-    a: str
-    b: str
-    component: str
-    axes: tuple[int, ...] | None = None
-    """Permutation that takes the axes of `a` to those of `b`; None where they are in the same order."""
-
-    @property
-    def turned(self) -> Pair:
-        """Return the pair from the other side."""
-        axes = None if self.axes is None else tuple(int(axis) for axis in np.argsort(self.axes))
-        return Pair(self.b, self.a, self.component, axes)
-
-    def carry(self, values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-        """Return values of `a` as `b` holds them, in float64 unless they are whole numbers.
-
-        Args:
-            values: Of leaf `a`.
-            shape: Of leaf `b`.
-        """
-        moved = values if self.axes is None else values.transpose(self.axes)
-        return moved.reshape(shape)
 
 
 def pair_leaves(
@@ -75,7 +41,7 @@ def pair_leaves(
     Raises:
         SpecError: A rule that matches nothing, gives a leaf twice, or does not fit the shapes.
     """
-    found = _by_rules(a, b, component, rules)
+    found = by_rules(a, b, component, rules)
     ways = (_by_value, partial(_by_neighbour, found=found), _by_shape, partial(_by_training, later=later))
     while True:
         taken = {pair.b for pair in found.values()}
@@ -86,50 +52,6 @@ def pair_leaves(
             return [found[path] for path in a if path in found], [*free_a, *free_b]
         path, other, axes = one
         found[path] = Pair(path, other, component, axes)
-
-
-def _by_rules(a: Arrays, b: Arrays, component: str, rules: Iterable[PairRule]) -> dict[str, Pair]:
-    found: dict[str, Pair] = {}
-    taken: set[str] = set()
-    for rule in rules:
-        left, right, how = (*rule, "same")[:3]
-        matches = matching(rule, a)
-        if not matches:
-            raise SpecError("rules", f"{left!r} matches no array of the trainer; it has {', '.join(list(a)[:6])}")
-        for path, stars in matches.items():
-            texts = iter(stars)
-            other = "".join(part if part != "*" else next(texts, "*") for part in re.split(r"(\*)", right))
-            if other not in b:
-                raise SpecError("rules", f"{left!r} takes {path} to {other}, which the port has not; it has "
-                                f"{', '.join(list(b)[:6])}")  # fmt: skip
-            if path in found or other in taken:
-                raise SpecError("rules", f"two rows for {path if path in found else other}; give each leaf one row")
-            found[path] = _fitting(path, other, component, how, a[path].shape, b[other].shape)
-            taken.add(other)
-    return found
-
-
-def matching(rule: PairRule, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the paths of the trainer that a rule names, with the texts that its stars stand for."""
-    pattern = re.compile("(.+?)".join(map(re.escape, rule[0].split("*"))))
-    matches = ((path, pattern.fullmatch(path)) for path in paths)
-    return {path: match.groups() for path, match in matches if match is not None}
-
-
-def _fitting(path: str, other: str, component: str, how: Any, here: tuple[int, ...], there: tuple[int, ...]) -> Pair:
-    axes: tuple[int, ...] | None = None
-    if how == "transpose":
-        axes = tuple(reversed(range(len(here))))
-    elif not isinstance(how, str):
-        axes = tuple(how)
-        if sorted(axes) != list(range(len(here))):
-            raise SpecError("rules", f"{path} has {len(here)} axes, the permutation is {list(axes)}")
-    elif how not in ("same", "reshape"):
-        raise SpecError("rules", f"transform of {path} must be same, transpose, reshape or axes, got {how!r}")
-    moved = here if axes is None else tuple(here[axis] for axis in axes)
-    if moved != there and (how != "reshape" or np.prod(moved) != np.prod(there)):
-        raise SpecError("rules", f"{path} {list(here)} does not fit {other} {list(there)} by {how!r}")
-    return Pair(path, other, component, axes)
 
 
 Match = tuple[str, str, tuple[int, ...] | None]
@@ -235,56 +157,3 @@ def _home(path: str) -> str:
 
 def _last(path: str) -> str:
     return path.removeprefix(_home(path)).strip(".[]'\"")
-
-
-def pair_slots(params: Sequence[Pair], a: Mapping[str, str], b: Mapping[str, str]) -> list[Pair]:
-    """Pair the slots of optimizers and averages: each belongs to a parameter, and goes over as that does.
-
-    Args:
-        params: The pairs of the parameters.
-        a: Path to component of the trainer's slots, such as `optimizer.state[model.0.weight].exp_avg`.
-        b: The same of its port.
-    """
-    slots: dict[tuple[str, str], list[str]] = {}
-    for path, component in b.items():
-        owner = owner_of(path, [pair.b for pair in params])
-        if owner is not None:
-            slots.setdefault((owner, component), []).append(path)
-    found = []
-    for path, component in a.items():
-        owner = owner_of(path, [pair.a for pair in params])
-        for pair in (one for one in params if one.a == owner):
-            others = slots.get((pair.b, component), [])
-            if len(others) == 1:
-                found.append(Pair(path, others[0], component, pair.axes))
-    return found
-
-
-def owner_of(path: str, parameters: Sequence[str]) -> str | None:
-    """Return the parameter that a slot belongs to: named in brackets, or by the longest common end of both paths.
-
-    Example:
-        >>> owner_of("optimizer.state[model.0.weight].exp_avg", ["model.0.weight", "model.0.bias"])
-        'model.0.weight'
-        >>> owner_of("opt_state[0].mu.first.kernel", ["model.first.kernel", "model.second.kernel"])
-        'model.first.kernel'
-    """
-    for parameter in parameters:
-        if f"[{parameter}]" in path:
-            return parameter
-    words = words_of(path)
-    common = {parameter: _common(words, words_of(parameter)) for parameter in parameters}
-    best = max(common.values(), default=0)
-    owners = [parameter for parameter, count in common.items() if count == best]
-    return owners[0] if best and len(owners) == 1 else None
-
-
-def words_of(path: str) -> list[str]:
-    """Return the names that a path is made of."""
-    return [word for word in re.split(r"[.\[\]'\"]+", path) if word]
-
-
-def _common(a: Sequence[str], b: Sequence[str]) -> int:
-    """Return how many names two paths have in common at their ends."""
-    pairs = zip(reversed(a), reversed(b), strict=False)
-    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))

@@ -1,4 +1,4 @@
-"""RULES.toml: rows that are read strictly, each field checked."""
+"""RULES.toml: rows that are read strictly, each field checked, and written as they are read."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from parity.convert.rule import ConversionRule, require_dtype
-from parity.convert.rules import ConversionRules
+import tomli_w
+
 from parity.errors import CheckpointError, UnknownNameError
+from parity.mapping.row import ConversionRule, row_of
+from parity.mapping.rule import LeafRule
+from parity.mapping.rule_set import ConversionRules
+from parity.mapping.values import require_dtype
 from parity.storage import read_given
 
-__all__ = ["parse_rules", "read_rules"]
+__all__ = ["parse_rules", "read_rules", "rules_text"]
 
 MOST_BYTES = 4 << 20
 
@@ -55,6 +59,32 @@ def parse_rules(where: str, rows: Sequence[Any]) -> list[ConversionRule]:
         ('transposed', 'equivariant')
     """
     return [_rule(f"{where}: rule {at + 1}", row) for at, row in enumerate(rows)]
+
+
+def rules_text(rules: Sequence[LeafRule]) -> str:
+    """Return RULES.toml for rules; `read_rules` gives the same ones.
+
+    Args:
+        rules: From PyTorch to JAX, at least one.
+
+    Raises:
+        CheckpointError: No row says one of them, or a row of it would be refused.
+
+    Example:
+        >>> from parity.mapping import Transpose
+        >>> print(rules_text([LeafRule(("fc.weight",), ("fc.kernel",), (Transpose(),))]), end="")
+        [[rule]]
+        torch = "fc.weight"
+        jax = "fc.kernel"
+        transpose = true
+    """
+    rows = [_one_name_bare(row_of(rule)) for rule in rules]
+    parse_rules("RULES.toml", rows)
+    return "\n".join(f"[[rule]]\n{tomli_w.dumps(row)}" for row in rows)
+
+
+def _one_name_bare(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value[0] if name in ("torch", "jax") and len(value) == 1 else value for name, value in row.items()}
 
 
 def _rule(where: str, row: Any) -> ConversionRule:

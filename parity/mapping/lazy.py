@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from parity.errors import CheckpointError
 from parity.formats import Array, Box, extents
 
-__all__ = ["Added", "Cast", "Cut", "Joined", "Permuted", "Reshaped", "Scaled", "Stacked", "Zeros"]
+__all__ = ["Added", "Cut", "Joined", "Permuted", "Reshaped", "Retyped", "Scaled", "Stacked", "Zeros"]
 
 RUN_BYTES = 4 << 20
 """Bytes of a run of a reshaped array that are read at once."""
@@ -158,7 +158,7 @@ class Added(Array):
         return total
 
 
-class Cast(Array):
+class Retyped(Array):
     """An array in another dtype, rounded as NumPy does."""
 
     def __init__(self, source: Array, dtype: np.dtype[Any]) -> None:

@@ -1,12 +1,13 @@
-"""Rules of a conversion: which PyTorch parameter is which leaf of a JAX tree, and which names they take."""
+"""Rules over the names of a whole tree: each name gets one place, and what no rule takes keeps its own."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 
-from parity.convert.rule import ConversionRule, RulePlacement
 from parity.errors import CheckpointError
+from parity.mapping.names import by_keys, fill_keys
+from parity.mapping.row import ConversionRule
+from parity.mapping.rule import LeafRule, RulePlacement
 
 __all__ = ["ConversionRules"]
 
@@ -21,13 +22,13 @@ class ConversionRules:
         >>> turned = ConversionRule(torch=("layers.*.weight",), jax=("layers.*.kernel",), transpose=True)
         >>> rules = ConversionRules([turned])
         >>> for one in rules.place(["layers.0.weight", "layers.0.bias"]):
-        ...     print(*one.torch, *one.jax, one.rule.how or "as it is")
+        ...     print(*one.source, *one.target, one.rule.how or "as it is")
         layers.0.weight layers.0.kernel transposed
         layers.0.bias layers.0.bias as it is
     """
 
-    def __init__(self, rules: Sequence[ConversionRule] = ()) -> None:
-        self.rules = tuple(rules)
+    def __init__(self, rules: Sequence[LeafRule | ConversionRule] = ()) -> None:
+        self.rules = tuple(one.rule if isinstance(one, ConversionRule) else one for one in rules)
 
     def place(self, names: Sequence[str]) -> list[RulePlacement]:
         """Return where each PyTorch name goes; a name without a rule keeps its own.
@@ -37,25 +38,25 @@ class ConversionRules:
                 another, a rule that takes several names lacks one, or the layers of a stack are not numbered from 0
                 without a gap.
         """
-        taken: dict[str, ConversionRule] = {}
+        taken: dict[str, LeafRule] = {}
         placements = []
         for rule in self.rules:
             found = self._fill(rule, names)
             if not found:
                 raise CheckpointError(
-                    f"the rule {' + '.join(rule.torch)} -> {' + '.join(rule.jax)} takes no name of the checkpoint"
+                    f"the rule {' + '.join(rule.source)} -> {' + '.join(rule.target)} takes no name of the checkpoint"
                 )
             for placement in found:
-                for name in placement.torch:
+                for name in placement.source:
                     if name in taken:
-                        both = f"{' + '.join(taken[name].torch)} and {' + '.join(rule.torch)}"
+                        both = f"{' + '.join(taken[name].source)} and {' + '.join(rule.source)}"
                         raise CheckpointError(f"two rules take {name}: {both}; leave one")
                     taken[name] = rule
             placements += found
         placements += _unchanged(names, taken)
         self._check_paths(placements)
         order = {name: at for at, name in enumerate(names)}
-        return sorted(placements, key=lambda placement: order[placement.torch[0]])
+        return sorted(placements, key=lambda placement: order[placement.source[0]])
 
     def place_back(self, paths: Sequence[str]) -> list[RulePlacement]:
         """Return where each path of JAX comes from; a path without a rule keeps its own name.
@@ -63,12 +64,12 @@ class ConversionRules:
         Raises:
             CheckpointError: Two rules take one path, or a rule takes none or lacks one.
         """
-        taken: dict[str, ConversionRule] = {}
+        taken: dict[str, LeafRule] = {}
         placements = []
         for rule in self.rules:
-            bound = _bind(rule.jax, paths)
+            bound = _bind(rule.target, paths)
             if not bound:
-                raise CheckpointError(f"the rule {' + '.join(rule.torch)} takes no path of the checkpoint")
+                raise CheckpointError(f"the rule {' + '.join(rule.source)} takes no path of the checkpoint")
             for stars, members in bound.items():
                 made = tuple(path for path in members if path is not None)
                 if len(made) < len(members):
@@ -77,32 +78,32 @@ class ConversionRules:
                     if path in taken:
                         raise CheckpointError(f"two rules take {path}; leave one")
                     taken[path] = rule
-                names = rule.torch if rule.stack is not None else tuple(_put(name, stars) for name in rule.torch)
+                names = rule.source if rule.stacks else tuple(fill_keys(name, stars) for name in rule.source)
                 placements.append(RulePlacement(names, made, rule))
         return placements + _unchanged(paths, taken)
 
-    def _fill(self, rule: ConversionRule, names: Sequence[str]) -> list[RulePlacement]:
+    def _fill(self, rule: LeafRule, names: Sequence[str]) -> list[RulePlacement]:
         """Return the placements of one rule."""
-        bound = _bind(rule.torch, names)
-        if rule.stack is not None:
+        bound = _bind(rule.source, names)
+        if rule.stacks:
             return _stack(rule, bound)
         placements = []
         for stars, members in bound.items():
             if None in members:
-                lacking = _put(rule.torch[members.index(None)], stars)
-                raise CheckpointError(f"a rule takes {' + '.join(rule.torch)} together, and {lacking} is not there")
+                lacking = fill_keys(rule.source[members.index(None)], stars)
+                raise CheckpointError(f"a rule takes {' + '.join(rule.source)} together, and {lacking} is not there")
             made = tuple(name for name in members if name is not None)
-            placements.append(RulePlacement(made, tuple(_put(path, stars) for path in rule.jax), rule))
+            placements.append(RulePlacement(made, tuple(fill_keys(path, stars) for path in rule.target), rule))
         return placements
 
     @staticmethod
     def _check_paths(placements: Sequence[RulePlacement]) -> None:
         source: dict[str, str] = {}
         for placement in placements:
-            for path in placement.jax:
+            for path in placement.target:
                 if path in source:
-                    raise CheckpointError(f"{source[path]} and {placement.torch[0]} both go to {path}")
-                source[path] = placement.torch[0]
+                    raise CheckpointError(f"{source[path]} and {placement.source[0]} both go to {path}")
+                source[path] = placement.source[0]
         for path in source:
             parts = path.split(".")
             for count in range(1, len(parts)):
@@ -115,29 +116,19 @@ def _bind(patterns: Sequence[str], names: Sequence[str]) -> dict[tuple[str, ...]
     """Return the parts that stand for the `*`, to the name that each pattern takes with them."""
     bound: dict[tuple[str, ...], list[str | None]] = {}
     for at, pattern in enumerate(patterns):
-        parts = ["([^.]+)" if part == "*" else re.escape(part) for part in pattern.split(".")]
-        compiled = re.compile(r"\.".join(parts))
+        takes = by_keys(pattern)
         for name in names:
-            if found := compiled.fullmatch(name):
+            if found := takes.fullmatch(name):
                 bound.setdefault(found.groups(), [None] * len(patterns))[at] = name
     return bound
 
 
 def _unchanged(names: Sequence[str], taken: Collection[str]) -> list[RulePlacement]:
     """Return placements for the names that no rule takes: each keeps its own."""
-    return [
-        RulePlacement((name,), (name,), ConversionRule(torch=(name,), jax=(name,)))
-        for name in names
-        if name not in taken
-    ]
+    return [RulePlacement((name,), (name,), LeafRule((name,), (name,))) for name in names if name not in taken]
 
 
-def _put(pattern: str, stars: Sequence[str]) -> str:
-    rest = iter(stars)
-    return ".".join(next(rest) if part == "*" else part for part in pattern.split("."))
-
-
-def _stack(rule: ConversionRule, bound: Mapping[tuple[str, ...], Sequence[str | None]]) -> list[RulePlacement]:
+def _stack(rule: LeafRule, bound: Mapping[tuple[str, ...], Sequence[str | None]]) -> list[RulePlacement]:
     """Return a placement for each value of the stars but the last, whose arrays are in the order of its numbers."""
     groups: dict[tuple[str, ...], dict[int, str]] = {}
     for stars, members in bound.items():
@@ -149,8 +140,8 @@ def _stack(rule: ConversionRule, bound: Mapping[tuple[str, ...], Sequence[str | 
         if sorted(layers) != list(range(len(layers))):
             gap = next(at for at in range(len(layers)) if at not in layers)
             raise CheckpointError(
-                f"{_put(rule.torch[0], (*stars, str(gap)))} is not there, so the layers of a stack have a gap"
+                f"{fill_keys(rule.source[0], (*stars, str(gap)))} is not there, so the layers of a stack have a gap"
             )
         names = tuple(layers[at] for at in range(len(layers)))
-        placements.append(RulePlacement(names, tuple(_put(path, stars) for path in rule.jax), rule))
+        placements.append(RulePlacement(names, tuple(fill_keys(path, stars) for path in rule.target), rule))
     return placements
