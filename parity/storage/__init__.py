@@ -18,6 +18,16 @@ from parity.storage.atomic import (
     write_file,
 )
 from parity.storage.background import SMALL, Background, Priority
+from parity.storage.decode import (
+    Decoder,
+    Misfit,
+    MissingField,
+    Reader,
+    UnknownField,
+    UnknownWord,
+    pick_class,
+    shown,
+)
 from parity.storage.digests import ALGORITHM, BLOCK, DigestWriter, FileDigest, digest_files, digest_range, list_files
 from parity.storage.jsonl import append, plain, read_lines, repair
 from parity.storage.local import local_path
@@ -41,10 +51,16 @@ __all__ = [
     "SMALL",
     "WRITE_BYTES",
     "Background",
+    "Decoder",
     "DigestWriter",
     "FileDigest",
+    "Misfit",
+    "MissingField",
     "ParallelReader",
     "Priority",
+    "Reader",
+    "UnknownField",
+    "UnknownWord",
     "WriteBack",
     "WriterLock",
     "append",
@@ -60,6 +76,7 @@ __all__ = [
     "named",
     "open_regular",
     "parse_json",
+    "pick_class",
     "plain",
     "read_bytes",
     "read_given",
@@ -71,5 +88,6 @@ __all__ = [
     "repair",
     "replace_file",
     "require_writable",
+    "shown",
     "write_file",
 ]
