@@ -14,7 +14,7 @@ from parity.spec.epochs import is_epochs
 from parity.spec.optimizer import LATER
 from parity.spec.run import RunSpec
 from parity.spec.schedule import read_rule
-from parity.storage import Decoder, Misfit, MissingField, Reader, UnknownField, UnknownWord, pick_class, shown
+from parity.storage import Decoder, FieldReader, Misfit, MissingField, UnknownField, UnknownWord, pick_class, shown
 
 __all__ = ["cut", "from_dict", "pick", "to_dict"]
 
@@ -100,7 +100,7 @@ def _field(where: str) -> str:
     return re.sub(r"\[\d+\]", "", where)
 
 
-def _exactly(kind: type) -> Reader:
+def _exactly(kind: type) -> FieldReader:
     def read(value: Any, where: str) -> Any:
         if type(value) is not kind:
             raise Misfit(where, f"of type {kind.__name__}", value)

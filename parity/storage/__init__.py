@@ -1,6 +1,7 @@
 """Files that survive crashes and may come from anyone.
 
-Atomic writes, digests, bounded reads, JSON lines, the writer lock and background writing. Knows nothing of training.
+Atomic writes, digests, bounded reads, a strict decoder, JSON lines, the writer lock and background writing. Knows
+nothing of training.
 """
 
 from parity.storage.atomic import (
@@ -20,9 +21,9 @@ from parity.storage.atomic import (
 from parity.storage.background import SMALL, Background, Priority
 from parity.storage.decode import (
     Decoder,
+    FieldReader,
     Misfit,
     MissingField,
-    Reader,
     UnknownField,
     UnknownWord,
     pick_class,
@@ -53,12 +54,12 @@ __all__ = [
     "Background",
     "Decoder",
     "DigestWriter",
+    "FieldReader",
     "FileDigest",
     "Misfit",
     "MissingField",
     "ParallelReader",
     "Priority",
-    "Reader",
     "UnknownField",
     "UnknownWord",
     "WriteBack",

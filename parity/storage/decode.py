@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from parity.errors import similar
 
-__all__ = ["Decoder", "Misfit", "MissingField", "Reader", "UnknownField", "UnknownWord", "pick_class", "shown"]
+__all__ = ["Decoder", "FieldReader", "Misfit", "MissingField", "UnknownField", "UnknownWord", "pick_class", "shown"]
 
 MOST_SHOWN = 80
 """Most characters of a value in a message."""
@@ -26,7 +26,7 @@ MOST_DIGITS = 30
 
 Decoded = TypeVar("Decoded")
 
-Reader = Callable[[Any, str], Any]
+FieldReader = Callable[[Any, str], Any]
 """Takes a value and its name in messages, and returns what the field gets; raises Misfit."""
 
 
@@ -110,9 +110,9 @@ class Decoder:
     """Whether names that are no field are ignored; otherwise they are refused."""
     mapping: str = "an object"
     """What messages call a mapping: JSON has objects, TOML tables."""
-    readers: Mapping[Any, Reader] = field(default_factory=dict)
+    readers: Mapping[Any, FieldReader] = field(default_factory=dict)
     """Type to what reads its values in place of the decoder's own rule."""
-    by_name: Mapping[str, Reader] = field(default_factory=dict)
+    by_name: Mapping[str, FieldReader] = field(default_factory=dict)
     """Name of a field of the outermost dataclass to what reads it, where its type does not say all."""
 
     def decode(self, cls: type[Decoded], value: Any, where: str) -> Decoded:
@@ -130,7 +130,7 @@ class Decoder:
         """
         return typing.cast("Decoded", self._object(cls, value, where, self.by_name))
 
-    def _object(self, hint: Any, value: Any, where: str, readers: Mapping[str, Reader]) -> Any:
+    def _object(self, hint: Any, value: Any, where: str, readers: Mapping[str, FieldReader]) -> Any:
         if not isinstance(value, Mapping):
             raise Misfit(where, self.mapping, value)
         cls = pick_class(hint, value, where)
