@@ -32,6 +32,7 @@ from parity.formats.tree import Key, Opaque, Source, Tree, TreeLeaf, leaf_name, 
 from parity.formats.write_hugging_face import HUGGING_FACE, copy_companions
 from parity.formats.write_safetensors import SAFETENSORS
 from parity.formats.writer import Writer
+from parity.formats.zip_directory import ZipDirectory
 
 __all__ = [
     "BLOCK_BYTES",
@@ -54,6 +55,7 @@ __all__ = [
     "Tree",
     "TreeLeaf",
     "Writer",
+    "ZipDirectory",
     "boxes",
     "chunk_name",
     "contiguous",
