@@ -25,7 +25,7 @@ from parity.formats.mapping import map_file
 from parity.formats.ocdbt import StorePlace, files_of, place_of, stored_values
 from parity.formats.orbax import EMPTY_ARRAYS, open_orbax
 from parity.formats.raw_chunks import chunk_name
-from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise, steps_of
+from parity.formats.recognise import FAMILIES, FORMATS, WRITTEN, Family, Format, open_checkpoint, recognise, steps_of
 from parity.formats.symbolic import PLAIN_CALLS, read_pickle
 from parity.formats.torch_file import open_torch_file, open_zip
 from parity.formats.tree import Key, Opaque, Source, Tree, TreeLeaf, leaf_name, leaves, map_leaves
@@ -38,13 +38,16 @@ __all__ = [
     "BLOCK_BYTES",
     "DCP_TREE",
     "EMPTY_ARRAYS",
+    "FAMILIES",
     "FORMATS",
     "HUGGING_FACE",
     "PLAIN_CALLS",
     "SAFETENSORS",
     "TREE_ENTRY",
+    "WRITTEN",
     "Array",
     "Box",
+    "Family",
     "Format",
     "InMemory",
     "Key",
