@@ -70,7 +70,7 @@ def pick(hint: Any, data: Mapping[str, Any], where: str) -> Any:
         where: Dotted name of the table, for messages.
 
     Returns:
-        The dataclass; the hint itself where no member of it has a `kind`.
+        The dataclass; the hint itself if it is no union.
 
     Raises:
         UnknownNameError: The data have no `kind`, or one that no member has; the message names known ones.

@@ -224,10 +224,10 @@ def pick_class(hint: Any, value: Mapping[str, Any], where: str) -> Any:
     Raises:
         UnknownWord: It has no `kind`, or one that no member has.
     """
-    options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    by_kind = {kind: cls for cls in options for kind in typing.get_args(typing.get_type_hints(cls).get("kind"))}
-    if not by_kind:
+    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
         return hint
+    options = typing.get_args(hint)
+    by_kind = {kind: cls for cls in options for kind in typing.get_args(typing.get_type_hints(cls).get("kind"))}
     kind = value.get("kind")
     if not isinstance(kind, str) or kind not in by_kind:
         raise UnknownWord(f"{where}.kind", kind, [*by_kind])
