@@ -23,7 +23,17 @@ from parity import storage
 from parity.checkpoints.ranges import ByteRange, item_size
 from parity.errors import CheckpointError, OtherRunError, SaveError, UnsealedError, explain
 from parity.state import SCHEMA, DigestSchema, read_text
-from parity.storage import ALGORITHM, FileDigest, digest_files, list_files, parse_json, plain, read_bytes
+from parity.storage import (
+    ALGORITHM,
+    FileDigest,
+    Misfit,
+    digest_files,
+    list_files,
+    parse_json,
+    plain,
+    read_bytes,
+    shown,
+)
 
 __all__ = [
     "FILE",
@@ -226,18 +236,15 @@ def _decode(value: Mapping[str, Any]) -> Seal:
     schema = SCHEMAS.get(str(value["schema"]))
     if schema is None or value["algorithm"] != ALGORITHM:
         known = " and ".join(SCHEMAS)
-        raise ValueError(f"written as {value['schema']!r} with {value['algorithm']!r}, this version reads {known}")
-    files = {
-        _inside(name): FileDigest(_size(size), _digest(digest)) for name, (size, digest) in value["files"].items()
-    }
-    leaves = {_text(k): _leaf(v) for k, v in value["leaves"].items()}
-    places = {
-        leaf: tuple(
-            ByteRange(_inside(f), _size(start), _size(size), None if d is None and schema == 2 else _digest(d))
-            for f, start, size, d in at
+        raise ValueError(
+            f"written as {shown(value['schema'])} with {shown(value['algorithm'])}, this version reads {known}"
         )
-        for leaf, at in value["places"].items()
+    files = {
+        _inside(name): FileDigest(_size(size, name), _digest(digest, name))
+        for name, (size, digest) in value["files"].items()
     }
+    leaves = {_text(k, "leaves"): _leaf(v, k) for k, v in value["leaves"].items()}
+    places = {leaf: tuple(_place(one, leaf, schema) for one in at) for leaf, at in value["places"].items()}
     for leaf, at in places.items():
         if leaf not in leaves or any(place.file not in files for place in at):
             raise ValueError(f"the place of {leaf!r} is not one of its own")
@@ -247,15 +254,14 @@ def _decode(value: Mapping[str, Any]) -> Seal:
                 raise ValueError(f"the place of {leaf!r} has no digest and does not hold {leaves[leaf][:80]!r}")
     _check_extent(places, files)
     metric = value["metric"]
-    if metric is not None and type(metric) is not float and metric not in ("nan", "inf", "-inf"):
-        raise TypeError(f"metric {metric!r} is no float")
+    _require(metric in (None, "nan", "inf", "-inf") or type(metric) is float, "metric", "a float", metric)
     return Seal(
-        step=_size(value["step"]),
+        step=_size(value["step"], "step"),
         metric=None if metric is None else float(metric),
-        saved_at=_time(value["saved_at"]),
-        side=_text(value["side"]),
-        spec_hash=_text(value["spec_hash"]),
-        versions={_text(k): _text(v) for k, v in value["versions"].items()},
+        saved_at=_time(value["saved_at"], "saved_at"),
+        side=_text(value["side"], "side"),
+        spec_hash=_text(value["spec_hash"], "spec_hash"),
+        versions={_text(k, "versions"): _text(v, k) for k, v in value["versions"].items()},
         files=files,
         leaves=leaves,
         places=places,
@@ -263,24 +269,30 @@ def _decode(value: Mapping[str, Any]) -> Seal:
     )
 
 
+def _place(value: Any, leaf: str, schema: DigestSchema) -> ByteRange:
+    file, start, size, digest = value
+    known = None if digest is None and schema == 2 else _digest(digest, leaf)
+    return ByteRange(_inside(file), _size(start, leaf), _size(size, leaf), known)
+
+
 def _inside(name: Any) -> str:
     """Return a relative path that stays inside; as text it must be what it is as a path."""
-    _text(name).encode("utf-8")  # a lone surrogate names no file
+    _text(name, "files").encode("utf-8")  # a lone surrogate names no file
     if {"", ".", ".."} & set(name.split("/")) or "\0" in name or name == FILE:  # "/a" and "a//b" have an empty part
         raise ValueError(f"{name!r} is no path inside a checkpoint")
     return str(name)
 
 
-def _size(value: Any) -> int:
-    return _require(type(value) is int and 0 <= value < 1 << 62, value, "size")
+def _size(value: Any, where: str) -> int:
+    return _require(type(value) is int and 0 <= value < 1 << 62, where, "a size", value)
 
 
-def _time(value: Any) -> float:
-    return _require(type(value) is float and math.isfinite(value), value, "time")
+def _time(value: Any, where: str) -> float:
+    return _require(type(value) is float and math.isfinite(value), where, "a time", value)
 
 
-def _leaf(value: Any) -> str:
-    return _require(_LEAF.fullmatch(_text(value)) is not None, value, "type and digest")
+def _leaf(value: Any, where: str) -> str:
+    return _require(_LEAF.fullmatch(_text(value, where)) is not None, where, "type and digest", value)
 
 
 def _check_extent(places: Mapping[str, tuple[ByteRange, ...]], files: Mapping[str, FileDigest]) -> None:
@@ -297,16 +309,16 @@ def _check_extent(places: Mapping[str, tuple[ByteRange, ...]], files: Mapping[st
             raise ValueError(f"its places cover {size} bytes of {name!r}, which has {files[name].size}")
 
 
-def _digest(value: Any) -> str:
-    return _require(type(value) is str and _HEX.fullmatch(value) is not None, value, "digest")
+def _digest(value: Any, where: str) -> str:
+    return _require(type(value) is str and _HEX.fullmatch(value) is not None, where, "a digest", value)
 
 
-def _text(value: Any) -> str:
-    return _require(type(value) is str, value, "text")
+def _text(value: Any, where: str) -> str:
+    return _require(type(value) is str, where, "a text", value)
 
 
-def _require(holds: bool, value: Any, what: str) -> Any:
-    """Return a value that is what it should be; raise a TypeError for another one."""
-    if not holds:
-        raise TypeError(f"{value!r} is no {what}")
+def _require(fits: bool, where: str, expected: str, value: Any) -> Any:
+    """Return a value that fits; raise Misfit for another one."""
+    if not fits:
+        raise Misfit(where, expected, value)
     return value

@@ -14,7 +14,6 @@ from parity.checks import compare_runs
 from parity.cli.options import add_fail_on, local_path, print_found, tolerance
 from parity.cli.report import compare_results
 from parity.convert import (
-    FAMILIES,
     LeafComparison,
     Tolerance,
     aligned,
@@ -25,7 +24,7 @@ from parity.convert import (
     without_document,
 )
 from parity.errors import CheckpointError, ResultError
-from parity.formats import Source
+from parity.formats import FAMILIES, Source
 from parity.mapping import read_rules
 from parity.report import clean, print_comparison, print_differences, print_runs, quoted, short
 from parity.results import EXIT_CODES, CheckResult, read_result

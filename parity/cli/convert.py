@@ -13,7 +13,6 @@ from typing import Any
 from parity import sides
 from parity.cli.options import local_path, print_found
 from parity.convert import (
-    FAMILIES,
     LAYOUTS,
     NAMES,
     Options,
@@ -24,7 +23,7 @@ from parity.convert import (
     registered,
 )
 from parity.errors import CheckpointError, SpecError, UnknownNameError
-from parity.formats import HUGGING_FACE, SAFETENSORS, Writer
+from parity.formats import FAMILIES, WRITTEN, Writer
 from parity.mapping import CLASSES, ConversionRules, Zeros, read_rules
 from parity.report import print_ledger, print_placements, quoted
 from parity.results import EXIT_CODES
@@ -33,7 +32,9 @@ from parity.storage import read_given
 
 __all__ = ["add", "add_rules"]
 
-FORMATS = ("torch.save", "safetensors", "hugging-face", "dcp", "orbax", "flax-msgpack")
+FORMATS = tuple(sorted(WRITTEN, key=lambda name: FAMILIES[name] != "torch"))
+"""Those of `--to`, PyTorch's first."""
+
 ALLOWED = tuple(kind for kind in CLASSES if kind != "equivariant")
 """Classes of rules that a training state takes only where they are asked for."""
 
@@ -194,9 +195,9 @@ def _writer(name: str) -> Writer:
     Raises:
         CheckpointError: The side is not installed, or has no such writer.
     """
-    own = {writer.format: writer for writer in (SAFETENSORS, HUGGING_FACE)}
-    if name in own:
-        return own[name]
+    written = WRITTEN[name]
+    if written != "side":
+        return written
     side = sides.load(FAMILIES[name])
     writers: Callable[[], tuple[Writer, ...]] | None = getattr(side, "writers", None)
     found = {writer.format: writer for writer in (writers() if writers else ())}

@@ -8,7 +8,7 @@ from parity.convert.assigning import parts_of
 from parity.convert.choosing import choose
 from parity.convert.comparison import Comparison, LeafComparison, LeafOutcome, Tolerance, compare_sources
 from parity.convert.components import COMPONENTS, Part, component_of_key
-from parity.convert.engine import FAMILIES, convert, map_tree, mapped, without_document
+from parity.convert.engine import convert, map_tree, mapped, without_document
 from parity.convert.inspection import ComponentTotals, Inspection, ParameterCounts, TreeRow, inspect_source
 from parity.convert.ledger import Action, Entry, Ledger
 from parity.convert.opening import is_checkpoint, open_any
@@ -32,7 +32,6 @@ from parity.mapping import (
 __all__ = [
     "CLASSES",
     "COMPONENTS",
-    "FAMILIES",
     "LAYOUTS",
     "NAMES",
     "Action",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from parity.convert.engine import FAMILIES
 from parity.convert.ledger import Ledger
 from parity.convert.to_jax import DOCUMENT, Options
 from parity.convert.to_torch import to_torch
 from parity.errors import CheckpointError
-from parity.formats import Source
+from parity.formats import FAMILIES, Source
 
 __all__ = ["aligned"]
 

@@ -25,6 +25,7 @@ from parity.convert.torch_state import read_torch_state
 from parity.environment import versions
 from parity.errors import CheckpointError, explain
 from parity.formats import (
+    FAMILIES,
     HUGGING_FACE,
     Array,
     Opaque,
@@ -39,13 +40,7 @@ from parity.formats import (
 from parity.mapping import ConversionRules
 from parity.storage import FileDigest, digest_files, fsync_files, fsync_tree, list_files, named
 
-__all__ = ["FAMILIES", "convert", "map_tree", "mapped", "without_document"]
-
-FAMILIES = {
-    **{"torch.save": "torch", "safetensors": "torch", "dcp": "torch", "hugging-face": "torch"},
-    **{"orbax": "jax", "flax-msgpack": "jax"},
-}
-"""Format to the framework whose names and layouts it holds; other formats are PyTorch's."""
+__all__ = ["convert", "map_tree", "mapped", "without_document"]
 
 ROOM = 1.02
 """Free space that is needed, in bytes of arrays: headers and directories beside them."""

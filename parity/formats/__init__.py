@@ -25,25 +25,31 @@ from parity.formats.mapping import map_file
 from parity.formats.ocdbt import StorePlace, files_of, place_of, stored_values
 from parity.formats.orbax import EMPTY_ARRAYS, open_orbax
 from parity.formats.raw_chunks import chunk_name
-from parity.formats.recognise import FORMATS, Format, open_checkpoint, recognise, steps_of
+from parity.formats.recognise import FAMILIES, FORMATS, WRITTEN, Family, Format, open_checkpoint, recognise, steps_of
+from parity.formats.scalars import MOST_BITS, are_keys, decode_scalar, encode_scalar, is_spelled
 from parity.formats.symbolic import PLAIN_CALLS, read_pickle
 from parity.formats.torch_file import open_torch_file, open_zip
 from parity.formats.tree import Key, Opaque, Source, Tree, TreeLeaf, leaf_name, leaves, map_leaves
 from parity.formats.write_hugging_face import HUGGING_FACE, copy_companions
 from parity.formats.write_safetensors import SAFETENSORS
 from parity.formats.writer import Writer
+from parity.formats.zip_directory import ZipDirectory
 
 __all__ = [
     "BLOCK_BYTES",
     "DCP_TREE",
     "EMPTY_ARRAYS",
+    "FAMILIES",
     "FORMATS",
     "HUGGING_FACE",
+    "MOST_BITS",
     "PLAIN_CALLS",
     "SAFETENSORS",
     "TREE_ENTRY",
+    "WRITTEN",
     "Array",
     "Box",
+    "Family",
     "Format",
     "InMemory",
     "Key",
@@ -54,17 +60,22 @@ __all__ = [
     "Tree",
     "TreeLeaf",
     "Writer",
+    "ZipDirectory",
+    "are_keys",
     "boxes",
     "chunk_name",
     "contiguous",
     "copy_companions",
     "count_of",
     "dcp_tree_text",
+    "decode_scalar",
     "decode_tree",
     "dtype_named",
+    "encode_scalar",
     "encode_tree",
     "extents",
     "files_of",
+    "is_spelled",
     "leaf_name",
     "leaves",
     "map_file",

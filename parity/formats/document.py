@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 from parity.errors import CheckpointError, explain
 from parity.formats.array import Array
+from parity.formats.scalars import are_keys, decode_scalar, encode_scalar, is_spelled
 from parity.formats.tree import Key, Opaque, Tree, TreeLeaf, leaf_name
 
 __all__ = ["TREE_ENTRY", "decode_tree", "encode_tree", "read_description"]
@@ -54,16 +53,9 @@ def encode_tree(tree: Tree, refer: Refer, keys: tuple[Key, ...] = ()) -> Any:
 def _encode_scalar(value: TreeLeaf, keys: tuple[Key, ...]) -> Any:
     if isinstance(value, Opaque):
         raise CheckpointError(f"{leaf_name(keys)} is an {value}, which only code could rebuild; nothing writes it")
-    if isinstance(value, bytes):
-        return {"bytes": b64encode(value).decode()}
-    if isinstance(value, complex):
-        return {"complex": [value.real.hex(), value.imag.hex()]}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": repr(value)}
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 1000:
-        return {"int": hex(value)}  # as text: Python's parser of JSON has a limit for decimal digits
-    if value is None or type(value) in (bool, int, float, str):
-        return value
+    found = encode_scalar(value)
+    if found is None or type(found) in (bool, int, float, str, dict):
+        return found
     raise CheckpointError(f"{leaf_name(keys)} is a {type(value).__name__}, which no document holds")
 
 
@@ -98,19 +90,13 @@ def _decode(value: Any, resolve: Callable[[dict[str, Any]], TreeLeaf], depth: in
     if set(value) in ({"dict"}, {"counter"}):
         ((kind, given),) = value.items()
         pairs = [(key, _decode(child, resolve, depth + 1)) for key, child in given]
-        if not all(type(key) in (str, int) for key, _ in pairs) or len(dict(pairs)) != len(pairs):
+        if not are_keys([key for key, _ in pairs]):
             raise ValueError("a key is neither text nor an integer, or occurs twice")
         return dict(pairs) if kind == "dict" else Counter(dict(pairs))
     if set(value) == {"tuple"}:
         return tuple(_decode(child, resolve, depth + 1) for child in value["tuple"])
-    if set(value) == {"bytes"}:
-        return b64decode(value["bytes"], validate=True)
-    if set(value) == {"complex"}:
-        return complex(*map(float.fromhex, value["complex"]))
-    if set(value) == {"float"}:
-        return float(value["float"])
-    if set(value) == {"int"}:
-        return int(value["int"], 16)
+    if is_spelled(value):
+        return decode_scalar(value)
     return resolve(value)
 
 

@@ -1,12 +1,13 @@
-"""Recognition: which format a path has, by what lies in it, never by its name alone."""
+"""The list of formats, and recognition: which of them a path has, by what lies in it, never by its name alone."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from parity.errors import CheckpointError
 from parity.formats.bounds import require_bounded
@@ -24,26 +25,44 @@ from parity.formats.torch_file import open_torch_file
 from parity.formats.torch_items import is_torch_items, open_torch_items
 from parity.formats.torch_legacy import is_legacy, open_legacy
 from parity.formats.tree import Source
+from parity.formats.write_hugging_face import HUGGING_FACE
+from parity.formats.write_safetensors import SAFETENSORS
+from parity.formats.writer import Writer
 
-__all__ = ["FORMATS", "Format", "open_checkpoint", "recognise", "steps_of"]
+__all__ = [
+    "FAMILIES",
+    "FORMATS",
+    "WRITTEN",
+    "Family",
+    "Format",
+    "open_checkpoint",
+    "recognise",
+    "steps_of",
+]
+
+Family = Literal["torch", "jax"]
+"""The framework whose names and layouts a format holds, which is also the name of its side."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """One format that is read."""
+    """One form in which a format is read."""
 
     name: str
-    """Short, as `--to` takes it where the format is written too."""
+    """Short, as `--to` takes it where the format is written too; the forms of one format share it."""
+    family: Family
     what: str
     """What it is, for people."""
     fits: Callable[[Path], bool]
     """Whether a path looks like one; cheap, and never raises for a path that exists."""
     open: Callable[[Path], Source]
-    """Opens it without loading an array."""
+    """Opens it without loading an array; the reader says the name in its `Source`, too."""
     covers: tuple[str, ...] = ()
     """Names of later formats that a directory of this one may look like too, as it has their files."""
     steps: Callable[[Path], list[Path]] | None = None
     """Of a directory of several checkpoints, returns all of them, damaged ones too; None for a single one."""
+    written: Writer | Literal["side"] | None = None
+    """What writes this form: a writer, or the side of the family where that needs its framework."""
 
 
 def _is_safetensors(path: Path) -> bool:
@@ -52,32 +71,59 @@ def _is_safetensors(path: Path) -> bool:
 
 
 FORMATS: tuple[Format, ...] = (
-    Format("torch.save", "a tree of this project's PyTorch side", is_torch_items, open_torch_items),
+    Format("torch.save", "torch", "a tree of this project's PyTorch side", is_torch_items, open_torch_items),
     Format(
         "torch.save",
+        "torch",
         "a checkpoint of this project's PyTorch side",
         lambda path: (path / "seal.json").is_file() and (path / "state.pt").is_file(),
         lambda path: replace(open_torch_file(path / "state.pt"), path=path),
     ),
-    Format("orbax", "a checkpoint of Orbax", is_orbax, open_orbax),
-    Format("flax-msgpack", "a directory of Flax", is_flax_directory, open_flax_directory, steps=steps_of_flax),
-    Format("orbax", "a directory of steps of Orbax", is_orbax_manager, open_orbax_manager, steps=steps_of_orbax),
-    Format("torch.save", "a file of torch.save", lambda path: read_head(path, 4) == b"PK\x03\x04", open_torch_file),
-    Format("torch.save", "a file of torch.save before PyTorch 1.6", is_legacy, open_legacy),
-    Format("safetensors", "a safetensors file", _is_safetensors, open_safetensors),
+    Format("orbax", "jax", "a checkpoint of Orbax", is_orbax, open_orbax, written="side"),
+    Format("flax-msgpack", "jax", "a directory of Flax", is_flax_directory, open_flax_directory, steps=steps_of_flax),
+    Format(
+        "orbax", "jax", "a directory of steps of Orbax", is_orbax_manager, open_orbax_manager, steps=steps_of_orbax
+    ),
+    Format(
+        "torch.save",
+        "torch",
+        "a file of torch.save",
+        lambda path: read_head(path, 4) == b"PK\x03\x04",
+        open_torch_file,
+        written="side",
+    ),
+    Format("torch.save", "torch", "a file of torch.save before PyTorch 1.6", is_legacy, open_legacy),
+    Format("safetensors", "torch", "a safetensors file", _is_safetensors, open_safetensors, written=SAFETENSORS),
     Format(
         "safetensors",
+        "torch",
         "an index of safetensors shards",
         lambda path: path.is_file() and path.name.endswith(".safetensors.index.json"),
         partial(open_shards, open_file=open_safetensors),
     ),
-    Format("flax-msgpack", "a MessagePack file of Flax", is_flax, open_flax),
-    Format("dcp", "a directory of torch.distributed.checkpoint", is_dcp, open_dcp),
-    Format("hugging-face", "a directory of Hugging Face", is_hugging_face, open_hugging_face, covers=("deepspeed",)),
-    Format("deepspeed", "a directory of DeepSpeed", is_deepspeed, open_deepspeed),
+    Format("flax-msgpack", "jax", "a MessagePack file of Flax", is_flax, open_flax, written="side"),
+    Format("dcp", "torch", "a directory of torch.distributed.checkpoint", is_dcp, open_dcp, written="side"),
+    Format(
+        "hugging-face",
+        "torch",
+        "a directory of Hugging Face",
+        is_hugging_face,
+        open_hugging_face,
+        covers=("deepspeed",),
+        written=HUGGING_FACE,
+    ),
+    Format("deepspeed", "torch", "a directory of DeepSpeed", is_deepspeed, open_deepspeed),
 )
 """In the order in which they are tried; a path has the first format that fits. A directory that fits others, which
 the first does not cover, is refused."""
+
+FAMILIES: Mapping[str, Family] = {one.name: one.family for one in FORMATS}
+"""Name of a format to its family."""
+
+WRITTEN: Mapping[str, Writer | Literal["side"]] = {
+    one.name: one.written for one in FORMATS if one.written is not None
+}
+"""Name of a format that is written to its writer, or `side` where that of its family has it."""
 
 
 def recognise(path: Path) -> Format:

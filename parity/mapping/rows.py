@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from parity.mapping.row import ConversionRule, row_of
 from parity.mapping.rule import LeafRule
 from parity.mapping.rule_set import ConversionRules
 from parity.mapping.values import require_dtype
-from parity.storage import read_given
+from parity.storage import Decoder, FieldReader, Misfit, MissingField, UnknownField, read_given, shown
 
 __all__ = ["parse_rules", "read_rules", "rules_text"]
 
@@ -88,23 +87,17 @@ def _one_name_bare(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rule(where: str, row: Any) -> ConversionRule:
-    known = {field.name: field for field in fields(ConversionRule)}
-    if not isinstance(row, dict):
-        raise CheckpointError(f"{where} is no table")
-    for name in row:
-        if name not in known:
-            raise UnknownNameError(f"field of a rule ({where})", name, list(known))
-    values: dict[str, Any] = {}
-    for name, value in row.items():
-        check, expected = _CHECKS[name]
-        value = [value] if name in ("torch", "jax") and isinstance(value, str) else value
-        if not check(value):
-            raise CheckpointError(f"{where}: {name} must be {expected}, got {value!r}")
-        values[name] = tuple(value) if isinstance(value, list) else value
-    for name in ("torch", "jax"):
-        if name not in values:
-            raise CheckpointError(f"{where} has no {name}")
-    rule = ConversionRule(**values)
+    try:
+        rule = _DECODER.decode(ConversionRule, row, "")
+    except UnknownField as error:
+        raise UnknownNameError(f"field of a rule ({where})", error.name, error.known) from error
+    except MissingField as error:
+        raise CheckpointError(f"{where} has no {error.name}") from error
+    except Misfit as error:
+        if not error.where:
+            raise CheckpointError(f"{where} is no table") from error
+        problem = f"{error.where} must be {error.expected}, got {shown(error.got)}"
+        raise CheckpointError(f"{where}: {problem}") from error
     _check_row(where, rule)
     return rule
 
@@ -139,24 +132,41 @@ def _check_row(where: str, rule: ConversionRule) -> None:
         require_dtype(rule.cast)
 
 
-def _is(kind: type) -> Callable[[Any], bool]:
-    return lambda value: type(value) is kind
+def _such(fits: Callable[[Any], bool], expected: str) -> FieldReader:
+    """Return a reader of what fits."""
+
+    def read(value: Any, where: str) -> Any:
+        if not fits(value):
+            raise Misfit(where, expected, value)
+        return tuple(value) if isinstance(value, list) else value
+
+    return read
 
 
-def _list_of(kind: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and bool(value) and all(type(one) is kind for one in value)
+def _names(value: Any, where: str) -> Any:
+    several = [value] if isinstance(value, str) else value
+    return _such(lambda v: _is_list_of(str, v), "a name, or several")(several, where)
 
 
-_NAMES = (_list_of(str), "a name, or several")
-_AXIS = (lambda v: type(v) is int and 0 <= v < 32, "an axis, counted from 0")
-_FLAG = (_is(bool), "true or false")
-_CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    **{"torch": _NAMES, "jax": _NAMES, "join": _AXIS, "stack": _AXIS, "axis": _AXIS},
-    **{"add": _FLAG, "tie": _FLAG, "transpose": _FLAG},
-    "permute": (lambda v: _list_of(int)(v) and sorted(v) == list(range(len(v))), "the axes in another order"),
-    "reshape": (lambda v: _list_of(int)(v) and min(v) >= 0, "extents"),
-    "split": (lambda v: _list_of(int)(v) and min(v) >= 0, "extents"),
-    "scale": (lambda v: type(v) in (int, float) and v != 0 and abs(v) < float("inf"), "a finite number other than 0"),
-    "cast": (_is(str), "the name of a dtype"),
-    "collection": (lambda v: type(v) is str and bool(v) and "." not in v, "a key without dots"),
-}
+def _is_list_of(kind: type, value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(one) is kind for one in value)
+
+
+_AXIS = _such(lambda v: type(v) is int and 0 <= v < 32, "an axis, counted from 0")
+_FLAG = _such(lambda v: type(v) is bool, "true or false")
+_EXTENTS = _such(lambda v: _is_list_of(int, v) and min(v) >= 0, "extents")
+_DECODER = Decoder(
+    mapping="a table",
+    by_name={
+        **{"torch": _names, "jax": _names, "join": _AXIS, "stack": _AXIS, "axis": _AXIS},
+        **{"add": _FLAG, "tie": _FLAG, "transpose": _FLAG, "reshape": _EXTENTS, "split": _EXTENTS},
+        "permute": _such(
+            lambda v: _is_list_of(int, v) and sorted(v) == list(range(len(v))), "the axes in another order"
+        ),
+        "scale": _such(
+            lambda v: type(v) in (int, float) and v != 0 and abs(v) < float("inf"), "a finite number other than 0"
+        ),
+        "cast": _such(lambda v: type(v) is str, "the name of a dtype"),
+        "collection": _such(lambda v: type(v) is str and bool(v) and "." not in v, "a key without dots"),
+    },
+)

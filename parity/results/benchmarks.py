@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from parity.errors import ResultError
-from parity.results.decode import Decoder, Misfit, read_document, shown
+from parity.results.documents import read_document
+from parity.storage import Decoder, Misfit, shown
 
 __all__ = [
     "BarOutcome",

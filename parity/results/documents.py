@@ -1,17 +1,19 @@
-"""The JSON document of `parity check`; `check.schema.json` beside this file is its schema."""
+"""The JSON document of `parity check`, and reading the JSON of a result; `check.schema.json` here is its schema."""
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from parity.errors import ResultError
 from parity.results.record import CheckRecord, overall
-from parity.storage import plain
+from parity.storage import parse_json, plain, read_bytes
 
-__all__ = ["SCHEMA", "document", "encode", "schema"]
+__all__ = ["SCHEMA", "document", "encode", "read_document", "schema"]
 
 SCHEMA = "parity.check/1"
 
@@ -53,3 +55,19 @@ def schema() -> dict[str, Any]:
     """Return the JSON Schema of the document."""
     text = Path(__file__).with_name("check.schema.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file of results.
+
+    Raises:
+        ResultError: The file is empty, truncated, too large, no regular file, or holds anything but one JSON object.
+    """
+    data = read_bytes(path, failure=ResultError).removeprefix(codecs.BOM_UTF8)
+    if not data.strip():
+        raise ResultError(f"{path} is empty: the run that was to write it did not finish; run it again")
+    try:
+        return parse_json(data, path, ResultError)
+    except ResultError as error:
+        hint = "a truncated file comes from a run that broke off: run it again"
+        raise ResultError(f"{error}; expected the JSON of a result ({hint})") from error

@@ -10,9 +10,9 @@ from typing import Any
 
 from parity.errors import ResultError
 from parity.results.benchmarks import BenchmarkFile, decode_benchmarks
-from parity.results.decode import Decoder, Misfit, read_document, shown
-from parity.results.documents import SCHEMA
+from parity.results.documents import SCHEMA, read_document
 from parity.results.record import CheckRecord, Curves, Verdict, overall
+from parity.storage import Decoder, Misfit, shown
 
 __all__ = ["CheckResult", "read_result"]
 

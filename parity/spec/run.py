@@ -15,8 +15,8 @@ from parity.spec.models import ModelSpec
 from parity.spec.optimizer import AdamSpec, OptimizerSpec
 from parity.spec.scaler import ScalerSpec
 from parity.spec.schedule import AnyScheduleSpec, RuleSpec, ScheduleSpec
-from parity.spec.values import require, require_at_least_zero, require_numbers, require_positive, shown
-from parity.storage import Priority
+from parity.spec.values import require, require_at_least_zero, require_numbers, require_positive
+from parity.storage import Priority, shown
 
 __all__ = [
     "PRECISIONS",

@@ -12,6 +12,7 @@ from typing import Any
 
 from parity.errors import SpecError
 from parity.policy import INT32
+from parity.storage import shown
 
 __all__ = [
     "INT32",
@@ -20,7 +21,6 @@ __all__ = [
     "require_layers",
     "require_numbers",
     "require_positive",
-    "shown",
 ]
 
 FLOAT32 = float.fromhex("0x1.fffffep127")
@@ -98,14 +98,6 @@ def _numbers(spec: Any, table: str, names: Iterable[str]) -> Iterator[tuple[str,
         value = getattr(spec, name)
         for number in value if isinstance(value, list | tuple) else (value,):
             yield f"{table}.{name}".lstrip("."), number
-
-
-def shown(number: int) -> str:
-    """Return an integer as text for a message; one of more than 30 digits gives its length in bits.
-
-    Python refuses to print an integer of more than 4,300 digits.
-    """
-    return str(number) if abs(number) < 10**30 else f"an integer of {number.bit_length()} bits"
 
 
 def require_layers(layers: int, name: str) -> None:

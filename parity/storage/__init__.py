@@ -1,6 +1,7 @@
 """Files that survive crashes and may come from anyone.
 
-Atomic writes, digests, bounded reads, JSON lines, the writer lock and background writing. Knows nothing of training.
+Atomic writes, digests, bounded reads, a strict decoder, JSON lines, the writer lock and background writing. Knows
+nothing of training.
 """
 
 from parity.storage.atomic import (
@@ -18,6 +19,16 @@ from parity.storage.atomic import (
     write_file,
 )
 from parity.storage.background import SMALL, Background, Priority
+from parity.storage.decode import (
+    Decoder,
+    FieldReader,
+    Misfit,
+    MissingField,
+    UnknownField,
+    UnknownWord,
+    pick_class,
+    shown,
+)
 from parity.storage.digests import ALGORITHM, BLOCK, DigestWriter, FileDigest, digest_files, digest_range, list_files
 from parity.storage.jsonl import append, plain, read_lines, repair
 from parity.storage.local import local_path
@@ -41,10 +52,16 @@ __all__ = [
     "SMALL",
     "WRITE_BYTES",
     "Background",
+    "Decoder",
     "DigestWriter",
+    "FieldReader",
     "FileDigest",
+    "Misfit",
+    "MissingField",
     "ParallelReader",
     "Priority",
+    "UnknownField",
+    "UnknownWord",
     "WriteBack",
     "WriterLock",
     "append",
@@ -60,6 +77,7 @@ __all__ = [
     "named",
     "open_regular",
     "parse_json",
+    "pick_class",
     "plain",
     "read_bytes",
     "read_given",
@@ -71,5 +89,6 @@ __all__ = [
     "repair",
     "replace_file",
     "require_writable",
+    "shown",
     "write_file",
 ]

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from parity.cli import main
-from parity.convert import FAMILIES, compare_sources, open_any
+from parity.convert import compare_sources, open_any
+from parity.formats import FAMILIES
 from tests.convert.states import named, saved, trained
 from tests.convert.test_convert import CLASSES
 from tests.convert.test_others import WHOLE

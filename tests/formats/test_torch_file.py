@@ -4,6 +4,7 @@ import io
 import os
 import pickle
 import re
+import struct
 import subprocess
 import sys
 import zipfile
@@ -214,6 +215,19 @@ def test_a_truncated_file_is_one_clear_error(tmp_path: Path, keep: float) -> Non
     data = path.read_bytes()
     path.write_bytes(data[: int(len(data) * keep)])
     with pytest.raises(CheckpointError, match=r"truncated|empty file"):
+        open_checkpoint(path)
+
+
+@pytest.mark.parametrize("further", [1, 40, 100_000])
+def test_a_directory_that_is_said_to_lie_further_back_is_one_clear_error(tmp_path: Path, further: int) -> None:
+    """`zipfile` takes the difference from each record, whose offset is then below 0."""
+    path = saved(tmp_path, {"w": torch.ones(8)})
+    repacked(path, lambda name, data: data)
+    data = bytearray(path.read_bytes())
+    end = data.rindex(b"PK\5\6") + 16
+    struct.pack_into("<I", data, end, struct.unpack_from("<I", data, end)[0] + further)
+    path.write_bytes(data)
+    with pytest.raises(CheckpointError, match=r"record 'byteorder' reaches beyond|record 'data.pkl' reaches beyond"):
         open_checkpoint(path)
 
 

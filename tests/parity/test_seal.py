@@ -167,20 +167,23 @@ def test_a_path_that_is_not_plainly_inside_is_refused(name: str, where: str, tmp
 
 HUGE: Any = 1 << 62
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "a step that is a bool": ({"step": True}, "True is no size"),
-    "a step below 0": ({"step": -1}, "-1 is no size"),
-    "a step that is a float": ({"step": 10.0}, r"10\.0 is no size"),
-    "a step beyond all sizes": ({"step": HUGE}, "is no size"),
-    "a metric that is an integer": ({"metric": 1}, "metric 1 is no float"),
-    "a metric that is a text": ({"metric": "0.5"}, "metric '0.5' is no float"),
-    "a time that is an integer": ({"saved_at": 5}, "5 is no time"),
-    "a side that is none": ({"side": None}, "None is no text"),
-    "a version that is a number": ({"versions": {"numpy": 2}}, "2 is no text"),
-    "a leaf that is a list": ({"leaves": {"a": ["int 1"]}, "places": {}}, "is no text"),
-    "a size below 0": ({"files": {"state.pt": FileDigest(-1, DIGEST)}}, "-1 is no size"),
-    "a digest in capitals": ({"files": {"state.pt": FileDigest(1, DIGEST.upper())}}, "is no digest"),
-    "a digest too short": ({"files": {"state.pt": FileDigest(1, DIGEST[:31])}}, "is no digest"),
-    "a digest with a line break": ({"files": {"state.pt": FileDigest(1, DIGEST + "\n")}}, "is no digest"),
+    "a step that is a bool": ({"step": True}, "step: expected a size, got True"),
+    "a step below 0": ({"step": -1}, "step: expected a size, got -1"),
+    "a step that is a float": ({"step": 10.0}, r"step: expected a size, got 10\.0"),
+    "a step beyond all sizes": ({"step": HUGE}, "step: expected a size, got 4611686018427387904"),
+    "a metric that is an integer": ({"metric": 1}, "metric: expected a float, got 1"),
+    "a metric that is a text": ({"metric": "0.5"}, "metric: expected a float, got '0.5'"),
+    "a time that is an integer": ({"saved_at": 5}, "saved_at: expected a time, got 5"),
+    "a side that is none": ({"side": None}, "side: expected a text, got None"),
+    "a version that is a number": ({"versions": {"numpy": 2}}, "numpy: expected a text, got 2"),
+    "a leaf that is a list": ({"leaves": {"a": ["int 1"]}, "places": {}}, "a: expected a text, got "),
+    "a size below 0": ({"files": {"state.pt": FileDigest(-1, DIGEST)}}, r"state\.pt: expected a size, got -1"),
+    "a digest in capitals": ({"files": {"state.pt": FileDigest(1, DIGEST.upper())}}, r"state\.pt: expected a digest"),
+    "a digest too short": ({"files": {"state.pt": FileDigest(1, DIGEST[:31])}}, r"state\.pt: expected a digest"),
+    "a digest with a line break": (
+        {"files": {"state.pt": FileDigest(1, DIGEST + "\n")}},
+        r"state\.pt: expected a digest",
+    ),
     "a place of an unknown leaf": (
         {"files": {"f": FileDigest(1, DIGEST)}, "places": {"nobody": (ByteRange("f", 0, 1, DIGEST),)}},
         "the place of 'nobody' is not one of its own",
@@ -191,7 +194,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a place that begins below 0": (
         {"files": {"f": FileDigest(1, DIGEST)}, "places": {"counters.step": (ByteRange("f", -1, 1, DIGEST),)}},
-        "-1 is no size",
+        r"counters\.step: expected a size, got -1",
     ),
 }
 
@@ -229,7 +232,7 @@ def test_a_place_without_a_digest_must_hold_all_of_an_array(case: str, tmp_path:
 def test_in_schema_1_every_place_has_a_digest(tmp_path: Path) -> None:
     leaves, places = {"w": f"uint8[6] blocks {DIGEST}"}, {"w": (ByteRange("f", 0, 6),)}
     bad = replace(SEAL_1, files={"f": FileDigest(6, DIGEST)}, leaves=leaves, places=places)
-    with pytest.raises(CheckpointError, match="None is no digest"):
+    with pytest.raises(CheckpointError, match="w: expected a digest, got None"):
         read_seal(written(tmp_path / "10", seal_text(bad)))
     assert read_seal(written(tmp_path / "10", seal_text(replace(bad, schema=2)))).places == places
 

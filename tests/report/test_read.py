@@ -104,6 +104,7 @@ def put(*where, value):
         (put("checks", 0, "suspects", value=["a"] * 3000), r"expected a list of at most 2000 items"),
         (put("checks", 0, "name", value="a" * 200_000), r"a text of at most 100000 characters"),
         (put("checks", 0, "extra", value=1), r"checks\[0\]: expected the fields name, spec"),
+        (put("checks", 0, "verdct", value=1), r", got 'verdct'; did you mean verdict\?"),
         (put("checks", 0, "curves", "loss", value=[[1.0]]), r"checks\[0\]\.curves\.loss: expected 2 items"),
         (put("checks", 0, "curves", "steps", 0, value=1.5), r"curves\.steps\[0\]: expected an integer"),
         (

@@ -1,26 +1,27 @@
 """The zip archive of a `torch.save` file, looked at before PyTorch opens it: what is in it, where, and how large.
 
-PyTorch neither compresses nor repeats a record, so an archive that does was not written by it: an entry that unpacks
-to more than it occupies, two entries of one name, or a size that does not fit are refused before anything is read.
+`parity.formats` reads the directory. Here is what only a file of our own fulfils: no other record, and no byte that
+belongs to none; so Python and PyTorch, which follow different ends of an archive, see the same one.
 
 Source: `torch/serialization.py` and `caffe2/serialize/inline_container.cc`, PyTorch 2.13.
 """
 
 from __future__ import annotations
 
+import os
 import re
-import zipfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from parity.checkpoints import ByteRange
 from parity.errors import CheckpointError
+from parity.formats import ZipDirectory
 from torch_side.formats.pickled import GLOBALS, require_plain_pickle
 
 __all__ = ["places", "read_records"]
 
-MAX_RECORDS = 1_000_000
 NAMES = re.compile(
     r"data\.pkl|byteorder|version|\.format_version|\.storage_alignment|\.data/serialization_id|data/[0-9]{1,7}"
 )
@@ -40,34 +41,17 @@ def read_records(path: Path, names: re.Pattern[str] = GLOBALS) -> dict[str, rang
     Raises:
         CheckpointError: It is no archive, or none that `torch.save` writes.
     """
-    length = path.stat().st_size
-    records: dict[str, range] = {}
     try:
-        with zipfile.ZipFile(path) as archive, path.open("rb") as file:
-            entries = sorted(archive.infolist(), key=lambda info: info.header_offset)
-            end = 0
-            if len(entries) > MAX_RECORDS:
-                raise CheckpointError(f"{path} holds {len(entries)} records, more than {MAX_RECORDS}")
-            for info in entries:
-                name = info.filename.partition("/")[2]
-                file.seek(info.header_offset + 26)  # lengths of name and extra field in the local header
-                lengths = file.read(4)
-                start = info.header_offset + 30 + sum(int.from_bytes(lengths[i : i + 2], "little") for i in (0, 2))
-                record = range(start, start + info.file_size)
-                gap = info.header_offset - end
-                end = record.stop
-                _check(path, info, name, record, length, records)
-                if gap not in (DESCRIPTORS if records else (0,)):
-                    raise CheckpointError(f"{path}: {gap} bytes before record {info.filename!r} belong to no record")
-                records[name] = record
-            if (gap := archive.start_dir - end) not in DESCRIPTORS:
-                raise CheckpointError(f"{path}: {gap} bytes before the directory belong to no record")
+        with path.open("rb") as file:
+            length = os.fstat(file.fileno()).st_size
+            directory = ZipDirectory(path, length, partial(_read_at, file))
+            records = _placed(path, directory)
             _check_end(path, file, length)
             if "data.pkl" not in records:
                 raise CheckpointError(f"{path} is no archive of torch.save: it holds no data.pkl")
-            file.seek(records["data.pkl"].start)  # not through zipfile: our saves have no CRC-32 that it could check
-            pickled = file.read(len(records["data.pkl"]))
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError, OverflowError) as error:
+            # not through zipfile: our saves have no CRC-32 that it could check
+            pickled = _read_at(file, records["data.pkl"].start, len(records["data.pkl"]))
+    except OSError as error:
         raise CheckpointError(f"{path} is no archive of torch.save: {error}") from error
     require_plain_pickle(path, pickled, len(records), names)
     return records
@@ -92,6 +76,30 @@ def places(
     return {leaf: (ByteRange(file, record.start, len(record)),) for leaf, record in found.items()}
 
 
+def _read_at(file: BinaryIO, at: int, size: int) -> bytes:
+    file.seek(at)
+    return file.read(size)
+
+
+def _placed(path: Path, directory: ZipDirectory) -> dict[str, range]:
+    """Return the records in the order in which they lie, with nothing between them that no record owns."""
+    records: dict[str, range] = {}
+    end = 0
+    for name, info in sorted(directory.infos.items(), key=lambda item: item[1].header_offset):
+        if not NAMES.fullmatch(name) or "/" not in info.filename:
+            raise CheckpointError(
+                f"{path}: record {info.filename!r} is not one of a training state's; torch.save writes no such record"
+            )
+        gap = info.header_offset - end
+        if gap not in (DESCRIPTORS if records else (0,)):
+            raise CheckpointError(f"{path}: {gap} bytes before record {info.filename!r} belong to no record")
+        records[name] = directory.place(name)
+        end = records[name].stop
+    if (gap := directory.start_dir - end) not in DESCRIPTORS:
+        raise CheckpointError(f"{path}: {gap} bytes before the directory belong to no record")
+    return records
+
+
 def _check_end(path: Path, file: BinaryIO, length: int) -> None:
     """Check that the archive has one end: PyTorch follows a zip64 locator that Python does not look at."""
     file.seek(max(0, length - 42))
@@ -100,19 +108,3 @@ def _check_end(path: Path, file: BinaryIO, length: int) -> None:
         raise CheckpointError(f"{path}: its last 22 bytes are not the end of an archive")
     if tail[:4] == b"PK\x06\x07" and int.from_bytes(tail[8:16], "little") != length - 98:
         raise CheckpointError(f"{path}: it has a second directory")
-
-
-def _check(
-    path: Path, info: zipfile.ZipInfo, name: str, record: range, length: int, records: dict[str, range]
-) -> None:
-    problem = None
-    if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size or info.flag_bits & 1:
-        problem = "is compressed or encrypted"
-    elif name in records:
-        problem = "occurs twice"
-    elif not NAMES.fullmatch(name):
-        problem = "is not one of a training state's"
-    elif record.stop > length:
-        problem = "reaches beyond the end of the file"
-    if problem:
-        raise CheckpointError(f"{path}: record {info.filename!r} {problem}; torch.save writes no such record")

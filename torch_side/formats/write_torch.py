@@ -61,7 +61,7 @@ def write_torch(tree: Tree, path: Path) -> None:
         sums = {}
         for number, (_, array) in enumerate(tensors.values()):
             name = f"data/{number}"
-            sums[name] = _fill(file.fileno(), records.start(name), array, back, pool)
+            sums[name] = _fill(file.fileno(), records.place(name).start, array, back, pool)
         _write_sums(file.fileno(), records, back, sums)
 
 

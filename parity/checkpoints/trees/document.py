@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import cmath
-import math
 import re
 from typing import Any, get_args
 
 from parity.checkpoints.trees.nodes import ArrayType, Branch, Form, LeafNode, Node, Scalar, is_text, join
 from parity.errors import CheckpointError, explain
+from parity.formats import MOST_BITS, are_keys, decode_scalar, encode_scalar, is_spelled
 
 __all__ = ["DTYPES", "from_json", "holds_json", "is_scalar", "to_json"]
 
@@ -21,9 +20,6 @@ DTYPES = frozenset(
     }
 )
 """Names of the types of arrays that are saved; the same in NumPy, JAX and PyTorch."""
-
-MOST_BITS = 1000
-"""Longest integer that is saved; PyTorch pickles longer ones in another way."""
 
 MOST_DEPTH = 200
 _KEY = re.compile(r"[A-Za-z0-9_]{1,40}")
@@ -51,11 +47,8 @@ def to_json(node: Node) -> dict[str, Any]:
     if isinstance(value, ArrayType):
         more: dict[str, Any] = {"key": value.key} if value.key else {}
         return {"array": value.dtype, "shape": list(value.shape), **more, **({"numpy": True} if value.numpy else {})}
-    if isinstance(value, complex):
-        return {"complex": [value.real.hex(), value.imag.hex()]}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": repr(value)}
-    return {"value": value}
+    found = encode_scalar(value)
+    return found if isinstance(found, dict) else {"value": found}
 
 
 def from_json(document: Any, name: str = "") -> Node:
@@ -80,7 +73,7 @@ def holds_json(node: Node) -> bool:
         plain = node.form == "list" or (node.form == "dict" and all(type(key) is str for key in node.keys))
         return plain and all(map(holds_json, node.children))
     value = node.value if isinstance(node, LeafNode) else None
-    return not isinstance(value, ArrayType | complex) and not (isinstance(value, float) and not math.isfinite(value))
+    return not isinstance(value, ArrayType) and not isinstance(encode_scalar(value), dict)
 
 
 def _node(value: Any, name: str, depth: int) -> Node:
@@ -91,7 +84,7 @@ def _node(value: Any, name: str, depth: int) -> Node:
         return LeafNode(name, _array(value, name) if "array" in value else _scalar(value, name))
     pairs = value[form] if form in ("dict", "fields") else list(enumerate(value[form]))
     keys = tuple(key for key, _ in pairs)
-    if not all(type(key) in (str, int) for key in keys) or len(set(keys)) != len(keys):
+    if not are_keys(keys):
         raise TypeError(f"{name!r} has keys that are no text, or one twice")
     children = tuple(_node(item, join(name, key), depth + 1) for key, item in pairs)
     if form in ("list", "tuple"):
@@ -111,15 +104,7 @@ def _array(value: dict[str, Any], name: str) -> ArrayType:
 
 
 def _scalar(value: dict[str, Any], name: str) -> Scalar:
-    if "complex" in value:
-        real, imag = map(float.fromhex, value["complex"])
-        return complex(real, imag)
-    if "float" in value:
-        found = float(value["float"])
-        if cmath.isfinite(found):
-            raise ValueError(f"{name!r} is spelled in another way than it is written")
-        return found
-    if not is_scalar(value["value"]):
+    found: Scalar = decode_scalar(value) if is_spelled(value) else value["value"]
+    if not is_scalar(found):
         raise TypeError(f"{name!r} is no scalar")
-    scalar: Scalar = value["value"]
-    return scalar
+    return found
