@@ -234,6 +234,7 @@ class Parity:
             "mode": settings["mode"],
             "scenarios": scenarios if isinstance(scenarios, str) else ",".join(scenarios),
             "options": dict(settings.get("options") or {}),
+            "processes": settings.get("processes", 1),
         }
         target = write_repro(
             Path(parent), self._item.config.rootpath, self._item.nodeid, train, call, found,

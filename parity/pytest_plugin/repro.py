@@ -37,7 +37,7 @@ def write_repro(
         root: Root directory of the tests.
         test: Node id of the test.
         train: The training function.
-        call: `steps`, `stop_at`, `mode`, `scenarios` and `options` of the check.
+        call: `steps`, `stop_at`, `mode`, `scenarios`, `options` and `processes` of the check.
         found: The verdict.
         workdir: Directory in which the check ran.
         part: Number of the check within its test, from 1.
@@ -141,7 +141,7 @@ def main():
 
     found = parity.resumes(
         load(), steps=CALL["steps"], stop_at=CALL["stop_at"], mode=CALL["mode"], scenarios=CALL["scenarios"],
-        options=CALL["options"], name=KEPT["test"],
+        options=CALL["options"], name=KEPT["test"], processes=CALL.get("processes", 1),
     )
     print(found.text())
     return EXIT_CODES[found.verdict]

@@ -38,37 +38,66 @@ def train(folder: Path, steps: int, fault: str = "") -> Iterator[int]:
     """Fit by momentum: weights are replicated, the momentum is kept in shards, each rank draws noise of its own."""
     rank, count = place()
     weights, start = np.zeros(4), 0
-    shard = np.zeros(4 // count)
+    shard, scale = np.zeros(4 // count), 1.0
     mine = slice(rank * 4 // count, (rank + 1) * 4 // count)
     noise = np.random.default_rng(100 + rank)
-    common, own = folder / "common.npz", folder / f"shard-{rank}.npz"
-    if common.exists():
-        state = np.load(common)
-        weights, start = np.load(own, allow_pickle=True)["weights"], int(state["step"])
-        if fault != "another rank's shard":
-            shard = np.load(own)["shard"]
-        else:
-            shard = np.load(folder / f"shard-{(rank + 1) % count}.npz")["shard"]
-        saved = np.load(own, allow_pickle=True)["noise"].item()
-        if fault == "equal streams":
-            saved = np.load(folder / "shard-0.npz", allow_pickle=True)["noise"].item()
-        noise.bit_generator.state = saved
-        if fault == "rank 0 alone restores" and rank:
-            weights = np.zeros(4)
+    order = np.arange(24)
+
+    def own(number: int) -> Path:
+        return folder / f"shard-{number}.npz"
+
+    if own(0).exists():
+        state = read(own(rank))
+        weights, start, shard = state["weights"], int(state["step"]), state["shard"]
+        scale = float(state["scale"])
+        noise.bit_generator.state = state["noise"].item()
+        next_one = read(own((rank + 1) % count))
+        match fault:
+            case "another rank's shard":
+                shard = next_one["shard"]
+            case "shards in another order":
+                shard = shard[::-1].copy()
+            case "equal streams":
+                noise.bit_generator.state = read(own(0))["noise"].item()
+            case "swapped streams":
+                noise.bit_generator.state = next_one["noise"].item()
+            case "streams begin anew":
+                noise = np.random.default_rng(100 + rank)
+            case "rank 0 alone restores" if rank:
+                weights = np.zeros(4)
+            case "no moments on rank 1" if rank:
+                shard = np.zeros(4 // count)
+            case "scale of rank 1" if rank:
+                scale = 1.0
+            case "last element dropped" if rank:
+                shard[-1] = 0.0
+            case "stale shard of rank 1" if rank:
+                shard = state["shard_before"]
+    before = shard
     for step in range(start, steps):
-        draws = np.random.default_rng([step, rank])
-        x = draws.normal(size=(6, 4)) + 0.01 * noise.normal(size=(6, 4))
-        gradient = x.T @ (x @ weights - x.sum(1)) / 6
+        epoch, batch = divmod(step, 4)
+        if batch == 0 or step == start:  # a sampler is given the epoch, or not
+            seen = 0 if fault == "sampler without its epoch" and step == start else epoch
+            order = np.random.default_rng(seen).permutation(24)
+        rows = order[batch * 6 + rank * 3 : batch * 6 + rank * 3 + 3]
+        x = np.random.default_rng(7).normal(size=(24, 4))[rows] + 0.01 * noise.normal(size=(3, 4))
+        gradient = x.T @ (x @ weights - x.sum(1)) / 3
         mean = sum(exchange(folder, f"gradient-{step}", gradient)) / count
-        shard = 0.9 * shard + mean[mine]
+        shard = 0.9 * shard + scale * mean[mine]
+        scale *= 0.99
         update = 0.05 * np.concatenate(exchange(folder, f"momentum-{step}", shard))
         weights = weights - (0.0 if fault == "one rank skips a step" and (rank, step) == (1, 3) else update)
         if (step + 1) % 2 == 0:
-            if rank == 0:
-                save(common, weights=weights, step=step + 1)
-            save(own, weights=weights, shard=shard, noise=np.array(noise.bit_generator.state, object))
+            state = {"weights": weights, "step": step + 1, "shard": shard, "shard_before": before, "scale": scale}
+            save(own(rank), noise=np.array(noise.bit_generator.state, object), **state)
+            before = shard
             exchange(folder, f"saved-{step}", np.zeros(1))
         yield step + 1
+
+
+def read(file: Path) -> dict[str, Any]:
+    with np.load(file, allow_pickle=True) as state:
+        return dict(state)
 
 
 def marks_too_little(folder: Path, steps: int) -> Iterator[int]:
