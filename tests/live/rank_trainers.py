@@ -38,59 +38,66 @@ def train(folder: Path, steps: int, fault: str = "") -> Iterator[int]:
     """Fit by momentum: weights are replicated, the momentum is kept in shards, each rank draws noise of its own."""
     rank, count = place()
     weights, start = np.zeros(4), 0
-    shard, scale = np.zeros(4 // count), 1.0
+    momentum, scale = np.zeros(4 // count), 1.0
     mine = slice(rank * 4 // count, (rank + 1) * 4 // count)
     noise = np.random.default_rng(100 + rank)
-    order = np.arange(24)
+    order, offset = np.arange(24), rank * 3  # of its rows in a batch; each rank keeps its own
 
     def own(number: int) -> Path:
         return folder / f"shard-{number}.npz"
 
     if own(0).exists():
         state = read(own(rank))
-        weights, start, shard = state["weights"], int(state["step"]), state["shard"]
-        scale = float(state["scale"])
+        weights, start, momentum = state["weights"], int(state["step"]), state["momentum"]
+        scale, offset = float(state["scale"]), int(state["offset"])
         noise.bit_generator.state = state["noise"].item()
         next_one = read(own((rank + 1) % count))
         match fault:
             case "another rank's shard":
-                shard = next_one["shard"]
+                momentum = next_one["momentum"]
             case "shards in another order":
-                shard = shard[::-1].copy()
+                momentum = momentum[::-1].copy()
             case "equal streams":
                 noise.bit_generator.state = read(own(0))["noise"].item()
             case "swapped streams":
                 noise.bit_generator.state = next_one["noise"].item()
+            case "rank 0 draws at the restore" if rank == 0:
+                noise.normal()
+            case "shard of rank 0 on all":
+                momentum = read(own(0))["momentum"]
             case "streams begin anew":
                 noise = np.random.default_rng(100 + rank)
             case "rank 0 alone restores" if rank:
                 weights = np.zeros(4)
             case "no moments on rank 1" if rank:
-                shard = np.zeros(4 // count)
+                momentum = np.zeros(4 // count)
             case "scale of rank 1" if rank:
                 scale = 1.0
             case "last element dropped" if rank:
-                shard[-1] = 0.0
+                momentum[-1] = 0.0
+            case "position of rank 0":
+                offset = int(read(own(0))["offset"])
             case "stale shard of rank 1" if rank:
-                shard = state["shard_before"]
-    before = shard
+                momentum = state["momentum_before"]
+    before = momentum
     for step in range(start, steps):
         epoch, batch = divmod(step, 4)
         if batch == 0 or step == start:  # a sampler is given the epoch, or not
             seen = 0 if fault == "sampler without its epoch" and step == start else epoch
             order = np.random.default_rng(seen).permutation(24)
-        rows = order[batch * 6 + rank * 3 : batch * 6 + rank * 3 + 3]
+        rows = order[batch * 6 + offset : batch * 6 + offset + 3]
         x = np.random.default_rng(7).normal(size=(24, 4))[rows] + 0.01 * noise.normal(size=(3, 4))
         gradient = x.T @ (x @ weights - x.sum(1)) / 3
         mean = sum(exchange(folder, f"gradient-{step}", gradient)) / count
-        shard = 0.9 * shard + scale * mean[mine]
+        momentum = 0.9 * momentum + scale * mean[mine]
         scale *= 0.99
-        update = 0.05 * np.concatenate(exchange(folder, f"momentum-{step}", shard))
+        update = 0.05 * np.concatenate(exchange(folder, f"momentum-{step}", momentum))
         weights = weights - (0.0 if fault == "one rank skips a step" and (rank, step) == (1, 3) else update)
         if (step + 1) % 2 == 0:
-            state = {"weights": weights, "step": step + 1, "shard": shard, "shard_before": before, "scale": scale}
-            save(own(rank), noise=np.array(noise.bit_generator.state, object), **state)
-            before = shard
+            drawn = np.array(noise.bit_generator.state, object)
+            state = {"weights": weights, "step": step + 1, "momentum": momentum, "momentum_before": before}
+            save(own(rank), noise=drawn, scale=scale, offset=offset, **state)
+            before = momentum
             exchange(folder, f"saved-{step}", np.zeros(1))
         yield step + 1
 

@@ -14,16 +14,16 @@ from parity.results import Resumption
 from tests.live import rank_trainers
 
 FAULTS = {
-    "another rank's shard": r"rank\d:shard",
+    "another rank's shard": r"rank\d:momentum",
     "equal streams": r"rank1:noise",
     "rank 0 alone restores": r"rank1:weights",
-    "shards in another order": r"rank\d:shard",
+    "shards in another order": r"rank\d:momentum",
     "swapped streams": r"rank\d:noise",
     "streams begin anew": r"rank\d:noise",
-    "no moments on rank 1": r"rank1:shard",
+    "no moments on rank 1": r"rank1:momentum",
     "scale of rank 1": r"rank1:scale",
-    "last element dropped": r"rank1:shard",
-    "stale shard of rank 1": r"rank1:(shard|before)",
+    "last element dropped": r"rank1:momentum",
+    "stale shard of rank 1": r"rank1:(momentum|before)",
     "sampler without its epoch": r"rank\d:(order|rows)",
 }
 """What one rank, or each of them, loses at the resume, to the first suspect."""

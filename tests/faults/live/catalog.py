@@ -14,7 +14,7 @@ from tests.faults.live import (
 )
 from tests.faults.live.entry import Entry
 
-__all__ = ["ENTRIES", "PLANTED"]
+__all__ = ["ENTRIES", "PLANTED", "PLANTED_IN_RANKS"]
 
 ENTRIES: tuple[Entry, ...] = (
     *entries_model.ENTRIES,
@@ -26,5 +26,7 @@ ENTRIES: tuple[Entry, ...] = (
     *entries_policy.ENTRIES,
     *entries_storage.ENTRIES,
 )
-PLANTED: tuple[Entry, ...] = tuple(entry for entry in ENTRIES if entry.train is not None)
-"""Those that are planted here; the others need several ranks, or cannot happen in one process."""
+PLANTED: tuple[Entry, ...] = tuple(entry for entry in ENTRIES if entry.train is not None and entry.processes == 1)
+"""Those that are planted in trainers of one process."""
+PLANTED_IN_RANKS: tuple[Entry, ...] = tuple(entry for entry in ENTRIES if entry.processes > 1)
+"""Those that are planted in a trainer of several; the others need another number of ranks, or cannot happen here."""

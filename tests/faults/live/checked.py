@@ -19,7 +19,8 @@ def check(entry: Entry, fault: str | None = None) -> Resumption:
         entry.train,
         steps=entry.steps,
         stop_at=entry.stop_at,
-        mode="inline",
+        mode="inline" if entry.processes == 1 else "process",
+        processes=entry.processes,
         scenarios=entry.scenarios,
         options=options,
     )

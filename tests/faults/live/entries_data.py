@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.faults.live import trainer_lm, trainer_numpy, trainer_torch
 from tests.faults.live.entry import Entry
+from tests.live import rank_trainers
 
 __all__ = ["ENTRIES"]
 
@@ -106,6 +107,13 @@ ENTRIES = (
         source="pytorch/torchtitan#291",
         lost="Non-DTensor state: only rank 0 saved, all ranks get it / others empty",
         ranks=True,
+        processes=2,
+        train=rank_trainers.train,
+        plant="position of rank 0",
+        expected=("data.position", "data.batch"),
+        reveals="rank 1's order of the data after the restore",
+        steps=8,
+        stop_at=5,
     ),
     Entry(
         id="offset_read_before_load",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.faults.live import trainer_folders, trainer_lm, trainer_numpy, trainer_policy, trainer_torch
 from tests.faults.live.entry import Entry
+from tests.live import rank_trainers
 
 __all__ = ["ENTRIES"]
 
@@ -29,6 +30,13 @@ ENTRIES = (
         source="NVIDIA/Megatron-LM#6858",
         lost="Only one rank's RNG saved; all ranks restore it",
         ranks=True,
+        processes=2,
+        train=rank_trainers.train,
+        plant="equal streams",
+        expected=("rng",),
+        reveals="the generator of rank 1 after the restore",
+        steps=8,
+        stop_at=5,
     ),
     Entry(
         id="rng_all_saved_one_loaded",

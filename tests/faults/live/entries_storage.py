@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.faults.live import trainer_folders, trainer_numpy, trainer_torch
 from tests.faults.live.entry import Entry
+from tests.live import rank_trainers
 
 __all__ = ["ENTRIES"]
 
@@ -87,6 +88,13 @@ ENTRIES = (
         source="pytorch/torchtitan#1136",
         lost="Vocab not divisible by world size: loss differs after resume",
         ranks=True,
+        processes=2,
+        train=rank_trainers.train,
+        plant="last element dropped",
+        expected=("optimizer",),
+        reveals="the shard of rank 1 after the restore: its last element",
+        steps=8,
+        stop_at=5,
     ),
     Entry(
         id="dp_shrink_drops_ranks",
@@ -100,6 +108,13 @@ ENTRIES = (
         lost="Per-rank list saved as rank-0 common state",
         side="torch",
         ranks=True,
+        processes=2,
+        train=rank_trainers.train,
+        plant="shard of rank 0 on all",
+        expected=("optimizer",),
+        reveals="the shard of rank 1 after the restore",
+        steps=8,
+        stop_at=5,
     ),
     Entry(
         id="tp_opt_reshard_wrong",
@@ -121,6 +136,13 @@ ENTRIES = (
         lost="Resume-only side work on one host desynchronises hosts",
         side="jax",
         ranks=True,
+        processes=2,
+        train=rank_trainers.train,
+        plant="rank 0 draws at the restore",
+        expected=("rng",),
+        reveals="the generator of rank 0 after the restore",
+        steps=8,
+        stop_at=5,
     ),
     Entry(
         id="opt_dtensor_lost",
@@ -128,6 +150,13 @@ ENTRIES = (
         lost="Optimizer state loaded as plain tensor for sharded params",
         side="torch",
         ranks=True,
+        processes=2,
+        train=rank_trainers.train,
+        plant="no moments on rank 1",
+        expected=("optimizer",),
+        reveals="the shard of rank 1 after the restore",
+        steps=8,
+        stop_at=5,
     ),
     Entry(
         id="adam_epsilon_convention",

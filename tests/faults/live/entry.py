@@ -43,6 +43,8 @@ class Entry:
     """Whether it is a difference of policy, or a trap: the check must stay green."""
     ranks: bool = False
     """Whether it needs several ranks."""
+    processes: int = 1
+    """Processes that train together in its trainer."""
     why_not: str = ""
     """Why it is not planted in one process, beside ranks."""
 

@@ -16,7 +16,8 @@ _HEAD = """# Resume bugs that really happened
 
 {count} defects from public trackers. {planted} of them are planted in small real trainers (`tests/faults/live/`), and
 the resume check of [your trainer](your-trainer.md) must find every one and name the right component first. {policy}
-are a difference of policy or a trap for false alarms and must stay green; {ranks} need several processes.
+are a difference of policy or a trap for false alarms and must stay green; {ranks} need several processes, {pairs} of
+them are planted in a trainer of two.
 `python -m tests.faults.live.page` writes this page; [other tools](other-tools.md) were given the same bugs.
 
 | bug | reported | what is lost | named | how it shows | how to avoid it |
@@ -33,6 +34,7 @@ def render() -> str:
         planted=len({e.id for e in planted}),
         policy=len({e.id for e in ENTRIES if e.policy}),
         ranks=len({e.id for e in ENTRIES if e.ranks}),
+        pairs=len({e.id for e in ENTRIES if e.processes > 1}),
     )
     return head + "\n".join(_row(entry) for entry in ENTRIES) + "\n"
 

@@ -9,7 +9,7 @@ import torch
 
 import parity
 from tests.faults.live import trainer_folders, trainer_torch
-from tests.faults.live.catalog import ENTRIES, PLANTED
+from tests.faults.live.catalog import ENTRIES, PLANTED, PLANTED_IN_RANKS
 from tests.faults.live.checked import check, names_first, variants
 from tests.faults.live.entry import Entry
 
@@ -41,6 +41,15 @@ def test_bug_is_found_and_named(entry: Entry) -> None:
     assert names_first(entry, found) != (entry.name in UNNAMED), found.text()
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("entry", [pytest.param(entry, id=entry.name) for entry in PLANTED_IN_RANKS])
+def test_bug_of_ranks_is_found_and_named(entry: Entry) -> None:
+    found = check(entry)
+    assert found.verdict == "broken", found.text()
+    assert names_first(entry, found), found.text()
+    assert found.suspects[0].path.startswith("rank"), found.text()
+
+
 @pytest.mark.parametrize("entry", [pytest.param(entry, id=entry.name) for entry in POLICY])
 def test_difference_of_policy_is_green(entry: Entry) -> None:
     found = check(entry)
@@ -69,7 +78,7 @@ def test_clean_trainer_is_green_in_all_scenarios(train: object) -> None:
 def test_catalogue_is_whole() -> None:
     """All 110 rows are there, at least 85 of them planted, each other one with its reason."""
     ids = {entry.id for entry in ENTRIES}
-    planted = {entry.id for entry in PLANTED}
+    planted = {entry.id for entry in (*PLANTED, *PLANTED_IN_RANKS)}
     assert len(ids) == 110
     assert len(planted) >= 85
     assert all(entry.ranks or entry.why_not for entry in ENTRIES if entry.id not in planted)
