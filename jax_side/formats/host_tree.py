@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from orbax.checkpoint import utils
+import orbax.checkpoint as ocp
 
 from jax_side.formats.described import leaf_name
 from jax_side.formats.description import ARRAY, DESCRIPTION, describe, kind_of_empty, row
@@ -46,7 +46,7 @@ def write_tree(item: Path, tree: Any, label: Any = None) -> dict[str, FileDigest
     Raises:
         OSError: The disk is full, or failed.
     """
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=utils.is_empty_or_leaf)
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=ocp.utils.is_empty_or_leaf)
     arrays = {leaf_name(path): leaf for path, leaf in leaves if isinstance(leaf, np.ndarray)}
     write_store(item, [StoredArray(name, InMemory(array), array.shape) for name, array in sorted(arrays.items())])
     rows = [row(_keys(path), ARRAY if isinstance(leaf, np.ndarray) else kind_of_empty(leaf)) for path, leaf in leaves]

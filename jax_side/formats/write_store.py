@@ -22,7 +22,7 @@ import tensorstore as ts
 
 from jax_side.formats.write_chunks import chunks
 from jax_side.formats.zarr import describe_array
-from parity.formats import Array
+from parity.formats import Array, InMemory
 
 __all__ = ["StoredArray", "write_store"]
 
@@ -94,7 +94,9 @@ def _write(store: Path, arrays: Iterable[StoredArray]) -> None:
             else:
                 part = array.with_transaction(transaction)[tuple(slice(*pair) for pair in box)]
                 part.write(data, can_reference_source_data_indefinitely=True).copy.result()
-            held += size
+            held += (
+                0 if array is not None and isinstance(values, InMemory) else size
+            )  # a reference holds nothing more
             if held >= COMMIT_BYTES:
                 if committing is not None:
                     committing.result()
