@@ -28,7 +28,8 @@ from jax_side.formats import whole, write_orbax
 from jax_side.formats.host_tree import write_tree
 from jax_side.formats.items import read_items
 from parity import storage
-from parity.formats import InMemory
+from parity.convert import Options, convert
+from parity.formats import SAFETENSORS, InMemory
 
 __all__ = ["CASES", "main"]
 
@@ -130,13 +131,14 @@ def tree_restores(home: Path, state: State) -> dict[str, Way]:
 
 
 def conversions(home: Path, state: State) -> dict[str, Way]:
-    """Return ways to write a checkpoint of Orbax in a conversion."""
-    tree = {name: InMemory(array) for name, array in state.items()}
+    """Return ways to convert a file of safetensors, which is mapped, into a checkpoint of Orbax."""
+    source = home / "source.safetensors"
+    SAFETENSORS.write({name: InMemory(array) for name, array in state.items()}, source)
 
     def written(name: str, shared: bool) -> None:
         with mock.patch.object(write_orbax, "_share_files", return_value=shared):
-            write_orbax.write_orbax(tree, home / name)
-        storage.fsync_tree(home / name)
+            done = convert(source, home / name, write_orbax.ORBAX, Options(), now=time.time())
+        assert not done.refused
 
     def orbax() -> None:
         plain_save(home / "plain", state)

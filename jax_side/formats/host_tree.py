@@ -48,7 +48,8 @@ def write_tree(item: Path, tree: Any, label: Any = None) -> dict[str, FileDigest
     """
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=ocp.utils.is_empty_or_leaf)
     arrays = {leaf_name(path): leaf for path, leaf in leaves if isinstance(leaf, np.ndarray)}
-    write_store(item, [StoredArray(name, InMemory(array), array.shape) for name, array in sorted(arrays.items())])
+    stored = [StoredArray(name, InMemory(array), array.shape) for name, array in sorted(arrays.items())]
+    write_store(item, stored, inline=0)
     rows = [row(_keys(path), ARRAY if isinstance(leaf, np.ndarray) else kind_of_empty(leaf)) for path, leaf in leaves]
     (item / DESCRIPTION).write_text(json.dumps(describe(rows, use_ocdbt=True, label=label)), encoding="utf-8")
     return digest_files(item, [name for name in list_files(item) if name.startswith("d/")])

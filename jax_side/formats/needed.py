@@ -23,7 +23,7 @@ NEEDED = (
 """Names below `orbax.checkpoint`."""
 
 TESTED = "0.12.5 to 0.12.8"
-"""The versions that the tests ran with, which are those that pyproject.toml allows."""
+"""The oldest and the newest version that the tests ran with, which are the bounds of pyproject.toml."""
 
 
 def check_orbax(names: Iterable[str] = NEEDED) -> None:

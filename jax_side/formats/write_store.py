@@ -14,9 +14,9 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorstore as ts
 
@@ -33,9 +33,12 @@ one is filled."""
 LARGE = 64 << 10
 """Bytes of a chunk from which on the copies of a value cost more than an array of zarr that is opened for it."""
 
-CONFIG = {"compression": None, "max_inline_value_bytes": 0, "max_decoded_node_bytes": 8 << 20}
+INLINE = 1024
+"""Bytes of the largest value that lies in the node that names it, as Orbax has it."""
+
+CONFIG = {"compression": None, "max_decoded_node_bytes": 8 << 20}
 """Each transaction writes the nodes anew in which its keys are, so they are no larger than TensorStore has them by
-default. They hold no values: a leaf that is damaged would be named together with all that have the node in common."""
+default."""
 
 
 class StoredArray(NamedTuple):
@@ -47,19 +50,21 @@ class StoredArray(NamedTuple):
     """Shape of its chunks, each a run of consecutive elements."""
 
 
-def write_store(store: Path, arrays: Iterable[StoredArray]) -> None:
+def write_store(store: Path, arrays: Iterable[StoredArray], inline: int = INLINE) -> None:
     """Write arrays as a store; it is on its way to the disk, and not synchronized.
 
     Args:
         store: A directory that exists and holds no store.
         arrays: What is written, best in the order of the names; any text is one, as a key is no path here. Nobody may
             change the values before this returns.
+        inline: Bytes of the largest value that lies in a node. With 0, a leaf that is damaged is named alone, and not
+            together with all that have the node in common.
 
     Raises:
         OSError: The disk is full, or failed.
     """
     try:
-        _write(store, arrays)
+        _write(store, arrays, {**CONFIG, "max_inline_value_bytes": inline})
     except OSError:
         raise
     except Exception as error:  # TensorStore has no common error for a disk that fails
@@ -71,9 +76,9 @@ def write_store(store: Path, arrays: Iterable[StoredArray]) -> None:
         raise OSError(number, os.strerror(number), file[0] if file else str(store)) from error
 
 
-def _write(store: Path, arrays: Iterable[StoredArray]) -> None:
+def _write(store: Path, arrays: Iterable[StoredArray], config: Mapping[str, Any]) -> None:
     base = {"driver": "file", "path": f"{store.resolve()}/", "file_io_sync": False}
-    spec = {"driver": "ocdbt", "base": base, "config": CONFIG}
+    spec = {"driver": "ocdbt", "base": base, "config": config}
     # One context: what shares a transaction must share the open store. No cache: it would keep chunks.
     context = ts.Context({"cache_pool": {"total_bytes_limit": 0}})
     kvstore = ts.KvStore.open(spec, context=context).result()

@@ -117,7 +117,7 @@ def test_a_large_array_of_any_name_is_one_value_as_it_lies_in_memory(
         f"{name}/turned": np.asfortranarray(np.arange(np.prod(shape), dtype=">i8").reshape(shape)),
         f"{name}/small": np.ones(3, np.int8),
     }
-    write_store(tmp_path, [StoredArray(key, InMemory(value), value.shape) for key, value in values.items()])
+    write_store(tmp_path, [StoredArray(key, InMemory(value), value.shape) for key, value in values.items()], inline=0)
     found = locate(tmp_path)
     for key, value in values.items():
         (place,) = [one for one in found[key] if one.whole]
