@@ -86,7 +86,7 @@ def item_saves(home: Path, state: State) -> dict[str, Way]:
         storage.digest_files(home / "orbax", storage.list_files(home / "orbax"))
         storage.fsync_tree(home / "orbax")
 
-    return {"by the saving thread": ours, "plain Orbax": orbax}
+    return {"in one transaction": ours, "plain Orbax": orbax}
 
 
 def item_restores(home: Path, state: State) -> dict[str, Way]:

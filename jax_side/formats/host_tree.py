@@ -1,8 +1,8 @@
-"""A tree of NumPy arrays as one item of an Orbax checkpoint, written by the calling thread.
+"""A tree of NumPy arrays as one item of an Orbax checkpoint, in one transaction of TensorStore.
 
 Orbax opens a store for each array in a directory of each process, synchronizes every one by itself, and merges the
-directories afterwards, in threads of its own. What a single process has copied to the host needs none of that. What
-lies there is what Orbax reads: its description of the tree, and a store of its arrays.
+directories afterwards. What a single process has copied to the host needs none of that. What lies there is what Orbax
+reads: its description of the tree, and a store of its arrays.
 
 Source: the files that `PyTreeCheckpointHandler` of Orbax 0.12.8 writes and reads.
 """
