@@ -1,8 +1,8 @@
-"""A tree of NumPy arrays as one item of an Orbax checkpoint, written by the calling thread.
+"""A tree of NumPy arrays as one item of an Orbax checkpoint, in one transaction of TensorStore.
 
 Orbax opens a store for each array in a directory of each process, synchronizes every one by itself, and merges the
-directories afterwards, in threads of its own. What a single process has copied to the host needs none of that. What
-lies there is what Orbax reads: its description of the tree, and a store of its arrays.
+directories afterwards. What a single process has copied to the host needs none of that. What lies there is what Orbax
+reads: its description of the tree, and a store of its arrays.
 
 Source: the files that `PyTreeCheckpointHandler` of Orbax 0.12.8 writes and reads.
 """
@@ -15,12 +15,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from orbax.checkpoint import utils
+import orbax.checkpoint as ocp
 
 from jax_side.formats.described import leaf_name
 from jax_side.formats.description import ARRAY, DESCRIPTION, describe, kind_of_empty, row
-from jax_side.formats.write_ocdbt import write_store
-from parity.storage import FileDigest
+from jax_side.formats.write_store import StoredArray, write_store
+from parity.formats import InMemory
+from parity.storage import FileDigest, digest_files, list_files
 
 __all__ = ["is_on_host", "write_tree"]
 
@@ -40,16 +41,18 @@ def write_tree(item: Path, tree: Any, label: Any = None) -> dict[str, FileDigest
         label: JSON that the description carries, Orbax's custom metadata.
 
     Returns:
-        Digests of the large files, by their paths below the directory.
+        Digests of the files of the arrays, by their paths below the directory.
 
     Raises:
         OSError: The disk is full, or failed.
     """
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=utils.is_empty_or_leaf)
-    digests = write_store(item, {leaf_name(path): leaf for path, leaf in leaves if isinstance(leaf, np.ndarray)})
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=ocp.utils.is_empty_or_leaf)
+    arrays = {leaf_name(path): leaf for path, leaf in leaves if isinstance(leaf, np.ndarray)}
+    stored = [StoredArray(name, InMemory(array), array.shape) for name, array in sorted(arrays.items())]
+    write_store(item, stored, inline=0)
     rows = [row(_keys(path), ARRAY if isinstance(leaf, np.ndarray) else kind_of_empty(leaf)) for path, leaf in leaves]
     (item / DESCRIPTION).write_text(json.dumps(describe(rows, use_ocdbt=True, label=label)), encoding="utf-8")
-    return digests
+    return digest_files(item, [name for name in list_files(item) if name.startswith("d/")])
 
 
 def _keys(path: tuple[Any, ...]) -> list[tuple[str, bool]]:

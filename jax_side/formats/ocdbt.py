@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -85,12 +88,13 @@ def places(
     """
     stores = {item: locate(root / item) for item in items if (root / item / MANIFEST).exists()}
     known: dict[tuple[str, Range], ByteRange] = {}
+    path_of = lru_cache(256)(lambda item, file: root / item / file)  # the files are few, the ranges many
     found: dict[str, tuple[ByteRange, ...]] = {}
     for leaf, (item, name) in names.items():
         for r in stores.get(item, {}).get(name, ()):
             if (item, r) not in known:  # a node of the tree holds many leaves
                 own = r.whole and r.size == _size(leaves[leaf])
-                digest = None if own else digest_range(root / item / r.file, r.start, r.size)
+                digest = None if own else digest_range(path_of(item, r.file), r.start, r.size)
                 known[item, r] = ByteRange(f"{item}/{r.file}" if item else r.file, r.start, r.size, digest)
             found[leaf] = (*found.get(leaf, ()), known[item, r])
     return found
@@ -112,6 +116,7 @@ def _walk(store: Path) -> dict[str, list[Range]]:
     found: dict[str, dict[Range, None]] = {}
     chunks: dict[str, list[int]] = {}
     metadata: dict[str, bytes] = {}
+    apart: dict[str, StorePlace] = {}
     for one in stored_values(ts, store, files):
         name, _, part = one.key.rpartition("/")
         ranges = found.setdefault(name, {})
@@ -125,9 +130,10 @@ def _walk(store: Path) -> dict[str, list[Range]]:
         elif isinstance(one.value, bytes):
             metadata[name] = one.value
         else:
-            metadata[name] = _read(store, one.value)
+            apart[name] = one.value
         if value is not None:
             ranges[value] = None
+    metadata |= _read(store, apart)
     made: dict[str, list[Range]] = {}
     for name, ranges in found.items():
         alone = _check_array(store, name, metadata.get(name), chunks.get(name, []))
@@ -135,10 +141,12 @@ def _walk(store: Path) -> dict[str, list[Range]]:
     return made
 
 
-def _read(store: Path, place: StorePlace) -> bytes:
-    with (store / place.file).open("rb") as file:
-        file.seek(place.start)
-        return file.read(place.size)
+def _read(store: Path, places: Mapping[str, StorePlace]) -> dict[str, bytes]:
+    """Read values, each file of which is opened once."""
+    with ExitStack() as stack:
+        names = {place.file for place in places.values()}
+        files = {name: stack.enter_context((store / name).open("rb")) for name in names}
+        return {key: os.pread(files[at.file].fileno(), at.size, at.start) for key, at in places.items()}
 
 
 def _check_array(store: Path, name: str, metadata: bytes | None, chunks: list[int]) -> bool:

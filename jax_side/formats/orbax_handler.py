@@ -14,6 +14,7 @@ import jax
 import orbax.checkpoint as ocp
 
 from jax_side.formats.host_tree import is_on_host, write_tree
+from jax_side.formats.needed import check_orbax
 from jax_side.formats.ocdbt import MANIFEST
 from parity.errors import CheckpointError
 from parity.storage import FileDigest, digest_files, list_files, read_json
@@ -22,6 +23,9 @@ __all__ = ["DigestingHandler", "gather"]
 
 SHARDS = "digests.process_{}.json"
 """File in the draft of an item: the digests that a process made of its own files. Process 0 removes it again."""
+
+
+check_orbax()  # all that saves or restores through Orbax imports this module
 
 
 class DigestingHandler(ocp.PyTreeCheckpointHandler):

@@ -106,18 +106,19 @@ def _sealing_path(
     home = checkpoints.resolve()
 
     class SealedPath(ocp.path.atomicity.AtomicRenameTemporaryPath):
+        def __init__(self, temporary_path: Any, final_path: Any, **options: Any) -> None:
+            super().__init__(temporary_path, final_path, **options)
+            name = f"{DRAFT}{final_path.name}-{os.getpid()}"
+            self._draft = ocp.path.atomicity.AtomicRenameTemporaryPath(
+                temporary_path, final_path.with_name(name), **options
+            )
+
         async def finalize(self) -> None:
-            chosen = self.get_final()
-            final = Path(chosen)
+            final = Path(self.get_final())
             if final.parent != home:  # an item inside a step
                 await super().finalize()
                 return
-            draft = final.with_name(f"{DRAFT}{final.name}-{os.getpid()}")
-            self._final_path = type(chosen)(draft)  # Orbax writes its commit marker and renames
-            try:
-                await super().finalize()
-            finally:
-                self._final_path = chosen
-            await asyncio.to_thread(seal, int(final.name), draft)
+            await self._draft.finalize()  # Orbax writes its commit marker and renames, to a name of ours
+            await asyncio.to_thread(seal, int(final.name), Path(self._draft.get_final()))
 
     return SealedPath

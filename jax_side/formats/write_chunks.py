@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jax_side.formats.zarr import describe_array
-from parity.formats import BLOCK_BYTES, Array, boxes, chunk_name, extents
+from parity.formats import BLOCK_BYTES, Array, Box, boxes, chunk_name, extents
 from parity.storage import WriteBack
 
 __all__ = ["chunk_of", "chunks", "write_chunks"]
@@ -23,22 +23,22 @@ def write_chunks(folder: Path, array: Array, back: WriteBack) -> None:
     folder.mkdir()
     (folder / ".zarray").write_text(describe_array(array.shape, chunk, array.dtype.name), encoding="utf-8")
     size = math.prod(chunk) * array.dtype.itemsize
-    for name, data in chunks(array, chunk):
+    for name, _, values in chunks(array, chunk):
         with (folder / name).open("xb", buffering=0) as file:
-            back.write(file.fileno(), data)
+            back.write(file.fileno(), values.reshape(-1).view("u1"))
             file.truncate(size)
 
 
-def chunks(array: Array, chunk: tuple[int, ...]) -> Iterator[tuple[str, NDArray[np.uint8]]]:
-    """Yield the name and the bytes of each chunk; the last may be short of its padding.
+def chunks(array: Array, chunk: tuple[int, ...]) -> Iterator[tuple[str, Box, NDArray[Any]]]:
+    """Yield the name, the box and the elements of each chunk, as they are stored; the last may lack its padding.
 
     Args:
         array: What is written.
-        chunk: What `chunk_of` returned for it.
+        chunk: The shape of its chunks, as `chunk_of` returns it.
     """
     for box in boxes(array.shape, math.prod(chunk)):
         index = [low // side for (low, _), side in zip(box, chunk, strict=True)]
-        yield chunk_name(index), _bytes(array.read(box))
+        yield chunk_name(index), box, _stored(array.read(box))
 
 
 def chunk_of(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
@@ -58,7 +58,7 @@ def chunk_of(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
     return tuple(sides)
 
 
-def _bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return elements as bytes, little-endian as the description says."""
+def _stored(values: NDArray[Any]) -> NDArray[Any]:
+    """Return elements in C order, little-endian as the description says."""
     plain = values.astype(values.dtype.newbyteorder("<"), copy=False) if values.dtype.byteorder == ">" else values
-    return np.ascontiguousarray(plain).reshape(-1).view("u1")
+    return np.ascontiguousarray(plain).reshape(values.shape)

@@ -12,7 +12,6 @@ Source: the files that `PyTreeCheckpointHandler` of Orbax 0.12.8 writes and read
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from jax_side.formats.description import ARRAY, DESCRIPTION, describe, kind_of_empty, row
-from jax_side.formats.write_chunks import chunk_of, chunks, write_chunks
-from jax_side.formats.write_values import write_values
-from jax_side.formats.zarr import NAMED, ZARR2, describe_array
+from jax_side.formats.write_chunks import chunk_of, write_chunks
+from jax_side.formats.write_store import StoredArray, write_store
+from jax_side.formats.zarr import NAMED, ZARR2
 from parity.formats import (
     EMPTY_ARRAYS,
     Array,
@@ -78,7 +77,7 @@ def write_orbax(tree: Tree, path: Path) -> None:
             values[name] = leaf if isinstance(leaf, Array) else InMemory(np.array(leaf))
     shared = _share_files(values)
     if shared:
-        write_values(path, _stored(values))
+        write_store(path, _cut(values))
     else:
         with WriteBack() as back:
             for name, array in values.items():
@@ -152,14 +151,9 @@ def _names_a_directory(name: str) -> bool:
     return not odd and name not in ("", ".", "..", *_FILES) and len(name.encode()) <= LONGEST_NAME
 
 
-def _stored(values: Mapping[str, Array]) -> Iterator[tuple[str, bytes]]:
-    """Yield the keys and values of arrays in a store, sorted: each its description and its chunks."""
+def _cut(values: Mapping[str, Array]) -> Iterator[StoredArray]:
     for name, array in sorted(values.items()):
-        chunk = chunk_of(array.shape, array.dtype.itemsize)
-        yield f"{name}/.zarray", describe_array(array.shape, chunk, array.dtype.name).encode()
-        size = math.prod(chunk) * array.dtype.itemsize
-        for at, data in chunks(array, chunk):
-            yield f"{name}/{at}", data.tobytes().ljust(size, b"\0")
+        yield StoredArray(name, array, chunk_of(array.shape, array.dtype.itemsize))
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -134,7 +134,7 @@ def digest_range(path: Path, start: int, size: int) -> str:
     Raises:
         OSError: The file cannot be read, or is a link.
     """
-    return _digest(path, start, size, memoryview(bytearray(_PIECE))).hex()
+    return _digest(path, start, size, memoryview(bytearray(min(size, _PIECE)))).hex()
 
 
 def _regular_size(path: Path) -> int:

@@ -9,9 +9,12 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from jax_side.formats import write_chunks as cutting
 from jax_side.formats import write_orbax as writing
-from jax_side.formats import write_values as storing
+from jax_side.formats import write_store as storing
+from jax_side.formats.ocdbt import locate
 from jax_side.formats.write_orbax import ORBAX, write_orbax
+from jax_side.formats.write_store import StoredArray, write_store
 from jax_side.formats.zarr import NAMED, ZARR2
 from parity.formats import InMemory, leaves, open_checkpoint
 
@@ -100,6 +103,40 @@ def test_any_key_is_a_key_and_no_path(tmp_path: Path, layout: str) -> None:
 def test_names_that_become_equal_are_refused() -> None:
     (refused,) = ORBAX.cannot_hold({"a.b": InMemory(np.ones(1)), "a": {"b": InMemory(np.ones(1))}})
     assert refused == ("a.b", "two leaves have this name once their keys are joined by dots")
+
+
+@pytest.mark.parametrize("name", ["a/", "a//b", "../../out", "a\0b", "k" * 300, "a%2Fb", "ß\u2028é"])
+@pytest.mark.parametrize("shape", [(200, 300), (70_001,), (1, 16_384, 1)])
+def test_a_large_array_of_any_name_is_one_value_as_it_lies_in_memory(
+    tmp_path: Path, name: str, shape: tuple[int, ...]
+) -> None:
+    """Large ones go through zarr's driver: zeros, Fortran's order and big-endian numbers among them."""
+    values = {
+        name: np.arange(np.prod(shape), dtype=np.float32).reshape(shape),
+        f"{name}/zeros": np.zeros(shape, np.float64),
+        f"{name}/turned": np.asfortranarray(np.arange(np.prod(shape), dtype=">i8").reshape(shape)),
+        f"{name}/small": np.ones(3, np.int8),
+    }
+    write_store(tmp_path, [StoredArray(key, InMemory(value), value.shape) for key, value in values.items()], inline=0)
+    found = locate(tmp_path)
+    for key, value in values.items():
+        (place,) = [one for one in found[key] if one.whole]
+        data = (tmp_path / place.file).read_bytes()[place.start : place.start + place.size]
+        assert data == value.astype(value.dtype.newbyteorder("<")).tobytes(), key
+
+
+@pytest.mark.parametrize("limit", [1, storing.LARGE])
+@pytest.mark.parametrize("shape", [(5, 30_000), (30_001, 5), (7,), ()])
+def test_chunks_come_back_whichever_driver_writes_them(
+    tmp_path: Path, limit: int, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks of at most 100 kB, the last of them padded."""
+    monkeypatch.setattr(storing, "LARGE", limit)
+    monkeypatch.setattr(cutting, "BLOCK_BYTES", 100_000)
+    value = np.random.default_rng(0).standard_normal(shape)
+    write_orbax({"w": InMemory(value)}, tmp_path / "o")
+    assert open_checkpoint(tmp_path / "o").tree["w"].load().tobytes() == value.tobytes()
+    assert np.asarray(by_orbax(tmp_path / "o", "pytree")["w"]).tobytes() == value.tobytes()
 
 
 @pytest.mark.parametrize("small", [True, False])

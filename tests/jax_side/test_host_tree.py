@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 import jax_side
 from jax_side.formats.host_tree import is_on_host, write_tree
 from jax_side.formats.ocdbt import locate
-from jax_side.formats.write_ocdbt import write_store
+from jax_side.formats.write_store import StoredArray, write_store
+from parity.formats import InMemory
 from parity.storage import digest_files
 from tests.support.small import quick, small
 
@@ -135,7 +136,7 @@ def test_tensorstore_reads_any_names_and_shapes(tmp_path_factory, shapes):
     """Sizes and counts of every width in the node: one byte, two and three."""
     store = tmp_path_factory.mktemp("store")
     arrays = {name: np.full(shape, number, np.uint32) for number, (name, shape) in enumerate(shapes.items())}
-    write_store(store, arrays)
+    write_store(store, [StoredArray(name, InMemory(array), array.shape) for name, array in arrays.items()], inline=0)
     found = keys(store)
     assert len(found) == 2 * len(arrays)
     for name, array in arrays.items():
