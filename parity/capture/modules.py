@@ -120,12 +120,13 @@ def _modules_of_user() -> dict[str, ModuleType]:
     """Return the modules of the user; asked anew only where there are others than at the last capture."""
     newest = next(reversed(sys.modules))  # what is imported again stands last
     key = (len(sys.modules), newest, id(sys.modules.get(newest)))
-    if _known.get("key") != key:
+    replaced = any(sys.modules.get(name) is not held for name, held in _known.get("mine", {}).items())
+    if replaced or _known.get("key") != key:  # one that is put in the place of another keeps its position
         there: list[tuple[str, Any]] = list(sys.modules.items())
         _known["key"] = key
         _known["mine"] = {name: held for name, held in there if held is not None and is_of_user(name)}
     mine: dict[str, ModuleType] = _known["mine"]
-    return {name: mine[name] for name in mine if sys.modules.get(name) is mine[name]}
+    return dict(mine)
 
 
 _known: dict[str, Any] = {}

@@ -46,6 +46,11 @@ NOT_LOOKED_FOR = frozenset(
 """Places that docs/your-trainer.md says are not looked for; what they reach is red all the same."""
 
 
+STATE_BY_KIND = frozenset(("non_persistent_buffer",))
+"""Places of state that a resume has to bring back whether this run reads it or not: a module's buffer, such as a
+running mean, of the same shape and other values."""
+
+
 def test_what_is_not_looked_for_is_said_in_the_guide() -> None:
     page = " ".join(Path("docs/your-trainer.md").read_text().split())
     said = page.split("Not looked for: ")[1].split(".")[0]
@@ -65,7 +70,7 @@ def check(place: str, framework: str, reach: str, *, mode: str = "inline", scena
     found = parity.resumes(
         trainer_of(framework), steps=12, stop_at=7, mode=mode, scenarios=scenarios, options=options
     )
-    if reach == "nothing":
+    if reach == "nothing" and place not in STATE_BY_KIND:
         assert found.verdict == "holds", found.text()
         if place in NOT_LOOKED_FOR:
             return
@@ -81,6 +86,21 @@ def check(place: str, framework: str, reach: str, *, mode: str = "inline", scena
     [pytest.param(*case, marks=[pytest.mark.soak] * (at % 8 != 0)) for at, case in enumerate(SOME)],
 )
 def test_what_is_lost_is_red_or_listed(place: str, framework: str, reach: str) -> None:
+    check(place, framework, reach)
+
+
+ONCE_WRONG = (
+    ("descriptor", "torch", "training"), ("module_made_on_the_fly", "torch", "nothing"),
+    ("environment", "numpy", "training"), ("keys_of_a_dict", "torch", "file"),
+    ("plain_attribute_of_a_module", "torch", "nothing"), ("non_persistent_buffer", "torch", "nothing"),
+    ("packed_text", "numpy", "return"), ("floats_of_python", "torch", "training"),
+    ("gradient_of_a_leaf", "torch", "training"),
+)  # fmt: skip
+"""Cases outside of the covering choice that were green, unlisted or named otherwise when all were run."""
+
+
+@pytest.mark.parametrize(("place", "framework", "reach"), ONCE_WRONG)
+def test_cases_that_were_wrong_once(place: str, framework: str, reach: str) -> None:
     check(place, framework, reach)
 
 

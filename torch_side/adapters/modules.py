@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from parity.capture import Walk, component_from_name, register
+from parity.capture import Walk, component_from_name, register, role_of_array
 from torch_side.adapters.arrays import add_tensor, show_attributes, show_hooks
 
 __all__ = ["register_modules"]
@@ -81,9 +81,12 @@ def _parameter_component(path: str) -> str:
 
 
 def _attribute(walk: Walk, path: str, value: Any, *, known: bool) -> None:
-    """Show a number or tensor that a module holds as a plain attribute, such as a dropout rate: forward reads it."""
+    """Show a number or tensor that a module holds as a plain attribute, such as a dropout rate: forward reads it.
+
+    No `state_dict` has such a tensor, and many are kept for people, as an attention map: what follows from it counts.
+    """
     if isinstance(value, torch.Tensor):
-        add_tensor(walk, path, value, "state", "model.buffers")
+        add_tensor(walk, path, value, role_of_array(value.ndim), "model.buffers")
     else:
         reads = known and path.rpartition(".")[2] not in _SIZES
         walk.leaf(path, value, "model.hyperparameters", "state" if reads else "scalar")

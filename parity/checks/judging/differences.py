@@ -151,7 +151,8 @@ class Differences:
     def _causes(self) -> list[Evidence]:
         both = self.states[0]
         soft = [p for p in self.found[0] if p not in self.hard[0] and may_be_the_cause(p, both, self.uninterrupted)]
-        changing = self.uninterrupted.changing
+        passing = [p for p in self.found[0] if p not in self.hard[0] and p not in soft and self._is_passing(p)]
+        soft, changing = soft + passing, {*self.uninterrupted.changing, *passing}
         others = [
             p for p in soft
             if both.leaf(p).role in ("scalar", "array") and p in changing
@@ -165,6 +166,19 @@ class Differences:
         # what a step moves is state; a first value that no step changes is often nothing but its beginning
         begun = [e for e in found if e.component == e.path and e.path not in changing]
         return [e for e in found if e not in begun] + begun
+
+    def _is_passing(self, path: str) -> bool:
+        """Return whether a path is gone one step later in the uninterrupted run: a key that holds what changes."""
+        if len(self.states) == 1 or self.states[0].is_dead(path) or self.uninterrupted.is_history(path):
+            return False
+        now, later = (both.left.leaves for both in self.states[:2])
+        return path in now and path not in later and now[path].role == "scalar" and now[path].component != "loss"
+
+    def lasting(self) -> frozenset[str]:
+        """Return the paths that differ at the end; of a key that holds what changes, where the last one differs."""
+        end = set(self.found[-1])
+        holders = tuple(f"{p.rpartition('[')[0]}[" for p in end if "[" in p)
+        return frozenset(end | {p for p in self.found[0] if self._is_passing(p) and p.startswith(holders)})
 
     def histories(self) -> list[Evidence]:
         """Return the records of past steps that are shorter: a step may read them, if nothing else is the cause."""

@@ -137,7 +137,7 @@ def _judge_states(
         here = 0 if lost or not later else seen.first_later
         out.first = (at + here, here)
     else:
-        out.differs, out.lasting = seen.lost() + seen.causes(), frozenset(seen.found[-1])
+        out.differs, out.lasting = seen.lost() + seen.causes(), seen.lasting()
         ends = at + len(states)
         for item in [*seen.at_the_end(), *seen.while_read()]:
             if item.path in {e.path for e in resting}:

@@ -121,7 +121,7 @@ def _reading(file: str, *, beside_presence: bool = False) -> tuple[tuple[int, fr
             case ast.Subscript(slice=ast.Constant(value=str(name)), ctx=ast.Load()):
                 found.setdefault(line, set()).add(name)
         for child in ast.iter_child_nodes(node):
-            inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             waiting.append((child, _first_line(child) if inner else line))
     return tuple((line, frozenset(names)) for line, names in found.items())
 
@@ -182,7 +182,7 @@ def _by_function(tree: ast.AST) -> Iterator[tuple[ast.AST, int]]:
         node, line = waiting.pop()
         yield node, line
         for child in ast.iter_child_nodes(node):
-            inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             waiting.append((child, _first_line(child) if inner else line))
 
 
