@@ -12,7 +12,6 @@ MEANINGS: Mapping[str, str] = {
     "kill": "killed at stop_at, resumed to the end",
     "again": "resumed, killed right after the restore, before any step, and resumed once more",
     "third": "killed a second time a few steps after the resume",
-    "one-rank": "one of several processes is killed; all are resumed when the others have ended too",
     "first-save": "killed right after the first save",
     "before-save": "killed before the first save",
     "at-zero": "stopped with a save before the first step, and resumed from that",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,15 @@ SOME = [
 
 def _left(root: Path, framework: str, kills: tuple[int, ...], **options: object) -> dict[str, str]:
     return what_is_left(*run_in_pieces(trainer_of(framework), root / str(len(kills)), kills, **options))
+
+
+@pytest.fixture(autouse=True)
+def clean_environment() -> Iterator[None]:
+    """Take out what a place within this process has left in its environment."""
+    before = set(os.environ)
+    yield
+    for name in set(os.environ) - before:
+        del os.environ[name]
 
 
 @pytest.mark.parametrize(

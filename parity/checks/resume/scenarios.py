@@ -14,8 +14,11 @@ from parity.checks.scenarios import MEANINGS
 
 __all__ = ["SCENARIOS", "Scenario", "plan_scenarios"]
 
-SCENARIOS: Mapping[str, str] = {name: meaning for name, meaning in MEANINGS.items() if name != "at-zero"}
-"""Those of the registry that a function can be driven in: when it saves is its own affair."""
+SCENARIOS: Mapping[str, str] = {
+    **{name: meaning for name, meaning in MEANINGS.items() if name != "at-zero"},
+    "one-rank": "one of several processes is killed; all are resumed when the others have ended too",
+}
+"""Those of the registry that a function can be driven in, as when it saves is its own affair, and one of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
