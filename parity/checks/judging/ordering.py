@@ -74,8 +74,8 @@ def restored_last(
 ) -> list[Evidence]:
     """Return what was not restored before what was, which came to differ in the first step.
 
-    Where all was restored, something that is not seen at a mark made that step another one, as a batch does: then
-    what the next step shows comes first.
+    Something that is not seen at a mark may have made that step another one, as a batch does: what the next step
+    shows of it comes before what was restored.
 
     Args:
         found: What differs at the first mark of a resumed run, which a step was made before.
@@ -100,14 +100,14 @@ def restored_last(
     ordered = sorted(found, key=was_restored)
     restored = [e for e in ordered if was_restored(e)[0] == 2]
     others = [e for e in ordered if e not in restored]
-    if restored and not any(was_restored(e)[0] == 0 for e in others):
-        made = [e for e in others if e.component == "gradients"]  # by that step, of all that it was made with
-        others = [e for e in others if e not in made]
-        data = [e for e in later if e.component in DATA]
-        numbers = [e for e in later if e.path.isidentifier() and e.component != "loss" and e not in data]
-        numbers = numbers if made else []
-        return others + data + numbers + made + restored + [e for e in later if e not in data + numbers]
-    return ordered + later
+    if not restored:
+        return ordered + later
+    made = [e for e in others if e.component == "gradients"]  # by that step, of all that it was made with
+    others = [e for e in others if e not in made]
+    data = [e for e in later if e.component in DATA]
+    numbers = [e for e in later if e.path.isidentifier() and e.component != "loss" and e not in data]
+    numbers = numbers if made else []
+    return others + data + numbers + made + restored + [e for e in later if e not in data + numbers]
 
 
 def _by_their_names(entry: StateSnapshot, saved: StateSnapshot) -> dict[str, Leaf]:
