@@ -99,9 +99,8 @@ def _write(store: Path, arrays: Iterable[StoredArray], config: Mapping[str, Any]
             else:
                 part = array.with_transaction(transaction)[tuple(slice(*pair) for pair in box)]
                 part.write(data, can_reference_source_data_indefinitely=True).copy.result()
-            held += (
-                0 if array is not None and isinstance(values, InMemory) else size
-            )  # a reference holds nothing more
+            by_reference = array is not None and isinstance(values, InMemory)
+            held += 0 if by_reference else size
             if held >= COMMIT_BYTES:
                 if committing is not None:
                     committing.result()

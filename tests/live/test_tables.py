@@ -4,6 +4,7 @@ import ast
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ import torch
 from torch import nn
 
 import parity
+from parity.capture import Leaf, StateSnapshot
+from parity.checks.judging.differences import Differences
+from parity.checks.judging.evidence import TwoStates
 from parity.checks.judging.tables import is_table
 from parity.results import Resumption
 
@@ -152,6 +156,18 @@ def test_a_record_that_is_no_length_of_an_array_is_lost() -> None:
     found = check(longest(keeps=False))
     assert found.verdict == "broken", found.text()
     assert found.suspects[0].path == "made.most", found.text()
+
+
+@pytest.mark.parametrize(("kinds", "is_one"), [(("float64[2x1]", "float64[2x1]"), False),
+                                                (("float64[2x9]", "float64[1x9]"), True)])  # fmt: skip
+def test_a_number_that_two_axes_happen_to_have_is_no_length(kinds: tuple[str, str], is_one: bool) -> None:
+    """A count of 2 in one run and of 1 in the other, beside an array of 2 by 1 that never changes."""
+    left, right = (
+        StateSnapshot({"self.n": Leaf("scalar", "n", "int", n), "self.x": Leaf("array", "x", kind, "")})
+        for n, kind in zip("21", kinds, strict=True)
+    )
+    seen: Any = SimpleNamespace(states=[TwoStates(1, left, right)])
+    assert Differences.is_a_length(seen, "self.n") is is_one
 
 
 def lazy(*, saves_all: bool) -> Trainer:

@@ -259,7 +259,7 @@ class Differences:
             p for p, leaf in self.states[-1].left.leaves.items()
             if p != path and p.startswith(owner) and leaf.kind.endswith("]") and not set(p[len(owner) :]) & {".", "["}
         }  # fmt: skip
-        return any(all(_is_length(path, array, leaves) for leaves in sides) for array in beside)
+        return any(set.intersection(*(_axes_of_length(path, array, leaves) for leaves in sides)) for array in beside)
 
     def at_the_end(self) -> list[Evidence]:
         """Return what differs at the end although nothing in training does."""
@@ -369,12 +369,19 @@ def _optimizer_of(path: str) -> str:
     return found[1] if found else ""
 
 
-def _is_length(path: str, array: str, marks: Sequence[Mapping[str, Leaf]]) -> bool:
-    """Return whether a number is a dimension of an array in a run, at every mark that has both; one has to."""
+def _axes_of_length(path: str, array: str, marks: Sequence[Mapping[str, Leaf]]) -> set[int]:
+    """Return the axes of an array whose length a number is, at every mark of a run that has both; one has to.
+
+    It is one axis at all marks: small numbers are among the lengths of many arrays.
+    """
     both = [(leaves[path], leaves[array].kind) for leaves in marks if path in leaves and array in leaves]
-    sizes = [(number, re.search(r"\[([0-9x]+)\]$", kind)) for number, kind in both]
-    known = [(number, found[1].split("x")) for number, found in sizes if found]
-    return bool(known) and all(number.kind == "int" and number.digest in of for number, of in known)
+    found: set[int] | None = None
+    for number, kind in both:
+        sizes = re.search(r"\[([0-9x]+)\]$", kind)
+        lengths = sizes[1].split("x") if sizes and number.kind == "int" else []
+        here = {axis for axis, length in enumerate(lengths) if length == number.digest}
+        found = here if found is None else found & here
+    return found or set()
 
 
 def _is_mode(leaf: Leaf) -> bool:

@@ -66,12 +66,8 @@ class RanksRunner:
             MarkError: A mark cannot be used.
         """
         count = len(self._runners)
-        meeting = multiprocessing.get_context("spawn").Barrier(count)
-        ranks = [
-            Rank(number=number, count=count, ports=ports, meeting=meeting)
-            for ports in [free_ports()]
-            for number in range(count)
-        ]
+        meeting, ports = multiprocessing.get_context("spawn").Barrier(count), free_ports()
+        ranks = [Rank(number=number, count=count, ports=ports, meeting=meeting) for number in range(count)]
         with ThreadPoolExecutor(count) as pool:
             futures = [
                 pool.submit(runner.run, folder, _for_rank(request, rank.number), rank)
@@ -79,7 +75,7 @@ class RanksRunner:
             ]
             try:
                 self._attend(futures)
-            except BaseException:
+            except BaseException:  # an interrupt: the pool would wait for ranks that wait for each other
                 self.stop()
                 raise
             traces = [future.result() for future in futures]
