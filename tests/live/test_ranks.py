@@ -7,8 +7,10 @@ import pytest
 
 import parity
 from parity.capture import Leaf, StateSnapshot
-from parity.checks.running import Mark, Trace
+from parity.checks.running import Mark, Request, Trace
+from parity.checks.running.inline import run_function
 from parity.checks.running.merged import merge_traces, of_rank
+from parity.checks.running.rank import Rank
 from parity.errors import SpecError, TrainerError
 from parity.results import Resumption
 from tests.live import rank_trainers
@@ -105,6 +107,23 @@ def single(folder: Path, steps: int):  # type: ignore[no-untyped-def]
         weights = weights * 0.9
         np.savez(folder / "w.npz", w=weights, step=step + 1)
         yield step + 1
+
+
+class Alone:
+    """A meeting that nobody else comes to."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        return 0
+
+    def abort(self) -> None:
+        """Let nobody go: nobody waits."""
+
+
+@pytest.mark.parametrize(("number", "end"), [(0, "finished"), (1, "killed")])
+def test_where_one_rank_is_killed_the_others_go_on(number: int, end: str, tmp_path: Path) -> None:
+    rank = Rank(number=number, count=2, ports=(1, 2), meeting=Alone())
+    request = Request(steps=6, kill_step=3, kill_rank=1, options={"steps": 6})
+    assert run_function(single, tmp_path, request, rank=rank).end == end
 
 
 def trace(*steps: int, path: str = "w", digest: str = "") -> Trace:
