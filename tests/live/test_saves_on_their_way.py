@@ -122,6 +122,7 @@ def test_a_rotation_by_new_names_is_no_save_on_its_way(keeps: bool) -> None:
 GROWTHS = {
     "a file that was empty when it was looked at": ([b"", b"words\n"], False),
     "a header and then numbers": ([b"\x93NUMPY", b"\0\1\2\3"], False),
+    "a header and then numbers that are valid UTF-8": ([b"\x93NUMPY", np.full(3, 5.61).tobytes()], False),
     "lines": ([b"step 1\n", b"step 2\n"], True),
     "events, again and again": ([b"\1\0a", b"\1\0b", b"\1\0c"], True),
     "lines, and then anew": ([b"step 1\n", b"step 2\n", None, b"step 3\n"], False),

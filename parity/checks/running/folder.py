@@ -144,18 +144,20 @@ class LogGrowth:
             except OSError:  # it is gone meanwhile
                 continue
             if size:
-                sure = ENOUGH if keeps and _is_text(path, size) else 1
+                sure = ENOUGH if keeps and _is_text(path) else 1
                 self._grown[name] = self._grown.get(name, 0) + sure if keeps else -(1 << 30)
         return {name for name, sure in self._grown.items() if sure >= ENOUGH}
 
 
-def _is_text(path: Path, start: int) -> bool:
-    """Return whether a file holds text from a place on."""
+def _is_text(path: Path) -> bool:
+    """Return whether a file holds text and nothing else.
+
+    The whole is asked, as few bytes of numbers may be text by chance: three times 5.61 are valid UTF-8.
+    """
     with path.open("rb") as file:
-        file.seek(start)
-        added = file.read(MOST_LOG)
+        held = file.read(MOST_LOG)
     try:
-        return "\0" not in added.decode("utf-8")
+        return "\0" not in held.decode("utf-8")
     except UnicodeDecodeError:
         return False
 
