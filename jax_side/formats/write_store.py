@@ -91,11 +91,12 @@ def _write(store: Path, arrays: Iterable[StoredArray], config: Mapping[str, Any]
             zarr = {"driver": "zarr", "kvstore": {**spec, "path": f"{name}/"}, "metadata": json.loads(text)}
             zarr["store_data_equal_to_fill_value"] = True  # or a chunk of zeros would be left out
             array = ts.open(zarr, assume_metadata=True, write=True, context=context).result()
-        kvstore.with_transaction(transaction).write(f"{name}/.zarray", text).result()
+        # nobody waits for a value that goes into a transaction: what fails, fails in the commit
+        kvstore.with_transaction(transaction).write(f"{name}/.zarray", text)
         for key, box, data in chunks(values, chunk):
             if array is None:
                 value = data.tobytes().ljust(size, b"\0")
-                kvstore.with_transaction(transaction).write(f"{name}/{key}", value).result()
+                kvstore.with_transaction(transaction).write(f"{name}/{key}", value)
             else:
                 part = array.with_transaction(transaction)[tuple(slice(*pair) for pair in box)]
                 part.write(data, can_reference_source_data_indefinitely=True).copy.result()
