@@ -183,9 +183,16 @@ def _future(walk: Walk, path: str, value: Any) -> None:
     if value.done() and not value.cancelled():
         walk.visit(f"{path}._result", getattr(value, "_result", None))
     else:
-        walk.dead(f"{path}._result")
+        _later(walk, f"{path}._result", "a result that is not there yet")
     for at, item in enumerate(getattr(value, "_done_callbacks", ())):
         walk.visit(f"{path}._done_callbacks[{at}]", item)
+
+
+def _later(walk: Walk, path: str, why: str) -> None:
+    """Note what no look at this process can show; whether it changes cannot be asked either, and is not claimed."""
+    walk.dead(path)
+    walk.snapshot.unseen[path] = why
+    walk.snapshot.probes[path] = "pending"
 
 
 def _result_of_pool(walk: Walk, path: str, value: Any) -> None:
@@ -195,7 +202,7 @@ def _result_of_pool(walk: Walk, path: str, value: Any) -> None:
     if value.ready():
         walk.visit(f"{path}._value", value._value)
     else:
-        walk.dead(f"{path}._value")
+        _later(walk, f"{path}._value", "a result that is not there yet")
     for name in ("_callback", "_error_callback"):
         if getattr(value, name, None) is not None:
             walk.visit(f"{path}.{name}", getattr(value, name))
@@ -214,8 +221,13 @@ def _of_thread(walk: Walk, path: str, value: Any) -> None:
             walk.visit(f"{path}.{name}", item)
 
 
-def _without(names: Iterable[str]) -> Visit:
-    """Return what shows the attributes of an object that its library does not give it."""
+def _without(names: Iterable[str], *, workers: bool = False) -> Visit:
+    """Return what shows the attributes of an object that its library does not give it.
+
+    Args:
+        names: Those that its library gives it.
+        workers: Whether it has processes, whose memory nothing here shows.
+    """
     left_out = frozenset(names)
 
     def visit(walk: Walk, path: str, value: Any) -> None:
@@ -223,6 +235,8 @@ def _without(names: Iterable[str]) -> Visit:
             for name, item in list(vars(value).items()):
                 if name not in left_out:
                     walk.visit(f"{path}.{name}", item)
+            if workers:
+                _later(walk, f"{path}.workers", "what the processes of a pool hold")
 
     return visit
 
@@ -300,7 +314,9 @@ def _register() -> None:
         (("_asyncio.Future", "_asyncio.Task", "concurrent.futures._base.Future"), _future, False),
         (("multiprocessing.pool.ApplyResult",), _result_of_pool, False),
         (("concurrent.futures._base.Executor",), _without(_OF_EXECUTORS), False),
-        (("multiprocessing.pool.Pool",), _without(_OF_POOLS), False),
+        (("concurrent.futures.process.ProcessPoolExecutor",), _without(_OF_EXECUTORS, workers=True), False),
+        (("multiprocessing.pool.Pool",), _without(_OF_POOLS, workers=True), False),
+        (("multiprocessing.pool.ThreadPool",), _without(_OF_POOLS), False),
         ((threading.local,), _of_thread, False),
         ((queue.Queue,), _queue, False),
         ((threading.Thread,), _without(_OF_THREADS), False),
