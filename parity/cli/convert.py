@@ -13,6 +13,7 @@ from typing import Any
 from parity import sides
 from parity.cli.options import local_path, print_found
 from parity.convert import (
+    JAX_PARTS,
     LAYOUTS,
     NAMES,
     Options,
@@ -68,6 +69,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="KEY,KEY",
         help="only these keys of SRC, dotted where they lie deeper, such as one model and its optimizer of several: "
         "state_dict,optimizer_states.0",
+    )
+    parser.add_argument(
+        "--as",
+        dest="parts",
+        type=_part,
+        action="append",
+        default=[],
+        metavar="NAME=KEY",
+        help=f"what a part of a JAX SRC is called there, where it is not by its name ({', '.join(JAX_PARTS)}): "
+        "params=model, opt_state=state.opt; repeatable",
     )
     parser.add_argument("--only", choices=("params",), help="the parameters alone, to ship them")
     parser.add_argument(
@@ -144,7 +155,16 @@ def _format(text: str) -> str:
     return SHORT.get(text, text)
 
 
+def _part(text: str) -> tuple[str, str]:
+    name, equals, key = text.partition("=")
+    if not equals or not key or name not in JAX_PARTS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=KEY with NAME one of {', '.join(JAX_PARTS)}")
+    return name, key
+
+
 def _run(options: argparse.Namespace) -> int:
+    if len(dict(options.parts)) < len(options.parts):
+        raise SpecError("--as", "names one part twice")
     if options.names and options.model:
         raise SpecError("--model", "gives the names that --names FILE gives too: leave one")
     model = registered("--model", sides.named_object("--model", options.model)) if options.model else None
@@ -164,6 +184,7 @@ def _run(options: argparse.Namespace) -> int:
         allow=tuple(options.allow),
         reset=tuple(options.reset),
         keys=None if options.keys is None else tuple(options.keys.split(",")),
+        parts=dict(options.parts),
     )
     writer = _writer(options.to)
     ledger = convert(options.source, options.target, writer, asked, like=options.like, now=time.time())

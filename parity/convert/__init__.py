@@ -16,6 +16,7 @@ from parity.convert.optax_names import NAMES, name_of
 from parity.convert.optimizer_layout import LAYOUTS
 from parity.convert.proof import Proof, prove
 from parity.convert.registered import Registered, registered
+from parity.convert.selecting import JAX_PARTS
 from parity.convert.to_jax import Options, to_jax
 from parity.convert.to_torch import to_torch
 from parity.convert.torch_state import TorchState, read_torch_state
@@ -32,6 +33,7 @@ from parity.mapping import (
 __all__ = [
     "CLASSES",
     "COMPONENTS",
+    "JAX_PARTS",
     "LAYOUTS",
     "NAMES",
     "Action",

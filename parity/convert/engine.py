@@ -18,7 +18,7 @@ from parity.convert.naming import keeps_order
 from parity.convert.objects import require_resets, without_objects
 from parity.convert.opening import open_any
 from parity.convert.reading_back import require_same
-from parity.convert.selecting import find_keys, select, without
+from parity.convert.selecting import find_keys, renamed, select, without
 from parity.convert.to_jax import DOCUMENT, Options, to_jax
 from parity.convert.to_torch import to_torch
 from parity.convert.torch_state import read_torch_state
@@ -85,7 +85,7 @@ def convert(
     if opened.path != source:  # a step of the directory that was given: its seal lies in it
         _require_whole(opened.path)
     ledger.notes += opened.notes
-    opened = _with_keys(opened, options.keys, ledger)
+    opened = _with_parts(_with_keys(opened, options.keys, ledger), options, ledger)
     tree = map_tree(opened, writer.format, options, ledger, None if like is None else open_any(like))
     require_resets(options.reset, (opened.tree, tree), ledger)
     for name, why in writer.cannot_hold(tree) if ledger.entries else ():
@@ -181,6 +181,18 @@ def _with_keys(opened: Source, keys: Collection[str] | None, ledger: Ledger) -> 
             size = leaf.nbytes if isinstance(leaf, Array) else 0
             ledger.add(leaf_name(at), "left out", how="not among the keys that were asked for", size=size)
     return replace(opened, tree=select(opened.tree, paths))
+
+
+def _with_parts(opened: Source, options: Options, ledger: Ledger) -> Source:
+    """Return a checkpoint of JAX whose parts have the names that conversions know, as `--as` says."""
+    if not options.parts:
+        return opened
+    if FAMILIES.get(opened.format, "torch") != "jax":
+        raise CheckpointError(
+            f"{opened.path} is {opened.format}, of PyTorch, whose parts are known by what they hold: leave --as out"
+        )
+    ledger.notes += [f"{key} is taken for {name}, as --as says" for name, key in options.parts.items()]
+    return replace(opened, tree=renamed(opened.tree, options.parts, str(opened.path)))
 
 
 def mapped(source: Source, rules: ConversionRules) -> Source:

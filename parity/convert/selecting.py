@@ -1,16 +1,19 @@
-"""Parts of a checkpoint by dotted keys, such as `model.state_dict` or `optimizer_states.0`."""
+"""Parts of a checkpoint by dotted keys, such as `model.state_dict` or `optimizer_states.0`; what they are called."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from parity.errors import CheckpointError
 from parity.formats import Key, Tree, leaf_name
 
-__all__ = ["find_keys", "select", "without"]
+__all__ = ["JAX_PARTS", "find_keys", "renamed", "select", "without"]
 
 Path = tuple[Key, ...]
+
+JAX_PARTS = ("params", "buffers", "opt_state", "step")
+"""Parts of a training state of JAX, as conversions call them."""
 
 
 def find_keys(tree: Tree, names: Collection[str], where: str) -> list[Path]:
@@ -88,3 +91,43 @@ def without(tree: Tree, path: Path) -> Any:
     if len(path) == 1:
         return {key: child for key, child in tree.items() if key != path[0]}
     return {key: without(child, path[1:]) if key == path[0] else child for key, child in tree.items()}
+
+
+def renamed(tree: Tree, parts: Mapping[str, str], where: str) -> Tree:
+    """Return a tree with some of its parts at its top, under the names that conversions know.
+
+    Args:
+        tree: The tree.
+        parts: One of `JAX_PARTS` to the dotted key of what it is called in the tree.
+        where: The file, for messages.
+
+    Raises:
+        CheckpointError: There is nothing of a key, one lies in another, or a name is that of another part.
+
+    Example:
+        >>> renamed({"model": {"w": 1}, "o": [2], "x": 3}, {"params": "model", "opt_state": "o"}, "run/3")
+        {'params': {'w': 1}, 'opt_state': [2], 'x': 3}
+    """
+    paths = dict(zip(parts, find_keys(tree, list(parts.values()), where), strict=True))
+    for name, path in paths.items():
+        for other, around in paths.items():
+            if other != name and path[: len(around)] == around:
+                raise CheckpointError(f"{where}: {leaf_name(path)}, for {name}, lies in what is given for {other}")
+    rest, made = tree, {name: _at(tree, path) for name, path in paths.items()}
+    for path in sorted(paths.values(), key=len, reverse=True):
+        rest = without(rest, path)
+        for size in range(len(path) - 1, 0, -1):  # a container that held nothing else is none any more
+            if _at(rest, path[:size]) == {}:
+                rest = without(rest, path[:size])
+    taken = [name for name in made if name in rest]
+    if taken:
+        raise CheckpointError(
+            f"{where} has a part {taken[0]} beside {parts[taken[0]]}, which --as calls so: leave it out with --keys"
+        )
+    return {**made, **rest}
+
+
+def _at(tree: Tree, path: Path) -> Tree:
+    for key in path:
+        tree = tree[key]
+    return tree

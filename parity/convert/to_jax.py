@@ -65,6 +65,8 @@ class Options:
     """Leaves, or components such as `schedule`, that may be left out, or stay as they were."""
     keys: Collection[str] | None = None
     """Top-level keys of the source that are converted; all by default."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """What parts of a tree of JAX are called there, where it is not by their names: `{"params": "model"}`."""
 
 
 def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = False) -> dict[str, Any]:

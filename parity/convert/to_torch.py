@@ -27,6 +27,10 @@ __all__ = ["to_torch"]
 
 MOST_COUNTS = 1 << 24
 
+NAMED_OTHERWISE = (
+    "; --as params=KEY (and opt_state=KEY, step=KEY, dotted where they lie deeper) says what is called otherwise"
+)
+
 
 def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None = None, where: str = "") -> Tree:
     """Return a JAX state as the tree of a PyTorch checkpoint; arrays stay lazy.
@@ -46,7 +50,8 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
     if not isinstance(tree, dict) or not isinstance(tree.get("params"), dict):
         names = ", ".join(map(str, list(tree)[:8])) if isinstance(tree, dict) else type(tree).__name__
         raise CheckpointError(
-            f"{where} has no dict params, as a training state of JAX has; it has {names}{_items(tree, where)}"
+            f"{where} has no dict params, as a training state of JAX has; it has {names}"
+            f"{_items(tree, where) or NAMED_OTHERWISE}"
         )
     given = _document(tree, where)
     if like is not None:
