@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from parity.results import BenchmarkFile
+from parity.results import Benchmark, BenchmarkFile
 
 __all__ = ["MODELS", "NOT_MEASURED", "SPEED_HEADS", "WAYS", "SpeedRow", "speed_rows", "speed_words"]
 
@@ -38,6 +38,9 @@ class SpeedRow:
     """Steps per second, one for each model; None where it is not measured."""
     before: tuple[float | None, ...]
     """Steps per second of an earlier measurement, one for each model."""
+    spread: tuple[tuple[float, float] | None, ...] = ()
+    """Steps per second of the third and of the first quartile of the rounds' times, one pair for each model; empty
+    where they are not known, as of a page that was read back."""
 
     @property
     def name(self) -> str:
@@ -58,7 +61,7 @@ def speed_rows(files: Sequence[BenchmarkFile], before: Sequence[BenchmarkFile] =
         files: Files of benchmarks; of two that measured the same, the first counts.
         before: Files of an earlier measurement.
     """
-    now, then = _speeds(files), _speeds(before)
+    now, then, spreads = _speeds(files), _speeds(before), _spreads(files)
     if not now:
         return []
     return [
@@ -68,6 +71,7 @@ def speed_rows(files: Sequence[BenchmarkFile], before: Sequence[BenchmarkFile] =
             devices=way[2],
             speeds=tuple(map(now.get(way, {}).get, MODELS)),
             before=tuple(map(then.get(way, {}).get, MODELS)),
+            spread=tuple(map(spreads.get(way, {}).get, MODELS)),
         )
         for way in dict.fromkeys([*WAYS, *now])
     ]
@@ -88,10 +92,24 @@ def speed_words(value: float) -> str:
 def _speeds(files: Iterable[BenchmarkFile]) -> dict[Way, dict[str, float]]:
     """Return the steps per second of each way to train, by model."""
     found: dict[Way, dict[str, float]] = {}
+    for way, model, benchmark in _measured(files):
+        found.setdefault(way, {}).setdefault(model, benchmark.steps_per_second or 0.0)
+    return found
+
+
+def _spreads(files: Iterable[BenchmarkFile]) -> dict[Way, dict[str, tuple[float, float]]]:
+    """Return the steps per second of the quartiles of the rounds, the slower one first."""
+    found: dict[Way, dict[str, tuple[float, float]]] = {}
+    for way, model, benchmark in _measured(files):
+        value, seconds = benchmark.steps_per_second or 0.0, benchmark.seconds
+        slow, fast = (value * seconds["median"] / seconds[quartile] for quartile in ("q3", "q1"))
+        found.setdefault(way, {}).setdefault(model, (slow, fast))
+    return found
+
+
+def _measured(files: Iterable[BenchmarkFile]) -> Iterator[tuple[Way, str, Benchmark]]:
     for file in files:
         for benchmark in file.benchmarks:
             speed, value = benchmark.speed, benchmark.steps_per_second
             if speed is not None and speed.model in MODELS and value is not None and value > 0:
-                way = (speed.side, speed.mode, speed.devices)
-                found.setdefault(way, {}).setdefault(speed.model, value)
-    return found
+                yield (speed.side, speed.mode, speed.devices), speed.model, benchmark

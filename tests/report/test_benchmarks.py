@@ -298,8 +298,21 @@ def test_bars_are_as_long_as_their_speeds(tmp_path):
     lengths = [float(bar.get("width")) for bar in svg.iter("{http://www.w3.org/2000/svg}rect")]
     assert lengths[1] / lengths[0] == pytest.approx(9000 / 12500, abs=0.01)
     assert lengths[2] / lengths[0] == pytest.approx(250.4 / 12500, abs=0.01)
+    assert len(lengths) == 3, "what was not measured has no bar"
     texts = [text.text for text in svg.iter("{http://www.w3.org/2000/svg}text")]
-    assert texts.count("not measured") == len(WAYS) - 3
+    assert {"0", "quartiles"} <= set(texts)
+    assert "measured before" not in texts, "the legend has what is drawn"
+
+
+def test_the_spread_of_the_rounds_is_drawn_around_the_end_of_its_bar(tmp_path):
+    rows = speed_rows([read(tmp_path, *SPEEDS)])
+    slow, fast = rows[0].spread[0]
+    assert slow < 12500.0 < fast
+    svg = speed_panel(rows, "mlp-digits")
+    whiskers = re.findall(r'class="spread" d="M([\d.]+) [\d.]+v6m0 -3H([\d.]+)m0', svg)[:3]
+    bars = [float(width) for width in re.findall(r'class="speed \w+" x="128" y="\d+" width="([\d.]+)"', svg)]
+    for (low, high), length in zip(whiskers, bars, strict=True):
+        assert float(low) - 0.2 <= 128 + length <= float(high) + 0.2
 
 
 def test_an_earlier_measurement_stands_beside_the_new_one(tmp_path):
@@ -307,7 +320,8 @@ def test_an_earlier_measurement_stands_beside_the_new_one(tmp_path):
     old = read(tmp_path, benchmark("a", **SPEEDS[0]["extra_info"] | {"steps_per_second": 10000.0}))
     rows = speed_rows([new], [old])
     assert "12,500 (0.08 s, before 10,000)" in speed_markdown(rows)
-    assert speed_file(rows).count('class="before"') == 1
+    assert speed_file(rows).count("<title>before</title>") == 1
+    assert ">measured before</text>" in speed_file(rows)
     ElementTree.fromstring(speed_file(rows))
 
 
