@@ -107,5 +107,6 @@ def _legend(y: int, *, spread: bool, before: bool) -> list[str]:
         )
         x += 90
     if before:
-        out.append(f'<path class="before" d="M{x + 3} {y - 12}v14"/><text x="{x + 10}" y="{y}">measured before</text>')
+        mark = f'<path class="before" d="M{x + 3} {y - 12}v14"/>'
+        out.append(f'{mark}<text x="{x + 10}" y="{y}">measured before</text>')
     return out
