@@ -117,6 +117,7 @@ class _Gathered:
             self._said = f"no test was run: nothing was written to {directory}"
             return
         from parity.pytest_plugin.report import write_report
+        from parity.report import number_of_checks
 
         command = shlex.join(["pytest", *map(str, self._config.invocation_params.args)])
         seconds = time.perf_counter() - self._began
@@ -127,7 +128,7 @@ class _Gathered:
             if session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.USAGE_ERROR
             return
-        self._said = f"{len(result.records)} checks, {result.verdict}: {directory}/index.html"
+        self._said = f"{number_of_checks(len(result.records))}, {result.verdict}: {directory}/index.html"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what was written."""

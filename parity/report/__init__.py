@@ -25,7 +25,18 @@ from parity.report.markdown import cell, check_markdown, check_table, table
 from parity.report.optimizer_row import optimizer_report
 from parity.report.policy import print_moments
 from parity.report.terminal import open_console, print_table
-from parity.report.words import MARKS, clean, counts, duration, exact, flatten, meaning, short, sides
+from parity.report.words import (
+    MARKS,
+    clean,
+    counts,
+    duration,
+    exact,
+    flatten,
+    meaning,
+    number_of_checks,
+    short,
+    sides,
+)
 
 __all__ = [
     "BENCH_HEADS",
@@ -55,6 +66,7 @@ __all__ = [
     "flatten",
     "jax_code",
     "meaning",
+    "number_of_checks",
     "open_console",
     "optimizer_report",
     "print_benchmarks",

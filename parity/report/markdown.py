@@ -17,6 +17,7 @@ from parity.report.words import (
     findings,
     flatten,
     meaning,
+    number_of_checks,
     row,
 )
 from parity.results import CheckRecord, overall
@@ -44,7 +45,7 @@ def check_markdown(
     seconds = duration(records, environment_of)
     parts = [f"## {MARKS[verdict]} parity check: {verdict}", HEADLINES[verdict]]
     if records:
-        parts += [f"{len(records)} checks in {seconds:.0f} s: {counts(records)}.", check_table(records)]
+        parts += [f"{number_of_checks(len(records))} in {seconds:.0f} s: {counts(records)}.", check_table(records)]
     parts += [_found(record) for record in records if record.verdict != "holds"]
     if surroundings:
         parts.append(environment(environment_of))

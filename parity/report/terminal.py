@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from parity.report.layout import Column, print_rows, print_wrapped
-from parity.report.words import FIGURES, HEADS, clean, duration, findings, row
+from parity.report.words import FIGURES, HEADS, clean, duration, findings, number_of_checks, row
 from parity.results import CheckRecord, Verdict, overall
 
 __all__ = ["WIDTH", "open_console", "print_table"]
@@ -71,7 +71,7 @@ def print_table(
             _print_findings(console, record)
     verdict = overall(records)
     total = duration(records, environment_of or {})
-    console.print(f"\nverdict: [{_STYLES[verdict]}]{verdict}[/] ({len(records)} checks, {total:.0f} s)")
+    console.print(f"\nverdict: [{_STYLES[verdict]}]{verdict}[/] ({number_of_checks(len(records))}, {total:.0f} s)")
 
 
 def _print_findings(console: Console, record: CheckRecord) -> None:

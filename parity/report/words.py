@@ -22,6 +22,7 @@ __all__ = [
     "findings",
     "flatten",
     "meaning",
+    "number_of_checks",
     "row",
     "short",
     "sides",
@@ -114,6 +115,11 @@ def counts(records: Iterable[CheckRecord]) -> str:
     """Return how often each verdict occurs, the worst first: `1 broken, 30 holds`."""
     verdicts = [record.verdict for record in records]
     return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS if verdict in verdicts)
+
+
+def number_of_checks(count: int) -> str:
+    """Return how many checks there are, in words: `1 check`, `31 checks`."""
+    return f"{count} check{'' if count == 1 else 's'}"
 
 
 def duration(records: Iterable[CheckRecord], environment_of: Mapping[str, Any]) -> float:

@@ -234,3 +234,8 @@ def test_the_time_of_all_checks_is_by_the_clock_and_without_one_their_sum():
         assert f"2 checks in {seconds} s" in check_page(records, environment)
         print_table(records, out := io.StringIO(), environment)
         assert f"(2 checks, {seconds} s)" in out.getvalue()
+
+
+def test_one_check_is_one():
+    for made in (check_markdown([RESUME], {"seconds": 4.0}), check_page([RESUME], {"seconds": 4.0})):
+        assert "1 check in 4 s" in made

@@ -11,7 +11,7 @@ from parity.report.html.check_section import Shared, check_section, check_title
 from parity.report.html.page import BACK, Html, contents, environment, page, table, text
 from parity.report.html.svg import verdict_icon
 from parity.report.html.terms import terms_of_overview
-from parity.report.words import CRITERIA, HEADLINES, HEADS, clean, counts, duration, row
+from parity.report.words import CRITERIA, HEADLINES, HEADS, clean, counts, duration, number_of_checks, row
 from parity.results import VERDICTS, CheckRecord, overall
 
 __all__ = ["check_page"]
@@ -29,7 +29,7 @@ def check_page(records: Sequence[CheckRecord], environment_of: Mapping[str, Any]
     """
     verdict = overall(records)
     seconds = duration(records, environment_of)
-    tally = f"{len(records)} checks in {seconds:.0f} s: {counts(records)}" if records else "no checks"
+    tally = f"{number_of_checks(len(records))} in {seconds:.0f} s: {counts(records)}" if records else "no checks"
     numbered = list(enumerate(records, 1))
     ranked = sorted(numbered, key=lambda pair: VERDICTS.index(pair[1].verdict))
     failing = [pair for pair in ranked if pair[1].verdict != "holds"]
