@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         widest,
     )
     from parity.checks.gap import CurveGap, curve_gap
+    from parity.checks.heard import announce, hearing
     from parity.checks.progress import OnStep, ignore_step, last_step
     from parity.checks.runs import compare_runs
     from parity.checks.scenarios import MEANINGS, QUICK, scenario_names
@@ -38,12 +39,14 @@ __all__ = [
     "WINDOW",
     "CurveGap",
     "OnStep",
+    "announce",
     "compare_runs",
     "curve_gap",
     "digest_batches",
     "digest_leaves",
     "envelope",
     "envelope_multiple",
+    "hearing",
     "ignore_step",
     "last_step",
     "measure_optimizer",
@@ -61,7 +64,7 @@ def __getattr__(name: str) -> object:
     """Import a name when it is first used (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module 'parity.checks' has no attribute {name!r}")
-    from parity.checks import criteria, gap, progress, runs, scenarios, scratch, traces, translating
+    from parity.checks import criteria, gap, heard, progress, runs, scenarios, scratch, traces, translating
 
-    modules = (criteria, gap, progress, scenarios, runs, scratch, traces, translating)
+    modules = (criteria, gap, heard, progress, scenarios, runs, scratch, traces, translating)
     return next(getattr(module, name) for module in modules if name in module.__all__)

@@ -14,7 +14,7 @@ from types import TracebackType
 
 import pytest
 
-from parity.pytest_plugin.checker import LEFT, Left, Parity
+from parity.pytest_plugin.checker import LEFT, Left, Parity, heard_in
 
 __all__ = ["Parity", "parity"]
 
@@ -82,6 +82,17 @@ def pytest_runtest_makereport(
         report.sections += [("parity", f"to run it again: python {path}/repro.py") for path in left.get("repros", [])]
         item.stash[LEFT] = {}
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Keep what the test asks for without the fixture; only for a report, as hearing loads a part of the suite."""
+    if not item.config.option.parity_report:
+        return (yield)
+    from parity.checks import hearing
+
+    with hearing(heard_in(item)):
+        return (yield)
 
 
 def _outside(entry: TracebackType | None) -> TracebackType | None:

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from parity.contract import Precision
     from parity.results import CheckRecord, Crossing, Resumption, Verdict
 
-__all__ = ["LEFT", "Left", "Parity"]
+__all__ = ["LEFT", "Left", "Parity", "heard_in"]
 
 SETTINGS = ("scenarios", "mode")
 FORMER = {"roads": "scenarios"}
@@ -35,6 +36,9 @@ Left = dict[str, list[str]]
 carries it from a worker to the process that reports."""
 
 LEFT = pytest.StashKey[Left]()
+ASKED = pytest.StashKey[bool]()
+"""Whether the fixture of a test is checking."""
+
 WRITTEN = pytest.StashKey[set[str]]()
 """Baselines that this process wrote."""
 
@@ -151,6 +155,7 @@ class Parity:
         """Run a check, and keep its verdict for the report and as properties of the test."""
         __tracebackhide__ = True
         began = time.perf_counter()
+        self._item.stash[ASKED] = True
         try:
             found = run()
         except Exception as error:  # kept as well: a report without it would look green
@@ -158,15 +163,9 @@ class Parity:
             notes = (f"{type(error).__name__}: {error}",)
             self._record(check, name, "float32", "crashed", began=began, notes=notes)
             raise
-        self._item.user_properties += [
-            ("parity_verdict", found.verdict),
-            ("parity_seconds", round(found.seconds, 3)),
-            ("parity_compared", found.compared),
-            ("parity_leaves", found.leaves),
-            ("parity_components", ", ".join(found.components)),
-        ]
-        if self._item.config.option.parity_report:
-            self._report(found.record())
+        finally:
+            self._item.stash[ASKED] = False
+        _keep(self._item, found)
         return found
 
     def curve(self, name: str, values: Iterable[Any], *, rtol: float = 0.0, atol: float = 0.0) -> None:
@@ -205,7 +204,7 @@ class Parity:
         test.user_properties.append(("parity_curve", f"{name}: {'written' if update else 'holds'}, {count} steps"))
         if update:
             written.add(str(path))
-            self._leave("curves", str(path))
+            _leave(test, "curves", str(path))
         else:
             self._record(f"curve {name}", test.nodeid, "float64", "holds", began=began, steps_compared=count)
 
@@ -219,7 +218,7 @@ class Parity:
     def _report(self, record: CheckRecord) -> None:
         from parity.pytest_plugin.report import pack
 
-        self._leave("records", pack(record))
+        _leave(self._item, "records", pack(record))
 
     def _keep_repro(self, train: Callable[..., Any], found: Resumption, settings: dict[str, Any]) -> None:
         parent = self._item.config.option.parity_repro
@@ -240,10 +239,36 @@ class Parity:
             Path(parent), self._item.config.rootpath, self._item.nodeid, train, call, found,
             Path(settings["workdir"]), self._checks,
         )  # fmt: skip
-        self._leave("repros", str(target))
+        _leave(self._item, "repros", str(target))
 
-    def _leave(self, kind: str, text: str) -> None:
-        self._item.stash.setdefault(LEFT, {}).setdefault(kind, []).append(text)
+
+def heard_in(item: pytest.Item) -> Callable[[Any], None]:
+    """Return what takes the verdicts that a test reaches without the fixture, under its node ID."""
+
+    def hear(found: Resumption | Crossing) -> None:
+        if not item.stash.get(ASKED, False):  # the fixture keeps its own
+            _keep(item, replace(found, name=item.nodeid))
+
+    return hear
+
+
+def _keep(item: pytest.Item, found: Resumption | Crossing) -> None:
+    """Keep a verdict as properties of its test, and for the report."""
+    item.user_properties += [
+        ("parity_verdict", found.verdict),
+        ("parity_seconds", round(found.seconds, 3)),
+        ("parity_compared", found.compared),
+        ("parity_leaves", found.leaves),
+        ("parity_components", ", ".join(found.components)),
+    ]
+    if item.config.option.parity_report:
+        from parity.pytest_plugin.report import pack
+
+        _leave(item, "records", pack(found.record()))
+
+
+def _leave(item: pytest.Item, kind: str, text: str) -> None:
+    item.stash.setdefault(LEFT, {}).setdefault(kind, []).append(text)
 
 
 def _defaults(item: pytest.Item) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from parity.checks.heard import announce
 from parity.checks.ports.arrays import PortDifference, exact
 from parity.checks.ports.basis import Basis, build_basis, different_counts
 from parity.checks.ports.judge import Judged, judge_pair
@@ -96,7 +97,7 @@ def hands_over(
     with ExitStack() as stack:
         sides = open_sides(stack, train_a, train_b, steps, mode, options, workdir)
         judged, basis, suspects, at = _hand_over(sides, (convert, back), stop, rules, precision, seeds)
-    return crossing("handover", sides, judged, basis, suspects, name=name, began=began, handovers=at)
+    return announce(crossing("handover", sides, judged, basis, suspects, name=name, began=began, handovers=at))
 
 
 Handed = tuple[Judged, Basis, list[Suspect], tuple[int, ...]]

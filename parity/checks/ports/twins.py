@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from parity.checks.heard import announce
 from parity.checks.ports.arrays import PortDifference, exact
 from parity.checks.ports.basis import Basis, build_basis, different_settings
 from parity.checks.ports.judge import Judged, judge_pair
@@ -74,7 +75,7 @@ def twins_agree(
         sides = open_sides(stack, train_a, train_b, steps, mode, options, workdir)
         judged, basis = _compare(sides, rules, precision, seeds)
     suspects = suspects_of(judged.differences, sides, "twins")
-    return crossing("twins", sides, judged, basis, suspects, name=name, began=began)
+    return announce(crossing("twins", sides, judged, basis, suspects, name=name, began=began))
 
 
 def _compare(

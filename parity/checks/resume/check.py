@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from parity.checks.heard import announce
 from parity.checks.judging import Meant
 from parity.checks.resume.scenarios import SCENARIOS
 from parity.checks.resume.session import Session
@@ -111,7 +112,7 @@ def resumes(
         stack.enter_context(runner)  # type: ignore[arg-type]
         home = AtOriginalPath(runner, root)
         found = Session(train, home, root, steps, stop_at, options, names, notes, keep, metric, meant).run()
-    return replace(found, name=name or _name(train), seconds=time.perf_counter() - began)
+    return announce(replace(found, name=name or _name(train), seconds=time.perf_counter() - began))
 
 
 def _require_stop(steps: int, stop_at: int | None) -> int:
