@@ -4,7 +4,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 REPORTS := reports
 
-.PHONY: setup packages check results test test-quick lint types docs format soak bench bench-quick equivalence clean
+.PHONY: setup packages check results test test-quick lint types docs format soak bench bench-quick bench-gpu equivalence clean
 
 setup: .venv/.ready
 
@@ -50,6 +50,9 @@ bench-quick: setup  ## first figures in some minutes, of the first rounds alone;
 bench: setup packages  ## all of them: an hour or two on two cores, 14 GB of memory, 8 GB of disk; peers if they are installed
 	@mkdir -p $(REPORTS)
 	$(BIN)/python -m pytest benchmarks --benchmark-json=$(REPORTS)/bench.json
+
+bench-gpu: setup  ## on a machine with a GPU: checks, steps per second, costs of saves; docs/results-gpu.md (without one it says so, exit code 4)
+	$(BIN)/python -m benchmarks.gpu
 
 equivalence: setup  ## docs/optimizers.md and docs/schedules.md, measured: PyTorch's against the obvious translations; five minutes
 	$(BIN)/python -m benchmarks.equivalence

@@ -43,17 +43,33 @@ DRAWN = "<!-- digest of {}: {} -->"
 """Line of the page below the chart: a chart of other figures must be noticed."""
 
 
-def results_page(check: CheckResult, files: Sequence[BenchmarkFile], speeds: Sequence[SpeedRow] = ()) -> str:
-    """Return docs/results.md: a summary, steps per second, the checks, the benchmarks, then a digest of all of it."""
+def results_page(
+    check: CheckResult,
+    files: Sequence[BenchmarkFile],
+    speeds: Sequence[SpeedRow] = (),
+    chart: str = CHART,
+    command: str = COMMAND,
+) -> str:
+    """Return docs/results.md: a summary, steps per second, the checks, the benchmarks, then a digest of all of it.
+
+    Args:
+        check: The checks.
+        files: The benchmarks.
+        speeds: Steps per second, for table and chart.
+        chart: Name of the chart, beside the page.
+        command: What the page says that it was made by.
+    """
     environment = {name: value for name, value in check.environment.items() if name != "platform"}  # a kernel's build
     checks = check_markdown(check.records, environment, surroundings=False).strip()
-    fast = speed_section(speeds, CHART)
+    fast = speed_section(speeds, chart)
     if speeds:
-        fast += "\n\n" + DRAWN.format(CHART, xxhash.xxh3_64_hexdigest(speed_file(speeds).encode()))
-    return lay_out(checks, environment, [part_of(file) for file in files], fast)
+        fast += "\n\n" + DRAWN.format(chart, xxhash.xxh3_64_hexdigest(speed_file(speeds).encode()))
+    return lay_out(checks, environment, [part_of(file) for file in files], fast, command)
 
 
-def lay_out(checks: str, environment: Mapping[str, Any], parts: Sequence[Part], fast: str) -> str:
+def lay_out(
+    checks: str, environment: Mapping[str, Any], parts: Sequence[Part], fast: str, command: str = COMMAND
+) -> str:
     """Return the page.
 
     Args:
@@ -61,10 +77,11 @@ def lay_out(checks: str, environment: Mapping[str, Any], parts: Sequence[Part], 
         environment: That of the checks.
         parts: The benchmarks.
         fast: The section of steps per second, below its heading.
+        command: What the page says that it was made by.
     """
     commit = environment.get("commit") or "of an installed package"
     commit += " with uncommitted changes" if environment.get("dirty") is True else ""
-    intro = f"Made by `{COMMAND}`, not written by hand. The checks ran on commit {commit}; benchmarks name their own."
+    intro = f"Made by `{command}`, not written by hand. The checks ran on commit {commit}; benchmarks name their own."
     when = dict.fromkeys(cell(part.measured) for part in parts if not part.rows)
     if when:
         fast += f"\n\nMeasured {'; '.join(when)}."
@@ -168,7 +185,7 @@ def _interval(text: str) -> str:
 def readme_block(page: str) -> str:
     """Return what stands between the markers of the README, the markers included: figures of the results page."""
     heading = re.search(r"^## (\S+) parity check: (\w+)$", page, re.MULTILINE)
-    count = re.search(r"^\d+ checks in .*$", page, re.MULTILINE)
+    count = re.search(r"^\d+ checks? in .*$", page, re.MULTILINE)
     if heading is None or count is None:
         raise ResultError("the page of results has no heading of checks, or no count of them")
     lines = [
@@ -203,6 +220,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--before", type=Path, action="append", default=[], help="benchmarks of an earlier state")
     parser.add_argument("--page", type=Path, default=Path("docs/results.md"))
     parser.add_argument("--readme", type=Path, default=Path("README.md"))
+    parser.add_argument("--no-readme", action="store_true", help="write the page and its chart alone")
+    parser.add_argument("--chart", default=CHART, help="name of the chart, beside the page")
+    parser.add_argument("--command", default=COMMAND, help="what the page says that it was made by")
     options = parser.parse_args(argv)
     try:
         check = read_result(options.check)
@@ -212,11 +232,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             [_benchmarks(path) for path in paths if path.exists()] for paths in (options.bench, options.before)
         )
         speeds = speed_rows(files, before)
-        page = results_page(check, files, speeds)
-        readme = replaced(options.readme.read_text(encoding="utf-8"), readme_block(page), options.readme)
+        page = results_page(check, files, speeds, options.chart, options.command)
+        if not options.no_readme:
+            readme = replaced(options.readme.read_text(encoding="utf-8"), readme_block(page), options.readme)
+            replace_file(options.readme, readme)
         replace_file(options.page, page)
-        replace_file(options.readme, readme)
-        chart = options.page.with_name(CHART)
+        chart = options.page.with_name(options.chart)
         if speeds:
             replace_file(chart, speed_file(speeds))
         else:
