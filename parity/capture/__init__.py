@@ -11,7 +11,7 @@ from parity.capture.kinds import TRAINED
 from parity.capture.leaf import HARD, Leaf, PathLeaves, Role, StateSnapshot, differing, root_of
 from parity.capture.liveness import live_names
 from parity.capture.marks import Region, activate, evaluation, mark, saving
-from parity.capture.modules import is_of_user
+from parity.capture.modules import is_library_file, is_of_user
 from parity.capture.names import component_from_name, slot_component
 from parity.capture.registry import Visit, kind_of, register
 from parity.capture.walk import Walk
@@ -37,6 +37,7 @@ __all__ = [
     "digest_of",
     "evaluation",
     "frames_of",
+    "is_library_file",
     "is_of_user",
     "kind_of",
     "live_names",

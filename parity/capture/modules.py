@@ -17,7 +17,7 @@ from typing import Any
 from parity.capture.registry import is_a
 from parity.capture.walk import Walk
 
-__all__ = ["class_path", "is_of_user", "show_modules"]
+__all__ = ["class_path", "is_library_file", "is_of_user", "show_modules"]
 
 _SUITE = Path(__file__).parents[3]
 """Folder of the suite: in its own checkout its files lie where a user's would."""
@@ -34,11 +34,12 @@ def _library_folders() -> tuple[Path, ...]:
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _is_library_file(file: str) -> bool:
+def is_library_file(file: str) -> bool:
     """Return whether a file belongs to Python or to an installed package.
 
     The place of the file decides, not a list of names: a user's package may be called anything, and what is installed
-    in place for development is the user's own.
+    in place for development is the user's own. The folders of this interpreter are not all: an environment may take
+    packages of another one, as with `--system-site-packages`, by a `.pth` file or by PYTHONPATH.
     """
     path = Path(file)
     if _PACKAGES & set(path.parts):
@@ -72,7 +73,7 @@ def _is_of_user(module: str, root: str, of_root: int, of_module: int) -> bool:
         file = getattr(held, "__file__", None)
         if isinstance(file, str):
             of_a_side = root.rpartition("_")[2] == "side" and Path(file).is_relative_to(_SUITE)
-            return not (of_a_side or _is_library_file(file))
+            return not (of_a_side or is_library_file(file))
         if spec is not None and getattr(spec, "origin", None) is None and root == module:
             return False  # a folder of packages without a file of its own holds nothing
     return True

@@ -9,18 +9,15 @@ import importlib
 import importlib.util
 import multiprocessing
 import os
-import site
 import sys
-import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
 from parity import sides
-from parity.capture import capture
+from parity.capture import capture, is_library_file
 from parity.checks.running.child import ByFile, run_child
 from parity.forks import ForkServer, serve
 
@@ -69,11 +66,7 @@ class _Runs:
 def _is_installed(name: str) -> bool:
     spec = importlib.util.find_spec(name)
     origin = spec.origin if spec is not None else None
-    if not origin:
-        return False
-    roots = {sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"),
-             *site.getsitepackages()}  # fmt: skip
-    return any(Path(origin).is_relative_to(root) for root in roots)
+    return bool(origin) and is_library_file(str(origin))
 
 
 def _shared_state() -> Mapping[str, str]:

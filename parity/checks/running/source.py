@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import os
 import re
-import sysconfig
 from pathlib import Path
+
+from parity.capture import is_library_file
 
 __all__ = ["EVALUATES", "SAVES", "called_name", "is_users"]
 
@@ -23,12 +24,10 @@ def called_name(call: ast.Call) -> str:
 
 def is_users(file: str) -> bool:
     """Return whether a source file is the user's: neither of Python, nor installed, nor of this suite."""
-    return not file.startswith(_OTHERS) and not file.startswith("<")
+    return not (file.startswith(_SUITE) or is_library_file(file))
 
 
-_OTHERS = tuple(
-    os.path.join(path, "")
-    for path in {*(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-                 str(Path(__file__).parents[2])}
-)  # fmt: skip
-"""Directories of code that is not the user's: by where it lies, since a package of any name may be a user's own."""
+_ROOT = Path(__file__).parents[3]
+_SUITE = ("<", *(os.path.join(_ROOT / name, "") for name in ("parity", "jax_side", "torch_side")))
+"""Beginnings of what is no file, and of the suite's files: in its checkout they lie where a user's would, and what
+its adapters decide by while they look at a trainer is no decision of the trainer."""
