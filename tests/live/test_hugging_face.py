@@ -32,11 +32,11 @@ def test_it_resumes_within_an_epoch(options: dict[str, Any]) -> None:
 
 
 FAULTS: dict[str, tuple[str, str]] = {
-    "weights only": ("schedule.step", "train().trainer.lr_scheduler.last_epoch"),
-    "optimizer": ("schedule.step", "train().trainer.lr_scheduler.last_epoch"),  # both are loaded or none
+    "weights only": ("schedule.step", ".lr_scheduler.last_epoch"),
+    "optimizer": ("schedule.step", ".lr_scheduler.last_epoch"),  # both are loaded or none
     "order": ("rng.torch", "torch.default_generator"),  # restored only where batches are skipped
     "streams": ("rng.torch", "torch.default_generator"),
-    "average": ("ema", "train().trainer.callbacks[2].shadow['lm_head.weight']"),
+    "average": ("ema", ".callbacks[2].shadow['lm_head.weight']"),
 }
 
 
@@ -44,7 +44,9 @@ FAULTS: dict[str, tuple[str, str]] = {
 def test_a_fault_is_found_and_named_as_users_know_it(fault: str) -> None:
     found = check(fault=fault)
     assert found.verdict == "broken", found.text()
-    assert (found.components[0], found.suspects[0].path) == FAULTS[fault], found.text()
+    component, path = FAULTS[fault]
+    assert found.components[0] == component, found.text()
+    assert found.suspects[0].path.endswith(path), found.text()  # it begins with a frame of this version's loop
 
 
 def test_draws_of_the_data_set_are_lost_by_its_prefetched_batch() -> None:

@@ -131,7 +131,8 @@ def _judge_states(
             shown = [e for e in found if e not in lost and not is_read(e, uninterrupted)]
             found = [e for e in found if e not in shown] + modes + shown
         if at > 0 and resumed.entry is not None:
-            out.broken += restored_last(found, later, reference.marks[at - 1].snapshot, resumed.entry) + seeds
+            before = reference.marks[at - 1].snapshot
+            out.broken += restored_last(found, later, before, resumed.entry, uninterrupted) + seeds
         else:
             out.broken += found + seeds + later
         here = 0 if lost or not later else seen.first_later

@@ -70,7 +70,11 @@ def in_order(lost: list[Evidence], causes: list[Evidence], uninterrupted: Uninte
 
 
 def restored_last(
-    found: list[Evidence], later: list[Evidence], saved: StateSnapshot, entry: StateSnapshot
+    found: list[Evidence],
+    later: list[Evidence],
+    saved: StateSnapshot,
+    entry: StateSnapshot,
+    uninterrupted: Uninterrupted,
 ) -> list[Evidence]:
     """Return what was not restored before what was, which came to differ in the first step.
 
@@ -82,6 +86,7 @@ def restored_last(
         later: What differs one step later.
         saved: What the uninterrupted run held at the mark before.
         entry: What the resumed run held where its first step began.
+        uninterrupted: What equal runs say.
     """
     at_entry = _by_their_names(entry, saved)
     optimizers = {p.partition(".state[")[0] for p in saved.leaves if ".state[" in p}
@@ -92,8 +97,12 @@ def restored_last(
         owner, of_slot, _ = e.path.partition(".state[")
         if of_slot and owner in not_loaded:
             return 0, False
+        if before is not None and now is None and e.got == "absent":
+            return 0, False  # neither there nor a step later
         if before is None or now is None:
             return 1, False  # not there yet, or seen by another name: nothing is known
+        if before.role == "scalar" and not before.same(now) and not is_read(e, uninterrupted):
+            return 1, False  # a library's own number, such as the step of its last save: no code of the user takes it
         with_its_slots = e.path.partition(".param_groups[")[0] in not_loaded
         return (2 if before.same(now) else 0), with_its_slots
 
