@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from parity.checks.scenarios import MEANINGS, QUICK, scenario_names
     from parity.checks.scratch import remove_scratch, scratch_directory
     from parity.checks.traces import MOST_STEPS, digest_batches, digest_leaves, trace, trace_validations
-    from parity.checks.translating import measure_optimizer
+    from parity.checks.translating import least_squares, measure_optimizer
 
 __all__ = [
     "ENVELOPE_LIMIT",
@@ -46,6 +46,7 @@ __all__ = [
     "envelope_multiple",
     "ignore_step",
     "last_step",
+    "least_squares",
     "measure_optimizer",
     "remove_scratch",
     "scenario_names",
