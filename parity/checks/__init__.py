@@ -10,15 +10,13 @@ if TYPE_CHECKING:
         ENVELOPE_LIMIT,
         FLOAT64_LIMIT,
         FLOAT64_NOISE_FLOOR,
-        FLOOR_ULPS,
-        SEEDS,
-        WINDOW,
-        envelope,
+        CurveGap,
+        CurveVerdict,
+        curve_gap,
         envelope_multiple,
-        ulp,
-        widest,
+        judge_curve,
     )
-    from parity.checks.gap import CurveGap, curve_gap
+    from parity.checks.noise import FLOOR_ULPS, SEEDS, WINDOW, envelope, one_ulp_away, ulp, widest
     from parity.checks.progress import OnStep, ignore_step, last_step
     from parity.checks.runs import compare_runs
     from parity.checks.scenarios import MEANINGS, QUICK, scenario_names
@@ -37,6 +35,7 @@ __all__ = [
     "SEEDS",
     "WINDOW",
     "CurveGap",
+    "CurveVerdict",
     "OnStep",
     "compare_runs",
     "curve_gap",
@@ -45,9 +44,11 @@ __all__ = [
     "envelope",
     "envelope_multiple",
     "ignore_step",
+    "judge_curve",
     "last_step",
     "least_squares",
     "measure_optimizer",
+    "one_ulp_away",
     "remove_scratch",
     "scenario_names",
     "scratch_directory",
@@ -62,7 +63,7 @@ def __getattr__(name: str) -> object:
     """Import a name when it is first used (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module 'parity.checks' has no attribute {name!r}")
-    from parity.checks import criteria, gap, progress, runs, scenarios, scratch, traces, translating
+    from parity.checks import criteria, noise, progress, runs, scenarios, scratch, traces, translating
 
-    modules = (criteria, gap, progress, scenarios, runs, scratch, traces, translating)
+    modules = (criteria, noise, progress, scenarios, runs, scratch, traces, translating)
     return next(getattr(module, name) for module in modules if name in module.__all__)

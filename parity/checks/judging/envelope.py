@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.criteria import FLOOR_ULPS
-from parity.checks.gap import distance
 from parity.checks.judging.evidence import LATER, Evidence, TwoStates, after_resume
 from parity.checks.judging.rounding import bytes_of
-from parity.checks.running import ULP, Mark, Trace
+from parity.checks.noise import EPSILON, FLOOR_ULPS, distance
+from parity.checks.running import Mark, Trace
 
 __all__ = ["LIMIT", "RUNS", "EnvelopeJudgement", "EqualRunsEnvelope", "choose_steps"]
 
@@ -187,7 +186,7 @@ class EqualRunsEnvelope:
 
     def _floor(self, path: str, value: Any) -> float:
         kind = self._leaves[path].kind if path in self._leaves else ""
-        unit = ULP.get(kind.partition("[")[0], ULP["float32"])
+        unit = EPSILON.get(kind.partition("[")[0], EPSILON["float32"])
         return FLOOR_ULPS * unit * _rms(np.abs(np.asarray(value, np.float64)))
 
     def _evidence(self, path: str, step: int, multiple: float, after: int) -> Evidence:

@@ -4,7 +4,6 @@ Knows no verdict: what a trace means is said in `parity.checks.judging`.
 """
 
 from parity.checks.running.decoded import CURVES, Reader, contents
-from parity.checks.running.effects import ULP
 from parity.checks.running.folder import copy_folder, is_log, list_folder
 from parity.checks.running.inline import Train
 from parity.checks.running.loads import Access, is_unread
@@ -22,7 +21,6 @@ from parity.checks.running.trace import Effect, Mark, Trace, without_digits
 __all__ = [
     "CURVES",
     "SAVES",
-    "ULP",
     "Access",
     "AtOriginalPath",
     "Compute",
