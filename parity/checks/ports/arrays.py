@@ -14,7 +14,7 @@ from parity.checks.criteria import FLOAT64_LIMIT
 from parity.checks.noise import FLOOR_ULPS, distance, spread_of, ulp
 from parity.checks.ports.noise import Noise
 from parity.checks.ports.series import Series, scalar_of
-from parity.checks.running import Compute
+from parity.contract import Precision
 from parity.mapping import Pair
 
 __all__ = ["ARRAY_LIMIT", "PortDifference", "exact", "judge_array", "rank_of"]
@@ -47,7 +47,7 @@ class PortDifference:
 
 
 def judge_array(
-    a: Series, b: Series, pair: Pair, noise: Noise, precision: Compute, step: int
+    a: Series, b: Series, pair: Pair, noise: Noise, precision: Precision, step: int
 ) -> PortDifference | None:
     """Return by how much two arrays differ at a step; None where they were not kept, or nothing says what may differ.
 

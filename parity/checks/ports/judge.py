@@ -24,7 +24,7 @@ from parity.checks.noise import half_width, spread_of
 from parity.checks.ports.arrays import PortDifference, judge_array, rank_of
 from parity.checks.ports.noise import DIVERGED, Noise
 from parity.checks.ports.series import Series
-from parity.checks.running import Compute
+from parity.contract import Precision
 from parity.mapping import Pair
 from parity.results import Verdict
 
@@ -55,7 +55,7 @@ class Judged:
 
 
 def judge_pair(a: Series, b: Series, pairs: Sequence[Pair], curves: Sequence[Curve], noise: Noise,
-               precision: Compute, steps: Sequence[int]) -> Judged:  # fmt: skip
+               precision: Precision, steps: Sequence[int]) -> Judged:  # fmt: skip
     """Compare two trainers at the steps that both have.
 
     Args:
@@ -86,7 +86,7 @@ def judge_pair(a: Series, b: Series, pairs: Sequence[Pair], curves: Sequence[Cur
     return out
 
 
-def _judge_curve(out: Judged, a: Series, b: Series, curve: Curve, noise: Noise, precision: Compute,
+def _judge_curve(out: Judged, a: Series, b: Series, curve: Curve, noise: Noise, precision: Precision,
                  steps: Sequence[int]) -> None:  # fmt: skip
     x, y = ({s: v for s, v in series.curve(path).items() if s in set(steps)} for series, path in
             ((a, curve.a), (b, curve.b)))  # fmt: skip
@@ -125,7 +125,7 @@ def _judge_curve(out: Judged, a: Series, b: Series, curve: Curve, noise: Noise, 
 
 
 def _by_criterion(x: Mapping[int, float], y: Mapping[int, float], steps: Sequence[int], curve: Curve, noise: Noise,
-                  precision: Compute) -> CurveVerdict | None:  # fmt: skip
+                  precision: Precision) -> CurveVerdict | None:  # fmt: skip
     """Compare a curve by the criterion of the precision; None where below float64 no noise was measured."""
     if precision != "float64" and not noise.sides:
         return None
@@ -143,7 +143,7 @@ def _by_criterion(x: Mapping[int, float], y: Mapping[int, float], steps: Sequenc
 
 
 def _judge_rates(
-    out: Judged, x: Mapping[int, float], y: Mapping[int, float], curve: Curve, precision: Compute
+    out: Judged, x: Mapping[int, float], y: Mapping[int, float], curve: Curve, precision: Precision
 ) -> None:
     """Compare learning rates; one side may keep the rate it used last, the other the one it uses next."""
     limit = FLOAT64_LIMIT if precision == "float64" else 2.0**-22

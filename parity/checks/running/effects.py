@@ -22,9 +22,8 @@ import numpy as np
 
 from parity.capture import Leaf, Scope, StateSnapshot, live_names, root_of
 from parity.checks.noise import EPSILON
-from parity.checks.running.request import Request
+from parity.checks.running.run import Effect, Request, Trace
 from parity.checks.running.source import EVALUATES, SAVES, called_name
-from parity.checks.running.trace import Effect, Trace
 
 __all__ = ["Statement", "StatementWatch", "statements_of"]
 

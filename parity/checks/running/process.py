@@ -19,13 +19,11 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
-from parity.checks.running.child import ByFile, log_of, run_child
-from parity.checks.running.fork_server import fork_server
+from parity.checks.running.child import ByFile, fork_server, log_of, run_child
 from parity.checks.running.inline import Train
 from parity.checks.running.rank import Rank, standing_as
 from parity.checks.running.recorder import MarkError
-from parity.checks.running.request import Request
-from parity.checks.running.trace import Trace, TraceReader
+from parity.checks.running.run import Request, Trace, TraceReader
 from parity.environment import usable_cpus
 from parity.errors import TrainerError
 from parity.forks import Forked, ForkServer, Janitor, can_fork, descendants, end_marked, marking
