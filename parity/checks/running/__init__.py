@@ -3,6 +3,7 @@
 Knows no verdict: what a trace means is said in `parity.checks.judging`.
 """
 
+from parity.checks.running.child import tail_of
 from parity.checks.running.decoded import CURVES, Reader, contents
 from parity.checks.running.folder import AtOriginalPath, copy_folder, is_log, list_folder, set_apart
 from parity.checks.running.inline import Train
@@ -40,5 +41,6 @@ __all__ = [
     "open_workdir",
     "runner_of",
     "set_apart",
+    "tail_of",
     "without_digits",
 ]

@@ -34,7 +34,7 @@ from parity.checks.running.run import Request, TraceWriter
 from parity.environment import has_accelerator
 from parity.forks import ForkServer, descendants, end_with_parent, serve
 
-__all__ = ["ByFile", "fork_server", "log_of", "run_child"]
+__all__ = ["ByFile", "fork_server", "log_of", "run_child", "tail_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,11 @@ def log_of(home: Path, number: int) -> Path:
         number: Of the run.
     """
     return home / f"process-{number}.log"
+
+
+def tail_of(log: Path) -> str:
+    """Return the last lines that a process printed, for a message about its end."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-12:]) if log.exists() else "nothing was printed"
 
 
 class _Sender:
