@@ -31,7 +31,8 @@ import jax_side.optimizer
 from benchmarks.peers_policy import write_tables
 from parity import sides
 from parity.checks import curve_gap
-from parity.checks.criteria import SEEDS, envelope_multiple
+from parity.checks.criteria import envelope_multiple
+from parity.checks.noise import SEEDS
 from parity.environment import describe_environment
 from parity.reference.across import TwinPair, losses, run_from
 from parity.results import encode

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,17 +19,14 @@ import torch
 
 from jax_side import optim
 from jax_side.optim import by_name
+from parity.checks import least_squares, measure_optimizer
 from parity.environment import versions
 from parity.report import equivalence_page
+from parity.state import OPTIMIZERS
 
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ROOT / "parity" / "results" / "equivalence.json"
 PAGE = ROOT / "docs" / "optimizers.md"
-BAR = 1e-12
-FLOOR = 1e-13
-"""From where one unit in the last place of the start takes torch this far from itself, nothing is judged."""
-
-
 OBVIOUS: dict[str, tuple[dict[str, Any], str]] = {
     "SGD": ({"lr": 0.01, "momentum": 0.9, "dampening": 0.5}, "optax.sgd(0.01, momentum=0.9)"),
     "Adam": ({"lr": 0.01}, "optax.adam(0.01)"),
@@ -60,13 +56,8 @@ EXACT_STEPS = 50
 """For how many steps Muon has to be exact at least. It rounds to bfloat16 some 300 times in an update here; where a
 sum in float32, taken in another order, falls on the other side of a tie, an element differs by a unit of bfloat16."""
 
-BATCH = 8
-"""Rows of a batch, a quarter of the data: at the minimum of all of it, gradients would be rounding noise."""
-
-generator = np.random.default_rng(0)
-X = generator.normal(size=(32, 6))
-Y = X @ generator.normal(size=(6, 4)) + generator.normal(size=(32, 4))
-START = 0.3 * generator.normal(size=(6, 4))
+PROBLEM = least_squares()
+START = PROBLEM.start
 
 
 class Run(NamedTuple):
@@ -78,29 +69,26 @@ class Run(NamedTuple):
     gradients: np.ndarray[Any, Any]
 
 
-def torch_run(
-    name: str, arguments: dict[str, Any], steps: int, *, start: Any = START, dtype: str = "float64", given: Any = None
-) -> Run:
+def torch_run(name: str, arguments: dict[str, Any], steps: int, *, dtype: str = "float64", given: Any = None) -> Run:
     """Train with torch.optim, called plainly.
 
     Args:
         name: Class of torch.optim.
         arguments: Its arguments.
         steps: How many.
-        start: The weight before the first one.
         dtype: Of the weight, its gradients and the data.
         given: Gradients to take in place of those of the loss; the weight is then moved by one unit in the last
             place, up or down, before each step.
     """
     kind, narrow = getattr(torch, dtype), torch.float64 if dtype == "float64" else torch.float32
-    weight = torch.nn.Parameter(torch.from_numpy(start.copy()).to(kind))
+    weight = torch.nn.Parameter(torch.from_numpy(START.copy()).to(kind))
     optimizer = getattr(torch.optim, name)([weight], **arguments)
-    x, y = (torch.from_numpy(part).to(kind) for part in (X, Y))
-    signs = torch.from_numpy(np.random.default_rng(1).choice([-np.inf, np.inf], (steps, *start.shape))).to(kind)
+    xs, ys = (torch.from_numpy(part).to(kind) for part in (PROBLEM.x, PROBLEM.y))
+    signs = torch.from_numpy(np.random.default_rng(1).choice([-np.inf, np.inf], (steps, *START.shape))).to(kind)
     losses, weights, gradients = [], [], []
     for step in range(steps):
-        batch = x[BATCH * (step % 4) :][:BATCH]
-        difference = batch @ weight.detach() - y[BATCH * (step % 4) :][:BATCH]
+        batch, wanted = xs[step % len(xs)], ys[step % len(ys)]
+        difference = batch @ weight.detach() - wanted
         losses.append((difference**2).mean().item())
         weight.grad = batch.T @ difference * (2 / difference.numel())
         if given is not None:
@@ -111,23 +99,6 @@ def torch_run(
         optimizer.step()
         weights.append(weight.detach().to(narrow).numpy().copy())
     return Run(np.array(losses), np.array(weights), np.array(gradients))
-
-
-def jax_losses(tx: Any, steps: int) -> np.ndarray[Any, Any]:
-    """Return the losses of the same training with a transformation, compiled."""
-
-    batches = jnp.asarray(X.reshape(4, BATCH, -1)), jnp.asarray(Y.reshape(4, BATCH, -1))
-
-    def body(carry: Any, step: jax.Array) -> tuple[Any, jax.Array]:
-        weight, state = carry
-        x, y = (part[step % 4] for part in batches)
-        difference = x @ weight - y
-        gradient = x.T @ difference * (2 / difference.size)
-        updates, state = tx.update(gradient, state, weight)
-        return (weight + updates, state), (difference**2).mean()
-
-    weight = jnp.asarray(START)
-    return np.asarray(jax.jit(lambda c: jax.lax.scan(body, c, jnp.arange(steps)))((weight, tx.init(weight)))[1])
 
 
 def jax_weights(tx: Any, gradients: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
@@ -161,43 +132,26 @@ def narrow(name: str, arguments: dict[str, Any], steps: int) -> dict[str, Any]:
     return found
 
 
-def line(value: Callable[..., Any]) -> str:
-    """Return file and line of a definition, from its package on."""
-    value = getattr(value, "func", value)  # optax.nadam is a partial
-    path, at = Path(inspect.getsourcefile(value) or ""), inspect.getsourcelines(value)[1]
-    parts = path.parts
-    top = max(i for i, part in enumerate(parts) if part in ("torch", "optax"))
-    return f"{'/'.join(parts[top:])}:{at}"
-
-
 def measure(name: str, steps: int) -> dict[str, Any]:
-    """Return the row of an optimizer."""
+    """Return the row of an optimizer: what `parity optim` measures, and the narrow types."""
     arguments, obvious = OBVIOUS[name]
-    theirs = torch_run(name, arguments, steps).losses
-    with jax.enable_x64(True):
-        plain = jax_losses(eval(obvious, {"optax": optax}), steps)
-        exact = jax_losses(by_name(name, arguments, scalar_dtype="float32"), steps)  # torch's default dtype here
-    apart, ours = (np.abs(curve - theirs) / theirs for curve in (plain, exact))
-    moved = torch_run(name, arguments, steps, start=np.nextafter(START, np.inf)).losses
-    own = np.flatnonzero(np.abs(moved - theirs) / theirs > FLOOR)
-    judged = int(own[0]) if own.size else steps
-    if name == "Muon":
-        tie = np.flatnonzero(ours > BAR)
-        judged = min(judged, max(int(tie[0]), EXACT_STEPS) if tie.size else steps)
-    if ours[:judged].max() > BAR:
-        raise SystemExit(f"{name}: the exact call is {ours.max():.1e} apart at step {int(ours.argmax())}")
-    differs = np.flatnonzero(apart > BAR)
-    function = eval(obvious.partition("(")[0], {"optax": optax})
+    found = measure_optimizer(OPTIMIZERS[name], arguments, steps)
+    if name == "Muon" and found.apart is not None:  # up to a tie of bfloat16, which counts as rounding
+        found = replace(measure_optimizer(OPTIMIZERS[name], arguments, max(found.apart, EXACT_STEPS)),
+                        translations=found.translations)  # fmt: skip
+    if found.apart is not None:
+        raise SystemExit(f"{name}: the exact call is {found.exact:.1e} apart, at step {found.apart} the first time")
+    plain = found.translations[0]
     return {
         "arguments": arguments,
         "obvious": obvious,
-        "first": int(differs[0]) if differs.size else None,
-        "after_200": float(apart[:200].max()),
-        "after_all": float(apart.max()),
-        "exact": float(ours[:judged].max()),
-        "judged": judged,
-        "torch_source": line(getattr(torch.optim, name).__init__),
-        "optax_source": line(function),
+        "first": plain.first,
+        "after_200": plain.after_200,
+        "after_all": plain.after_all,
+        "exact": found.exact,
+        "judged": found.judged,
+        "torch_source": found.source,
+        "optax_source": plain.source,
         "narrow": narrow(name, arguments, steps),
     }
 

@@ -10,22 +10,20 @@ if TYPE_CHECKING:
         ENVELOPE_LIMIT,
         FLOAT64_LIMIT,
         FLOAT64_NOISE_FLOOR,
-        FLOOR_ULPS,
-        SEEDS,
-        WINDOW,
-        envelope,
+        CurveGap,
+        CurveVerdict,
+        curve_gap,
         envelope_multiple,
-        ulp,
-        widest,
+        judge_curve,
     )
-    from parity.checks.gap import CurveGap, curve_gap
     from parity.checks.heard import announce, hearing
+    from parity.checks.noise import FLOOR_ULPS, SEEDS, WINDOW, envelope, one_ulp_away, ulp, widest
     from parity.checks.progress import OnStep, ignore_step, last_step
     from parity.checks.runs import compare_runs
     from parity.checks.scenarios import MEANINGS, QUICK, scenario_names
     from parity.checks.scratch import remove_scratch, scratch_directory
     from parity.checks.traces import MOST_STEPS, digest_batches, digest_leaves, trace, trace_validations
-    from parity.checks.translating import measure_optimizer
+    from parity.checks.translating import least_squares, measure_optimizer
 
 __all__ = [
     "ENVELOPE_LIMIT",
@@ -38,6 +36,7 @@ __all__ = [
     "SEEDS",
     "WINDOW",
     "CurveGap",
+    "CurveVerdict",
     "OnStep",
     "announce",
     "compare_runs",
@@ -48,8 +47,11 @@ __all__ = [
     "envelope_multiple",
     "hearing",
     "ignore_step",
+    "judge_curve",
     "last_step",
+    "least_squares",
     "measure_optimizer",
+    "one_ulp_away",
     "remove_scratch",
     "scenario_names",
     "scratch_directory",
@@ -64,7 +66,7 @@ def __getattr__(name: str) -> object:
     """Import a name when it is first used (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module 'parity.checks' has no attribute {name!r}")
-    from parity.checks import criteria, gap, heard, progress, runs, scenarios, scratch, traces, translating
+    from parity.checks import criteria, heard, noise, progress, runs, scenarios, scratch, traces, translating
 
-    modules = (criteria, gap, heard, progress, scenarios, runs, scratch, traces, translating)
+    modules = (criteria, heard, noise, progress, scenarios, runs, scratch, traces, translating)
     return next(getattr(module, name) for module in modules if name in module.__all__)

@@ -1,26 +1,25 @@
-"""The tolerances by which two curves count as equal: one table, each with its reason."""
+"""The criteria by which two curves count as equal: one table of tolerances, each with its reason, and one judge."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.gap import distance
+from parity.checks.noise import distance
 from parity.contract import Precision
 
 __all__ = [
     "ENVELOPE_LIMIT",
     "FLOAT64_LIMIT",
     "FLOAT64_NOISE_FLOOR",
-    "FLOOR_ULPS",
-    "SEEDS",
-    "WINDOW",
-    "envelope",
+    "CurveGap",
+    "CurveVerdict",
+    "curve_gap",
     "envelope_multiple",
-    "ulp",
-    "widest",
+    "judge_curve",
 ]
 
 FLOAT64_LIMIT = 1e-12
@@ -35,64 +34,41 @@ ENVELOPE_LIMIT: Mapping[Precision, float] = {"float32": 3.0, "bfloat16": 3.0, "f
 faulty ports that show at all start at 3.8, most at 5 to 400,000. docs/method.md has the table; what it shows to be
 invisible below float64 is what the float64 criterion is for."""
 
-SEEDS = 16
-"""Perturbed runs on each side from which an envelope is measured."""
 
-WINDOW = 25
-"""Steps over which an envelope takes its largest spread."""
+@dataclass(frozen=True, kw_only=True)
+class CurveGap:
+    """The gap between two loss curves, over the steps that both have."""
 
-FLOOR_ULPS = 4
-"""An envelope is never narrower than this many units in the last place of the loss: the first steps show none."""
-
-
-def ulp(values: NDArray[np.float64], precision: Precision) -> NDArray[np.float64]:
-    """Return one unit in the last place of a precision at each value, float64, same shape.
-
-    Args:
-        values: Of any shape; at and around zero, the unit is that of the smallest normal number.
-        precision: Whose last place it is.
-
-    Source: significand widths of IEEE 754 binary64, binary32 and binary16 (53, 24, 11 bits) and bfloat16 (8 bits).
-
-    Example:
-        >>> ulp(np.array([1.0, -3.0]), "float32").tolist() == [2**-23, 2**-22]
-        True
-    """
-    bits = {"float64": 53, "float32": 24, "bfloat16": 8, "float16": 11}[precision]
-    lowest = {"float64": -1021, "float32": -125, "bfloat16": -125, "float16": -13}[precision]
-    exponent = np.frexp(values)[1]  # value = m * 2**e with m in [0.5, 1)
-    exponent = np.where(values == 0.0, lowest, np.maximum(exponent, lowest))
-    return np.ldexp(1.0, exponent - bits)
+    steps: int
+    max_abs: float
+    max_rel: float
+    worst_step: int
+    """Step of the largest relative difference; 0 when nothing was compared."""
 
 
-def envelope(
-    base: Sequence[float], perturbed: Sequence[Sequence[float]], window: int = WINDOW
-) -> NDArray[np.float64]:
-    """Return the half-width of the envelope at each step, float64, shape [steps].
+def curve_gap(a: Mapping[int, float], b: Mapping[int, float]) -> CurveGap:
+    """Return the gap between two curves over the steps that both have.
 
     Args:
-        base: Losses of the unperturbed run of the side the perturbed runs belong to.
-        perturbed: Losses of runs whose start was moved by one unit in the last place.
-        window: Steps over which the largest spread is taken.
+        a: Step to loss of the reference.
+        b: Step to loss of the other curve.
+
+    Numerics: float64; a NaN in one curve only is infinitely far, and a relative gap is taken to the reference.
     """
-    reference = np.asarray(base, np.float64)
-    spread = np.max([distance(reference, np.asarray(run, np.float64)) for run in perturbed], axis=0)
-    return np.maximum(widest(spread, window), FLOOR_ULPS * ulp(reference, "float32"))
-
-
-def widest(spread: NDArray[np.float64], window: int) -> NDArray[np.float64]:
-    """Return the largest value in the window of each step, float64, shape [steps].
-
-    Args:
-        spread: A value for each step, shape [steps].
-        window: Steps of a window; the last one may be shorter.
-
-    Example:
-        >>> widest(np.array([1.0, 3.0, 2.0]), 2).tolist()
-        [3.0, 3.0, 2.0]
-    """
-    largest = np.maximum.reduceat(spread, np.arange(0, len(spread), window))
-    return np.repeat(largest, window)[: len(spread)]
+    steps = sorted({*a} & {*b})
+    if not steps:
+        return CurveGap(steps=0, max_abs=0.0, max_rel=0.0, worst_step=0)
+    left, right = (np.array([curve[s] for s in steps]) for curve in (a, b))
+    gap = distance(left, right)
+    scale = np.maximum(np.abs(left), np.finfo(np.float64).tiny)
+    with np.errstate(over="ignore"):  # a gap from a loss of zero is infinitely large, relatively
+        relative = gap / np.where(np.isfinite(scale), scale, 1.0)
+    return CurveGap(
+        steps=len(steps),
+        max_abs=float(gap.max()),
+        max_rel=float(relative.max()),
+        worst_step=steps[int(relative.argmax())],
+    )
 
 
 def envelope_multiple(a: Sequence[float], b: Sequence[float], width: NDArray[np.float64]) -> float:
@@ -109,3 +85,74 @@ def envelope_multiple(a: Sequence[float], b: Sequence[float], width: NDArray[np.
     """
     gap = distance(np.asarray(a, np.float64), np.asarray(b, np.float64))
     return float((gap / width).max()) if len(gap) else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveVerdict:
+    """What the criterion of a precision says of two curves at the steps that both have."""
+
+    allowed: Mapping[int, float]
+    """Step to the largest difference that passes."""
+    first: int | None = None
+    """First step whose difference does not pass; None if all do, or if noise forbids a verdict."""
+    floor: float | None = None
+    """The measured noise floor, float64 only."""
+    chaotic: bool = False
+    """Whether noise forbids a verdict: a floor that is too high, or an envelope that is infinite."""
+    multiple: float | None = None
+    """Smallest multiple of the envelope that would have passed; None in float64."""
+    envelope: Mapping[int, float] | None = None
+    """Step to half-width of the envelope; None in float64."""
+
+
+def judge_curve(
+    a: Mapping[int, float],
+    b: Mapping[int, float],
+    precision: Precision,
+    *,
+    floor: Callable[[], float],
+    width: Callable[[Sequence[int]], NDArray[np.float64]],
+    limit: float | None = None,
+) -> CurveVerdict:
+    """Compare two curves by the criterion of their precision.
+
+    Args:
+        a: Step to value of the reference.
+        b: The same of the other; steps that one of the two lacks are left out.
+        precision: Decides the criterion: 1e-12 relative in float64, a multiple of the envelope below.
+        floor: Returns the largest relative change of the reference when its start moves by one unit in the last
+            place; asked for in float64 only.
+        width: Returns the half-width of the envelope at steps, shape [steps]; asked for below float64 only.
+        limit: Multiple of the envelope that passes; None for that of the precision.
+
+    Numerics: differences as of `noise.distance`.
+    """
+    steps = sorted({*a} & {*b})
+    left, right = (np.array([curve[step] for step in steps], np.float64) for curve in (a, b))
+    gap = distance(left, right)
+    if precision == "float64":
+        allowed = FLOAT64_LIMIT * np.abs(left)
+        measured = floor()
+        doubt = not measured < FLOAT64_NOISE_FLOOR
+        first = None if doubt else _first_beyond(steps, gap, allowed)
+        return CurveVerdict(allowed=_by_step(steps, allowed), first=first, floor=measured, chaotic=doubt)
+    half = width(steps)
+    allowed = (ENVELOPE_LIMIT[precision] if limit is None else limit) * half
+    doubt = not np.isfinite(half).all()
+    return CurveVerdict(
+        allowed=_by_step(steps, allowed),
+        first=None if doubt else _first_beyond(steps, gap, allowed),
+        chaotic=doubt,
+        multiple=envelope_multiple(left.tolist(), right.tolist(), half),
+        envelope=_by_step(steps, half),
+    )
+
+
+def _first_beyond(steps: Sequence[int], gap: NDArray[np.float64], allowed: NDArray[np.float64]) -> int | None:
+    """Return the first step whose difference is not within what passes; two NaNs are no difference."""
+    beyond = np.flatnonzero(~((gap <= allowed) | (gap == 0.0)))
+    return steps[int(beyond[0])] if beyond.size else None
+
+
+def _by_step(steps: Sequence[int], values: NDArray[np.float64]) -> dict[int, float]:
+    return dict(zip(steps, values.tolist(), strict=True))

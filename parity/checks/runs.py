@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parity.checkpoints import compare
-from parity.checks.gap import curve_gap
+from parity.checks.criteria import curve_gap
 from parity.contract import (
     StepRecord,
     Validation,

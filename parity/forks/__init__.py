@@ -5,7 +5,7 @@ process begins as a new one does after its imports. This package does not know w
 """
 
 from parity.forks.client import Forked, ForkServer
-from parity.forks.janitor import Janitor, descendants, end_marked, marking
+from parity.forks.janitor import Janitor, descendants, end_marked, kill_tree, marking
 from parity.forks.parent import end_with_parent
 from parity.forks.safe import can_fork
 from parity.forks.server import Job, serve
@@ -19,6 +19,7 @@ __all__ = [
     "descendants",
     "end_marked",
     "end_with_parent",
+    "kill_tree",
     "marking",
     "serve",
 ]

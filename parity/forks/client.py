@@ -14,6 +14,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import send_handle
 from typing import Any
 
+from parity.forks.janitor import kill_tree
 from parity.forks.server import STATUS
 
 __all__ = ["ForkServer", "Forked"]
@@ -71,9 +72,7 @@ class Forked:
     def end(self) -> None:
         """Kill it, and all that it started, if it has not ended."""
         if self.poll() is None:
-            for kill in (os.killpg, os.kill):
-                with suppress(ProcessLookupError, PermissionError):
-                    kill(self.pid, signal.SIGKILL)
+            kill_tree(self.pid)
         self.join()
 
 

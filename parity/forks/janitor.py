@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-__all__ = ["Janitor", "descendants", "end_marked", "marking"]
+__all__ = ["Janitor", "descendants", "end_marked", "kill_tree", "marking"]
 
 VARIABLE = "PARITY_CHECK"
 """Variable of the environment with the tokens of the checks, one within the other, to which a process belongs."""
@@ -96,6 +96,20 @@ def descendants(pid: int) -> list[int]:
             for child in map(int, children.read().split()):
                 found += [child, *descendants(child)]
     return found
+
+
+def kill_tree(pid: int, *, itself: bool = True) -> None:
+    """Send SIGKILL to the group that a process leads, and to what below it has a group of its own.
+
+    Args:
+        pid: The process; whoever waits for it has not done so yet, so that its number is no other's.
+        itself: Whether it has not ended, and is killed too where it leads no group.
+    """
+    below = descendants(pid)  # before the kill: children of a dead process have another parent
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    for one in (*below, *([pid] if itself else [])):
+        _kill(one)
 
 
 def _numbers(folder: str) -> list[int]:

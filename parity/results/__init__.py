@@ -32,8 +32,9 @@ from parity.results.record import (
     Verdict,
     overall,
 )
-from parity.results.resumption import Resumption, Suspect
+from parity.results.resumption import Resumption
 from parity.results.run_compare import RunComparison
+from parity.results.suspects import Suspect
 
 __all__ = [
     "EXIT_CODES",

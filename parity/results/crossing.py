@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from parity.contract import Precision
-from parity.results.record import CheckRecord, Criterion, LeafChange, Verdict
-from parity.results.resumption import Suspect, advice_of, clipped, components_of, describe, suspect_lines
+from parity.results.record import CheckRecord, Criterion, Verdict
+from parity.results.suspects import Suspect, clipped, components_of, record_of, suspect_lines
 
 __all__ = ["Crossing"]
 
@@ -62,31 +62,14 @@ class Crossing:
 
     def record(self) -> CheckRecord:
         """Return the record for reports and result files."""
-        return CheckRecord(
-            name=self.check,
-            spec=self.name,
-            precision=self.precision,
-            sides=self.sides,
-            verdict=self.verdict,
-            criterion=self.criterion,
-            steps_compared=self.compared,
+        return record_of(
+            self,
+            self.check,
+            self.sides,
+            self.criterion,
             max_abs_diff=self.max_abs,
             max_rel_diff=self.max_rel,
             envelope_multiple=self.multiple,
-            suspects=self.components,
-            advice=advice_of(self.suspects),
-            notes=(*self.notes, *(describe(one) for one in self.suspects[:8])),
-            leaves=tuple(
-                LeafChange(
-                    where=f"{one.when}, step {one.step}",
-                    leaf=one.path,
-                    kind="value",
-                    detail=f"expected {one.expected}, got {one.got}",
-                    max_rel=one.max_rel,
-                )
-                for one in self.suspects[:64]
-            ),
-            seconds=self.seconds,
         )
 
     def text(self, most: int = 25) -> str:

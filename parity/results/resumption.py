@@ -2,51 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from parity.contract import Precision
-from parity.results.record import CheckRecord, Curves, LeafChange, Verdict
+from parity.results.record import CheckRecord, Curves, Verdict
+from parity.results.suspects import Suspect, clipped, components_of, describe_effect, record_of, suspect_lines
 
-__all__ = ["Resumption", "Suspect", "advice_of", "clipped", "components_of", "describe", "suspect_lines"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Suspect:
-    """One value that a resume changed."""
-
-    component: str
-    """In the field's words: `optimizer.second_moment`, `data.position`."""
-    path: str
-    """Where the trainer keeps it: `self.optimizer.state[head.weight].exp_avg_sq`."""
-    step: int
-    """Completed steps at the mark where it was seen."""
-    expected: str
-    """The value without a stop: a short one as text, of an array type and digest."""
-    got: str
-    when: str
-    """`at the resume`, `3 steps after the resume`, `across the save, train.py:41`, `in best.pt at the end`."""
-    scenario: str
-    """The scenario in which it was seen."""
-    advice: str = ""
-    elements: int | None = None
-    """Elements of the array; None where values were not fetched, as are the fields below."""
-    differing: int | None = None
-    max_abs: float | None = None
-    max_rel: float | None = None
-
-    @property
-    def road(self) -> str:
-        """The former name of `scenario`."""
-        return self.scenario
-
-    @property
-    def amount(self) -> str:
-        """Return by how much an array differs, in words; empty where that is not known."""
-        if self.elements is None or self.differing is None:
-            return ""
-        worst = "" if self.max_abs is None else f", by up to {self.max_abs:.3g}"
-        return f"{self.differing:,} of {self.elements:,} elements{worst}"
+__all__ = ["Resumption"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,32 +70,13 @@ class Resumption:
 
     def record(self) -> CheckRecord:
         """Return the record for reports and result files."""
-        return CheckRecord(
-            name="resume",
-            spec=self.name,
-            precision=self.precision,
-            sides=self.frameworks or ("python",),
-            verdict=self.verdict,
-            criterion="envelope" if self.equal_runs else "bitwise",
-            steps_compared=self.compared,
+        return record_of(
+            self,
+            "resume",
+            self.frameworks or ("python",),
+            "envelope" if self.equal_runs else "bitwise",
+            scenarios=True,
             envelope_multiple=self.multiple,
-            suspects=self.components,
-            advice=advice_of(self.suspects),
-            notes=(*self.notes, *(describe(one) for one in self.suspects[:8])),
-            leaves=tuple(
-                LeafChange(
-                    where=f"{one.when}, step {one.step}, scenario {one.scenario}",
-                    leaf=one.path,
-                    kind="value",
-                    detail=f"expected {one.expected}, got {one.got}",
-                    elements=one.elements,
-                    differing=one.differing,
-                    max_abs=one.max_abs,
-                    max_rel=one.max_rel,
-                )
-                for one in self.suspects[:64]
-            ),
-            seconds=self.seconds,
             curves=self.curves,
         )
 
@@ -186,64 +130,3 @@ _WORDS: Mapping[Verdict, str] = {
     "inconclusive": "inconclusive",
     "empty": "nothing was compared",
 }
-
-
-def describe(one: Suspect) -> str:
-    """Return one line about a suspect."""
-    return f"{one.component}: {one.path}, step {one.step}, {one.when}: expected {one.expected}, got {one.got}"
-
-
-def describe_effect(one: Suspect) -> str:
-    """Return one line about what a statement changed."""
-    return f"{one.path} ({one.component}) changed {one.when}, step {one.step}: {one.expected} to {one.got}"
-
-
-def components_of(suspects: Sequence[Suspect]) -> tuple[str, ...]:
-    """Return the components of some suspects, each once, in their order."""
-    return tuple(dict.fromkeys(suspect.component for suspect in suspects))
-
-
-def advice_of(suspects: Sequence[Suspect]) -> dict[str, str]:
-    """Return the component of the first suspect with its advice: what follows from it would get a wrong one."""
-    return {one.component: one.advice for one in suspects[:1] if one.advice}
-
-
-def suspect_lines(heading: str, suspects: Sequence[Suspect], *, scenarios: bool = False) -> list[str]:
-    """Return the first suspect in full, then a line for the first of each other component, at most four.
-
-    Args:
-        heading: What became of the components.
-        suspects: The likeliest first; without any there are no lines.
-        scenarios: Whether the scenario of the first one is shown.
-    """
-    if not suspects:
-        return []
-    firsts: dict[str, Suspect] = {}
-    for one in suspects:
-        firsts.setdefault(one.component, one)
-    first, *shown = list(firsts.values())[:5]
-    scenario = f", scenario {first.scenario}" if scenarios else ""
-    return [
-        f"{heading}: {', '.join(list(firsts)[:4])}",
-        f"  where     {first.path}, {first.when} (step {first.step}{scenario})",
-        f"  expected  {first.expected}",
-        f"  got       {first.got}",
-        *([f"  differs   {first.amount}"] if first.amount else []),
-        f"  advice    {first.advice}",
-        *(["then:"] if shown else []),
-        *(f"  {describe(one)}" for one in shown),
-    ]
-
-
-def clipped(text: str, most: int = 300) -> str:
-    """Return a text of at most so many characters.
-
-    Args:
-        text: The text; a longer one is cut and ends in `...`.
-        most: Most characters, at least 3.
-
-    Example:
-        >>> clipped("a long sentence", 9)
-        'a long...'
-    """
-    return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -27,7 +27,7 @@ MOST_LINES = 400
 DYNAMIC = {
     "parity.sides": ({"_side"}, {"importlib.import_module"}),
     "parity": (set(), {"import_module"}),
-    "parity.checks.running.fork_server": (set(), {"importlib.import_module"}),
+    "parity.checks.running.child": (set(), {"importlib.import_module"}),
 }
 """Modules that import by a name they build: the registry of sides; `parity` its own packages, when one of its names
 is first used; the server of forks the modules of other packages that a run has imported."""

@@ -87,7 +87,7 @@ PLANTS: dict[Any, list[tuple[str, str]]] = {
         ("a row in `parity/state/optimizers.py`", "a row in `parity/state/optimisers.py`"),
     ],
     test_the_way_of_a_leaf_is_in_the_code: [
-        ("`trace.py` |", "`traces.py` |"),
+        ("`run.py` |", "`runs.py` |"),
     ],
 }
 

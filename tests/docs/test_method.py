@@ -11,7 +11,8 @@ import pytest
 
 from benchmarks.criteria_table import COMMAND, FAULTS, KEPT, LONG, PRECISIONS, STEPS, tables
 from parity.checks import criteria
-from parity.checks.criteria import ENVELOPE_LIMIT, FLOAT64_LIMIT, FLOAT64_NOISE_FLOOR, FLOOR_ULPS, SEEDS, WINDOW
+from parity.checks.criteria import ENVELOPE_LIMIT, FLOAT64_LIMIT, FLOAT64_NOISE_FLOOR
+from parity.checks.noise import FLOOR_ULPS, SEEDS, WINDOW
 from tests.docs.pages import read, words
 
 PAGE = read("docs/method.md")

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.results import is_as_written
 from tests.docs.pages import read, tables
-from tests.faults.live.catalog import PLANTED
+from tests.faults.catalog import PLANTED
 from tests.faults.live.other_tools import COMMAND, given
 
 PAGE = read("docs/other-tools.md")

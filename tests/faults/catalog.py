@@ -1,12 +1,43 @@
-"""The catalogue: every planted fault; most are for the resume judge to catch and name."""
+"""The catalogue of resume bugs: every row of the reference, planted in trainers of any kind, the twins among them.
+
+An entry is planted in trainers that know nothing of the suite, and judged by their live objects; a fault plants the
+bug of an entry in the twins, which are judged by what they left on disk. The entry says who reported it and what is
+lost.
+"""
 
 from __future__ import annotations
 
 from tests.faults import counters, data, model, optimizer, rng, scaler, scheduler, storage
 from tests.faults.fault import Fault
+from tests.faults.live import (
+    entries_counters,
+    entries_data,
+    entries_model,
+    entries_optimizer,
+    entries_policy,
+    entries_rng,
+    entries_schedule,
+    entries_storage,
+)
+from tests.faults.live.entry import Entry
 from tests.faults.policies import BY_AUDIT
 
-__all__ = ["BY_OTHER_CHECKS", "FAULTS"]
+__all__ = ["BY_OTHER_CHECKS", "ENTRIES", "FAULTS", "PLANTED", "PLANTED_IN_RANKS"]
+
+ENTRIES: tuple[Entry, ...] = (
+    *entries_model.ENTRIES,
+    *entries_optimizer.ENTRIES,
+    *entries_schedule.ENTRIES,
+    *entries_rng.ENTRIES,
+    *entries_data.ENTRIES,
+    *entries_counters.ENTRIES,
+    *entries_policy.ENTRIES,
+    *entries_storage.ENTRIES,
+)
+PLANTED: tuple[Entry, ...] = tuple(entry for entry in ENTRIES if entry.train is not None and entry.processes == 1)
+"""Those that are planted in trainers of one process."""
+PLANTED_IN_RANKS: tuple[Entry, ...] = tuple(entry for entry in ENTRIES if entry.processes > 1)
+"""Those that are planted in a trainer of several; the others need another number of ranks, or cannot happen here."""
 
 FAULTS: tuple[Fault, ...] = (
     *model.FAULTS,

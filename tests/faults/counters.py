@@ -49,7 +49,6 @@ FAULTS = (
     Fault(
         id="step_not_restored",
         group="counters",
-        lost="the step: it counts from 0 again",
         plant=with_counters(lambda counters: {"step": 0}),
         suspects=STEP,
         stops="10 (exists already|already exists)",
@@ -57,14 +56,12 @@ FAULTS = (
     Fault(
         id="step_added_twice",
         group="counters",
-        lost="the step: the restored one is added to itself",
         plant=with_counters(lambda counters: {"step": 2 * counters.step}),
         suspects=STEP,
     ),
     Fault(
         id="epoch_or_step_repeated",
         group="counters",
-        lost="that the step of the checkpoint was done",
         plant=with_counters(lambda counters: {"step": counters.step - 1}),
         suspects=STEP,
         sides=("torch",),
@@ -73,7 +70,6 @@ FAULTS = (
     Fault(
         id="midepoch_extra_step",
         group="counters",
-        lost="one step",
         plant=with_counters(lambda counters: {"step": counters.step + 1}),
         suspects=STEP,
         sides=("torch",),
@@ -81,7 +77,6 @@ FAULTS = (
     Fault(
         id="loss_accumulator_boundary",
         group="counters",
-        lost="nothing but one logged loss: the run is sound",
         plant=after_restore(_first_loss_counted_twice),
         suspects=("records.loss",),
         sides=("torch",),
@@ -89,21 +84,18 @@ FAULTS = (
     Fault(
         id="last_not_found_restart",
         group="policy",
-        lost="every checkpoint: none is found, and the run starts over",
         plant=_checkpoints_out_of_sight,
         suspects=STEP,
     ),
     Fault(
         id="best_metric_reset",
         group="policy",
-        lost="the best metric so far",
         plant=reset("best"),
         suspects=("best",),
     ),
     Fault(
         id="best_metric_from_latest",
         group="policy",
-        lost="the best metric: the newest one is taken for it",
         plant=after_restore(_best_is_latest),
         suspects=("best",),
         base=_overfits,

@@ -94,21 +94,18 @@ FAULTS = (
     Fault(
         id="loader_restarts_at_zero",
         group="data",
-        lost="the position",
         plant=reset("data.position"),
         suspects=POSITION,
     ),
     Fault(
         id="offset_read_before_load",
         group="data",
-        lost="the place of a stream opened before the load; the position that is reported is right",
         plant=after_restore(_stream_at_zero),
         suspects=POSITION,
     ),
     Fault(
         id="sampler_epoch_reset",
         group="data",
-        lost="the epoch that orders the samples",
         plant=reordered(lambda trainer, right, epoch: right(0)),
         suspects=POSITION,
         sides=("torch",),
@@ -116,14 +113,12 @@ FAULTS = (
     Fault(
         id="epoch_order_twice_or_skipped",
         group="data",
-        lost="the end of the resumed epoch: its order comes twice",
         plant=reordered(_epoch_twice),
         suspects=POSITION,
     ),
     Fault(
         id="skip_reapplied_every_epoch",
         group="data",
-        lost="the start of every later epoch",
         plant=reordered(_offset_everywhere),
         suspects=POSITION,
         sides=("torch",),
@@ -131,7 +126,6 @@ FAULTS = (
     Fault(
         id="sampler_seed_ignored",
         group="data",
-        lost="the seed of the order",
         plant=reordered(_seedless),
         suspects=POSITION,
         sides=("torch",),
@@ -140,7 +134,6 @@ FAULTS = (
     Fault(
         id="skip_unit_grad_accum",
         group="data",
-        lost="the unit of the offset: steps are skipped instead of micro-batches",
         plant=_go_to(lambda trainer, number: number // trainer.spec.accumulation),
         suspects=POSITION,
         overrides=("accumulation=4",),
@@ -148,7 +141,6 @@ FAULTS = (
     Fault(
         id="consumed_unit_rows_vs_queries",
         group="data",
-        lost="the unit of the offset: twice too far",
         plant=_go_to(lambda trainer, number: 2 * number),
         suspects=POSITION,
         sides=("torch",),
@@ -156,7 +148,6 @@ FAULTS = (
     Fault(
         id="second_resume_counter_lost",
         group="data",
-        lost="the place in the epoch, from the second restart on",
         plant=_go_to(_second_time),
         suspects=POSITION,
         sides=("torch",),
@@ -164,14 +155,12 @@ FAULTS = (
     Fault(
         id="prefetch_ahead_saved",
         group="data",
-        lost="batches fetched ahead: the producer's position is saved",
         plant=around_save(_producer, _consumer),
         suspects=POSITION,
     ),
     Fault(
         id="shuffle_window_flag_lost",
         group="data",
-        lost="that a window was used already, in a Grain iterator's state",
         plant=after_restore(_same_window_again),
         suspects=POSITION,
         sides=("jax",),
@@ -180,7 +169,6 @@ FAULTS = (
     Fault(
         id="end_of_epoch_index_overflow",
         group="data",
-        lost="an epoch, behind a checkpoint at the exact end of one",
         plant=_go_to(_skip_an_epoch),
         suspects=POSITION,
         sides=("torch",),
@@ -190,7 +178,6 @@ FAULTS = (
     Fault(
         id="rank_data_state_collapsed",
         group="sharding",
-        lost="the shard of every rank but the first",
         plant=after_restore(_first_rank_only),
         suspects=POSITION,
         sides=("jax",),

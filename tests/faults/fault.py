@@ -1,4 +1,4 @@
-"""Fault: one planted defect, and the side that trains with it."""
+"""Fault: a bug of the catalogue as it is planted in the twins, and the side that trains with it."""
 
 from __future__ import annotations
 
@@ -39,13 +39,11 @@ def nothing(trainer: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One row of the catalogue."""
+    """How a bug of the catalogue is planted in the twins, two more trainers of it."""
 
     id: str
-    """Its name in the collection of resume bugs found in public trackers."""
+    """The id of its entry, which says who reported it and what is lost."""
     group: str
-    lost: str
-    """What is lost, in one line."""
     plant: Plant
     suspects: tuple[str, ...]
     """Exactly what the judge must name, no more."""

@@ -71,7 +71,6 @@ FAULTS = (
     Fault(
         id="tied_head_rebuilt",
         group="model",
-        lost="a head of its own, left out of the file and rebuilt from the embedding",
         plant=rewritten(_head_from_embedding),
         suspects=(PARAMS,),
         sides=("torch",),
@@ -80,7 +79,6 @@ FAULTS = (
     Fault(
         id="untied_head_force_tied",
         group="model",
-        lost="a trained head, made an alias of the embedding after the load",
         plant=after_restore(_tie),
         suspects=(PARAMS,),
         sides=("torch",),
@@ -89,7 +87,6 @@ FAULTS = (
     Fault(
         id="compile_prefix_lost",
         group="model",
-        lost="every parameter: the keys carry torch.compile's prefix and the loader is tolerant",
         plant=_prefixed("_orig_mod."),
         suspects=(PARAMS,),
         sides=("torch",),
@@ -97,7 +94,6 @@ FAULTS = (
     Fault(
         id="nonstrict_prefix_noop",
         group="model",
-        lost="parameters and buffers: a wrapper's prefix, strict=False",
         plant=_prefixed("module."),
         suspects=(PARAMS, BUFFERS),
         sides=("torch",),
@@ -106,14 +102,12 @@ FAULTS = (
     Fault(
         id="pretrained_over_checkpoint",
         group="model",
-        lost="one layer, overwritten by the weights of the start",
         plant=reset("model.params.layers.0."),
         suspects=(PARAMS,),
     ),
     Fault(
         id="adapter_rewrapped",
         group="model",
-        lost="one module, initialised anew after the load",
         plant=after_restore(lambda trainer: trainer.model.layers[1].reset_parameters()),
         suspects=(PARAMS,),
         sides=("torch",),
@@ -121,7 +115,6 @@ FAULTS = (
     Fault(
         id="master_rebuilt_from_bf16",
         group="model",
-        lost="the low half of every float32 master weight",
         plant=rewritten(_rounded_to_bfloat16),
         suspects=(PARAMS,),
         precision="bfloat16",
@@ -129,7 +122,6 @@ FAULTS = (
     Fault(
         id="eval_mode_left_on",
         group="model",
-        lost="training mode: BatchNorm goes on with its running statistics",
         plant=after_restore(_stay_in_eval),
         suspects=FORWARD,
         sides=("torch",),
@@ -138,14 +130,12 @@ FAULTS = (
     Fault(
         id="dropout_hparam_not_reapplied",
         group="model",
-        lost="the dropout rate",
         plant=after_restore(_no_dropout),
         suspects=FORWARD,
     ),
     Fault(
         id="bn_stats_not_saved",
         group="buffers",
-        lost="running means and variances",
         plant=reset("model.buffers."),
         suspects=(BUFFERS,),
         small=CNN,
@@ -153,7 +143,6 @@ FAULTS = (
     Fault(
         id="normalizer_stats_reset",
         group="buffers",
-        lost="how many batches the running statistics have seen, and nothing else",
         plant=rewritten(_uncounted),
         suspects=(BUFFERS,),
         small=CNN,
@@ -161,7 +150,6 @@ FAULTS = (
     Fault(
         id="nonpersistent_buffer_garbage",
         group="buffers",
-        lost="the causal mask, a buffer that no file holds",
         plant=after_restore(_attend_to_the_future),
         suspects=FORWARD,
         sides=("torch",),

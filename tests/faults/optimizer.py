@@ -121,7 +121,6 @@ FAULTS = (
     Fault(
         id="opt_state_not_restored",
         group="optimizer",
-        lost="moments and step: the optimizer's part of the file is not loaded",
         plant=ignore("optimizer", "load_state_dict"),
         suspects=(M, V, T),
         sides=("torch",),
@@ -129,7 +128,6 @@ FAULTS = (
     Fault(
         id="opt_state_not_restored",
         group="optimizer",
-        lost="the momentum of SGD",
         plant=reset("optimizer."),
         suspects=("optimizer.momentum",),
         overrides=("optimizer.kind=sgd",),
@@ -137,7 +135,6 @@ FAULTS = (
     Fault(
         id="opt_moments_only_for_sgd",
         group="optimizer",
-        lost="Adam's moments, because the saver looks for SGD's",
         plant=_saved_only_with_momentum,
         suspects=(M, V, T),
         sides=("torch",),
@@ -145,7 +142,6 @@ FAULTS = (
     Fault(
         id="opt_replace_discarded",
         group="optimizer",
-        lost="the restored optimizer, never bound",
         plant=_template_kept,
         suspects=(M, V, T),
         sides=("jax",),
@@ -153,7 +149,6 @@ FAULTS = (
     Fault(
         id="opt_rebuilt_after_load",
         group="optimizer",
-        lost="moments and step: a new optimizer is made behind the load",
         plant=after_restore(_rebuilt),
         suspects=(M, V, T),
         sides=("torch",),
@@ -161,7 +156,6 @@ FAULTS = (
     Fault(
         id="optax_count_reinit",
         group="optimizer",
-        lost="everything `init` sets to zero",
         plant=after_restore(_reinitialised),
         suspects=(M, V, T),
         sides=("jax",),
@@ -169,14 +163,12 @@ FAULTS = (
     Fault(
         id="adam_step_reset",
         group="optimizer",
-        lost="the step of the bias correction; moments stay",
         plant=reset("optimizer.step"),
         suspects=(T,),
     ),
     Fault(
         id="adam_step_dummy_on_save",
         group="optimizer",
-        lost="the step of an optimizer that never stepped: saving steps it",
         plant=around_save(_dummy_step, lambda trainer: None),
         suspects=(T,),
         sides=("torch",),
@@ -187,7 +179,6 @@ FAULTS = (
     Fault(
         id="param_order_swap",
         group="optimizer",
-        lost="which moments belong to which of two layers of one shape",
         plant=rewritten(_swapped),
         suspects=(M, V),
         overrides=("model.hidden=[16, 16, 16]",),
@@ -196,7 +187,6 @@ FAULTS = (
     Fault(
         id="opt_state_cast_down",
         group="optimizer",
-        lost="the low bits of the moments",
         plant=rewritten(_cut),
         suspects=(M, V),
         sides=("torch",),
@@ -204,7 +194,6 @@ FAULTS = (
     Fault(
         id="int_keys_become_str",
         group="optimizer",
-        lost="the order of layers 1 to 10: their numbers are sorted as texts",
         plant=rewritten(_by_text),
         suspects=("model.params", M, V),
         sides=("torch",),
@@ -213,7 +202,6 @@ FAULTS = (
     Fault(
         id="hparams_from_ckpt_win",
         group="optimizer",
-        lost="the configured weight decay",
         plant=after_restore(_other_decay),
         suspects=HYPER,
         sides=("jax",),
@@ -221,7 +209,6 @@ FAULTS = (
     Fault(
         id="hparams_from_ckpt_win",
         group="optimizer",
-        lost="the configured weight decay",
         plant=after_restore(_other_decay),
         suspects=HYPER,
         sides=("torch",),
@@ -230,7 +217,6 @@ FAULTS = (
     Fault(
         id="master_feature_off_on_resume",
         group="optimizer",
-        lost="float32 masters: small updates round away",
         plant=after_restore(_without_masters),
         suspects=HYPER,
         sides=("torch",),

@@ -56,7 +56,6 @@ FAULTS = (
     Fault(
         id="rng_not_saved",
         group="rng",
-        lost="the stream: every restart is seeded anew",
         plant=reset("rng.native."),
         suspects=RNG,
         overrides=NATIVE,
@@ -64,7 +63,6 @@ FAULTS = (
     Fault(
         id="rng_gated_by_save_flag",
         group="rng",
-        lost="the stream: it is loaded only by runs that save it",
         plant=_gated,
         suspects=RNG,
         sides=("torch",),
@@ -73,7 +71,6 @@ FAULTS = (
     Fault(
         id="keras_seed_generator_lost",
         group="rng",
-        lost="the key of the dropout stream; its count stays",
         plant=rewritten(_other_key),
         suspects=RNG,
         sides=("jax",),
@@ -82,7 +79,6 @@ FAULTS = (
     Fault(
         id="split_rng_two_sources",
         group="rng",
-        lost="the count of the stream on the device, beside a host that is restored",
         plant=rewritten(_count_from_zero),
         suspects=RNG,
         sides=("jax",),
@@ -91,7 +87,6 @@ FAULTS = (
     Fault(
         id="sanity_val_consumes_rng",
         group="rng",
-        lost="some draws, taken by a shuffle before the first resumed step",
         plant=after_restore(lambda trainer: torch.randperm(10)),
         suspects=RNG,
         sides=("torch",),
@@ -100,7 +95,6 @@ FAULTS = (
     Fault(
         id="rng_reuse_deflates_loss",
         group="rng",
-        lost="which masks were drawn already: those of the first steps come again, in no state to be seen",
         plant=after_restore(_masks_from_the_start),
         suspects=("rng", "model.params"),
     ),

@@ -23,7 +23,6 @@ FAULTS = (
     Fault(
         id="scaler_not_saved",
         group="scaler",
-        lost="scale and growth tracker",
         plant=reset("scaler."),
         suspects=SCALER,
         precision="float16",
@@ -32,7 +31,6 @@ FAULTS = (
     Fault(
         id="scaler_not_saved",
         group="scaler",
-        lost="scale and growth tracker: the scaler's part of the file is not loaded",
         plant=ignore("scaler", "load_state_dict"),
         suspects=SCALER,
         sides=("torch",),
@@ -42,7 +40,6 @@ FAULTS = (
     Fault(
         id="scaler_created_after_load",
         group="scaler",
-        lost="scale and growth tracker: a new scaler is made behind the load",
         plant=after_restore(_made_late),
         suspects=SCALER,
         sides=("torch",),
@@ -52,7 +49,6 @@ FAULTS = (
     Fault(
         id="aux_counter_reset",
         group="counters",
-        lost="the skipped steps in a row, which decide when a run gives up",
         plant=with_counters(lambda counters: {"skips_in_row": 0}),
         suspects=("counters.skips_in_row",),
         precision="float16",
@@ -61,7 +57,6 @@ FAULTS = (
     Fault(
         id="aux_counter_reset",
         group="counters",
-        lost="the applied updates: skipped steps are counted as some",
         plant=with_counters(lambda counters: {"updates": counters.step}),
         suspects=("counters.updates",),
         sides=("torch",),

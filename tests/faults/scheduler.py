@@ -94,7 +94,6 @@ FAULTS = (
     Fault(
         id="sched_not_saved",
         group="scheduler",
-        lost="the position: the schedule starts over",
         plant=_not_loaded,
         suspects=SCHEDULE,
         sides=BOTH,
@@ -102,7 +101,6 @@ FAULTS = (
     Fault(
         id="sched_ctor_clobbers_lr",
         group="scheduler",
-        lost="the rate of one step, by a constructor that runs behind the load",
         plant=after_restore(_built_late),
         suspects=SCHEDULE,
         sides=("torch",),
@@ -110,7 +108,6 @@ FAULTS = (
     Fault(
         id="sched_first_step_initial_lr",
         group="scheduler",
-        lost="the rate of the first step",
         plant=after_restore(_initial_once),
         suspects=SCHEDULE,
         sides=("torch",),
@@ -118,7 +115,6 @@ FAULTS = (
     Fault(
         id="sched_saved_before_step",
         group="scheduler",
-        lost="one step of the position: it is saved before it advances",
         plant=around_save(_shift(-1), _shift(0)),
         suspects=SCHEDULE,
         sides=BOTH,
@@ -126,7 +122,6 @@ FAULTS = (
     Fault(
         id="sched_recursive_vs_closed",
         group="scheduler",
-        lost="the peak: the recursive form starts from the current rate",
         plant=after_restore(_chainable),
         suspects=SCHEDULE,
         sides=("torch",),
@@ -135,7 +130,6 @@ FAULTS = (
     Fault(
         id="horizon_changed",
         group="scheduler",
-        lost="the horizon",
         plant=after_restore(_other_horizon),
         suspects=SCHEDULE,
         sides=BOTH,
@@ -143,7 +137,6 @@ FAULTS = (
     Fault(
         id="stage_remaining_zero",
         group="scheduler",
-        lost="the steps that remain: the rate is pinned at its floor",
         plant=after_restore(_nothing_remains),
         suspects=SCHEDULE,
         sides=("torch",),
@@ -151,7 +144,6 @@ FAULTS = (
     Fault(
         id="param_groups_alias_broken",
         group="scheduler",
-        lost="the link from the schedule to the groups that train: the rate is frozen",
         plant=after_restore(_dead_groups),
         suspects=SCHEDULE,
         sides=("torch",),
@@ -159,7 +151,6 @@ FAULTS = (
     Fault(
         id="lr_advances_on_skipped_step",
         group="scaler",
-        lost="the order of steps and rates behind a skipped step",
         plant=after_restore(_twice_on_skips),
         suspects=SCHEDULE,
         sides=("torch",),

@@ -133,14 +133,12 @@ FAULTS = (
     Fault(
         id="mixed_generation",
         group="storage",
-        lost="the optimizer of this step: the one of an older checkpoint lies in its place",
         plant=_piece_of_older("optimizer", reseal),
         suspects=(M, V, T),
     ),
     Fault(
         id="rng_stale_file_in_dir",
         group="storage",
-        lost="the streams of this step: those of an older checkpoint lie in their place",
         plant=_piece_of_older("rng", reseal),
         suspects=("rng",),
         overrides=("dropout.generator=native",),
@@ -148,7 +146,6 @@ FAULTS = (
     Fault(
         id="missing_piece_defaults",
         group="storage",
-        lost="a missing piece, taken from a new trainer without a word",
         plant=_without_rng(reseal),
         suspects=("rng",),
         sides=("torch",),
@@ -157,7 +154,6 @@ FAULTS = (
     Fault(
         id="tp_opt_reshard_wrong",
         group="sharding",
-        lost="the order of the shards of the moments",
         plant=rewritten(_halves_exchanged),
         suspects=(M, V),
         sides=("jax",),
@@ -166,7 +162,6 @@ FAULTS = (
     Fault(
         id="uneven_shard_padding",
         group="sharding",
-        lost="the last row of a matrix that the devices do not divide",
         plant=rewritten(_last_rows_are_padding),
         suspects=("model.params",),
     ),

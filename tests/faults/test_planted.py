@@ -8,7 +8,7 @@ import pytest
 from parity.reference.planned import judge, read_evidence, run_here
 from parity.runs import train
 from parity.spec import load
-from tests.faults.catalog import BY_OTHER_CHECKS, FAULTS
+from tests.faults.catalog import BY_OTHER_CHECKS, ENTRIES, FAULTS
 from tests.faults.fault import CNN, MLP, Planted, nothing
 from tests.faults.policies import BY_AUDIT
 
@@ -115,6 +115,26 @@ def test_fault_hides_where_it_does_not_apply(name, tmp_path):
     kills = (25,) if once else (25, 35)
     findings = judge(*run_here(spec, Planted("torch"), tmp_path, kills, resuming=Planted("torch", fault.plant)))
     assert not findings.broken, findings.notes
+
+
+OTHER_WORDS = {
+    "master_rebuilt_from_bf16": "the parameters of a twin are its master weights",
+    "param_groups_alias_broken": "the rate that an optimizer no longer sees is the scheduler's",
+    "last_not_found_restart": "a run that starts over shows it by its step",
+    "missing_piece_defaults": "the piece that is missing is the generator's",
+    "uneven_shard_padding": "a twin pads its parameters",
+}
+"""Faults that the twins show by another component than the trainers that have them too, and why."""
+
+
+def test_a_twin_is_one_more_trainer_of_the_catalogue():
+    """Every fault is the bug of an entry, and what the judge names is of the kind that an expert would name there."""
+    kinds = {entry.id: set() for entry in ENTRIES}
+    for entry in ENTRIES:
+        kinds[entry.id] |= {component.partition(".")[0] for component in entry.expected}
+    assert {*BY_OTHER_CHECKS, *(f.id for f in FAULTS)} <= {*kinds}
+    other = {f.id for f in FAULTS if kinds[f.id] and not {s.partition(".")[0] for s in f.suspects} & kinds[f.id]}
+    assert other == {*OTHER_WORDS}
 
 
 def test_catalogue_is_wide():

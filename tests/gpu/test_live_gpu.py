@@ -13,7 +13,7 @@ import torch
 
 import parity
 from parity.checks.running.inline import InlineRunner
-from parity.checks.running.request import Request
+from parity.checks.running.run import Request
 from tests.gpu.loops import FAULTS, train_atomics, train_cuda
 from tests.live import jax_trainers
 from tests.ports import pair_nnx

@@ -4,7 +4,7 @@ import pytest
 
 from parity.capture import Walk
 from parity.checks.resume.scenarios import epoch_ends
-from parity.checks.running.trace import Mark
+from parity.checks.running.run import Mark
 
 
 def marks_of(name: str, values: list[object]) -> list[Mark]:

@@ -17,7 +17,7 @@ import pytest
 import parity
 from parity import environment
 from parity.checks.resume.session import Session
-from parity.checks.running import fork_server, process
+from parity.checks.running import child, process
 from parity.forks import safe
 from parity.results import Resumption
 from tests.live import imports_of_users, lambda_loader, seeded_module, threaded_module
@@ -108,22 +108,22 @@ def test_the_verdict_is_that_of_new_interpreters(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_import_that_draws_ends_the_forking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(fork_server, "_is_installed", lambda name: name.startswith("parity_test_"))
+    monkeypatch.setattr(child, "_is_installed", lambda name: name.startswith("parity_test_"))
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "parity_test_quiet.py").write_text("VALUE = 3\n")
     (tmp_path / "parity_test_broken.py").write_text("raise SystemExit(3)\n")
     (tmp_path / "parity_test_draws.py").write_text("import random\nrandom.random()\n")
     state = random.getstate()
-    assert fork_server._Runs().load(["parity_test_quiet", "parity_test_broken", "parity_test_gone"])
+    assert child._Runs().load(["parity_test_quiet", "parity_test_broken", "parity_test_gone"])
     assert "parity_test_quiet" in sys.modules
-    assert not fork_server._Runs().load(["parity_test_draws"])
+    assert not child._Runs().load(["parity_test_draws"])
     random.setstate(state)
 
 
 def test_modules_of_users_are_left_to_their_runs() -> None:
-    assert fork_server._is_installed("json.decoder")
-    assert fork_server._is_installed("torch.optim")
-    assert not fork_server._is_installed("tests.live.seeded_module")
+    assert child._is_installed("json.decoder")
+    assert child._is_installed("torch.optim")
+    assert not child._is_installed("tests.live.seeded_module")
 
 
 @linux

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import parity
-from parity.checks.judging.file_names import is_within, own_folders
+from parity.checks.judging.files import is_within, own_folders
 from parity.results import Resumption
 
 

@@ -10,7 +10,7 @@ import torch
 import parity
 from parity.capture import Leaf, StateSnapshot
 from parity.checks.judging.judge import judge_same
-from parity.checks.running.trace import Mark
+from parity.checks.running.run import Mark
 from parity.results import Resumption
 from tests.live.noisy_jax import jax_loop
 from tests.live.noisy_trainers import HIDDEN, LOOPS, LOST, STEPS, STOP, numpy_loop, torch_loop, unseeded

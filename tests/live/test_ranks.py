@@ -9,8 +9,8 @@ import parity
 from parity.capture import Leaf, StateSnapshot
 from parity.checks.running import Mark, Request, Trace
 from parity.checks.running.inline import run_function
-from parity.checks.running.merged import merge_traces, of_rank
 from parity.checks.running.rank import Rank
+from parity.checks.running.ranks import merge_traces, of_rank
 from parity.errors import SpecError, TrainerError
 from parity.results import Resumption
 from tests.live import rank_trainers

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from jax_side.optim import by_name
-from parity.checks.criteria import ENVELOPE_LIMIT, SEEDS, envelope, envelope_multiple, ulp
+from parity.checks.criteria import ENVELOPE_LIMIT, envelope_multiple
+from parity.checks.noise import SEEDS, envelope, ulp
 from tests.optim.walks import MATRICES, jax_walk, start, torch_walk
 
 STEPS = 75

@@ -12,11 +12,9 @@ from parity.checks.criteria import (
     ENVELOPE_LIMIT,
     FLOAT64_LIMIT,
     FLOAT64_NOISE_FLOOR,
-    FLOOR_ULPS,
-    envelope,
     envelope_multiple,
-    ulp,
 )
+from parity.checks.noise import FLOOR_ULPS, envelope, ulp
 from parity.spec import PRECISIONS, Precision
 from tests.support.small import quick
 

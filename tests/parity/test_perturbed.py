@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.checks.criteria import ulp
+from parity.checks.noise import ulp
 from parity.reference.across import perturbed
 from parity.spec import PRECISIONS, Precision
 from parity.state import TrainingState

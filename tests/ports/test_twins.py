@@ -62,6 +62,35 @@ def test_a_nan_on_one_side_is_broken_and_on_both_nothing_is_judged() -> None:
     assert "on both sides" in found.text()
 
 
+def fragile(folder: Path, steps: int = STEPS) -> Iterator[int]:
+    """A trainer whose numbers are lost when its start is moved at all."""
+    weights = np.linspace(1.0, 2.0, 6, dtype=np.float32)
+    whole = weights.tobytes()
+    for step in range(steps):
+        yield step
+        if not step and weights.tobytes() != whole:
+            weights *= np.float32("nan")
+        loss = float((weights**2).sum())
+        weights *= np.float32(0.9 + 0 * loss)
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["loss", "no loss"])
+def test_an_envelope_of_a_run_that_diverged_when_nudged_judges_nothing(seen: bool) -> None:
+    def same(folder: Path, steps: int = STEPS) -> Iterator[int]:
+        weights = np.linspace(1.0, 2.0, 6, dtype=np.float32)
+        for step in range(steps):
+            yield step
+            loss = float((weights**2).sum())
+            weights *= np.float32(0.9)
+            if not seen:
+                del loss
+
+    found = agree(fragile, same)
+    assert found.verdict == "inconclusive"
+    assert "the envelope is infinite and judges nothing" in found.text()
+    assert (found.max_rel is not None) == seen
+
+
 @pytest.fixture
 def wide() -> Iterator[None]:
     with jax.enable_x64(True):

@@ -3,9 +3,17 @@
 Starts no run.
 """
 
-from parity.checks.judging.advice import advise
-from parity.checks.judging.align import varying
-from parity.checks.judging.envelope import LIMIT, RUNS, EqualRunsEnvelope, choose_steps
+from parity.checks.judging.advice import advise, each_once, measured, suspect
+from parity.checks.judging.envelope import (
+    LIMIT,
+    RUNS,
+    EqualRunsEnvelope,
+    choose_steps,
+    is_floating,
+    is_trained_number,
+    moved_by_rounding,
+    why_not_rounding,
+)
 from parity.checks.judging.evidence import (
     NONE,
     Asked,
@@ -19,19 +27,13 @@ from parity.checks.judging.evidence import (
     text_of,
     uninterrupted_of,
 )
-from parity.checks.judging.file_names import own_folders
-from parity.checks.judging.findings import each_once, measured, suspect
+from parity.checks.judging.files import judge_files, judge_kept, own_folders
 from parity.checks.judging.finite import not_finite
-from parity.checks.judging.judge import judge_resumed, judge_same
-from parity.checks.judging.kept_files import judge_kept
-from parity.checks.judging.left_files import judge_files
+from parity.checks.judging.judge import judge_resumed, judge_same, ranks_apart, varying
 from parity.checks.judging.meant import Meant
 from parity.checks.judging.ordering import identifiers
-from parity.checks.judging.printed_lines import judge_printed
-from parity.checks.judging.ranks_apart import ranks_apart
 from parity.checks.judging.resume_start import Kill, is_unfinished, on_their_way
-from parity.checks.judging.returned import judge_returned
-from parity.checks.judging.rounding import is_floating, is_trained_number, moved_by_rounding, why_not_rounding
+from parity.checks.judging.returned import judge_printed, judge_returned
 from parity.checks.judging.side_effects import judge_declared, observe_effects
 from parity.checks.judging.usage import Use
 

@@ -16,8 +16,7 @@ from parity.checks.judging.counting import (
     without_leftovers,
 )
 from parity.checks.judging.evidence import LATER, RANK, Evidence, TwoStates, Uninterrupted, after_resume
-from parity.checks.judging.ordering import DATA, identifiers
-from parity.checks.judging.replaced import find_replaced
+from parity.checks.judging.ordering import DATA, find_replaced, identifiers
 
 __all__ = ["Differences"]
 

@@ -1,16 +1,19 @@
 """The judge of live runs: from the traces of a run that nothing stopped and of one that was resumed, to findings.
 
-It compares states, leaf by leaf and bit by bit, in causal order: what differs at the first mark after a restore,
-before any step was taken, was lost; what differs first at a later mark shows what was lost without being seen.
+At which mark of the uninterrupted run a resumed one stands is decided by what it holds, not by what it says. States
+are compared leaf by leaf and bit by bit, in causal order: what differs at the first mark after a restore, before any
+step was taken, was lost; what differs first at a later mark shows what was lost without being seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from parity.capture import Leaf, root_of
-from parity.checks.judging.align import align
+from parity.capture import Leaf, StateSnapshot, root_of
 from parity.checks.judging.differences import Differences
 from parity.checks.judging.evidence import (
     LATER,
@@ -33,7 +36,74 @@ from parity.checks.judging.ordering import (
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
 from parity.checks.running import Mark, Trace
 
-__all__ = ["judge_resumed", "judge_same"]
+__all__ = ["align", "judge_resumed", "judge_same", "ranks_apart", "varying"]
+
+
+def varying(marks: Sequence[Mark]) -> frozenset[str]:
+    """Return the paths whose value changes from any mark to the next."""
+    found: set[str] = set()
+    for before, after in itertools.pairwise(marks):
+        old, new = before.snapshot.leaves, after.snapshot.leaves
+        found |= {path for path, leaf in new.items() if path in old and not leaf.same(old[path])}
+    return frozenset(found)
+
+
+def align(marks: Sequence[Mark], resumed: StateSnapshot, step: int, changing: Collection[str]) -> tuple[int, bool]:
+    """Return the mark of the uninterrupted run that a resumed state is of.
+
+    Every part has one vote, for the marks whose leaves it equals in full: model, optimizer, schedule, scaler, ema,
+    generators. The mark that the resumed run itself names wins unless another has more votes.
+
+    Args:
+        marks: Marks of the uninterrupted run.
+        resumed: State at the first mark of the resumed run.
+        step: Completed steps, as the resumed run says.
+        changing: Paths that change in the uninterrupted run: the others say nothing.
+
+    Returns:
+        Index of the mark, and whether the state is that of another step than the resumed run says.
+    """
+    groups: dict[str, dict[str, Leaf]] = defaultdict(dict)
+    for path, leaf in resumed.leaves.items():
+        if path in changing and leaf.role in ("state", "array", "stream") and not resumed.is_dead(path):
+            # the parts of a framework's objects are known by their kind, an array by the variable that leads to it
+            groups[root_of(path) if leaf.role == "array" else leaf.component.partition(".")[0]][path] = leaf
+    votes = _votes(marks, groups.values())
+    if not votes:
+        return 0, False
+    best = max(votes)
+    named = [at for at, mark in enumerate(marks) if mark.step == step]  # several, where a step takes several batches
+    said = max(named, key=lambda at: (votes[at], -at)) if named else None
+    if said is not None and (votes[said] == best or best < 2):
+        return said, False
+    if best == 0:
+        nearest = min(range(len(marks)), key=lambda at: abs(marks[at].step - step))
+        return nearest, False
+    candidates = [at for at, count in enumerate(votes) if count == best]
+    if candidates == [0] and said is not None:  # what is new was lost, and is named leaf by leaf
+        return said, False
+    at = min(candidates, key=lambda one: abs(marks[one].step - step))
+    return at, True
+
+
+def _votes(marks: Sequence[Mark], groups: Iterable[Mapping[str, Leaf]]) -> list[int]:
+    """Return for each mark how many parts are in full what they were there.
+
+    A part that is as at the first mark and at no other is as in every new process: it was lost, or nothing was
+    restored at all. So it says nothing where another part is of a later mark alone.
+    """
+    fits = []
+    for group in groups:
+        fits.append(
+            {
+                at
+                for at, mark in enumerate(marks)
+                if all(leaf.same(mark.snapshot.leaves.get(path)) for path, leaf in group.items())
+            }
+        )
+    if any(fit and 0 not in fit for fit in fits):
+        fits = [fit - {0} for fit in fits]
+    return [sum(at in fit for fit in fits) for at in range(len(marks))]
 
 
 def judge_same(marks: Sequence[Mark], again: Sequence[Mark], changing: Collection[str]) -> Evidence | None:
@@ -194,3 +264,30 @@ def _at_the_end(reference: Trace, resumed: Trace) -> TwoStates:
         gone = {path: leaf for path, leaf in last.leaves.items() if root_of(path) not in there}
         whole.append(replace(final, leaves={**gone, **final.leaves}, dead=final.dead | last.dead))
     return TwoStates(reference.marks[-1].step + 1, *whole)
+
+
+_OTHER = re.compile(r"rank([1-9]\d*):")
+
+
+def ranks_apart(marks: Sequence[Mark]) -> list[Evidence]:
+    """Return where another rank came to hold other state than rank 0, of each path the first time.
+
+    Args:
+        marks: Marks of the uninterrupted run, at least one; of one process there is nothing to compare.
+    """
+    found: dict[str, Evidence] = {}
+    alike: set[str] = set()
+    for before, mark in itertools.pairwise(marks):
+        old, leaves = before.snapshot.leaves, mark.snapshot.leaves
+        for path, leaf in leaves.items():
+            rank = _OTHER.match(path)
+            if rank is None or path in found or leaf.role not in ("state", "array"):
+                continue
+            first = leaves.get(f"rank0:{path[rank.end() :]}")
+            if leaf.same(first):
+                if path in old and not leaf.same(old[path]):  # zeros that shards begin with have not moved yet
+                    alike.add(path)
+            elif first is not None and path in alike:
+                when = "otherwise than on rank 0"
+                found[path] = Evidence(leaf.component, path, mark.step, first.text, leaf.text, when)
+    return list(found.values())

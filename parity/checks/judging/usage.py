@@ -3,6 +3,10 @@
 A number that was lost and has no effect in this run may have one in another: a count of evaluations that would have
 stopped it, a best value. Whether it is such a one is read from the source of the functions that were executed while
 the run went, by what a comparison with the value guards; what a function is called says nothing.
+
+Tables that are filled on demand are told apart: a dict of masks by their length, of rotary embeddings, of compiled
+functions. A condition on one decides when an element is made, not what is trained: a resumed run makes again what it
+needs. That it makes the same is measured: another value would make something differ.
 """
 
 from __future__ import annotations
@@ -12,10 +16,45 @@ import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from parity.checks.judging.tables import is_table
 from parity.checks.running import SAVES, called_name
 
-__all__ = ["Use", "is_saved"]
+__all__ = ["Use", "is_saved", "is_table"]
+
+
+def is_table(node: ast.If) -> bool:
+    """Return whether a condition asks for a key of a dict, and guards nothing but making or taking that element.
+
+    As `if n not in tables: tables[n] = make(n)` and `if n in tables: return tables[n]`. What else is assigned there
+    has to be that element, or to be put there.
+
+    Args:
+        node: The condition with its branches.
+    """
+    match node.test:
+        case ast.Compare(left=key, ops=[ast.NotIn() | ast.In()], comparators=[table]):
+            element = ast.unparse(ast.Subscript(table, key, ast.Load()))
+        case _:
+            return False
+    found = False
+    kept: set[str] = set()
+    assigned: set[str] = set()
+    for statement in [*node.body, *node.orelse]:
+        match statement:
+            case ast.Assign(targets=targets, value=value):
+                names = {ast.unparse(target) for target in targets}
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                names = {ast.unparse(target)}
+            case ast.Return(value=ast.expr() as value) if ast.unparse(value) == element:
+                found = True
+                continue
+            case _:
+                return False
+        if element in names | {ast.unparse(value)}:
+            found = True
+            kept |= names | {ast.unparse(value)}
+        assigned |= names
+    return found and assigned <= kept
+
 
 _ACTS = frozenset(("step", "backward", "load_state_dict", "copy_", "deepcopy", "clone", "replace", "rename"))
 """Calls of PyTorch and of the standard library that change what is trained or saved."""

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.criteria import FLOAT64_LIMIT, FLOOR_ULPS, ulp
-from parity.checks.gap import distance
-from parity.checks.ports.noise import Noise, spread_of
+from parity.checks.criteria import FLOAT64_LIMIT
+from parity.checks.noise import FLOOR_ULPS, distance, spread_of, ulp
+from parity.checks.ports.noise import Noise
 from parity.checks.ports.series import Series, scalar_of
-from parity.checks.running import Compute
+from parity.contract import Precision
 from parity.mapping import Pair
 
 __all__ = ["ARRAY_LIMIT", "PortDifference", "exact", "judge_array", "rank_of"]
@@ -47,7 +47,7 @@ class PortDifference:
 
 
 def judge_array(
-    a: Series, b: Series, pair: Pair, noise: Noise, precision: Compute, step: int
+    a: Series, b: Series, pair: Pair, noise: Noise, precision: Precision, step: int
 ) -> PortDifference | None:
     """Return by how much two arrays differ at a step; None where they were not kept, or nothing says what may differ.
 
@@ -117,11 +117,13 @@ def exact(a: Series, b: Series, pairs: Sequence[Pair], step_a: int, step_b: int)
         expected, got = pair.carry(np.asarray(one), np.shape(two)), np.asarray(two)
         unlike = _unlike(expected, got)
         if unlike.any():
-            at = worst_of(np.asarray(expected, np.float64), np.asarray(got, np.float64))
+            with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+                wide = np.asarray(expected, np.float64), np.asarray(got, np.float64)
+            at = worst_of(*wide)
             if not unlike[at]:  # all that differ are equal as numbers
                 at = tuple(int(one) for one in np.argwhere(unlike)[0])
-            gap = spread_of(expected, got)
-            relative = gap / max(float(np.abs(np.asarray(expected, np.float64)).max(initial=0.0)), 1e-300)
+            gap = spread_of(*wide)
+            relative = gap / max(float(np.abs(wide[0]).max(initial=0.0)), 1e-300)
             found.append(_difference(pair, step_b, at, expected, got, math.inf, relative))
     return sorted(found, key=lambda one: (not one.component.startswith("model"), rank_of(one.component), one.path))
 

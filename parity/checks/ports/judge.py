@@ -13,19 +13,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from parity.checks.criteria import (
-    ENVELOPE_LIMIT,
     FLOAT64_LIMIT,
     FLOAT64_NOISE_FLOOR,
-    FLOOR_ULPS,
-    WINDOW,
-    envelope_multiple,
-    ulp,
+    CurveGap,
+    CurveVerdict,
+    curve_gap,
+    judge_curve,
 )
-from parity.checks.gap import CurveGap, curve_gap
+from parity.checks.noise import half_width, spread_of
 from parity.checks.ports.arrays import PortDifference, judge_array, rank_of
-from parity.checks.ports.noise import Noise, spread_of
+from parity.checks.ports.noise import DIVERGED, Noise
 from parity.checks.ports.series import Series
-from parity.checks.running import Compute
+from parity.contract import Precision
 from parity.mapping import Pair
 from parity.results import Verdict
 
@@ -56,7 +55,7 @@ class Judged:
 
 
 def judge_pair(a: Series, b: Series, pairs: Sequence[Pair], curves: Sequence[Curve], noise: Noise,
-               precision: Compute, steps: Sequence[int]) -> Judged:  # fmt: skip
+               precision: Precision, steps: Sequence[int]) -> Judged:  # fmt: skip
     """Compare two trainers at the steps that both have.
 
     Args:
@@ -87,7 +86,7 @@ def judge_pair(a: Series, b: Series, pairs: Sequence[Pair], curves: Sequence[Cur
     return out
 
 
-def _judge_curve(out: Judged, a: Series, b: Series, curve: Curve, noise: Noise, precision: Compute,
+def _judge_curve(out: Judged, a: Series, b: Series, curve: Curve, noise: Noise, precision: Precision,
                  steps: Sequence[int]) -> None:  # fmt: skip
     x, y = ({s: v for s, v in series.curve(path).items() if s in set(steps)} for series, path in
             ((a, curve.a), (b, curve.b)))  # fmt: skip
@@ -101,48 +100,50 @@ def _judge_curve(out: Judged, a: Series, b: Series, curve: Curve, noise: Noise, 
         out.notes.append(f"{curve.a} is {x[step]} at step {step} on both sides: after that nothing can be judged")
         out.verdict = "inconclusive"
         return
-    gap = curve_gap({s: x[s] for s in both}, {s: y[s] for s in both})
     if curve.component == "loss":
-        out.gap = gap
-    limits = _limits(out, x, both, curve, noise, precision)
-    if limits is None:
+        out.gap = curve_gap({s: x[s] for s in both}, {s: y[s] for s in both})
+    found = _by_criterion(x, y, both, curve, noise, precision)
+    if found is None:
         return
-    if precision != "float64" and curve.component == "loss":
-        out.multiple = envelope_multiple([x[s] for s in both], [y[s] for s in both], np.array(limits))
-        limits = [ENVELOPE_LIMIT[precision] * width for width in limits]
-    for step, limit in zip(both, limits, strict=True):
-        distance = spread_of(x[step], y[step])
-        if not distance <= limit:
-            out.differences.append(
-                PortDifference(curve.component, curve.a, curve.b, step, repr(x[step]), repr(y[step]),
-                           distance / max(limit, 1e-300), distance / max(abs(x[step]), 1e-300))
-            )  # fmt: skip
-            return
-
-
-def _limits(out: Judged, x: Mapping[int, float], steps: Sequence[int], curve: Curve, noise: Noise,
-            precision: Compute) -> list[float] | None:  # fmt: skip
-    """Return what a curve may differ by at each step, or the envelope below float64; None where that is not known."""
-    values = np.array([x[step] for step in steps])
-    window = 1 if precision == "float64" else WINDOW  # of a loss that falls, the first steps say nothing of the last
-    width = np.maximum(*(noise.curve(path, steps, window) for path in (curve.a, curve.b)))
-    if precision == "float64":
-        floor = float((width / np.maximum(np.abs(values), 1e-300)).max(initial=0.0))
-        if curve.component == "loss" and not floor < FLOAT64_NOISE_FLOOR:
+    if curve.component == "loss":
+        out.multiple = found.multiple
+        if found.chaotic:
             out.notes.append(
-                f"one unit in the last place at the start moves the loss by {floor:.1e}, not below "
+                DIVERGED
+                if found.floor is None
+                else f"one unit in the last place at the start moves the loss by {found.floor:.1e}, not below "
                 f"{FLOAT64_NOISE_FLOOR:.0e}: too chaotic to judge; fewer steps or a lower rate help"
             )
             out.verdict = "inconclusive"
-            return None
-        return list(FLOAT64_LIMIT * np.abs(values))
-    if not noise.sides:
+    if found.first is not None:
+        step, limit = found.first, found.allowed[found.first]
+        apart = spread_of(x[step], y[step])
+        out.differences.append(
+            PortDifference(curve.component, curve.a, curve.b, step, repr(x[step]), repr(y[step]),
+                           apart / max(limit, 1e-300), apart / max(abs(x[step]), 1e-300))
+        )  # fmt: skip
+
+
+def _by_criterion(x: Mapping[int, float], y: Mapping[int, float], steps: Sequence[int], curve: Curve, noise: Noise,
+                  precision: Precision) -> CurveVerdict | None:  # fmt: skip
+    """Compare a curve by the criterion of the precision; None where below float64 no noise was measured."""
+    if precision != "float64" and not noise.sides:
         return None
-    return list(np.maximum(width, FLOOR_ULPS * ulp(values, "float32")))
+    values = np.array([x[step] for step in steps])
+    moved = noise.curve((curve.a, curve.b), steps)
+    loss = curve.component == "loss"
+
+    def floor() -> float:
+        if not loss:  # the loss alone says whether a run is too chaotic
+            return 0.0
+        return float((moved / np.maximum(np.abs(values), 1e-300)).max(initial=0.0))
+
+    width = half_width(moved, values)
+    return judge_curve(x, y, precision, floor=floor, width=lambda _: width, limit=None if loss else 1.0)
 
 
 def _judge_rates(
-    out: Judged, x: Mapping[int, float], y: Mapping[int, float], curve: Curve, precision: Compute
+    out: Judged, x: Mapping[int, float], y: Mapping[int, float], curve: Curve, precision: Precision
 ) -> None:
     """Compare learning rates; one side may keep the rate it used last, the other the one it uses next."""
     limit = FLOAT64_LIMIT if precision == "float64" else 2.0**-22

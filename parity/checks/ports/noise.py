@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.criteria import SEEDS, widest
-from parity.checks.gap import distance
+from parity.checks.noise import SEEDS, spread_of
 from parity.checks.ports.series import Series, Trained
 from parity.checks.progress import tell
 from parity.checks.running import Compute, Nudge, SameThreadExecutor, Trace
 
-__all__ = ["FLOAT64_SEEDS", "Noise", "measure_noise", "spread_of"]
+__all__ = ["DIVERGED", "FLOAT64_SEEDS", "Noise", "measure_noise"]
 
 FLOAT64_SEEDS = 4
 """Nudged runs of each side in float64: they only have to show that noise stays far below the limit."""
+
+
+DIVERGED = "a nudged run diverged: the envelope is infinite and judges nothing"
 
 
 @dataclass
@@ -35,10 +37,19 @@ class Noise:
     unmoved: tuple[str, ...] = ()
     """Sides whose parameters cannot be written in place."""
 
-    def curve(self, path: str, steps: Sequence[int], window: int) -> NDArray[np.float64]:
-        """Return the movement of a curve, float64, shape [steps]: in each window of steps the largest."""
-        found = self.curves.get(path, {})
-        return widest(np.array([found.get(step, 0.0) for step in steps]), window)
+    def curve(self, paths: Sequence[str], steps: Sequence[int]) -> NDArray[np.float64]:
+        """Return the movement of a curve at each step, float64, shape [steps]: of its names on both sides the larger.
+
+        Args:
+            paths: What the curve is called on either side.
+            steps: Completed steps.
+        """
+        found = [self.curves.get(path, {}) for path in paths]
+        return np.array([max(one.get(step, 0.0) for one in found) for step in steps])
+
+    def diverged(self, paths: Iterable[str]) -> bool:
+        """Return whether a nudged run lost all numbers of one of some arrays, so that every difference would pass."""
+        return any(math.isinf(width) for path in paths for width in self.leaves.get(path, {}).values())
 
     def leaf(self, path: str, step: int) -> float:
         """Return the largest movement of a leaf up to the first step at or after the given one that was kept."""
@@ -122,22 +133,3 @@ def _take(noise: Noise, base: Series, moved: Series, paths: Sequence[str], numbe
             if path in moved.values.get(step, {}):
                 gap = spread_of(base.values[step][path], moved.values[step][path])
                 widths[step] = max(widths.get(step, 0.0), gap)
-
-
-def spread_of(a: Any, b: Any) -> float:
-    """Return the largest absolute difference of two values; infinite where one is NaN and the other is not.
-
-    Args:
-        a: A number or an array.
-        b: The same of the other; of another shape it is infinitely far.
-
-    Numerics: float64; 0 for arrays without elements.
-
-    Example:
-        >>> spread_of([1.0, 2.0], [1.0, 2.5]), spread_of(1.0, float("nan"))
-        (0.5, inf)
-    """
-    left, right = (np.asarray(x, np.float64) for x in (a, b))
-    if left.shape != right.shape:
-        return float("inf")
-    return float(distance(left, right).max(initial=0.0))

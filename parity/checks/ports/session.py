@@ -14,7 +14,7 @@ from parity.checks.ports.advice import advise_port
 from parity.checks.ports.arrays import PortDifference
 from parity.checks.ports.basis import Basis
 from parity.checks.ports.judge import Judged
-from parity.checks.ports.noise import Noise
+from parity.checks.ports.noise import DIVERGED, Noise
 from parity.checks.ports.series import Trained
 from parity.checks.running import RunMode, Train, open_workdir, runner_of
 from parity.errors import SpecError
@@ -80,6 +80,8 @@ class Sides:
         """Return why a pass would rest on nothing; empty if it rests on something."""
         if basis.precision != "float64" and not noise.sides:
             return "no noise could be measured, so nothing says what may differ: compare in float64"
+        if noise.diverged(path for pair in basis.params for path in (pair.a, pair.b)):
+            return DIVERGED
         alone = [p for p in basis.unpaired if self._component(p) == "model.params"]
         if alone and not any(curve.component == "loss" for curve in basis.curves):
             return f"{len(alone)} parameters have no counterpart and no loss was seen: give rules"

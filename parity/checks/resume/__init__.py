@@ -3,8 +3,7 @@
 Knows neither run directories nor checkpoints of the suite: what it sees are live objects, and files the trainer left.
 """
 
-from parity.checks.resume.assertions import ResumeBrokenError, assert_resumes
-from parity.checks.resume.check import resumes
+from parity.checks.resume.check import ResumeBrokenError, assert_resumes, resumes
 from parity.checks.resume.scenarios import SCENARIOS
 
 __all__ = [

@@ -34,7 +34,7 @@ from parity.checks.judging import (
     text_of,
 )
 from parity.checks.resume.loss_curve import loss_curves
-from parity.checks.resume.same_training import equal_so_far, is_training
+from parity.checks.resume.same_training import equal_so_far, is_training, put_back_later
 from parity.checks.resume.scenarios import Scenario
 from parity.checks.running import (
     Access,
@@ -46,7 +46,6 @@ from parity.checks.running import (
     copy_folder,
     is_unread,
     list_folder,
-    put_back_later,
     set_apart,
 )
 from parity.results import Curves

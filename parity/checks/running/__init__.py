@@ -3,26 +3,20 @@
 Knows no verdict: what a trace means is said in `parity.checks.judging`.
 """
 
+from parity.checks.running.child import tail_of
 from parity.checks.running.decoded import CURVES, Reader, contents
-from parity.checks.running.effects import ULP
-from parity.checks.running.folder import copy_folder, is_log, list_folder
+from parity.checks.running.folder import AtOriginalPath, copy_folder, is_log, list_folder, set_apart
 from parity.checks.running.inline import Train
 from parity.checks.running.loads import Access, is_unread
 from parity.checks.running.nudge import Compute, Nudge
 from parity.checks.running.opening import RunMode, open_workdir, runner_of
-from parity.checks.running.original_path import AtOriginalPath, set_apart
-from parity.checks.running.put_back import put_back_later
 from parity.checks.running.recorder import Killed, MarkError
-from parity.checks.running.request import Request
-from parity.checks.running.runner import Runner
-from parity.checks.running.same_thread import SameThreadExecutor
+from parity.checks.running.run import Effect, Mark, Request, Runner, SameThreadExecutor, Trace, without_digits
 from parity.checks.running.source import SAVES, called_name
-from parity.checks.running.trace import Effect, Mark, Trace, without_digits
 
 __all__ = [
     "CURVES",
     "SAVES",
-    "ULP",
     "Access",
     "AtOriginalPath",
     "Compute",
@@ -45,8 +39,8 @@ __all__ = [
     "is_unread",
     "list_folder",
     "open_workdir",
-    "put_back_later",
     "runner_of",
     "set_apart",
+    "tail_of",
     "without_digits",
 ]

@@ -1,32 +1,38 @@
-"""The process of one run: imports the training function, runs it, and kills itself where it is to be killed."""
+"""The other end of a run in a process of its own: what imports the training function and runs it, or forks for that.
+
+A process kills itself where it is to be killed. The process that forks runs imports what the function imports, and
+trains nothing: a forked run begins as a new process does after its imports, with what these seeded.
+"""
 
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import multiprocessing
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from parity import sides
+from parity.capture import capture, is_library_file
 from parity.checks.running.inline import run_function
 from parity.checks.running.rank import Rank
 from parity.checks.running.recorder import MarkError
-from parity.checks.running.request import Request
-from parity.checks.running.trace import TraceWriter
+from parity.checks.running.run import Request, TraceWriter
 from parity.environment import has_accelerator
-from parity.forks import descendants, end_with_parent
+from parity.forks import ForkServer, descendants, end_with_parent, serve
 
-__all__ = ["ByFile", "log_of", "run_child"]
+__all__ = ["ByFile", "fork_server", "log_of", "run_child", "tail_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,11 @@ def log_of(home: Path, number: int) -> Path:
     return home / f"process-{number}.log"
 
 
+def tail_of(log: Path) -> str:
+    """Return the last lines that a process printed, for a message about its end."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-12:]) if log.exists() else "nothing was printed"
+
+
 class _Sender:
     """Sends rows, and before each the names of the modules that were imported since the last."""
 
@@ -125,3 +136,54 @@ def _kill() -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fork_server(train: Any) -> ForkServer:
+    """Return what forks runs of a training function.
+
+    Args:
+        train: The function or its file, as it is passed to a new process.
+    """
+    return ForkServer(_start, train)
+
+
+def _start(requests: Connection) -> BaseProcess:
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(requests, os.getpid(), _Runs()))
+    process.start()
+    return process
+
+
+class _Runs:
+    """Forked processes each run the function once."""
+
+    function: Any = None
+
+    def prepare(self, requests: Connection) -> bool:
+        with suppress(Exception):  # whatever the module raises: a new interpreter shows it
+            function = requests.recv()
+            self.function = function.load() if isinstance(function, ByFile) else function
+        return self.function is not None
+
+    def load(self, what: Iterable[str]) -> bool:
+        """Import modules of installed packages that a run has imported; return whether that took time alone."""
+        leaves, variables = _shared_state(), dict(os.environ)
+        for name in what:
+            with suppress(Exception, SystemExit):  # not found by its name: the run makes it itself
+                if name not in sys.modules and _is_installed(name):
+                    importlib.import_module(name)
+        return _shared_state() == leaves and variables.items() <= os.environ.items()
+
+    def run(self, descriptor: int, given: Sequence[Any]) -> None:
+        run_child(Connection(descriptor, readable=False), self.function, *given, parent=os.getppid())
+
+
+def _is_installed(name: str) -> bool:
+    spec = importlib.util.find_spec(name)
+    origin = spec.origin if spec is not None else None
+    return bool(origin) and is_library_file(str(origin))
+
+
+def _shared_state() -> Mapping[str, str]:
+    """Return what all code in a process shares: generators and settings."""
+    sides.adapters()
+    return {path: leaf.digest for path, leaf in capture([]).leaves.items()}

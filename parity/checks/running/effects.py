@@ -21,14 +21,11 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from parity.capture import Leaf, Scope, StateSnapshot, live_names, root_of
-from parity.checks.running.request import Request
+from parity.checks.noise import EPSILON
+from parity.checks.running.run import Effect, Request, Trace
 from parity.checks.running.source import EVALUATES, SAVES, called_name
-from parity.checks.running.trace import Effect, Trace
 
-__all__ = ["ULP", "Statement", "StatementWatch", "statements_of"]
-
-ULP = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-"""Type to one unit in the last place of 1."""
+__all__ = ["Statement", "StatementWatch", "statements_of"]
 
 MOST_PARAMS = 64
 """Parameters whose values are kept across a statement."""
@@ -228,6 +225,6 @@ def _is_rounding(before: Any, after: Any, snapshot: StateSnapshot, path: str) ->
     """Return whether an array changed by a few units in the last place of its largest element."""
     if not isinstance(before, np.ndarray) or not isinstance(after, np.ndarray) or before.shape != after.shape:
         return False
-    unit = ULP.get(snapshot.leaves[path].kind.partition("[")[0], 0.0)
+    unit = EPSILON.get(snapshot.leaves[path].kind.partition("[")[0], 0.0)
     largest = float(np.abs(before.astype(np.float64)).max(initial=0.0))
     return float(np.abs(before.astype(np.float64) - after.astype(np.float64)).max(initial=0.0)) <= 8 * unit * largest

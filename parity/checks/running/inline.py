@@ -15,12 +15,11 @@ from typing import Any
 from parity.capture import Walk, activate, frames_of, scopes_of
 from parity.checks.running.folder import hidden
 from parity.checks.running.printed import keep_printed
-from parity.checks.running.process_state import fresh_process, save_process_state, seeds_on_import
 from parity.checks.running.rank import Rank
 from parity.checks.running.recorder import Killed, MarkError, Recorder
-from parity.checks.running.request import Request
-from parity.checks.running.trace import Trace, TraceWriter
-from parity.checks.running.writing import writes
+from parity.checks.running.regions import fresh_process, save_process_state, seeds_on_import
+from parity.checks.running.run import Request, Trace, TraceWriter
+from parity.checks.running.source import writes
 
 __all__ = ["InlineRunner", "Train", "run_function"]
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parity import sides
 from parity.capture import Scope, Walk, capture
+from parity.checks.noise import one_ulp_away
+from parity.contract import Precision
 
 __all__ = ["Compute", "Nudge", "nudge_parameters"]
 
-Compute = Literal["float64", "float32", "bfloat16", "float16"]
+Compute = Precision
+"""Type in which a trainer computes its products."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,7 @@ def nudge_parameters(scopes: Sequence[Scope], state: Mapping[str, Any] | None, n
         The paths that were moved; arrays that cannot be written, as those of JAX outside of a variable, are not.
 
     Numerics:
-        Zeros count as 0.5: biases start at 0 and are added to values of size 1. Narrower types than the parameter's
-        are moved by the last place of the narrower one, since less would vanish in the cast.
+        As of `noise.one_ulp_away`.
     """
     seen = capture(scopes, state).leaves
     paths = [path for path, leaf in seen.items() if _is_parameter(leaf.component, leaf.kind)]
@@ -66,7 +68,9 @@ def nudge_parameters(scopes: Sequence[Scope], state: Mapping[str, Any] | None, n
         if values is None or path not in finder.objects:
             continue
         generator = np.random.default_rng((nudge.seed, number))
-        target = _moved(np.asarray(values), generator, nudge.precision)
+        before = np.asarray(values)
+        up = generator.integers(0, 2, before.shape) > 0
+        target = one_ulp_away(before, up, nudge.precision)
         if any(write(finder.objects[path], target) for write in writers):
             moved.append(path)
     return moved
@@ -74,17 +78,6 @@ def nudge_parameters(scopes: Sequence[Scope], state: Mapping[str, Any] | None, n
 
 def _is_parameter(component: str, kind: str) -> bool:
     return component in ("model.params", "optimizer.master_params") and "float" in kind
-
-
-def _moved(values: NDArray[Any], generator: np.random.Generator, precision: Compute) -> NDArray[Any]:
-    from parity.checks.criteria import ulp
-
-    wide = values.astype(np.float64)
-    signs = np.where(generator.integers(0, 2, wide.shape) > 0, 1.0, -1.0)
-    size = np.where(wide == 0.0, 0.5, wide)
-    own: Compute = "float64" if values.dtype == np.float64 else "float32"
-    coarse = np.maximum(ulp(size, precision), ulp(size, own))
-    return np.asarray(wide + signs * coarse, values.dtype)
 
 
 def _write_numpy(target: Any, values: NDArray[Any]) -> bool:

@@ -9,7 +9,7 @@ from typing import Literal
 from parity.checks.running.inline import InlineRunner, Train
 from parity.checks.running.process import ProcessRunner, why_not_importable
 from parity.checks.running.ranks import RanksRunner
-from parity.checks.running.runner import Runner
+from parity.checks.running.run import Runner
 from parity.checks.scratch import scratch_directory
 from parity.errors import SpecError
 from parity.forks import Janitor

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import uuid
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -19,16 +19,14 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
-from parity.checks.running.child import ByFile, log_of, run_child
-from parity.checks.running.fork_server import fork_server
+from parity.checks.running.child import ByFile, fork_server, log_of, run_child, tail_of
 from parity.checks.running.inline import Train
 from parity.checks.running.rank import Rank, standing_as
 from parity.checks.running.recorder import MarkError
-from parity.checks.running.request import Request
-from parity.checks.running.trace import Trace, TraceReader
+from parity.checks.running.run import Request, Trace, TraceReader
 from parity.environment import usable_cpus
 from parity.errors import TrainerError
-from parity.forks import Forked, ForkServer, Janitor, can_fork, descendants, end_marked, marking
+from parity.forks import Forked, ForkServer, Janitor, can_fork, end_marked, kill_tree, marking
 
 __all__ = ["ProcessRunner", "why_not_importable"]
 
@@ -168,7 +166,7 @@ class ProcessRunner:
             if process.exitcode == -signal.SIGKILL and asked:
                 trace.end = "killed"
             else:
-                trace.error = f"its process ended with {process.exitcode}:\n{_tail(log)}{_hint(trace, log)}"
+                trace.error = f"its process ended with {process.exitcode}:\n{tail_of(log)}{_hint(trace, log)}"
         return trace
 
 
@@ -181,7 +179,7 @@ def _receive(here: Connection, process: BaseProcess | Forked, log: Path, forks: 
         ended = ended or process.sentinel in ready or process.exitcode is not None
         if not ready and not ended and time.monotonic() > deadline:
             reader.trace.end = "late"
-            reader.trace.error = f"a run took longer than {TIMEOUT_SECONDS:g} s:\n{_tail(log)}"
+            reader.trace.error = f"a run took longer than {TIMEOUT_SECONDS:g} s:\n{tail_of(log)}"
             break
         if here.poll():
             try:
@@ -211,12 +209,7 @@ def _end(process: BaseProcess | Forked) -> None:
 def _kill(process: BaseProcess | Forked) -> None:
     """Send SIGKILL to a process, to its group, and to what below it has a group of its own."""
     assert process.pid is not None
-    below = descendants(process.pid)
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    for pid in (*below, *([process.pid] if process.exitcode is None else [])):
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+    kill_tree(process.pid, itself=process.exitcode is None)
 
 
 def _by_file(train: Train) -> Any:
@@ -241,7 +234,3 @@ def _hint(trace: Trace, log: Path) -> str:
     if trace.marks or log.exists():
         return ""
     return '\nIs the check called under `if __name__ == "__main__":`? Each process imports the script anew.'
-
-
-def _tail(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-12:]) if log.exists() else "nothing was printed"

@@ -19,9 +19,8 @@ from parity.checks.running.loads import LoadWatch
 from parity.checks.running.nudge import nudge_parameters
 from parity.checks.running.rank import Rank
 from parity.checks.running.regions import RegionWatch
-from parity.checks.running.request import Request
+from parity.checks.running.run import Mark, Request, Trace, TraceWriter
 from parity.checks.running.source import is_users
-from parity.checks.running.trace import Mark, Trace, TraceWriter
 from parity.errors import ParityError
 
 __all__ = ["Killed", "MarkError", "Recorder"]

@@ -1,15 +1,23 @@
-"""The trainer's source: which files are the user's own, and words by which observations and suspects are ordered."""
+"""The trainer's source: which files are the user's own, what their calls are named, which lines open files.
+
+Names order observations and suspects, and decide nothing.
+"""
 
 from __future__ import annotations
 
 import ast
 import os
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
 
 from parity.capture import is_library_file
+from parity.checks.running.run import Trace
 
-__all__ = ["EVALUATES", "SAVES", "called_name", "is_users"]
+__all__ = ["EVALUATES", "SAVES", "called_name", "is_users", "writes"]
 
 SAVES = re.compile(r"(^|_)(save\w*|checkpoint\w*|ckpt|dump\w*|export\w*|snapshot)($|_)", re.IGNORECASE)
 EVALUATES = re.compile(r"(^|_)(eval\w*|valid\w*|val|test|estimate\w*)($|_)", re.IGNORECASE)
@@ -31,3 +39,74 @@ _ROOT = Path(__file__).parents[3]
 _SUITE = ("<", *(os.path.join(_ROOT / name, "") for name in ("parity", "jax_side", "torch_side")))
 """Beginnings of what is no file, and of the suite's files: in its checkout they lie where a user's would, and what
 its adapters decide by while they look at a trainer is no decision of the trainer."""
+
+
+class WatchedFolder(Protocol):
+    """The run whose folder is watched."""
+
+    trace: Trace
+    folder: Path
+    frame: FrameType | None
+
+
+class WriteWatch:
+    """Notes which files below the folder are opened: to write, with the line of the marked frame, or to read."""
+
+    def __init__(self) -> None:
+        self.recorder: WatchedFolder | None = None
+        self._installed = False
+
+    def start(self, recorder: WatchedFolder) -> None:
+        """Watch for one run; the hook stays, as no audit hook can be taken away, and does nothing meanwhile."""
+        self.recorder = recorder
+        if not self._installed:
+            self._installed = True
+            sys.addaudithook(self._hook)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self.recorder = None
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        recorder = self.recorder
+        if recorder is None or event not in _EVENTS:
+            return
+        path = os.fspath(arguments[0]) if isinstance(arguments[0], str | os.PathLike) else None
+        if not isinstance(path, str) or not path.startswith(str(recorder.folder)):
+            return
+        trace, name = recorder.trace, os.path.relpath(path, recorder.folder)
+        mode = arguments[1] if event == "open" else None
+        if event in ("os.listdir", "os.scandir"):
+            trace.reading = True
+        elif event == "os.rename":
+            trace.renamed.add(name)
+        elif event != "open":
+            trace.removed.append((max(0, len(trace.marks) - 1), name))
+        elif isinstance(mode, str) and not set(mode) & set("wax+"):
+            trace.reads.add(name)
+            trace.reading = True
+        elif isinstance(mode, str) and recorder.frame is not None:
+            for where in _lines(sys._getframe(1), recorder.frame):
+                if where not in trace.writes:
+                    trace.writes.append(where)
+
+
+def _lines(frame: FrameType | None, marked: FrameType) -> Iterator[tuple[str, int]]:
+    """Return where the trainer's own code stands, from a frame out to the marked one."""
+    yield marked.f_code.co_filename, marked.f_lineno
+    for _ in range(MOST_FRAMES):
+        if frame is None or frame is marked:
+            return
+        if is_users(frame.f_code.co_filename):
+            yield frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+
+
+MOST_FRAMES = 60
+"""Frames that are looked at when a file is opened."""
+
+_EVENTS = frozenset({"open", "os.remove", "shutil.rmtree", "os.rename", "os.listdir", "os.scandir"})
+"""Audit events that concern files of the folder."""
+
+writes = WriteWatch()
+"""The one of this process."""

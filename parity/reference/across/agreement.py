@@ -12,9 +12,10 @@ from parity.checks import (
     FLOAT64_LIMIT,
     FLOAT64_NOISE_FLOOR,
     CurveGap,
+    CurveVerdict,
     curve_gap,
     digest_batches,
-    envelope_multiple,
+    judge_curve,
     trace,
 )
 from parity.contract import Divergence, first_divergence
@@ -126,45 +127,49 @@ def agree(
             both = not math.isfinite(b[step].loss)
             note = f"the loss of step {step} is {record.loss}: the run itself diverged"
             return judged(verdict="inconclusive" if both else "broken", first=_loss(a, b, step), notes=(note,))
+    found = judge_curve(
+        losses(a),
+        losses(b),
+        precision,
+        floor=floor,
+        width=lambda steps: envelope().width[[step - 1 for step in steps]],
+    )
     if precision == "float64":
-        return _by_float64(a, b, gap, floor())
-    return _by_envelope(a, b, gap, envelope(), ENVELOPE_LIMIT[precision])
+        return _by_float64(a, b, gap, found)
+    return _by_envelope(a, b, gap, found, envelope(), ENVELOPE_LIMIT[precision])
 
 
-def _by_float64(a: StepCurve, b: StepCurve, gap: CurveGap, floor: float) -> Agreement:
-    allowed = {step: FLOAT64_LIMIT * abs(record.loss) for step, record in a.items()}
-    judged = partial(Agreement, criterion="float64", gap=gap, allowed=allowed)
-    if not floor < FLOAT64_NOISE_FLOOR:
-        note = f"the spec's own noise floor {floor:.1e} is not below {FLOAT64_NOISE_FLOOR:.0e}: too chaotic to judge"
+def _by_float64(a: StepCurve, b: StepCurve, gap: CurveGap, found: CurveVerdict) -> Agreement:
+    judged = partial(Agreement, criterion="float64", gap=gap, allowed=found.allowed)
+    if found.chaotic:
+        limit = f"{FLOAT64_NOISE_FLOOR:.0e}"
+        note = f"the spec's own noise floor {found.floor:.1e} is not below {limit}: too chaotic to judge"
         return judged(verdict="inconclusive", notes=(note,))
-    if gap.max_rel <= FLOAT64_LIMIT:
-        return judged(verdict="holds", notes=(f"noise floor {floor:.1e}",))
-    first = next(s for s in a if _relative(a[s].loss, b[s].loss) > FLOAT64_LIMIT)
+    if found.first is None:
+        return judged(verdict="holds", notes=(f"noise floor {found.floor:.1e}",))
     note = f"loss differs by {gap.max_rel:.2e} relative, more than {FLOAT64_LIMIT:.0e}: a semantic difference"
-    return judged(verdict="broken", first=_loss(a, b, first), suspects=_stage(a, first), notes=(note,))
+    return judged(verdict="broken", first=_loss(a, b, found.first), suspects=_stage(a, found.first), notes=(note,))
 
 
-def _by_envelope(a: StepCurve, b: StepCurve, gap: CurveGap, envelope: Envelope, limit: float) -> Agreement:
-    steps = sorted(a)
-    width = envelope.width[[s - 1 for s in steps]]
-    multiple = envelope_multiple([a[s].loss for s in steps], [b[s].loss for s in steps], width)
+def _by_envelope(
+    a: StepCurve, b: StepCurve, gap: CurveGap, found: CurveVerdict, measured: Envelope, limit: float
+) -> Agreement:
     judged = partial(
         Agreement,
         criterion="envelope",
         gap=gap,
-        multiple=multiple,
-        envelope=dict(zip(steps, width.tolist(), strict=True)),
-        allowed=dict(zip(steps, (limit * width).tolist(), strict=True)),
+        multiple=found.multiple,
+        envelope=found.envelope,
+        allowed=found.allowed,
     )
-    if not math.isfinite(float(width.max())):
+    if found.chaotic:
         note = "a perturbed run diverged: the envelope is infinite and judges nothing"
         return judged(verdict="inconclusive", notes=(note,))
-    note = f"{multiple:.2g} times the envelope of {envelope.seeds} seeds on each of {', '.join(envelope.sides)}"
-    if multiple <= limit:
+    note = f"{found.multiple:.2g} times the envelope of {measured.seeds} seeds on each of {', '.join(measured.sides)}"
+    if found.first is None:
         return judged(verdict="holds", notes=(note,))
-    first = next(s for s, w in zip(steps, width, strict=True) if not abs(a[s].loss - b[s].loss) <= limit * w)
     notes = (f"{note}, limit {limit:g}",)
-    return judged(verdict="broken", first=_loss(a, b, first), suspects=_stage(a, first), notes=notes)
+    return judged(verdict="broken", first=_loss(a, b, found.first), suspects=_stage(a, found.first), notes=notes)
 
 
 def _stage(a: StepCurve, first: int) -> tuple[str, ...]:
@@ -174,8 +179,3 @@ def _stage(a: StepCurve, first: int) -> tuple[str, ...]:
 
 def _loss(a: StepCurve, b: StepCurve, step: int) -> Divergence:
     return Divergence(step=step, quantity="loss", expected=a[step].loss, got=b[step].loss)
-
-
-def _relative(x: float, y: float) -> float:
-    gap = abs(x - y) / max(abs(x), 1e-300)
-    return gap if not math.isnan(gap) else math.inf

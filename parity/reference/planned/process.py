@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import threading
@@ -12,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from parity.checks.running import tail_of
+from parity.forks import kill_tree
 from parity.storage import read_lines
 
 __all__ = ["ProcessError", "StartProcess", "Started", "TrainingProcess", "end_all", "start_interpreter"]
@@ -154,10 +155,10 @@ class TrainingProcess:
                 if any(row["step"] >= least and row["attempt"] == attempt for row in last):
                     return
             if (code := self.process.poll()) is not None:
-                raise ProcessError(f"ended with {code} before {what}", self._tail())
+                raise ProcessError(f"ended with {code} before {what}", tail_of(self._log))
             time.sleep(POLL_SECONDS)
         self.kill()
-        raise ProcessError(f"no record of {what} within {timeout:g} s", self._tail())
+        raise ProcessError(f"no record of {what} within {timeout:g} s", tail_of(self._log))
 
     def stop(self, timeout: float) -> None:
         """Send SIGTERM, and return when it has saved and ended by that.
@@ -183,17 +184,13 @@ class TrainingProcess:
             code = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise ProcessError(f"still running after {timeout:g} s", self._tail()) from None
+            raise ProcessError(f"still running after {timeout:g} s", tail_of(self._log)) from None
         if code != expected:
-            raise ProcessError(f"ended with {code}", self._tail())
+            raise ProcessError(f"ended with {code}", tail_of(self._log))
 
     def _send_kill(self) -> None:
         if self.process.poll() is None:
-            with suppress(ProcessLookupError):  # it ended just now, and another thread reaped it
-                os.killpg(self.process.pid, signal.SIGKILL)
-
-    def _tail(self) -> str:
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-12:])
+            kill_tree(self.process.pid, itself=False)  # it leads a group
 
 
 def end_all() -> None:

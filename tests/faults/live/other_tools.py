@@ -14,8 +14,8 @@ import torch
 import parity
 from benchmarks.results import signed
 from parity.results import Resumption
+from tests.faults.catalog import PLANTED
 from tests.faults.live import trainer_numpy, trainer_ravex
-from tests.faults.live.catalog import PLANTED
 from tests.faults.live.checked import check, names_first, variants
 from tests.faults.live.driven import Answer, is_named, pytest_torch
 from tests.faults.live.entry import Entry

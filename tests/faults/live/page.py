@@ -6,7 +6,7 @@ from pathlib import Path
 
 from parity.checks.judging.advice import advise
 from parity.checks.judging.evidence import Evidence
-from tests.faults.live.catalog import ENTRIES
+from tests.faults.catalog import ENTRIES
 from tests.faults.live.entry import Entry
 
 __all__ = ["PAGE", "render"]

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import parity
+from tests.faults.catalog import ENTRIES, PLANTED, PLANTED_IN_RANKS
 from tests.faults.live import trainer_folders, trainer_torch
-from tests.faults.live.catalog import ENTRIES, PLANTED, PLANTED_IN_RANKS
 from tests.faults.live.checked import check, names_first, variants
 from tests.faults.live.entry import Entry
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import parity
 from parity.results import Resumption
-from tests.faults.live.catalog import PLANTED
+from tests.faults.catalog import PLANTED
 from tests.faults.live.entry import Entry
 
 

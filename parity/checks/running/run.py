@@ -1,18 +1,109 @@
-"""Trace: what a training function showed in one run, mark by mark; passed on while it runs, kept after its death."""
+"""One run of a training function: what is asked of it, what runs it, and the trace that it leaves."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from parity.capture import Leaf, StateSnapshot
 from parity.checks.running.entry import LoopEntry
 from parity.checks.running.loads import Access
+from parity.checks.running.nudge import Nudge
 
-__all__ = ["Effect", "End", "Mark", "Trace", "TraceReader", "TraceWriter", "without_digits"]
+__all__ = [
+    "Effect",
+    "End",
+    "Mark",
+    "Request",
+    "Runner",
+    "SameThreadExecutor",
+    "Trace",
+    "TraceReader",
+    "TraceWriter",
+    "without_digits",
+]
+
+
+class Runner(Protocol):
+    """Runs a training function once, in this process or in one of its own."""
+
+    mode: str
+    parallel: int
+    """Runs that may take place at once."""
+    ranks: int
+    """Processes that train together in each run."""
+
+    def run(self, folder: Path, request: Request) -> Trace:
+        """Run it from its start, or from what the folder holds, to its end or to a kill.
+
+        Args:
+            folder: The folder that the function is given; made if there is none.
+            request: How far it runs, and what is looked at.
+
+        Raises:
+            MarkError: A mark is no whole number or goes backwards.
+            TrainerError: A process cannot be started any more.
+        """
+
+    def stop(self) -> None:
+        """End the runs that take place, and refuse others: for a check that does not come to its end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What one run of the function is for."""
+
+    steps: int
+    """Last step of the run; the state after it is captured as well."""
+    reference: bool = False
+    """Whether the others are compared with this run, and none resumes from what it saves."""
+    kill: int | None = None
+    """Mark, counted from 0, at which the run is killed."""
+    kill_step: int | None = None
+    """Completed steps at or after which the run is killed, for a run that does not begin at step 0."""
+    kill_rank: int | None = None
+    """The one rank that is killed then, of several that train together; None kills all of them."""
+    rest: int | None = None
+    """Completed steps at which threads that save may come to an end first, as they may at a copy or a kill."""
+    copies: Mapping[int, Path] = field(default_factory=dict)
+    """Mark to a directory that takes a copy of the folder, as a kill at that mark would leave it."""
+    keep: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    """Mark to the paths whose values are wanted; -1 is the final state."""
+    keep_steps: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    """Completed steps to the paths whose values are wanted, wherever the run begins; -1 is the final state."""
+    put_back: bool = False
+    """Whether the generators that all code shares are put back after declared regions."""
+    watch: bool = False
+    """Whether the state before and after statements that save or evaluate is compared."""
+    loads: frozenset[str] = frozenset()
+    """Names of which is noted whether the trainer takes or writes them first in a step."""
+    writes: Sequence[tuple[str, int]] = ()
+    """Files and lines that write to the folder, from an earlier run: statements to watch."""
+    nudge: Nudge | None = None
+    """How the parameters are moved at the first mark; None to leave them."""
+    entry: LoopEntry | None = None
+    """Where the first step begins, if the state there is wanted."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Keyword arguments of the function, besides the folder."""
+
+
+class SameThreadExecutor(Executor):
+    """Runs everything in this thread, when its result is asked for or at once."""
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call a function now and return a future that is done; what the function raises is raised here."""
+        future: Future[Any] = Future()
+        future.set_result(function(*args, **kwargs))
+        return future
+
+    def map(self, function: Callable[..., Any], *iterables: Iterable[Any], **_: Any) -> Iterator[Any]:  # type: ignore[override]
+        """Call a function for each item when its turn comes."""
+        return map(function, *iterables)
+
 
 End = Literal["finished", "killed", "failed", "lost", "late"]
 """How a run ended; `lost`: its process died without a word; `late`: it was ended, since it took too long."""

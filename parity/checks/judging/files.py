@@ -1,0 +1,269 @@
+"""Files of a run: what a resumed one left against what one left that nothing stopped, and which it kept.
+
+Every file counts, whatever it is called: a log, an exported model, a checkpoint. Two equal runs say what is noise:
+names with times or process numbers, folders of one process. Checkpoints are held against the rules that the trainer
+says it keeps them by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from parity import policy
+from parity.capture import Leaf, PathLeaves, component_from_name, differing
+from parity.checks.judging.evidence import Evidence, Outcome, text_of
+from parity.checks.running import CURVES, Mark, Trace, is_log, without_digits
+from parity.errors import SpecError
+
+__all__ = ["TIMED", "is_within", "judge_files", "judge_kept", "own_folders", "with_plain_names"]
+
+TIMED = "~"
+"""Before the number that stands for the digits of a name, counted in the order of the names."""
+
+
+def own_folders(new: Iterable[str], reference: Collection[str]) -> set[str]:
+    """Return the directories that one process alone made, the outermost ones.
+
+    Args:
+        new: Files that it wrote and no process before it.
+        reference: Files that the uninterrupted run wrote.
+
+    Example:
+        >>> sorted(own_folders(["logs/version_1/metrics.csv", "step_9.pt"], ["logs/version_0/metrics.csv"]))
+        ['logs/version_1']
+    """
+    known = {folder for name in reference for folder in _folders(name)}
+    alone = (next((folder for folder in _folders(name) if folder not in known), "") for name in new)
+    return {folder for folder in alone if folder}
+
+
+def is_within(name: str, own: Collection[str]) -> bool:
+    """Return whether a file lies in a directory of one process, or in one of its kind."""
+    kinds = {without_digits(folder) for folder in own}
+    return any(without_digits(folder) in kinds for folder in _folders(name))
+
+
+def _folders(name: str) -> list[str]:
+    """Return the directories of a file, the outermost first."""
+    parts = name.split("/")[:-1]
+    return ["/".join(parts[: at + 1]) for at in range(len(parts))]
+
+
+def with_plain_names(
+    expected: PathLeaves, again: PathLeaves, got: PathLeaves
+) -> tuple[PathLeaves, PathLeaves, PathLeaves]:
+    """Return the leaves with numbers in the place of digits that two equal runs do not share in names of files.
+
+    `log-20250131-1200.json` is another name in each run, and the first of its kind in all of them. Names in which
+    equal runs differ in number stay as they are: nothing can be said of them.
+
+    Args:
+        expected: What the uninterrupted run left: `file: path in it` to leaf.
+        again: What an equal run left.
+        got: What the resumed run left.
+    """
+    theirs, others, ours = _by_family(expected), _by_family(again), _by_family(got)
+    timed = {f for f, names in theirs.items() if names != others.get(f) and len(names) == len(others.get(f, ()))}
+    return _renamed(expected, theirs, timed), _renamed(again, others, timed), _renamed(got, ours, timed)
+
+
+def _by_family(leaves: PathLeaves) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in sorted({path.partition(":")[0] for path in leaves}):
+        found[without_digits(name)].append(name)
+    return found
+
+
+def _renamed(leaves: PathLeaves, families: Mapping[str, list[str]], timed: Collection[str]) -> PathLeaves:
+    counted = ((family, at, name) for family in timed for at, name in enumerate(families.get(family, ())))
+    plain = {name: f"{family}{TIMED}{at}" for family, at, name in counted}
+    parts = ((*path.partition(":"), leaf) for path, leaf in leaves.items())
+    return {f"{plain.get(name, name)}{colon}{rest}": leaf for name, colon, rest, leaf in parts}
+
+
+WHEN = "by the rules of keep"
+
+
+def judge_kept(trace: Trace, rules: policy.Rules, metric: str) -> list[Evidence]:
+    """Compare the checkpoints in the folder at each mark with those that the rules keep.
+
+    Args:
+        trace: The uninterrupted run.
+        rules: What its trainer says it keeps.
+        metric: Variable that holds the metric at a save; empty where no checkpoint is kept for its metric.
+
+    Returns:
+        The first departure: a checkpoint that is gone although a rule keeps it, or a best one that is not the best.
+
+    Raises:
+        SpecError: Checkpoints are kept by a metric that no variable holds.
+    """
+    marks = trace.marks
+    if rules.keep_best and all(math.isnan(_metric(mark, metric)) for mark in marks):
+        raise SpecError("metric", f"must name the variable with the metric of a save; none is called {metric!r}")
+    numbered: dict[str, policy.Saved] = {}
+    fixed: dict[str, policy.Saved] = {}
+    there: set[str] = set()
+    expected: dict[int, policy.Saved] = {}
+    for at, mark in enumerate(marks[1:]):
+        there = (there | {*mark.saved}) - {*mark.gone}
+        value = _metric(mark, metric)
+        one = policy.Saved(step=mark.step, metric=None if math.isnan(value) else value)
+        names = {_checkpoint(name) for name in mark.saved if not is_log(name)}
+        names |= {name for removed, name in trace.removed if removed == at and _is_like(name, numbered)}
+        for name in sorted(names):
+            if without_digits(name) == name:
+                before = fixed.get(name)
+                if before is not None and _is_best(name) and _better(before, one, rules):
+                    return [_not_the_best(name, mark.step, before, one)]
+                fixed[name] = one
+            elif name not in numbered:
+                numbered[name] = expected[mark.step] = one
+        stay = policy.reasons(expected.values(), rules)
+        expected = {step: saved for step, saved in expected.items() if step in stay}
+        present = {_checkpoint(name) for name in there}
+        for name, saved in numbered.items():
+            if saved.step in stay and name not in present:
+                return [_gone(name, mark.step, stay[saved.step])]
+        missed = [name for name, saved in fixed.items() if _is_best(name) and _better(one, saved, rules)]
+        if missed and names:
+            return [_not_the_best(missed[0], mark.step, one, fixed[missed[0]])]
+        lost = [name for name in fixed if name not in present]
+        if lost:
+            return [_gone(lost[0], mark.step, ("best",) if _is_best(lost[0]) else ("latest",))]
+    return []
+
+
+def _metric(mark: Mark, name: str) -> float:
+    """Return the value of a variable at a mark; NaN where there is none."""
+    leaves = mark.snapshot.leaves
+    path = name if name in leaves else next((p for p in leaves if name and p.endswith(f".{name}")), None)
+    try:
+        return float(leaves[path].digest) if path is not None else math.nan
+    except ValueError:
+        return math.nan
+
+
+def _checkpoint(name: str) -> str:
+    """Return what a file belongs to: the outermost directory with a number in its name, or the file itself."""
+    parts = name.split("/")
+    for at, part in enumerate(parts):
+        if without_digits(part) != part:
+            return "/".join(parts[: at + 1])
+    return name
+
+
+def _is_like(name: str, numbered: Collection[str]) -> bool:
+    """Return whether a name is a checkpoint's that no mark saw: removed in the step that saved it."""
+    return name not in numbered and without_digits(name) in {without_digits(known) for known in numbered}
+
+
+def _is_best(name: str) -> bool:
+    return "best" in name.lower()
+
+
+def _better(one: policy.Saved, other: policy.Saved, rules: policy.Rules) -> bool:
+    """Return whether a metric is better, not merely as good."""
+    return one.metric != other.metric and policy.best([other, one], rules.mode) is one
+
+
+def _not_the_best(name: str, step: int, best: policy.Saved, kept: policy.Saved) -> Evidence:
+    """Return that the best checkpoint holds a worse one."""
+    expected, got = (f"that of step {saved.step}, metric {saved.metric}" for saved in (best, kept))
+    return Evidence("best", name, step, expected, got, WHEN)
+
+
+def _gone(name: str, step: int, why: Sequence[str]) -> Evidence:
+    component = "best" if tuple(why) == ("best",) else "checkpoint.retention"
+    return Evidence(component, name, step, f"kept as {' and '.join(why)}", "deleted", WHEN)
+
+
+def judge_files(
+    expected: Mapping[str, Leaf],
+    again: Mapping[str, Leaf],
+    got: Mapping[str, Leaf],
+    steps: tuple[int, int],
+    own: Collection[str] = (),
+    logs: Collection[str] = (),
+) -> Outcome:
+    """Compare what a resumed run left with what a run left that nothing stopped.
+
+    Args:
+        expected: What the uninterrupted run left: `file: path in it` to leaf.
+        again: What an equal run left.
+        got: What the resumed run left.
+        steps: Completed steps at the resume, and at the end.
+        own: Directories that the resumed process alone made, as `own_folders` returns them. Each process writes into
+            one of its own: what is in others of that kind cannot be compared.
+        logs: Files that grow while a run goes: a process may begin one anew.
+    """
+    out = Outcome()
+    start, end = steps
+    expected, again, got = with_plain_names(expected, again, got)
+    noise = set(differing(expected, again))
+    names, names_again, names_got = _files(expected), _files(again), _files(got)
+    families = {without_digits(name) for name in names}
+    numbers = Counter(without_digits(name) for name in names)
+    chance = {without_digits(name) for name in names ^ names_again}  # names that equal runs do not share
+    for name in sorted(names ^ names_got):
+        family = without_digits(name)
+        if family in chance or is_within(name, own):
+            continue
+        before, after = ("there", "absent") if name in names else ("absent", "there")
+        item = Evidence(
+            _component(name, "checkpoint.retention"), name, end, before, after, "in the folder at the end"
+        )
+        # what an unfinished save left, or a resumed process alone writes, is of no kind that a whole run leaves; of
+        # files with a time in their names a process may write one of its own
+        its_own = name not in names and (family not in families or (TIMED in name and numbers[family] == 1))
+        (out.bookkeeping if its_own else out.broken).append(item)
+    rewritten = {name for name in names & names_got & set(logs) if _only_the_end(name, expected, got)}
+    fewer = {without_digits(name) for name in names ^ names_got if TIMED in name}  # which is which cannot be said
+    for path in sorted(differing(expected, got)):
+        name, _, inside = path.partition(": ")
+        name = name.rstrip(":")
+        if name not in names & names_got or without_digits(name) in fewer:
+            continue
+        if path == f"{name}:" and path in noise:  # nothing here reads it, and two equal runs differ in it
+            item = Evidence("checkpoint", path, end, "bytes in which equal runs differ", "not compared", f"in {name}")
+            out.bookkeeping.append(item)
+            continue
+        leaf = expected.get(path)
+        if path in noise or f"{name}:" in noise or leaf is None or leaf.role in ("structure", "alias"):
+            continue
+        component = _component(name, component_from_name(inside) if inside else "checkpoint")
+        item = Evidence(component, path, end, leaf.text, text_of(got.get(path)), f"in {name} at the end")
+        harmless = name in rewritten or _tells_the_start(leaf, got.get(path), start) or is_within(name, own)
+        # events that were not flushed at the kill are gone: a curve with a hole is no other curve
+        harmless = harmless or (name.rpartition("/")[2] == CURVES and path not in got)
+        (out.bookkeeping if harmless else out.broken).append(item)
+    return out
+
+
+def _component(name: str, otherwise: str) -> str:
+    """Return what a difference in a file is called: a word for the reader, nothing depends on it."""
+    return "best" if "best" in name.lower() else otherwise
+
+
+def _only_the_end(name: str, expected: Mapping[str, Leaf], got: Mapping[str, Leaf]) -> bool:
+    """Return whether a log of the resumed run has the last lines alone: each process writes it anew."""
+    lines = [path for path, leaf in expected.items() if leaf.kind == "line" and path.startswith(f"{name}: ")]
+    there = [path for path in lines if path in got]
+    equal = all(
+        got[path].same(leaf) for path, leaf in expected.items() if path in got and path.startswith(f"{name}: ")
+    )
+    return bool(there) and equal and there == lines[len(lines) - len(there) :]
+
+
+def _tells_the_start(leaf: Leaf, other: Leaf | None, start: int) -> bool:
+    """Return whether a value says where a process began: nothing in a run that nothing stopped, else the step."""
+    if other is None or leaf.digest not in ("0", "None", "False"):
+        return False
+    return other.digest in (str(start), "True") or (leaf.digest == "None" and other.kind == "str")
+
+
+def _files(paths: Iterable[str]) -> set[str]:
+    """Return the files that leaves are in."""
+    return {path.partition(":")[0] for path in paths}
