@@ -36,7 +36,7 @@ def is_users(file: str) -> bool:
 
 
 _ROOT = Path(__file__).parents[3]
-_SUITE = ("<", *(os.path.join(_ROOT / name, "") for name in ("parity", "jax_side", "torch_side")))
+_SUITE = ("<", *(os.path.join(path, "") for path in (_ROOT / "parity", *_ROOT.glob("*_side"))))
 """Beginnings of what is no file, and of the suite's files: in its checkout they lie where a user's would, and what
 its adapters decide by while they look at a trainer is no decision of the trainer."""
 
