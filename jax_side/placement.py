@@ -56,6 +56,9 @@ def build_placement(spec: RunSpec) -> Placement:
     Raises:
         SpecError: There are fewer devices; or the device is the CPU, and a layer needs more memory than there is.
     """
+    for axis in ("fsdp", "model", "processes"):
+        if (size := getattr(spec.mesh, axis)) > 1:
+            raise SpecError(f"mesh.{axis}", f"{size} asked for; the JAX side shards over mesh.data alone")
     devices, n = _devices(spec.mesh.data), spec.mesh.data
     if len(devices) < n:
         raise SpecError(

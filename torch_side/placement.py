@@ -41,8 +41,11 @@ def build_placement(spec: RunSpec) -> Placement:
     Raises:
         SpecError: The spec asks for more than one device; one process drives one.
     """
-    if spec.mesh.data > 1:
-        raise SpecError("mesh.data", f"{spec.mesh.data} devices asked for; a PyTorch process drives one")
+    for axis, size in {**spec.mesh.sizes, "processes": spec.mesh.processes}.items():
+        if size > 1:
+            drives = "PyTorch trains in" if axis == "processes" else "a PyTorch process drives"
+            what = "processes" if axis == "processes" else "devices"
+            raise SpecError(f"mesh.{axis}", f"{size} {what} asked for; {drives} one")
     return Placement(torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu"))
 
 
