@@ -18,6 +18,7 @@ from jax_side.formats.ocdbt import places
 from jax_side.formats.orbax_handler import gather
 from jax_side.formats.orbax_manager import DRAFT_SUFFIX, drafts, open_manager, reason
 from jax_side.placement import Placement
+from jax_side.sharding import state_shardings
 from jax_side.snapshot import Snapshot
 from jax_side.state import DeviceState, export_arrays, stored_names
 from parity import checkpoints, storage
@@ -120,8 +121,12 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
         self, path: Path, state: DeviceState, *, sealed: bool
     ) -> tuple[DeviceState, checkpoints.Neutral, checkpoints.Labels]:
         self.close()  # newer steps may now be moved away: the next manager lists anew
-        sharding = self._placement.replicated
-        abstract = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding), _items(state))
+        items = _items(state)
+        abstract = jax.tree.map(
+            lambda a, sharding: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding),
+            items,
+            state_shardings(self._placement, items),
+        )
         try:
             found = read_items(path, abstract, sealed=sealed)
         except CheckpointError:

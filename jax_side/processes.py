@@ -70,11 +70,15 @@ def start(place: Place, spec: RunSpec) -> None:
     Raises:
         SpecError: The devices of the mesh cannot be shared evenly.
     """
-    if spec.mesh.data % place.count:
-        problem = f"{spec.mesh.data} is no multiple of {place.count}, the number of processes"
-        raise SpecError("mesh.data", f"{problem}, each of which brings as many devices")
+    if (devices := spec.mesh.devices) % place.count:
+        problem = f"{devices} is no multiple of {place.count}, the number of processes"
+        raise SpecError(
+            "mesh.data" if devices == spec.mesh.data else "mesh", f"{problem}, each of which brings as many devices"
+        )
+    if spec.mesh.processes not in (1, place.count):
+        raise SpecError("mesh.processes", f"{spec.mesh.processes} asked for, the run was started as {place.count}")
     jax.config.update("jax_enable_preemption_service", False)
-    jax.config.update("jax_num_cpu_devices", spec.mesh.data // place.count)
+    jax.config.update("jax_num_cpu_devices", devices // place.count)
     jax.config.update("jax_cpu_enable_async_dispatch", False)  # as `numerics.configure` does for one process
     address = place.address if place.index == 0 else _Relay(place).address
     jax.distributed.initialize(

@@ -16,6 +16,7 @@ from jax_side.model import build_model
 from jax_side.numerics import x64
 from jax_side.optimizer import leaves_of, slots
 from jax_side.scaler import ScalerState
+from jax_side.sharding import annotated, splits_state
 from parity.errors import StateError
 from parity.spec import RunSpec
 from parity.state import TrainingState, take_count, take_scale
@@ -28,6 +29,7 @@ from parity.twins import (
     initial_params,
     one_count,
     own_count,
+    table,
     to_jax,
 )
 
@@ -54,6 +56,9 @@ def abstract_model(spec: RunSpec) -> tuple[Any, nnx.State, nnx.State, nnx.State]
     with x64(spec.precision):
         abstract = nnx.eval_shape(lambda: build_model(spec))
     graphdef, params, buffers, rngs = nnx.split(abstract, nnx.Param, nnx.BatchStat, nnx.RngState)
+    if splits_state(spec.mesh):  # else no names: `load_model` gives the variables to people
+        rows = table(spec.model)
+        params, buffers = annotated(params, rows), annotated(buffers, rows)
     return graphdef, params, buffers, rngs
 
 

@@ -21,10 +21,11 @@ NOT_MIRRORED = {
     "processes.py",
     "schedules",
     "schedules.py",
+    "sharding.py",
 }
 """What only one framework has: trainers and files that people have, processes as its launchers start them, programs
 that XLA compiles anew in each process, imports that PyTorch makes late, scheduler objects and traced schedules,
-optimizers (PyTorch has its own)."""
+optimizers (PyTorch has its own), and how a state is split: by shardings of arrays, or in the modules that hold it."""
 
 
 def mirrored(side: str) -> set[str]:
