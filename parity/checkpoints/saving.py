@@ -88,6 +88,11 @@ class SaveUnderWay(Generic[Copy]):
                 self._leaves.update(leaf_digests(neutral, memory_orders(neutral)))
             return self._leaves
 
+    def put_leaves(self, leaves: Mapping[str, str]) -> None:
+        """Take the digests of leaves of which several processes have digested parts; `leaves` returns them then."""
+        with self._lock:
+            self._leaves.update(leaves)
+
     def seal(
         self,
         side: str,
