@@ -13,13 +13,13 @@ from torch.distributed.tensor import DTensor
 
 from parity.formats import Box
 from parity.spec import MESH_AXES
-from torch_side.placement import Mesh
+from torch_side.mesh import Mesh
 
-__all__ = ["Part", "cut", "gathered", "map_parts", "part_of"]
+__all__ = ["Held", "cut", "gathered", "map_parts", "part_of"]
 
 
 @dataclass(frozen=True)
-class Part:
+class Held:
     """What this process holds of a parameter."""
 
     shape: tuple[int, ...]
@@ -34,7 +34,7 @@ class Part:
     """Whether this process writes it into checkpoints, of those that hold the same elements."""
 
 
-def part_of(number: int, shape: tuple[int, ...], p: nn.Parameter, mesh: Mesh) -> Part:
+def part_of(number: int, shape: tuple[int, ...], p: nn.Parameter, mesh: Mesh) -> Held:
     """Return the part of a parameter that is here; `model` split it before `fsdp` did."""
     box, split = [(0, size) for size in shape], []
     if isinstance(p, DTensor):
@@ -53,14 +53,14 @@ def part_of(number: int, shape: tuple[int, ...], p: nn.Parameter, mesh: Mesh) ->
     holders, own = 1, 0
     for axis in same:
         holders, own = holders * mesh.size(axis), own * mesh.size(axis) + mesh.at(axis)
-    return Part(shape, tuple(box), local, tuple(split), number % holders == own)
+    return Held(shape, tuple(box), local, tuple(split), number % holders == own)
 
 
 def map_parts(
     content: Mapping[str, Any],
     names: Sequence[str],
-    parts: Mapping[str, Part],
-    change: Callable[[Tensor, Part], Tensor],
+    parts: Mapping[str, Held],
+    change: Callable[[Tensor, Held], Tensor],
 ) -> dict[str, Any]:
     """Return the file form of a state with a change made to every tensor of which a process holds a part.
 
@@ -83,12 +83,12 @@ def map_parts(
     return {**content, "model": model, "optimizer": {**content["optimizer"], "state": entries}}
 
 
-def cut(value: Tensor, part: Part) -> Tensor:
+def cut(value: Tensor, part: Held) -> Tensor:
     """Return a copy of the elements of a whole tensor that a process holds."""
     return value[tuple(slice(low, high) for low, high in part.box)].clone()
 
 
-def gathered(value: Tensor, part: Part) -> Tensor:
+def gathered(value: Tensor, part: Held) -> Tensor:
     """Return a whole tensor from the parts of all processes, each of which calls this.
 
     Numerics: bits are moved: they are added up as bytes of which all but one are zero, where numbers would lose the

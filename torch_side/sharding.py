@@ -26,23 +26,24 @@ from parity.errors import SpecError
 from parity.spec import MESH_AXES, RunSpec, split_axes
 from parity.twins import Layout
 from torch_side.dropout import Dropout
+from torch_side.mesh import Mesh
 from torch_side.model import BatchNorm
-from torch_side.parts import Part, part_of
-from torch_side.placement import Mesh, Placement
+from torch_side.parts import Held, part_of
+from torch_side.placement import Placement
 
-__all__ = ["Alone", "Sharded", "place_model", "require_sharded"]
+__all__ = ["ShardedModel", "WholeModel", "place_model", "require_sharded"]
 
 WHOLE_MATRICES = ("Adafactor", "Muon")
 """Optimizers whose update of an element depends on others of its matrix: on a part of it they compute another one."""
 
 
-class Alone:
+class WholeModel:
     """A model on the device of one process."""
 
     def __init__(self, model: nn.Module) -> None:
         self.shares = 1
         """Number of parts that a micro-batch is split into, each for another process."""
-        self.parts: Mapping[str, Part] | None = None
+        self.parts: Mapping[str, Held] | None = None
         """Parameter name to the part of it that is here; None where all is."""
         self.forward = model
         self.named = dict(model.named_parameters())
@@ -78,7 +79,7 @@ class Alone:
         return losses
 
 
-class Sharded(Alone):
+class ShardedModel(WholeModel):
     """A model over the devices of a mesh; every process calls the same methods in the same order.
 
     Args:
@@ -165,7 +166,7 @@ class Sharded(Alone):
         return losses
 
 
-def place_model(model: nn.Module, spec: RunSpec, layout: Layout, placement: Placement) -> Alone:
+def place_model(model: nn.Module, spec: RunSpec, layout: Layout, placement: Placement) -> WholeModel:
     """Return a model on the device, or split over the mesh, of a placement.
 
     Args:
@@ -178,9 +179,9 @@ def place_model(model: nn.Module, spec: RunSpec, layout: Layout, placement: Plac
         SpecError: As of `require_sharded`.
     """
     if placement.mesh is None:
-        return Alone(model)
+        return WholeModel(model)
     require_sharded(spec)
-    return Sharded(model, spec, layout, placement.mesh)
+    return ShardedModel(model, spec, layout, placement.mesh)
 
 
 def require_sharded(spec: RunSpec) -> None:

@@ -31,7 +31,7 @@ from parity.twins import Layout
 from torch_side import processes
 from torch_side.formats.archive import places
 from torch_side.formats.content import STATE, lay_out_content
-from torch_side.parts import Part, map_parts
+from torch_side.parts import Held, map_parts
 from torch_side.snapshot import Snapshot
 from torch_side.state import LiveState, neutral_arrays
 
@@ -41,7 +41,7 @@ Commit = Callable[[Path, Mapping[str, tuple[ByteRange, ...]]], None]
 """Seals and commits a draft whose leaves lie at these places; in process 0."""
 
 
-class Piece(NamedTuple):
+class ShardPiece(NamedTuple):
     """What this process writes of one tensor."""
 
     leaf: str | None
@@ -68,18 +68,18 @@ class ShardSnapshot(Snapshot):
         assert state.parts is not None
         self._parts = state.parts
 
-    def outline(self) -> tuple[dict[str, Any], dict[int, Part]]:
+    def outline(self) -> tuple[dict[str, Any], dict[int, Held]]:
         """Return the content with whole tensors in place of parts, whose memory is never touched; and their parts."""
-        found: dict[int, Part] = {}
+        found: dict[int, Held] = {}
 
-        def whole(value: Tensor, part: Part) -> Tensor:
+        def whole(value: Tensor, part: Held) -> Tensor:
             room = torch.empty(part.shape, dtype=value.dtype)
             found[id(room)] = part
             return room
 
         return map_parts(self.content, self._names, self._parts, whole), found
 
-    def pieces(self, outline: Mapping[str, Any], parts: Mapping[int, Part], *, first: bool) -> Iterator[Piece]:
+    def pieces(self, outline: Mapping[str, Any], parts: Mapping[int, Held], *, first: bool) -> Iterator[ShardPiece]:
         """Yield what this process writes: its parts, and in process 0 what is the same in all.
 
         Args:
@@ -93,7 +93,7 @@ class ShardSnapshot(Snapshot):
             part = parts.get(id(whole))
             if first if part is None else part.writes:
                 box = tuple((0, size) for size in whole.shape) if part is None else part.box
-                yield Piece(leaves.get(whole.data_ptr()), number, tuple(whole.shape), box, own.numpy())
+                yield ShardPiece(leaves.get(whole.data_ptr()), number, tuple(whole.shape), box, own.numpy())
 
 
 def write_shards(save: SaveUnderWay[Any], home: Path, meta: str, group: dist.ProcessGroup, commit: Commit) -> None:
@@ -148,7 +148,7 @@ def _lay_out(save: SaveUnderWay[ShardSnapshot], home: Path, meta: str, content: 
     return {"draft": draft.name, "numbers": numbers, "starts": [at[str(n)][0].start for n in range(len(found))]}
 
 
-def _write(file: Path, pieces: Sequence[Piece], starts: Sequence[int]) -> dict[str, Any]:
+def _write(file: Path, pieces: Sequence[ShardPiece], starts: Sequence[int]) -> dict[str, Any]:
     """Write the pieces of this process, durably, and return their digests, packed."""
     digests: dict[str, LeafDigest] = {}
     with storage.named(file), file.open("r+b", buffering=0) as opened:
@@ -162,7 +162,7 @@ def _write(file: Path, pieces: Sequence[Piece], starts: Sequence[int]) -> dict[s
     return {"digests": {leaf: digest.packed() for leaf, digest in digests.items()}}
 
 
-def _runs(piece: Piece) -> Iterator[tuple[int, memoryview]]:
+def _runs(piece: ShardPiece) -> Iterator[tuple[int, memoryview]]:
     """Yield the runs of bytes of a piece that lie together in the whole tensor, each with its offset there."""
     item, inner = piece.values.itemsize, len(piece.shape)
     while inner and piece.box[inner - 1] == (0, piece.shape[inner - 1]):

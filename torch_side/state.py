@@ -30,7 +30,7 @@ from parity.twins import (
 )
 from torch_side.formats.structure import require_alike
 from torch_side.optimizer import RuleScheduler
-from torch_side.parts import Part, cut, gathered, map_parts
+from torch_side.parts import Held, cut, gathered, map_parts
 
 __all__ = [
     "LiveState",
@@ -53,7 +53,7 @@ class LiveState:
     scheduler: LambdaLR | RuleScheduler
     scaler: torch.amp.GradScaler
     device: torch.device
-    parts: Mapping[str, Part] | None = None
+    parts: Mapping[str, Held] | None = None
     """Parameter name to the part of it that this process holds; None where it holds all."""
 
     @property
@@ -334,7 +334,7 @@ def _restore_scalars(optimizer: torch.optim.Optimizer, entries: Mapping[int, Map
                 own[key] = value.clone().to(own[key].device)
 
 
-def _room(value: Tensor, part: Part) -> Tensor:
+def _room(value: Tensor, part: Held) -> Tensor:
     return torch.empty(part.shape, dtype=value.dtype, device="meta")
 
 

@@ -17,14 +17,19 @@ NOT_MIRRORED = {
     "compiled.py",
     "formats",
     "imports.py",
+    "mesh.py",
     "optim",
+    "parts.py",
     "processes.py",
     "schedules",
     "schedules.py",
+    "sharding.py",
+    "shards.py",
 }
 """What only one framework has: trainers and files that people have, processes as its launchers start them, programs
 that XLA compiles anew in each process, imports that PyTorch makes late, scheduler objects and traced schedules,
-optimizers (PyTorch has its own)."""
+optimizers (PyTorch has its own), a model that is split in place and files that several processes write, which XLA
+and Orbax do."""
 
 
 def mirrored(side: str) -> set[str]:
@@ -41,10 +46,10 @@ def test_the_sides_have_the_same_files() -> None:
 
 ONLY: dict[str, tuple[set[str], set[str], str]] = {
     "__init__": (
-        {"drafts", "environment", "optimizer_template", "processes", "shared_programs", "transformations_of"},
+        {"drafts", "optimizer_template", "shared_programs", "transformations_of"},
         set(),
-        "the PyTorch twin trains in one process, which needs no other environment and shares no programs; its drafts "
-        "have the suite's own names, and the state of its optimizers has no form that only their code knows",
+        "processes of the PyTorch twin share no programs; its drafts have the suite's own names, and the state of "
+        "its optimizers has no form that only their code knows",
     ),
     "dropout": (set(), {"random_bits"}, "JAX draws these bits itself"),
     "model": ({"Conv3x3"}, set(), "PyTorch's own layer is the reference"),
