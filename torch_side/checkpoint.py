@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from parity import checkpoints, storage
-from parity.checkpoints import DRAFT, LABEL, SaveUnderWay
+from parity.checkpoints import DRAFT, LABEL, SaveUnderWay, Seal
 from parity.runs import RunDirectory
+from parity.state import TrainingState
 from parity.twins import Layout
 from torch_side import processes
 from torch_side.formats.archive import places
 from torch_side.formats.content import STATE, map_content, read_content, write_content
+from torch_side.parts import cut, map_parts
 from torch_side.placement import Placement
+from torch_side.shard_reads import ShardRead, require_verified_by_first
 from torch_side.shards import ShardSnapshot, write_shards
 from torch_side.snapshot import Snapshot
 from torch_side.state import LiveState, check_file_state, neutral_arrays
@@ -73,4 +76,29 @@ class Checkpoints(checkpoints.Checkpoints[LiveState, dict[str, Any], Snapshot]):
         content = read_content(path / STATE, self._placement.device) if alone else map_content(path / STATE)
         label = {name: content.pop(name) for name in LABEL if name in content}
         check_file_state(self._layout, state, content)
-        return content, neutral_arrays(self._layout, state.names, content), {STATE: label}
+        neutral = neutral_arrays(self._layout, state.names, content)
+        if state.parts is not None:
+            content = map_parts(content, state.names, state.parts, cut)  # from here on, only what is held here
+        return content, neutral, {STATE: label}
+
+    def _verified(self, path: Path) -> Seal:
+        mesh = self._placement.mesh
+        return super()._verified(path) if mesh is None else require_verified_by_first(path, mesh.saves)
+
+    def _require_sealed(
+        self, seal: Seal | None, path: Path, state: LiveState, content: dict[str, Any], loaded: TrainingState
+    ) -> None:
+        mesh, parts = self._placement.mesh, state.parts
+        if mesh is None or parts is None:
+            super()._require_sealed(seal, path, state, content, loaded)
+        elif seal is not None:
+            ShardRead(
+                path=path,
+                file=STATE,
+                layout=self._layout,
+                names=state.names,
+                parts=parts,
+                mesh=mesh,
+                content=content,
+                scalars=loaded.scalars,
+            ).require(seal)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from parity.formats import Box
 from parity.spec import MESH_AXES
 from torch_side.mesh import Mesh
 
-__all__ = ["Held", "cut", "gathered", "map_parts", "part_of"]
+__all__ = ["Held", "cut", "gathered", "map_parts", "part_of", "tensors_of"]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,9 @@ def map_parts(
 
 
 def cut(value: Tensor, part: Held) -> Tensor:
-    """Return a copy of the elements of a whole tensor that a process holds."""
+    """Return a copy of the elements of a whole tensor that a process holds; one that is cut already, as it is."""
+    if value.shape == part.local.shape != part.shape:
+        return value
     return value[tuple(slice(low, high) for low, high in part.box)].clone()
 
 
@@ -99,3 +101,19 @@ def gathered(value: Tensor, part: Held) -> Tensor:
         whole[tuple(slice(low, high) for low, high in part.box)] = value.detach()
     dist.all_reduce(whole.view(-1).view(torch.uint8))
     return whole
+
+
+def tensors_of(content: Any) -> Iterator[Tensor]:
+    """Yield the tensors of a content, each once, in the order in which pickling meets them."""
+    seen: set[int] = set()
+
+    def walk(value: Any) -> Iterator[Tensor]:
+        if isinstance(value, Tensor):
+            if id(value) not in seen:
+                seen.add(id(value))
+                yield value
+        elif isinstance(value, dict | list | tuple):
+            for item in value.values() if isinstance(value, dict) else value:
+                yield from walk(item)
+
+    return walk(content)

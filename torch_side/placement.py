@@ -11,6 +11,7 @@ from torch import Tensor
 from parity.environment import usable_cpus
 from parity.errors import SpecError
 from parity.spec import RunSpec
+from parity.twins import Share
 from torch_side import processes
 from torch_side.mesh import Mesh, build_mesh
 
@@ -29,15 +30,24 @@ class Placement:
         """Put a tensor on the device."""
         return tree.to(self.device)
 
+    def share(self, accumulation: int) -> Share | None:
+        """Return the samples that this process computes on; None for all.
+
+        Args:
+            accumulation: Micro-batches of a batch.
+        """
+        if self.mesh is None:
+            return None
+        first = processes.index() == 0  # it writes the records
+        return Share(index=self.mesh.share, count=self.mesh.shares, accumulation=accumulation, digests=first)
+
     def put_chunk(self, batches: Sequence[Tensor], others: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Put a chunk on the device, beside what runs there; of several processes, each its own samples.
+        """Put a chunk on the device, beside what runs there.
 
         Args:
             batches: Tensors [steps, micro-batches, samples, ...].
             others: What else its steps need.
         """
-        if self.mesh is not None:
-            batches = [batch.chunk(self.mesh.shares, 2)[self.mesh.share] for batch in batches]
         return tuple(tensor.to(self.device, non_blocking=True) for tensor in (*batches, *others))
 
 

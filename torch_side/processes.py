@@ -122,6 +122,8 @@ def exchange(value: Any, group: dist.ProcessGroup | None = None, *, to_first: bo
     Raises:
         RuntimeError: A process is gone.
     """
+    if count() == 1:
+        return [value]
     data = torch.from_numpy(np.frombuffer(json.dumps(value).encode(), np.uint8).copy())
     sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(count())]
     dist.all_gather(sizes, torch.tensor([len(data)]), group=group)

@@ -10,6 +10,7 @@ for its own (torch 2.13).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -229,6 +230,8 @@ def _shard_blocks(model: nn.Module, mesh: Mesh) -> None:
     and autocast rounds what enters a matrix product, as on one device. Gradients are summed: each loss is a share.
     """
     devices = mesh.devices["data", "fsdp"] if mesh.size("data") > 1 else mesh.devices["fsdp"]
+    # of blocks whose output is a view, where `model` splits a layer: nothing is done to it in place here
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
     policy = MixedPrecisionPolicy(cast_forward_inputs=False)
     blocks = [child for module in model.modules() if isinstance(module, nn.ModuleList) for child in module]
     for block in [*(block for block in blocks if next(block.parameters(), None) is not None), model]:

@@ -31,7 +31,7 @@ from parity.twins import Layout
 from torch_side import processes
 from torch_side.formats.archive import places
 from torch_side.formats.content import STATE, lay_out_content
-from torch_side.parts import Held, map_parts
+from torch_side.parts import Held, map_parts, tensors_of
 from torch_side.snapshot import Snapshot
 from torch_side.state import LiveState, neutral_arrays
 
@@ -89,7 +89,7 @@ class ShardSnapshot(Snapshot):
         """
         arrays, _ = neutral_arrays(self._layout, self._names, outline)
         leaves = {array.ctypes.data: leaf for leaf, array in arrays.items()}
-        for number, (own, whole) in enumerate(zip(_tensors(self.content), _tensors(outline), strict=True)):
+        for number, (own, whole) in enumerate(zip(tensors_of(self.content), tensors_of(outline), strict=True)):
             part = parts.get(id(whole))
             if first if part is None else part.writes:
                 box = tuple((0, size) for size in whole.shape) if part is None else part.box
@@ -142,7 +142,7 @@ def _lay_out(save: SaveUnderWay[ShardSnapshot], home: Path, meta: str, content: 
     storage.write_file(draft / meta, json.dumps(save.meta()))
     arrays, _ = neutral_arrays(save.snapshot._layout, save.snapshot._names, content)
     leaves = {array.ctypes.data: leaf for leaf, array in arrays.items()}
-    found = list(_tensors(content))
+    found = list(tensors_of(content))
     numbers = {leaves[t.data_ptr()]: n for n, t in enumerate(found) if t.data_ptr() in leaves}
     at = places(draft, STATE, {str(n): n for n in range(len(found))})
     return {"draft": draft.name, "numbers": numbers, "starts": [at[str(n)][0].start for n in range(len(found))]}
@@ -195,22 +195,6 @@ def _merged(written: Sequence[Mapping[str, Any]]) -> dict[str, str]:
             else:
                 whole[leaf] = part
     return {leaf: digest.text() for leaf, digest in whole.items()}
-
-
-def _tensors(content: Any) -> Iterator[Tensor]:
-    """Yield the tensors of a content, each once, in the order in which pickling meets them."""
-    seen: set[int] = set()
-
-    def walk(value: Any) -> Iterator[Tensor]:
-        if isinstance(value, Tensor):
-            if id(value) not in seen:
-                seen.add(id(value))
-                yield value
-        elif isinstance(value, dict | list | tuple):
-            for item in value.values() if isinstance(value, dict) else value:
-                yield from walk(item)
-
-    return walk(content)
 
 
 def _attempt(act: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class TorchTrainer(Twin[LiveState, dict[str, Any]]):
         self.placement = build_placement(spec)
         self.device = self.placement.device
         self.types = dtypes(spec.precision)
-        super().__init__(spec, attempt)
+        super().__init__(spec, attempt, self.placement.share(spec.accumulation))
         torch.manual_seed(spec.seed)  # only native dropout draws from it
         self.model = build_model(spec).to(self.device)
         self.model.load_state_dict(initial_model_state(spec, self.layout), strict=True)
@@ -152,7 +152,7 @@ class TorchTrainer(Twin[LiveState, dict[str, Any]]):
 
     def _place(self, chunk: Chunk, step: int) -> Placed:
         host, spec = self.step_inputs(step, len(chunk.digests)), self.spec
-        lead = (len(chunk.digests), spec.accumulation, spec.micro_batch)
+        lead = (len(chunk.digests), spec.accumulation, spec.micro_batch // self.split.shares)
         inputs, targets = (_typed(torch.from_numpy(a), self.types) for a in (chunk.inputs, chunk.targets))
         batches = inputs.view(*lead, *inputs.shape[2:]), targets.view(*lead, *targets.shape[2:])
         keys = mask_keys(spec.seed, host.index, spec.accumulation, self.masks)
@@ -168,6 +168,7 @@ class TorchTrainer(Twin[LiveState, dict[str, Any]]):
             loss = float(self._loss_of(logits, targets, self.types))
         accurate = self.spec.metric == "accuracy"
         value = int((logits.argmax(-1) == targets).sum()) / targets.numel() if accurate else loss
+        loss, value = processes.exchange([loss, value])[0]  # whatever the other machines round: one metric decides
         self.take_metric(value)
         return Validation(attempt=self.attempt, step=self.step, metric=self.spec.metric, value=value, loss=loss)
 

@@ -23,6 +23,7 @@ NOT_MIRRORED = {
     "processes.py",
     "schedules",
     "schedules.py",
+    "shard_reads.py",
     "sharding.py",
     "shards.py",
 }
@@ -85,6 +86,7 @@ DIFFERENT: dict[str, str] = {
     "optimizer.build_optimizer": "a torch.optim optimizer holds the parameters, an Optax one is a pair of functions",
     "placement.Placement": "several devices in a mesh, or one",
     "placement.Placement.replicated": "a single device has no shardings",
+    "placement.Placement.share": "JAX is handed whole batches, of which its shardings take a part",
     "scaler.build_scaler": "torch.amp.GradScaler is made for a device",
     **dict.fromkeys(
         [f"{stem}.{name}" for stem in ("__init__", "trees") for name in ("restore", "CheckpointManager.restore")],
