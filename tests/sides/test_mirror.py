@@ -17,15 +17,20 @@ NOT_MIRRORED = {
     "compiled.py",
     "formats",
     "imports.py",
+    "mesh.py",
     "optim",
+    "parts.py",
     "processes.py",
     "schedules",
     "schedules.py",
+    "shard_reads.py",
     "sharding.py",
+    "shards.py",
 }
 """What only one framework has: trainers and files that people have, processes as its launchers start them, programs
 that XLA compiles anew in each process, imports that PyTorch makes late, scheduler objects and traced schedules,
-optimizers (PyTorch has its own), and how a state is split: by shardings of arrays, or in the modules that hold it."""
+optimizers (PyTorch has its own), how a state is split (by shardings of arrays, or in the modules that hold it), and
+files that several processes write, which Orbax does."""
 
 
 def mirrored(side: str) -> set[str]:
@@ -42,10 +47,10 @@ def test_the_sides_have_the_same_files() -> None:
 
 ONLY: dict[str, tuple[set[str], set[str], str]] = {
     "__init__": (
-        {"drafts", "environment", "optimizer_template", "processes", "shared_programs", "transformations_of"},
+        {"drafts", "optimizer_template", "shared_programs", "transformations_of"},
         set(),
-        "the PyTorch twin trains in one process, which needs no other environment and shares no programs; its drafts "
-        "have the suite's own names, and the state of its optimizers has no form that only their code knows",
+        "processes of the PyTorch twin share no programs; its drafts have the suite's own names, and the state of "
+        "its optimizers has no form that only their code knows",
     ),
     "dropout": (set(), {"random_bits"}, "JAX draws these bits itself"),
     "model": ({"Conv3x3"}, set(), "PyTorch's own layer is the reference"),
@@ -81,6 +86,7 @@ DIFFERENT: dict[str, str] = {
     "optimizer.build_optimizer": "a torch.optim optimizer holds the parameters, an Optax one is a pair of functions",
     "placement.Placement": "several devices in a mesh, or one",
     "placement.Placement.replicated": "a single device has no shardings",
+    "placement.Placement.share": "JAX is handed whole batches, of which its shardings take a part",
     "scaler.build_scaler": "torch.amp.GradScaler is made for a device",
     **dict.fromkeys(
         [f"{stem}.{name}" for stem in ("__init__", "trees") for name in ("restore", "CheckpointManager.restore")],
