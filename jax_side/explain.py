@@ -14,9 +14,10 @@ from jax_side.optimizer import build_optimizer
 from jax_side.placement import Placement
 from jax_side.sharding import state_shardings
 from jax_side.state import DeviceState, abstract_model, neutral_parts
+from parity.contract import LeafSplit, StateSplit
 from parity.mapping import Permute
 from parity.spec import RunSpec
-from parity.twins import Layout, LeafSplit, Row, StateSplit
+from parity.twins import Layout, Row
 
 __all__ = ["explain_sharding"]
 

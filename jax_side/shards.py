@@ -20,12 +20,12 @@ from parity.mapping import Permute
 from parity.state import LeafDigest, Order, TrainingState, memory_orders
 from parity.twins import Row
 
-__all__ = ["Part", "digest_shards", "held_shards", "is_shared"]
+__all__ = ["StatePart", "digest_shards", "held_shards", "is_shared"]
 
-ROUND = 64 << 20
-"""Bytes of leaves whose digests are exchanged at once: no process has more of what others hold, one leaf at least."""
+ROUND = 8 << 20
+"""Bytes of leaves of which the ends of shards are exchanged at once: no process ever has more of what others hold."""
 
-Part = tuple[str, tuple[Row, ...], nnx.State]
+StatePart = tuple[str, tuple[Row, ...], nnx.State]
 """Group of leaves, their rows in the table, and the variables that hold them."""
 
 
@@ -40,13 +40,13 @@ def held_shards(tree: Any) -> list[NDArray[np.generic]]:
     return [np.asarray(shard.data) for value in shared for shard in value.addressable_shards]
 
 
-class _Shared(NamedTuple):
+class _SharedLeaf(NamedTuple):
     leaf: str
     row: Row
     value: jax.Array
 
 
-def digest_shards(parts: list[Part], orders: Mapping[str, Order] | None = None) -> dict[str, str]:
+def digest_shards(parts: list[StatePart], orders: Mapping[str, Order] | None = None) -> dict[str, str]:
     """Return neutral leaf to `type digest`, of the leaves that lie in several processes; all of them call it.
 
     Every copy of a shard is digested where it is, so that it is known of each device that it holds what was saved.
@@ -59,7 +59,7 @@ def digest_shards(parts: list[Part], orders: Mapping[str, Order] | None = None) 
         StateError: Copies of a leaf differ.
     """
     found: dict[str, str] = {}
-    waiting: list[_Shared] = []
+    waiting: list[_SharedLeaf] = []
     size = 0
     for one in _shared(parts):
         waiting.append(one)
@@ -70,39 +70,52 @@ def digest_shards(parts: list[Part], orders: Mapping[str, Order] | None = None) 
     return found | (_exchanged(waiting, orders) if waiting else {})
 
 
-def _shared(parts: list[Part]) -> Iterator[_Shared]:
+def _shared(parts: list[StatePart]) -> Iterator[_SharedLeaf]:
     for group, rows, part in parts:
         values = {tuple(path): leaf.get_value() for path, leaf in nnx.to_flat_state(part)}
         for row in rows:
             if is_shared(values[row.jax]):
-                yield _Shared(f"{group}.{row.name}", row, values[row.jax])
+                yield _SharedLeaf(f"{group}.{row.name}", row, values[row.jax])
 
 
-def _exchanged(leaves: list[_Shared], orders: Mapping[str, Order] | None) -> dict[str, str]:
+def _exchanged(leaves: list[_SharedLeaf], orders: Mapping[str, Order] | None) -> dict[str, str]:
+    """Return the digests of leaves: each process completes a share of their blocks, and all learn of those."""
     own = [_digests(one, orders) for one in leaves]
-    every = exchange([{str(copy): digest.packed() for copy, digest in digests.items()} for digests in own])
+    count, index = jax.process_count(), jax.process_index()
+    owners = count * -(-sum(one.value.nbytes for one in leaves) // (count * ROUND))
+    shares: list[dict[str, LeafDigest]] = [{} for _ in leaves]
+    for owner in range(owners):
+        every = exchange([{str(copy): d.packed(owner, owners) for copy, d in digests.items()} for digests in own])
+        if owner % count == index:
+            _merge(shares, every)
+    whole: list[dict[str, LeafDigest]] = [{} for _ in leaves]
+    _merge(whole, exchange([{copy: digest.packed() for copy, digest in share.items()} for share in shares]))
     found = {}
-    for at, one in enumerate(leaves):
-        texts = set()
-        for copy in sorted({copy for packed in every for copy in packed[at]}):
-            held = [LeafDigest.unpacked(packed[at][copy]) for packed in every if copy in packed[at]]
-            for other in held[1:]:
-                held[0].merge(other)
-            texts.add(held[0].text())
+    for one, copies in zip(leaves, whole, strict=True):
+        texts = {digest.text() for digest in copies.values()}
         if len(texts) > 1:
-            raise StateError(one.leaf, f"the devices that hold the same part of it differ: {' and '.join(texts)}")
+            raise StateError(one.leaf, f"devices that hold the same part of it differ: {' and '.join(sorted(texts))}")
         found[one.leaf] = texts.pop()
     return found
 
 
-def _digests(one: _Shared, orders: Mapping[str, Order] | None) -> dict[int, LeafDigest]:
+def _merge(into: list[dict[str, LeafDigest]], every: list[Any]) -> None:
+    """Merge what processes have of each copy of each leaf."""
+    for packed in every:
+        for copies, given in zip(into, packed, strict=True):
+            for copy, digest in given.items():
+                part = LeafDigest.unpacked(digest)
+                copies[copy].merge(part) if copy in copies else copies.setdefault(copy, part)
+
+
+def _digests(one: _SharedLeaf, orders: Mapping[str, Order] | None) -> dict[int, LeafDigest]:
     """Return the number of a copy to the digest of what this process holds of it, in PyTorch's layout."""
     axes = tuple(range(one.value.ndim))
     for turn in one.row.transforms:
         assert isinstance(turn, Permute), f"{one.leaf} is kept {turn}, and that of a part is not known"
         axes = tuple(axes[axis] for axis in turn.axes)
     back = [axes.index(axis) for axis in range(len(axes))]
-    order = (orders or {}).get(one.leaf, ()) if orders is not None else _memory_order(one, back)
+    order = _memory_order(one, back) if orders is None else orders.get(one.leaf, ())
     found: dict[int, LeafDigest] = {}
     for shard in one.value.addressable_shards:
         starts = [0 if part.start is None else part.start for part in shard.index]
@@ -113,7 +126,7 @@ def _digests(one: _Shared, orders: Mapping[str, Order] | None) -> dict[int, Leaf
     return found
 
 
-def _memory_order(one: _Shared, back: list[int]) -> Order:
+def _memory_order(one: _SharedLeaf, back: list[int]) -> Order:
     """Return the order in which one process would find the bytes of the whole: memory that nobody touches has it."""
     whole = np.empty(one.value.shape, one.value.dtype).transpose(back)
     return memory_orders(TrainingState(arrays={one.leaf: whole})).get(one.leaf, ())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         policy_spec,
         train_command,
     )
-    from parity.reference.placements import Placed, fitting_placements, pairs_of, parse_placement
+    from parity.reference.placements import NamedMesh, fitting_placements, pairs_of, parse_placement
     from parity.reference.policy import OnDisk, check_policy_of
     from parity.reference.suite import (
         ASKED,
@@ -37,8 +37,8 @@ __all__ = [
     "CHECKS",
     "DEFAULT_STEPS",
     "SPEC_CHECKS",
+    "NamedMesh",
     "OnDisk",
-    "Placed",
     "SuiteRequest",
     "Task",
     "check_policy_of",

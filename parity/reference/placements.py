@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from parity.errors import SpecError
 from parity.spec import MeshSpec, RunSpec
 
-__all__ = ["DEFAULT_PLACEMENTS", "Placed", "fitting_placements", "pairs_of", "parse_placement"]
+__all__ = ["DEFAULT_PLACEMENTS", "NamedMesh", "fitting_placements", "pairs_of", "parse_placement"]
 
 DEFAULT_PLACEMENTS = (
     "data=1",
@@ -24,7 +24,7 @@ DEFAULT_PLACEMENTS = (
 
 
 @dataclass(frozen=True)
-class Placed:
+class NamedMesh:
     """A placement: its mesh, and how it is called."""
 
     mesh: MeshSpec
@@ -34,7 +34,7 @@ class Placed:
         """Return the fields that are not 1, as `parse_placement` takes them.
 
         Example:
-            >>> Placed(MeshSpec(fsdp=2, processes=2)).name, Placed(MeshSpec()).name
+            >>> NamedMesh(MeshSpec(fsdp=2, processes=2)).name, NamedMesh(MeshSpec()).name
             ('fsdp=2,processes=2', 'data=1')
         """
         sizes = {one.name: getattr(self.mesh, one.name) for one in fields(self.mesh)}
@@ -49,7 +49,7 @@ class Placed:
         return replace(spec, mesh=self.mesh)
 
 
-def parse_placement(text: str) -> Placed:
+def parse_placement(text: str) -> NamedMesh:
     """Return the placement of a text: fields of `mesh` with their sizes, separated by commas.
 
     Raises:
@@ -67,10 +67,10 @@ def parse_placement(text: str) -> Placed:
             expected = f"expected {', '.join(f'{one}=N' for one in known)}, each at most once"
             raise SpecError("--placement", f"{expected}, got {part.strip()!r} in {text!r}")
         sizes[name] = int(size)
-    return Placed(MeshSpec(**sizes))
+    return NamedMesh(MeshSpec(**sizes))
 
 
-def fitting_placements(spec: RunSpec) -> list[Placed]:
+def fitting_placements(spec: RunSpec) -> list[NamedMesh]:
     """Return those of `DEFAULT_PLACEMENTS` that divide a run: its batch, and what they split of its model."""
     found = []
     for text in DEFAULT_PLACEMENTS:
@@ -83,7 +83,7 @@ def fitting_placements(spec: RunSpec) -> list[Placed]:
     return found
 
 
-def pairs_of(placements: Sequence[Placed], *, every: bool = False) -> list[tuple[Placed, Placed]]:
+def pairs_of(placements: Sequence[NamedMesh], *, every: bool = False) -> list[tuple[NamedMesh, NamedMesh]]:
     """Return pairs of placements: where a run is saved, and where it is resumed.
 
     Args:

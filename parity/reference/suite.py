@@ -15,10 +15,10 @@ from parity.errors import NoCounterpartError, ParityError, UnknownNameError
 from parity.reference.across import TwinPair, check_handover, check_twins
 from parity.reference.ahead import Ahead
 from parity.reference.drill import check_twin_policy, check_twin_resume, check_twin_scenarios, drill_spec, epochs_spec
-from parity.reference.placements import Placed, fitting_placements, pairs_of
+from parity.reference.placements import NamedMesh, fitting_placements, pairs_of
 from parity.reference.planned import StartProcess, start_interpreter
 from parity.reference.policy import PURE, check_policy
-from parity.reference.topology import Topologies, check_topology
+from parity.reference.topology import Topologies, check_topology, part_in_processes
 from parity.results import CheckRecord, Criterion, ResolvedSpec, Verdict
 from parity.sides import Side
 from parity.spec import RunSpec, preset, spec_hash, to_toml
@@ -67,7 +67,7 @@ class SuiteRequest:
     `steps` and `kills` have no effect, and the resume check brings the handovers in both directions with it."""
     workdir: Path
     """Run directories go to `<workdir>/<spec>-<precision>/<side>/`; those of an earlier check are replaced."""
-    placements: Sequence[Placed] = ()
+    placements: Sequence[NamedMesh] = ()
     """Those of the topology check; none for `fitting_placements`."""
     every_pair: bool = False
     """Whether the topology check goes from each placement to each other one, not once around."""
@@ -90,7 +90,7 @@ def standard_matrix() -> list[RunSpec]:
     ]
 
 
-Made = TypeVar("Made")
+Once = TypeVar("Once")
 
 Resolve = Callable[[], tuple[ResolvedSpec, str]]
 """Writes the resolved spec into the directory of its runs, and returns it with the digest of its data."""
@@ -231,7 +231,8 @@ def _topologies(
 ) -> Iterator[Task]:
     """Yield a task for each pair of placements; all share what was trained before."""
     make = partial(Task, spec=spec, sides=(name,), resolve=cache(partial(_resolve, spec, home.parent)))
-    runs = _once(partial(Topologies, spec, name, side, home, request.begin, on_step))
+    part = part_in_processes(name, side, request.begin)
+    runs = _once(partial(Topologies, spec, name, side, home, part, on_step))
     for a, b in pairs_of(request.placements or fitting_placements(spec), every=request.every_pair):
         run = partial(lambda a, b: check_topology(runs(), a, b), a, b)
         yield make(name=f"topology {a.name} > {b.name}", run=run)
@@ -253,11 +254,11 @@ def _resume_anew(
     return check_twin_resume(spec, name, side, home, request.kills, on_step, request.begin)
 
 
-def _once(make: Callable[[], Made]) -> Callable[[], Made]:
+def _once(make: Callable[[], Once]) -> Callable[[], Once]:
     """Return a function that makes something when it is first called, and fails each time if it failed then."""
-    made: list[Made | Exception] = []
+    made: list[Once | Exception] = []
 
-    def get() -> Made:
+    def get() -> Once:
         if not made:
             try:
                 made.append(make())

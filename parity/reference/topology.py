@@ -1,8 +1,8 @@
-"""The topology check: a run that is saved on one placement and resumed on another, against one that was never moved.
+"""The topology check: a run that is saved on one placement and resumed on another, against one that never moved.
 
-Each part of a run is trained by `parity train`, in as many processes as its placement has; what is judged is what
-they leave on disk. The state after the restore must be the saved one bit for bit, leaf by leaf in neutral form; the
-curve must be that of one device, by the criterion of the twins: sums over other shards are rounded in another order.
+Each part of a run is trained by itself, in as many processes as its placement has; what is judged is what they leave
+on disk. The state after the restore must be the saved one bit for bit, leaf by leaf in neutral form; the curve must
+be that of one device, by the criterion of the twins: sums over other shards are rounded in another order.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import shutil
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
@@ -22,15 +22,18 @@ from parity.contract import Side, Trainer, child_environment
 from parity.reference.across import Envelope, StepCurve, agree, losses, measure_envelope, noise_floor, run_from
 from parity.reference.drill import train_command
 from parity.reference.leaves import MOST_LEAVES, describe_leaf
-from parity.reference.placements import Placed
+from parity.reference.placements import NamedMesh
 from parity.reference.planned import RunEvidence, StartProcess, TrainingProcess, read_evidence, start_interpreter
 from parity.results import CheckRecord, LeafChange
-from parity.runs import variables
+from parity.runs import FaultInjection, ProcessOptions, train, variables
 from parity.sides import is_builtin
 from parity.spec import MeshSpec, RunSpec
 from parity.state import TrainingState, compare_digests
 
-__all__ = ["Topologies", "check_topology"]
+__all__ = ["Topologies", "TrainPart", "check_topology", "part_here", "part_in_processes"]
+
+TrainPart = Callable[[RunSpec, Path], None]
+"""Trains a run in a run directory to its last step, from where it stands there, and leaves evidence."""
 
 PART_SECONDS = 600.0
 """Longest one part of a run may take in its processes; it is then killed, and the check has crashed."""
@@ -47,8 +50,8 @@ class Topologies:
         side_name: Name of the side.
         side: The side.
         workdir: Where the run directories go; those of an earlier check are replaced.
-        begin: Starts each process.
-        on_step: Called for the steps that train in this process.
+        part: Trains its parts.
+        on_step: Called for the steps of the reference.
     """
 
     def __init__(
@@ -57,15 +60,16 @@ class Topologies:
         side_name: str,
         side: Side,
         workdir: Path,
-        begin: StartProcess = start_interpreter,
+        part: TrainPart,
         on_step: OnStep = ignore_step,
     ) -> None:
         self.middle = max(1, spec.steps // 2)
         self.spec = replace(spec, save=replace(spec.save, every=self.middle), mesh=MeshSpec())
         self.side_name, self._side, self._home = side_name, side, workdir
-        self._begin, self._on_step = begin, on_step
-        self._saved: dict[Placed, Path] = {}
+        self._part, self._on_step = part, on_step
+        self._saved: dict[NamedMesh, Path] = {}
         shutil.rmtree(workdir, ignore_errors=True)
+        workdir.mkdir(parents=True)
 
     @cached_property
     def reference(self) -> StepCurve:
@@ -98,11 +102,11 @@ class Topologies:
     def _start(self) -> TrainingState:
         return self._trainer.export_state()
 
-    def resumed(self, first: Placed, second: Placed) -> RunEvidence:
+    def resumed(self, first: NamedMesh, second: NamedMesh) -> RunEvidence:
         """Return what a run left that was saved on one placement and finished on another.
 
         Raises:
-            ProcessError: A process ended otherwise than it should have, or took too long.
+            ProcessError: As of the part.
         """
         if first not in self._saved:
             self._saved[first] = self._home / f"saved on {first.name}"
@@ -112,25 +116,54 @@ class Topologies:
         self._train(second, run, self.spec.steps)
         return read_evidence(run)
 
-    def _train(self, placed: Placed, run: Path, steps: int) -> None:
-        """Train up to a step, in as many processes as the placement has."""
-        spec, count = placed.of(self.spec), placed.mesh.processes
-        command = train_command(spec, self.side_name, self._home / f"{placed.name}.toml")(run, None)
-        command = [*command, "--steps", str(steps)]
-        environment, port = child_environment(self._side), _free_port()
+    def _train(self, placed: NamedMesh, run: Path, steps: int) -> None:
+        self._part(replace(placed.of(self.spec), steps=steps), run)
+
+
+def part_here(side_name: str, side: Side) -> TrainPart:
+    """Return what trains a part of a run within this process: fast, and for placements of one process.
+
+    Args:
+        side_name: Name of the side.
+        side: The side.
+    """
+
+    def part(spec: RunSpec, run: Path) -> None:
+        train(side, side_name, spec, run, ProcessOptions(faults=FaultInjection(trace=True)))
+
+    return part
+
+
+def part_in_processes(side_name: str, side: Side, begin: StartProcess = start_interpreter) -> TrainPart:
+    """Return what trains a part of a run by `parity train`, in as many processes as its mesh has.
+
+    Args:
+        side_name: Name of the side.
+        side: The side.
+        begin: Starts each process.
+
+    Returns:
+        What raises a ProcessError if a process ends otherwise than it should, or takes too long.
+    """
+
+    def part(spec: RunSpec, run: Path) -> None:
+        name, count = f"{run.name} until {spec.steps}", spec.mesh.processes
+        command = train_command(spec, side_name, run.parent / f"{name}.toml")(run, None)
+        environment, port = child_environment(side), _free_port()
         with ExitStack() as stack:
             started = []
             for index in range(count):
                 own = {**environment, **(variables(index, count, port) if count > 1 else {})}
-                log = self._home / f"{run.name} {steps} {index}.log"
-                process = TrainingProcess(command, run, log, own, self._begin)
+                process = TrainingProcess(command, run, run.parent / f"{name} {index}.log", own, begin)
                 started.append(stack.enter_context(process))
             until = time.monotonic() + PART_SECONDS
             for process in started:
                 process.wait(max(0.0, until - time.monotonic()))
 
+    return part
 
-def check_topology(topologies: Topologies, first: Placed, second: Placed) -> CheckRecord:
+
+def check_topology(topologies: Topologies, first: NamedMesh, second: NamedMesh) -> CheckRecord:
     """Check one pair of placements.
 
     Args:

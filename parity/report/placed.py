@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
+from parity.contract import LeafSplit, StateSplit
 from parity.report.layout import Column, print_rows, print_wrapped
 from parity.report.terminal import open_console
-
-if TYPE_CHECKING:
-    from parity.twins import LeafSplit, StateSplit
 
 __all__ = ["print_split"]
 

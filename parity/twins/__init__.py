@@ -4,7 +4,6 @@ from parity.twins.data import ArrayStream, BatchStream, Chunk, GrainStream, Shar
 from parity.twins.datasets import Dataset, batches_per_epoch, describe_data, load_dataset
 from parity.twins.initial import initial_buffers, initial_params
 from parity.twins.layout import Layout
-from parity.twins.placed import LeafSplit, StateSplit
 from parity.twins.prefetch import Prefetcher
 from parity.twins.schedule import factor, first_schedule, rates
 from parity.twins.sizes import activations, gigabytes, host_needs, physical_memory, require_memory
@@ -21,12 +20,10 @@ __all__ = [
     "Dataset",
     "GrainStream",
     "Layout",
-    "LeafSplit",
     "Prefetcher",
     "Row",
     "Share",
     "SlotRows",
-    "StateSplit",
     "StepInputs",
     "StepOutputs",
     "Twin",
