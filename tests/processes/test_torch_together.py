@@ -55,7 +55,9 @@ def distance(records, rows):
     assert len(records) == len(rows) > 0
     for name in ("batch", "epoch", "samples", "lr", "loss_scale", "skipped", "step"):
         assert [getattr(record, name) for record in records] == [row[name] for row in rows], name
-    pairs = [(getattr(a, name), b[name]) for a, b in zip(records, rows, strict=True) for name in ("loss", "grad_norm")]
+    pairs = [
+        (getattr(a, name), b[name]) for a, b in zip(records, rows, strict=True) for name in ("loss", "grad_norm")
+    ]
     return max(abs(a - b) / abs(a) for a, b in pairs)
 
 
@@ -186,7 +188,10 @@ WRONG = {
     "a local norm": "sharding.ShardedModel.total = lambda self, norms: torch.linalg.vector_norm(torch.stack(norms))",
     "gradients averaged": "sharding.FSDPModule.set_gradient_divide_factor = lambda self, factor: None",
     "the samples of another process": "sharding.ShardedModel.mean = lambda self, losses: losses",
-    "the same dropout everywhere": "import torch_side.dropout as d; d.Dropout.share = property(lambda s: 0, lambda s, v: 0)",
+    "the same dropout everywhere": (
+        "import torch_side.dropout as dropout\n"
+        "dropout.Dropout.share = property(lambda self: 0, lambda self, value: None)"
+    ),
 }
 
 
@@ -269,5 +274,9 @@ def test_a_mesh_of_another_size_than_there_are_processes_is_refused_in_both(tmp_
 def test_the_seal_of_several_processes_names_as_many_places_as_that_of_one(home):
     path, _, _ = home
     seal = read_seal(path / "run" / "checkpoints" / "24")
-    assert json.loads((path / "run" / "checkpoints" / "24" / "meta.json").read_text())["scalars"]["counters.step"] == 24
-    assert {leaf for leaf in seal.leaves if leaf.startswith(("model.", "optimizer."))} - {"optimizer.step"} == set(seal.places)
+    assert (
+        json.loads((path / "run" / "checkpoints" / "24" / "meta.json").read_text())["scalars"]["counters.step"] == 24
+    )
+    assert {leaf for leaf in seal.leaves if leaf.startswith(("model.", "optimizer."))} - {"optimizer.step"} == set(
+        seal.places
+    )

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from parity.runs import RunDirectory
-from parity.runs.launch import variables
+from parity.runs.launching import variables
 from parity.spec import load, to_toml
 from parity.storage import read_lines
 from tests.support.ports import free_port
