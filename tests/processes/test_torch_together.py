@@ -280,3 +280,23 @@ def test_the_seal_of_several_processes_names_as_many_places_as_that_of_one(home)
     assert {leaf for leaf in seal.leaves if leaf.startswith(("model.", "optimizer."))} - {"optimizer.step"} == set(
         seal.places
     )
+
+
+SILENT = "import parity.runs.peers as peers; peers.BEAT_SECONDS, peers.SILENCE_SECONDS = 0.5, 4.0"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_when_one_is_stopped_the_other_ends_and_says_which(stopped, tmp_path):
+    script = tmp_path / "silent.py"
+    script.write_text(PLANTED.format(planted=SILENT))
+    with Several(tmp_path, "mlp-digits", ENDLESS, script=script) as pair:
+        pair.wait_for_steps()
+        pair[stopped].send_signal(signal.SIGSTOP)
+        code, _, err = pair.end(1 - stopped, seconds=60)
+    assert code == 3, err
+    silent = (
+        rf"parity: error: process {stopped} of 2 \({pair[stopped].pid} on .+\) has given no sign of life for 4 s:"
+    )
+    assert re.match(silent, err), err
+    assert len(err.splitlines()) == 1, err
