@@ -3,6 +3,7 @@
 `PARITY_RANK_KILLS` is the number of kills; about 15 seconds each on two busy cores.
 """
 
+import json
 import os
 import random
 import signal
@@ -16,7 +17,7 @@ import pytest
 
 from parity.checkpoints import read_seal, verify
 from parity.reference.planned import read_evidence
-from parity.runs import RunDirectory
+from parity.runs import RunDirectory, launch
 from parity.spec import MESH_AXES, load, to_toml
 from parity.state import in_schema_2
 from parity.storage import read_lines
@@ -158,3 +159,59 @@ def test_compiled_steps_of_several_processes_are_those_of_one_device(tmp_path):
     trained(tmp_path, "mlp-digits", given, steps=10, precision="float64")
     _, records = alone(given, 10)
     assert distance(records, read_lines(RunDirectory(tmp_path / "run").steps)) <= WITHIN
+
+
+MEMORY = """
+import json, os, sys, threading, time
+from pathlib import Path
+from parity.contract import processes_of
+from parity.runs import join
+from parity.spec import from_toml, identity_of
+import torch_side
+
+def memory(name="RssAnon"):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
+
+class Peak:
+    def __enter__(self):
+        self.before, self.most, self.on = memory(), 0, True
+        self.thread = threading.Thread(target=self.watch); self.thread.start()
+        return self
+    def watch(self):
+        while self.on:
+            self.most = max(self.most, memory()); time.sleep(0.0005)
+    def __exit__(self, *error):
+        self.on = False; self.thread.join()
+
+spec = from_toml(Path(sys.argv[1]).read_text())
+home = Path(sys.argv[2])
+with join(processes_of(torch_side), {}, identity_of(spec), spec, 60) as together:
+    trainer = torch_side.build(spec, home)
+    for _ in trainer.steps(2): pass
+    mine = sum(part.local.nbytes for part in trainer.split.parts.values()) * 3
+    with Peak() as save:
+        trainer.save(None); trainer.wait()
+    with Peak() as restore:
+        trainer.restore(2)
+    (home / f"memory-{trainer.placement.mesh.at('fsdp')}.json").write_text(json.dumps(
+        {"shard": mine, "save": (save.most - save.before) / mine, "restore": (restore.most - restore.before) / mine}))
+"""
+
+
+def test_a_process_needs_at_most_two_of_its_own_shards_to_save_and_to_restore(tmp_path):
+    """Four processes, 17 million parameters with the state of AdamW; anonymous memory above training, sampled."""
+    (script := tmp_path / "memory.py").write_text(MEMORY)
+    given = ["model.hidden=[4096,4096]", "mesh.fsdp=4", "batch=16", "steps=2"]
+    file = tmp_path / "spec.toml"
+    file.write_text(to_toml(load("mlp-digits", "float32", given)))
+    (tmp_path / "run").mkdir()
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    code = launch([sys.executable, str(script), str(file), str(tmp_path / "run")], 4, env)
+    assert code == 0
+    found = [json.loads(one.read_text()) for one in sorted((tmp_path / "run").glob("memory-*.json"))]
+    assert len(found) == 4
+    for row in found:
+        print(row)
+    assert max(row["save"] for row in found) <= 2
+    assert max(row["restore"] for row in found) <= 2
