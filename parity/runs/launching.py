@@ -81,7 +81,7 @@ def launch(command: Sequence[str], count: int, environment: Mapping[str, str] | 
 def _watch(started: Sequence[subprocess.Popen[bytes]]) -> int:
     """Wait for all processes, of which one that fails ends the others; return the code of the first that failed."""
     code, until = 0, float("inf")
-    while any(process.poll() is None for process in started):
+    while None in [process.poll() for process in started]:  # of each: a failure is seen while others run
         failed = [process.returncode for process in started if process.returncode]
         if failed and not code:
             code, until = failed[0], time.monotonic() + END_SECONDS
