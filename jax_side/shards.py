@@ -20,12 +20,12 @@ from parity.mapping import Permute
 from parity.state import LeafDigest, Order, TrainingState, memory_orders
 from parity.twins import Row
 
-__all__ = ["StatePart", "digest_shards", "held_shards", "is_shared"]
+__all__ = ["NeutralPart", "digest_shards", "held_shards", "is_shared"]
 
 ROUND = 8 << 20
 """Bytes of leaves of which the ends of shards are exchanged at once: no process ever has more of what others hold."""
 
-StatePart = tuple[str, tuple[Row, ...], nnx.State]
+NeutralPart = tuple[str, tuple[Row, ...], nnx.State]
 """Group of leaves, their rows in the table, and the variables that hold them."""
 
 
@@ -46,7 +46,7 @@ class _SharedLeaf(NamedTuple):
     value: jax.Array
 
 
-def digest_shards(parts: list[StatePart], orders: Mapping[str, Order] | None = None) -> dict[str, str]:
+def digest_shards(parts: list[NeutralPart], orders: Mapping[str, Order] | None = None) -> dict[str, str]:
     """Return neutral leaf to `type digest`, of the leaves that lie in several processes; all of them call it.
 
     Every copy of a shard is digested where it is, so that it is known of each device that it holds what was saved.
@@ -70,7 +70,7 @@ def digest_shards(parts: list[StatePart], orders: Mapping[str, Order] | None = N
     return found | (_exchanged(waiting, orders) if waiting else {})
 
 
-def _shared(parts: list[StatePart]) -> Iterator[_SharedLeaf]:
+def _shared(parts: list[NeutralPart]) -> Iterator[_SharedLeaf]:
     for group, rows, part in parts:
         values = {tuple(path): leaf.get_value() for path, leaf in nnx.to_flat_state(part)}
         for row in rows:

@@ -18,7 +18,7 @@ from jax_side.numerics import x64
 from jax_side.optimizer import leaves_of, slots
 from jax_side.scaler import ScalerState
 from jax_side.sharding import annotated, splits_state
-from jax_side.shards import StatePart, is_shared
+from jax_side.shards import NeutralPart, is_shared
 from parity.errors import StateError
 from parity.spec import RunSpec
 from parity.state import TrainingState, take_count, take_scale
@@ -127,7 +127,7 @@ def export_arrays(
     return arrays, scalars
 
 
-def neutral_parts(layout: Layout, state: DeviceState) -> list[StatePart]:
+def neutral_parts(layout: Layout, state: DeviceState) -> list[NeutralPart]:
     """Return the groups of arrays that both sides have: group, rows, and the variables that hold them."""
     parts = [("model.params", layout.params, state.params), ("model.buffers", layout.buffers, state.buffers)]
     slots = [(one.slot.name, one.rows) for one in layout.slots]
