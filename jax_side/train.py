@@ -137,19 +137,21 @@ class Programs:
         return DeviceState(params, buffers, rngs, optimizer, scaler), (loss, norm, scale, ~finite)
 
     def _gathered(self, params: Any) -> Any:
-        """Return parameters as a forward pass reads them: along `fsdp` every device has all, for its own samples.
-
-        XLA would also come to this, but for an embedding: there it splits the activations as the table is split, and
-        copies all of them to every device to split them by samples again (jax 0.10).
-        """
+        """Return parameters as a forward pass reads them: along `fsdp` every device has all, for its own samples."""
         if self.spec.mesh.fsdp == 1:
             return params
         return jax.lax.with_sharding_constraint(params, gathered_shardings(self._placement, params))
 
     def _scattered(self, grads: Any) -> Any:
-        """Return gradients as their parameters are kept: the sum over all samples, each device its part."""
+        """Return gradients as their parameters are kept: the sum over all samples, each device its part.
+
+        The barrier keeps the two shardings apart. Without it XLA computes the gradient of an embedding as its table
+        is kept, for which it copies all activations to every device, and warns that it does (jax 0.10).
+        """
         if not splits_state(self.spec.mesh):
             return grads
+        if self.spec.mesh.fsdp > 1:
+            grads = jax.lax.optimization_barrier(self._gathered(grads))
         return jax.lax.with_sharding_constraint(grads, state_shardings(self._placement, grads))
 
     def _loss(self, params: Any, *, buffers: Any, rngs: Any, x: Any, y: Any, key: Any, factor: Any) -> Any:
