@@ -59,8 +59,8 @@ def test_a_mesh_trains_as_one_device_and_one_device_resumes_it(preset, mesh, tmp
     assert worst <= WITHIN
 
 
-@pytest.mark.parametrize("after", MESHES)
-@pytest.mark.parametrize("before", MESHES)
+@pytest.mark.parametrize("after", ["data=1", *MESHES])
+@pytest.mark.parametrize("before", ["data=1", *MESHES])
 def test_a_state_crosses_between_meshes_bit_for_bit(before, after, tmp_path):
     if before == after:
         pytest.skip("the same mesh")
