@@ -57,10 +57,9 @@ def distance(records, rows):
     assert len(records) == len(rows) > 0
     for name in ("batch", "epoch", "samples", "lr", "loss_scale", "skipped", "step"):
         assert [getattr(record, name) for record in records] == [row[name] for row in rows], name
-    pairs = [
-        (getattr(a, name), b[name]) for a, b in zip(records, rows, strict=True) for name in ("loss", "grad_norm")
-    ]
-    return max(abs(a - b) / abs(a) for a, b in pairs)
+    both = ("loss", "grad_norm")
+    pairs = [(getattr(a, name), float(b[name])) for a, b in zip(records, rows, strict=True) for name in both]
+    return max(0.0 if a == b else abs(a - b) / abs(a) for a, b in pairs)
 
 
 @pytest.fixture(scope="module")
