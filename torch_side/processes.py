@@ -86,7 +86,8 @@ def start(place: Place, spec: RunSpec) -> None:
             gpus = f"{torch.cuda.device_count()} GPUs here for process {local_index()} of {here} of this machine"
             raise SpecError("mesh", f"{gpus}; start fewer, or set CUDA_VISIBLE_DEVICES= to train on CPUs")
         torch.cuda.set_device(local_index())
-    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=seconds)
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backend, store=_store(place), rank=place.index, world_size=place.count, timeout=seconds)
     _connected.append(place)
 
 
@@ -148,10 +149,28 @@ def _require_count(spec: RunSpec, processes: int) -> None:
         raise SpecError("mesh.processes", f"{mesh.processes} asked for, {processes} were started")
 
 
+def _agent_store(host: str, port: int) -> dist.Store:
+    """Return the store of torchrun's agent, of the processes that it started at the same time.
+
+    The agent keeps its store when it starts processes anew, with the addresses of those that are gone: without a
+    prefix, Gloo would wait for them (torch 2.13).
+    """
+    store = dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=STORE_SECONDS))
+    return dist.PrefixStore(f"parity/{os.environ.get(RESTARTS, '0')}", store)
+
+
+def _store(place: Place) -> dist.Store:
+    """Return the store by which the processes of a run find each other: that of torchrun, or one in process 0."""
+    if os.environ.get(AGENT) == "True":
+        return _agent_store(os.environ[ADDRESS], int(os.environ[PORT]))
+    first = place.index == 0
+    seconds = timedelta(seconds=STORE_SECONDS)
+    return dist.TCPStore(place.host, place.port, place.count, first, timeout=seconds, wait_for_workers=False)
+
+
 def _published(host: str, port: int, rank: int, number: int) -> str:
     """Return the address at which process 0 will listen, which it publishes in the store of torchrun's agent."""
-    store = dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=STORE_SECONDS))
-    key = f"parity/{os.environ.get(RESTARTS, '0')}/address"
+    store, key = _agent_store(host, port), "address"
     if rank == 0:
         alone = os.environ.get(LOCAL_COUNT) == str(number)  # all on this machine: its name need not be known
         with socket.create_server(("", 0)) as free:

@@ -34,9 +34,6 @@ from torch_side.placement import Placement
 
 __all__ = ["ShardedModel", "WholeModel", "place_model", "require_sharded"]
 
-WHOLE_MATRICES = ("Adafactor", "Muon")
-"""Optimizers whose update of an element depends on others of its matrix: on a part of it they compute another one."""
-
 
 class WholeModel:
     """A model on the device of one process."""
@@ -196,7 +193,7 @@ def require_sharded(spec: RunSpec) -> None:
         problem = "'native' draws from a stream of each process; several processes need 'shared'"
         raise SpecError("dropout.generator", problem)
     parts = mesh.fsdp * mesh.model
-    if parts > 1 and spec.optimizer.row.name in WHOLE_MATRICES:
+    if parts > 1 and not spec.optimizer.row.elementwise:
         problem = f"{spec.optimizer.kind!r} needs whole matrices, and mesh.fsdp x mesh.model = {parts} splits them"
         raise SpecError("optimizer.kind", f"{problem}; use mesh.data, or another optimizer")
     if mesh.model > 1 and spec.model.kind not in ("mlp", "gpt"):

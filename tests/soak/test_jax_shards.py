@@ -1,4 +1,4 @@
-"""A state that is split over a mesh, at length: the curve of one device on every mesh, and the memory of a process."""
+"""A state that is split over a mesh, at length: the curve of one device on any mesh, and the memory of a process."""
 
 import json
 import os

@@ -75,9 +75,9 @@ class Several:
         self.wait_for(lambda: read_lines(self.run.steps)[step - 1 :])
 
 
-def trained(home, preset, overrides, *words, steps, count=2, precision=None):
+def trained(home, preset, overrides, *words, steps, count=2, precision=None, seconds=SECONDS):
     """Train to the end in several processes; return what process 0 wrote."""
     with Several(home, preset, overrides, "--steps", str(steps), *words, count=count, precision=precision) as several:
-        ends = several.ends()
+        ends = several.ends(seconds)
     assert [(code, err) for code, _, err in ends] == [(0, "")] * count, ends
     return ends[0][1]
