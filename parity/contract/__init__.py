@@ -35,6 +35,7 @@ from parity.contract.side import (
     processes_of,
     shared_programs,
 )
+from parity.contract.splits import LeafSplit, StateSplit
 from parity.contract.trainer import (
     PRECISIONS,
     QUANTITIES,
@@ -54,6 +55,7 @@ __all__ = [
     "PRECISIONS",
     "QUANTITIES",
     "Divergence",
+    "LeafSplit",
     "LeastSquares",
     "Measured",
     "Pace",
@@ -63,6 +65,7 @@ __all__ = [
     "RunIdentity",
     "RunPlan",
     "Side",
+    "StateSplit",
     "StepRecord",
     "Trainer",
     "Translation",

@@ -9,6 +9,7 @@ Any object with `build` and `topology` is one: a module, an instance of a class.
 | `environment` | variables of a process that a check starts: name to value, None for one that is removed |
 | `export_params(checkpoint, dest)` | writes the parameters of a verified checkpoint to a new place, for inference |
 | `writers()` | the formats that it writes, as `parity.formats.Writer`; for `parity convert` |
+| `explain_sharding(described)` | a `StateSplit`: along which axes of the mesh each leaf is split |
 | `prepare_process()` | called once in a process that trains, before anything is built |
 | `shared_programs(directory)` | a context in which this process and its children share compiled programs |
 """
