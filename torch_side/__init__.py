@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch_side import processes
     from torch_side.checkpoint import Checkpoints
+    from torch_side.explain import explain_sharding
     from torch_side.formats.writers import writers
     from torch_side.imports import prepare_process
     from torch_side.inference import export_params, load_model
@@ -27,6 +28,7 @@ __all__ = [
     "TorchTrainer",
     "build",
     "environment",
+    "explain_sharding",
     "export_params",
     "load_model",
     "prepare_process",
@@ -45,6 +47,7 @@ _MODULES = {
     "TorchTrainer": "torch_side.train",
     "build": "torch_side.train",
     "environment": "torch_side.processes",
+    "explain_sharding": "torch_side.explain",
     "export_params": "torch_side.inference",
     "load_model": "torch_side.inference",
     "prepare_process": "torch_side.imports",

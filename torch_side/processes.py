@@ -19,7 +19,7 @@ from parity.contract import Place
 from parity.errors import SpecError
 from parity.spec import RunSpec
 
-__all__ = ["count", "environment", "exchange", "index", "local_index", "place", "start", "stop"]
+__all__ = ["count", "environment", "exchange", "index", "local_index", "needed", "place", "start", "stop"]
 
 ADDRESS, PORT, COUNT, INDEX = "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"
 LOCAL_INDEX, LOCAL_COUNT = "LOCAL_RANK", "LOCAL_WORLD_SIZE"
@@ -66,6 +66,11 @@ def place() -> Place | None:
     host = found[ADDRESS]
     address = _published(host, port, rank, number) if os.environ.get(AGENT) == "True" else f"{host}:{port}"
     return Place(address=address, index=rank, count=number)
+
+
+def needed(spec: RunSpec) -> int:
+    """Return how many processes a run needs: one for each device of its mesh."""
+    return spec.mesh.devices
 
 
 def start(place: Place, spec: RunSpec) -> None:

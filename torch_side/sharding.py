@@ -24,7 +24,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 
 from parity.errors import SpecError
-from parity.spec import MESH_AXES, RunSpec, split_axes
+from parity.spec import MESH_AXES, MeshSpec, RunSpec, split_axes
 from parity.twins import Layout
 from torch_side.dropout import Dropout
 from torch_side.mesh import Mesh
@@ -32,7 +32,7 @@ from torch_side.model import BatchNorm
 from torch_side.parts import Held, part_of
 from torch_side.placement import Placement
 
-__all__ = ["ShardedModel", "WholeModel", "place_model", "require_sharded"]
+__all__ = ["ShardedModel", "WholeModel", "layer_plan", "place_model", "require_sharded", "shards_rows"]
 
 
 class WholeModel:
@@ -94,11 +94,10 @@ class ShardedModel(WholeModel):
                 module.share = mesh.share
             elif isinstance(module, BatchNorm) and mesh.shares > 1:
                 module.group = mesh.batch
-        names = {row.torch: row.axes for row in layout.params}
         shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
         if mesh.size("model") > 1:
-            _split_layers(model, names, spec, mesh)
-        sharded = mesh.size("fsdp") > 1 or (mesh.shares > 1 and mesh.size("model") > 1)
+            parallelize_module(model, mesh.devices["model"], dict(layer_plan(model, spec, layout)))
+        sharded = shards_rows(spec.mesh)
         if sharded:
             _shard_blocks(model, mesh)
         self._ddp: DistributedDataParallel | None = None
@@ -201,23 +200,33 @@ def require_sharded(spec: RunSpec) -> None:
         raise SpecError("mesh.model", f"{problem}; use mesh.data or mesh.fsdp")
 
 
-def _split_layers(model: nn.Module, names: Mapping[str, tuple[str, ...]], spec: RunSpec, mesh: Mesh) -> None:
-    """Split linear layers along `model`: outputs or inputs, as the table has it.
+def layer_plan(model: nn.Module, spec: RunSpec, layout: Layout) -> dict[str, ColwiseParallel | RowwiseParallel]:
+    """Return the linear layers that are split along `model`, each by outputs or by inputs, as the table has it.
 
     Between two layers every process has all activations, but for those of an MLP block of a GPT: dropout and the
     attention are then what they are on one device.
+
+    Args:
+        model: The model; its values are not looked at.
+        spec: The run.
+        layout: Its layout, whose rows name the axes of each parameter.
     """
-    plan: dict[str, Any] = {}
+    plan: dict[str, ColwiseParallel | RowwiseParallel] = {}
+    axes = {row.torch: row.axes for row in layout.params}
     for name, module in model.named_modules():
         if not isinstance(module, nn.Linear):
             continue
-        outputs, inputs = split_axes(names[f"{name}.weight"], spec.mesh)
+        outputs, inputs = split_axes(axes[f"{name}.weight"], spec.mesh)
         if "model" in outputs:
-            inside = name.endswith(".up")
-            plan[name] = ColwiseParallel(output_layouts=Shard(-1) if inside else Replicate())
+            plan[name] = ColwiseParallel(output_layouts=Shard(-1) if name.endswith(".up") else Replicate())
         elif "model" in inputs:
             plan[name] = RowwiseParallel(input_layouts=Shard(-1) if name.endswith(".down") else Replicate())
-    parallelize_module(model, mesh.devices["model"], plan)
+    return plan
+
+
+def shards_rows(mesh: MeshSpec) -> bool:
+    """Return whether `fully_shard` holds the parameters; with `model` it also adds up what `data` alone has split."""
+    return mesh.fsdp > 1 or (mesh.data > 1 and mesh.model > 1)
 
 
 def _shard_blocks(model: nn.Module, mesh: Mesh) -> None:

@@ -32,6 +32,7 @@ from parity.contract.side import (
     child_environment,
     drafts_of,
     prepare_process,
+    processes_needed,
     processes_of,
     shared_programs,
 )
@@ -77,6 +78,7 @@ __all__ = [
     "nest_fields",
     "parse_toml",
     "prepare_process",
+    "processes_needed",
     "processes_of",
     "read_records",
     "record_line",

@@ -18,7 +18,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from parity.checks import OnStep, ignore_step
-from parity.contract import Side, Trainer, child_environment
+from parity.contract import Side, Trainer, child_environment, processes_needed
 from parity.reference.across import Envelope, StepCurve, agree, losses, measure_envelope, noise_floor, run_from
 from parity.reference.drill import train_command
 from parity.reference.leaves import MOST_LEAVES, describe_leaf
@@ -147,7 +147,7 @@ def part_in_processes(side_name: str, side: Side, begin: StartProcess = start_in
     """
 
     def part(spec: RunSpec, run: Path) -> None:
-        name, count = f"{run.name} until {spec.steps}", spec.mesh.processes
+        name, count = f"{run.name} until {spec.steps}", max(spec.mesh.processes, processes_needed(side, spec))
         command = train_command(spec, side_name, run.parent / f"{name}.toml")(run, None)
         environment, port = child_environment(side), _free_port()
         with ExitStack() as stack:

@@ -1,6 +1,7 @@
 """`parity train --explain-sharding`: what is printed is what lies on the devices, and nothing is trained."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from flax import nnx
@@ -66,7 +67,19 @@ def test_json_alone_is_refused(tmp_path, capsys):
     assert "--json: is of --explain-sharding; records of a run are in RUN/steps.jsonl" in capsys.readouterr().err
 
 
-def test_a_side_without_shardings_says_so(tmp_path, capsys):
+def test_the_pytorch_side_says_what_it_splits_otherwise(tmp_path, capsys):
+    """Rows go along fsdp, where JAX follows the table; what is held is compared in the soak tests of ranks."""
+    command = ["train", "--side", "torch", "--spec", "gpt-text", "--dir", str(tmp_path / "run"), "--explain-sharding"]
+    assert main([*command, "--json", "--set", "mesh.fsdp=2", "--set", "mesh.model=2"]) == 0
+    found = {one["leaf"]: one["split"] for one in json.loads(capsys.readouterr().out)["leaves"]}
+    assert found["model.params.blocks.0.up.weight"] == [["model", "fsdp"], []]
+    assert found["model.params.blocks.0.down.weight"] == [["fsdp"], ["model"]]
+    assert found["model.params.blocks.0.down.bias"] == found["model.params.norm.weight"] == [["fsdp"]]
+    assert found["optimizer.first_moment.tokens.weight"] == [["fsdp"], []]
+
+
+def test_a_side_without_shardings_says_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("parity.sides.load", lambda name: SimpleNamespace(build=None, topology=None))
     command = ["train", "--side", "torch", "--spec", "mlp-digits", "--dir", str(tmp_path / "run")]
     assert main([*command, "--explain-sharding"]) == 2
     assert "the side 'torch' has no shardings to explain" in capsys.readouterr().err

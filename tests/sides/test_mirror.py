@@ -67,7 +67,7 @@ ONLY: dict[str, tuple[set[str], set[str], str]] = {
         "PyTorch has GradScaler; JAX needs it as a pure function",
     ),
     "state": (
-        {"DeviceState", "abstract_model", "stored_names"},
+        {"DeviceState", "abstract_model", "neutral_parts", "stored_names"},
         {"LiveState", "check_file_state", "file_state", "load_file_state", "neutral_arrays"},
         "a JAX state is a value, saved as it is under Orbax's names, of a module that is built without values; "
         "PyTorch's lives in objects, has a form in files, and is checked before they are filled",
@@ -92,6 +92,7 @@ DIFFERENT: dict[str, str] = {
         [f"{stem}.{name}" for stem in ("__init__", "trees") for name in ("restore", "CheckpointManager.restore")],
         "map_location is PyTorch's; in JAX the sharding of a template says where an array goes",
     ),
+    "state.export_arrays": "arrays of several JAX processes may stay where they are; PyTorch gathers parts",
     "snapshot.Snapshot.records": "torch.save numbers what it writes; Orbax names it",
 }
 """Public name, or member of a class, whose parameters differ or which one side alone has, and why."""

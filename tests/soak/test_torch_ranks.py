@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import torch_side
 from parity.checkpoints import read_seal, verify
 from parity.reference.planned import read_evidence
 from parity.runs import RunDirectory, launch
@@ -222,3 +223,35 @@ def test_a_process_needs_at_most_two_of_its_own_shards_to_save_and_to_restore(tm
         print(row)
     assert max(row["save"] for row in found) <= 2
     assert max(row["restore"] for row in found) <= 2
+
+
+HELD = """
+import json, math, sys
+from pathlib import Path
+from parity.contract import processes_of
+from parity.runs import join
+from parity.spec import from_toml, identity_of
+import torch_side
+
+spec = from_toml(Path(sys.argv[1]).read_text())
+with join(processes_of(torch_side), {}, identity_of(spec), spec, 60) as together:
+    trainer = torch_side.build(spec)
+    if together.first:
+        held = {name: part.local.nbytes for name, part in trainer.split.parts.items()}
+        Path(sys.argv[2]).write_text(json.dumps(held))
+"""
+
+
+@pytest.mark.parametrize("preset", ["mlp-digits", "gpt-text"])
+@pytest.mark.parametrize("mesh", ["fsdp=2", "model=2", "fsdp=2 model=2", "data=2 model=2"])
+def test_what_is_explained_is_what_a_process_holds(mesh, preset, tmp_path):
+    (script := tmp_path / "held.py").write_text(HELD)
+    spec = load(preset, None, overrides(preset, mesh))
+    file, out = tmp_path / "spec.toml", tmp_path / "held.json"
+    file.write_text(to_toml(spec))
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    assert launch([sys.executable, str(script), str(file), str(out)], count(mesh), env) == 0
+    leaves = {one.leaf: one.device_bytes for one in torch_side.explain_sharding(spec).leaves}
+    held = json.loads(out.read_text())
+    assert held == {name: leaves[f"model.params.{name}"] for name in held}
+    assert len(held) > 3
