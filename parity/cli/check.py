@@ -100,8 +100,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--placement",
         action="append",
         default=[],
-        metavar="data=N,fsdp=N,model=N,processes=N",
-        help="a placement of the topology check, fields that are 1 left out; repeatable, at least two; "
+        metavar="MESH",
+        help="a placement of the topology check, as data=2,fsdp=2,model=2,processes=4 without fields that are 1; "
+        "repeatable, at least two; "
         "default: one device, each kind of mesh and several processes, as far as they fit the spec",
     )
     parser.add_argument(
