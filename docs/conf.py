@@ -43,7 +43,7 @@ JOURNEY = {
     "Your trainer": ("docs/your-trainer", "docs/resume-bugs", "docs/ci", "docs/loading"),
     "Your checkpoints": ("docs/save-anything", "docs/formats", "docs/checkpoints", "docs/policy"),
     "PyTorch and JAX": ("docs/your-port", "docs/optimizers", "docs/compositions", "docs/schedules"),
-    "The reference twins": ("docs/commands", "docs/results", "docs/results-gpu", "docs/benchmarks"),
+    "The reference twins": ("docs/commands", "docs/scale", "docs/results", "docs/results-gpu", "docs/benchmarks"),
     "How it works": (
         "docs/method",
         "docs/peers",

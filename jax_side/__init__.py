@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from jax_side import processes
     from jax_side.checkpoint import Checkpoints
     from jax_side.compiled import shared_programs
+    from jax_side.explain import explain_sharding
     from jax_side.formats.optimizer_template import optimizer_template
     from jax_side.formats.orbax_manager import drafts
     from jax_side.formats.quiet import prepare_process
@@ -32,6 +33,7 @@ __all__ = [
     "build",
     "drafts",
     "environment",
+    "explain_sharding",
     "export_params",
     "load_model",
     "optimizer_template",
@@ -54,6 +56,7 @@ _MODULES = {
     "build": "jax_side.train",
     "drafts": "jax_side.formats.orbax_manager",
     "environment": "jax_side.processes",
+    "explain_sharding": "jax_side.explain",
     "export_params": "jax_side.inference",
     "load_model": "jax_side.inference",
     "optimizer_template": "jax_side.formats.optimizer_template",

@@ -18,12 +18,15 @@ from jax_side.formats.ocdbt import places
 from jax_side.formats.orbax_handler import gather
 from jax_side.formats.orbax_manager import DRAFT_SUFFIX, drafts, open_manager, reason
 from jax_side.placement import Placement
+from jax_side.sharding import state_shardings
+from jax_side.shards import digest_shards
 from jax_side.snapshot import Snapshot
-from jax_side.state import DeviceState, export_arrays, stored_names
+from jax_side.state import DeviceState, export_arrays, neutral_parts, stored_names
 from parity import checkpoints, storage
-from parity.checkpoints import SaveUnderWay
+from parity.checkpoints import SaveUnderWay, Seal, require_leaves
 from parity.errors import CheckpointError
 from parity.runs import RunDirectory
+from parity.state import TrainingState, leaf_digests, memory_orders, orders_of
 from parity.twins import Layout
 
 __all__ = ["Checkpoints"]
@@ -91,7 +94,18 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
             super()._start(save)
             return
         with self._failing(save):  # several processes wait for each other in it, each in the thread that computes
+            self._digest(save)
             self._hand_over(save)
+
+    def _digest(self, save: SaveUnderWay[Snapshot]) -> None:
+        """Digest with the other processes what lies in several; the seal has the leaves in their usual order."""
+        parts = neutral_parts(self._layout, save.snapshot.content)
+        if shared := digest_shards(parts):
+            arrays, counts = save.snapshot.neutral()
+            neutral = TrainingState(arrays=arrays, scalars={**save.scalars, **counts})
+            known = {**leaf_digests(neutral, memory_orders(neutral)), **shared}
+            names = [f"{group}.{row.name}" for group, rows, _ in parts for row in rows]
+            save.put_leaves({name: known[name] for name in dict.fromkeys((*names, *arrays, *neutral.scalars))})
 
     def _write(self, save: SaveUnderWay[Snapshot]) -> None:
         """Let Orbax write; its threads have the priority of this one, which opens the manager."""
@@ -120,8 +134,12 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
         self, path: Path, state: DeviceState, *, sealed: bool
     ) -> tuple[DeviceState, checkpoints.Neutral, checkpoints.Labels]:
         self.close()  # newer steps may now be moved away: the next manager lists anew
-        sharding = self._placement.replicated
-        abstract = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding), _items(state))
+        items = _items(state)
+        abstract = jax.tree.map(
+            lambda a, sharding: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding),
+            items,
+            state_shardings(self._placement, items),
+        )
         try:
             found = read_items(path, abstract, sealed=sealed)
         except CheckpointError:
@@ -130,7 +148,16 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
             raise CheckpointError(f"checkpoint of step {path.name} cannot be restored: {error}") from error
         content = state._replace(**{ITEMS[item]: found[item] for item in found})
         labels: checkpoints.Labels = {f"{item}/{DESCRIPTION}": read_label(path / item) for item in found}
-        return content, export_arrays(self._layout, content, copy=False), labels
+        return content, export_arrays(self._layout, content, copy=False, shared=False), labels
+
+    def _require_sealed(
+        self, seal: Seal | None, path: Path, state: DeviceState, content: DeviceState, loaded: TrainingState
+    ) -> None:
+        del path, state
+        if seal is not None:
+            orders = orders_of(seal.leaves)
+            shared = digest_shards(neutral_parts(self._layout, content), orders)
+            require_leaves(seal, {**leaf_digests(loaded, orders, seal.schema), **shared})
 
     def _reason(self, error: Exception, step: int) -> str:
         return reason(error, "write", self.store.path / f"{step}{DRAFT_SUFFIX}")

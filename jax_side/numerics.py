@@ -52,8 +52,8 @@ def configure(spec: RunSpec) -> None:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_deterministic_ops=true".strip()
     jax.config.update("jax_default_matmul_precision", "highest")
     jax.config.update("jax_threefry_partitionable", True)
-    if spec.mesh.data > 1 and not jax.distributed.is_initialized():  # several processes bring their own devices
-        if spec.mesh.data <= MOST_CPU_DEVICES:
+    if spec.mesh.devices > 1 and not jax.distributed.is_initialized():  # several processes bring their own devices
+        if spec.mesh.devices <= MOST_CPU_DEVICES:
             with suppress(RuntimeError):  # a device is in use already: build_placement reports if there are too few
-                jax.config.update("jax_num_cpu_devices", spec.mesh.data)
+                jax.config.update("jax_num_cpu_devices", spec.mesh.devices)
         jax.config.update("jax_cpu_enable_async_dispatch", False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -9,15 +10,18 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
 
 from parity.contract import Place
 from parity.errors import SpecError
 from parity.spec import RunSpec
 
-__all__ = ["barrier", "environment", "place", "start", "stop"]
+__all__ = ["barrier", "environment", "exchange", "place", "start", "stop"]
 
 ADDRESS, COUNT, INDEX = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 """`jax.distributed.initialize` reads the first itself; the others are what launchers of JAX jobs set (jax 0.10 takes
@@ -70,11 +74,15 @@ def start(place: Place, spec: RunSpec) -> None:
     Raises:
         SpecError: The devices of the mesh cannot be shared evenly.
     """
-    if spec.mesh.data % place.count:
-        problem = f"{spec.mesh.data} is no multiple of {place.count}, the number of processes"
-        raise SpecError("mesh.data", f"{problem}, each of which brings as many devices")
+    if (devices := spec.mesh.devices) % place.count:
+        problem = f"{devices} is no multiple of {place.count}, the number of processes"
+        raise SpecError(
+            "mesh.data" if devices == spec.mesh.data else "mesh", f"{problem}, each of which brings as many devices"
+        )
+    if spec.mesh.processes not in (1, place.count):
+        raise SpecError("mesh.processes", f"{spec.mesh.processes} asked for, the run was started as {place.count}")
     jax.config.update("jax_enable_preemption_service", False)
-    jax.config.update("jax_num_cpu_devices", spec.mesh.data // place.count)
+    jax.config.update("jax_num_cpu_devices", devices // place.count)
     jax.config.update("jax_cpu_enable_async_dispatch", False)  # as `numerics.configure` does for one process
     address = place.address if place.index == 0 else _Relay(place).address
     jax.distributed.initialize(
@@ -89,6 +97,22 @@ def start(place: Place, spec: RunSpec) -> None:
 def stop() -> None:
     """Disconnect JAX's processes; all of them do, and none uses a device afterwards."""
     jax.distributed.shutdown()
+
+
+def exchange(value: Any) -> list[Any]:
+    """Return the values of all processes, in their order; each gives one, which must be JSON.
+
+    Args:
+        value: That of this process; all call it, and in the thread that computes.
+    """
+    if jax.process_count() == 1:
+        return [value]
+    data = np.frombuffer(json.dumps(value).encode(), np.uint8)
+    sizes = np.ravel(multihost_utils.process_allgather(np.array([len(data)], np.int32)))
+    room = np.zeros(1 << max(12, int(sizes.max() - 1).bit_length()), np.uint8)  # each length is a program of its own
+    room[: len(data)] = data
+    rows = np.asarray(multihost_utils.process_allgather(room))
+    return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes.tolist(), strict=True)]
 
 
 def barrier() -> Callable[..., None]:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from jax_side.shards import held_shards
 from jax_side.state import DeviceState, export_arrays
 from parity.twins import Layout
 
@@ -37,7 +38,8 @@ class Snapshot:
         self.content: DeviceState = jax.tree.map(lambda value: self._copied(value, pairs), state)
         """What is written."""
         _copy(pairs)
-        self._neutral = export_arrays(layout, self.content, copy=False)
+        self._neutral = export_arrays(layout, self.content, copy=False, shared=False)
+        self._held = held_shards(self.content)
 
     @property
     def size(self) -> int:

@@ -10,12 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jax.experimental import multihost_utils
 from numpy.typing import NDArray
 
 from jax_side.model import build_model
 from jax_side.numerics import x64
 from jax_side.optimizer import leaves_of, slots
 from jax_side.scaler import ScalerState
+from jax_side.sharding import annotated, splits_state
+from jax_side.shards import NeutralPart, is_shared
 from parity.errors import StateError
 from parity.spec import RunSpec
 from parity.state import TrainingState, take_count, take_scale
@@ -28,10 +31,19 @@ from parity.twins import (
     initial_params,
     one_count,
     own_count,
+    table,
     to_jax,
 )
 
-__all__ = ["DeviceState", "abstract_model", "export_arrays", "import_arrays", "initial_model_state", "stored_names"]
+__all__ = [
+    "DeviceState",
+    "abstract_model",
+    "export_arrays",
+    "import_arrays",
+    "initial_model_state",
+    "neutral_parts",
+    "stored_names",
+]
 
 NATIVE = "rng.native.jax."
 """Prefix of the leaves of JAX's own streams."""
@@ -54,6 +66,9 @@ def abstract_model(spec: RunSpec) -> tuple[Any, nnx.State, nnx.State, nnx.State]
     with x64(spec.precision):
         abstract = nnx.eval_shape(lambda: build_model(spec))
     graphdef, params, buffers, rngs = nnx.split(abstract, nnx.Param, nnx.BatchStat, nnx.RngState)
+    if splits_state(spec.mesh):  # else no names: `load_model` gives the variables to people
+        rows = table(spec.model)
+        params, buffers = annotated(params, rows), annotated(buffers, rows)
     return graphdef, params, buffers, rngs
 
 
@@ -76,7 +91,7 @@ def initial_model_state(spec: RunSpec, layout: Layout) -> tuple[Any, nnx.State, 
 
 
 def export_arrays(
-    layout: Layout, state: DeviceState, *, copy: bool = True
+    layout: Layout, state: DeviceState, *, copy: bool = True, shared: bool = True
 ) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
     """Return the arrays of the neutral state, and the scalars that live on the devices.
 
@@ -85,19 +100,23 @@ def export_arrays(
         state: What to export; its arrays may be on the host.
         copy: Whether the arrays outlive a donation of the state; without, they may be views of it, which JAX keeps
             alive by not reusing the buffers as long as they are.
+        shared: Whether leaves that lie in several processes are there too: gathered, whole, in each of them, which
+            all have to call it then. Without, they are left out; `digest_shards` has their digests.
     """
 
     def flat(part: nnx.State) -> dict[tuple[str | int, ...], NDArray[np.generic]]:
-        return {path: value.copy() if copy else value for path, value in _flat(part).items()}
+        return {path: value.copy() if copy else value for path, value in _flat(part, shared).items()}
 
     def named(group: str, rows: tuple[Row, ...], part: nnx.State) -> dict[str, NDArray[np.generic]]:
-        leaves = from_jax(rows, flat(part), group, views=not copy)
+        found = flat(part)
+        if not shared:
+            rows = tuple(row for row in rows if row.jax in found)
+        leaves = from_jax(rows, found, group, views=not copy)
         return {f"{group}.{name}": value for name, value in leaves.items()}
 
-    arrays = named("model.params", layout.params, state.params)
-    arrays |= named("model.buffers", layout.buffers, state.buffers)
-    for one in layout.slots:
-        arrays |= named(f"optimizer.{one.slot.name}", one.rows, _slot(layout, state.optimizer, one.slot.name))
+    arrays: dict[str, NDArray[np.generic]] = {}
+    for part in neutral_parts(layout, state):
+        arrays |= named(*part)
     arrays |= {NATIVE + _dotted(path): value for path, value in flat(state.rngs).items()}
     scalars: dict[str, Any] = {}
     if layout.counted:
@@ -106,6 +125,13 @@ def export_arrays(
         scalars["scaler.scale"] = float(state.scaler.scale)
         scalars["scaler.growth_tracker"] = int(state.scaler.growth_tracker)
     return arrays, scalars
+
+
+def neutral_parts(layout: Layout, state: DeviceState) -> list[NeutralPart]:
+    """Return the groups of arrays that both sides have: group, rows, and the variables that hold them."""
+    parts = [("model.params", layout.params, state.params), ("model.buffers", layout.buffers, state.buffers)]
+    slots = [(one.slot.name, one.rows) for one in layout.slots]
+    return parts + [(f"optimizer.{name}", rows, _slot(layout, state.optimizer, name)) for name, rows in slots]
 
 
 def stored_names(layout: Layout, leaves: Iterable[str] = ()) -> dict[str, tuple[str, str]]:
@@ -226,13 +252,16 @@ def _dotted(path: tuple[str | int, ...]) -> str:
     return ".".join(map(str, path))
 
 
-def _flat(state: nnx.State) -> dict[tuple[str | int, ...], NDArray[np.generic]]:
+def _flat(state: nnx.State, shared: bool = True) -> dict[tuple[str | int, ...], NDArray[np.generic]]:
     """Return path to host array, on a CPU a view of the device's; typed PRNG keys as their words."""
-    leaves = nnx.to_flat_state(state)
-    return {tuple(path): _host(leaf[...]) for path, leaf in leaves if leaf.get_value() is not None}
+    leaves = [(tuple(path), leaf.get_value()) for path, leaf in nnx.to_flat_state(state)]
+    kept = [(path, value) for path, value in leaves if value is not None and (shared or not is_shared(value))]
+    return {path: _host(value) for path, value in kept}
 
 
 def _host(value: jax.Array) -> NDArray[np.generic]:
+    if is_shared(value):
+        return np.asarray(multihost_utils.process_allgather(value, tiled=True))
     if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     return np.asarray(value)

@@ -22,6 +22,7 @@ from jax_side.numerics import Dtypes, configure, dtypes, x64
 from jax_side.optimizer import build_optimizer
 from jax_side.placement import Placement, build_placement
 from jax_side.scaler import all_finite, build_scaler, unscale, update_scaler
+from jax_side.sharding import gathered_shardings, put_state, splits_state, state_shardings
 from jax_side.state import DeviceState, abstract_model, export_arrays, import_arrays, initial_model_state
 from parity.contract import Validation
 from parity.spec import ExecutionSpec, RunSpec, SaveSpec
@@ -78,17 +79,25 @@ class Programs:
         self.graphdef = abstract_model(spec)[0]
         self.optimizer = build_optimizer(spec)
         self._loss_of = loss_function(spec)
-        self._everywhere = {"out_shardings": placement.replicated}  # every process reads losses and state
-        self.step = jax.jit(self._train_step, donate_argnums=0, **self._everywhere)
-        self.evaluate = jax.jit(self._evaluate, **self._everywhere)
-        self._chunks: dict[Any, Any] = {}
+        self._placement = placement
+        self.evaluate = jax.jit(self._evaluate, out_shardings=placement.replicated)
+        self._of: dict[Any, tuple[Any, Any]] = {}
 
-    def chunk(self, structure: Any) -> Any:
-        """Return the function of a chunk: it takes and returns the leaves of a state of this structure."""
-        if structure not in self._chunks:
+    def of(self, state: DeviceState) -> tuple[Any, Any]:
+        """Return the functions of one step and of a chunk of steps, for states of this structure.
+
+        A step takes and returns a state, a chunk its leaves. Each device keeps its part of the state; every process
+        reads the losses.
+        """
+        structure = jax.tree.structure(state)
+        if structure not in self._of:
+            placed, everywhere = state_shardings(self._placement, state), self._placement.replicated
             scan = partial(self._scan_steps, structure)
-            self._chunks[structure] = jax.jit(scan, donate_argnums=0, **self._everywhere)
-        return self._chunks[structure]
+            self._of[structure] = (
+                jax.jit(self._train_step, donate_argnums=0, out_shardings=(placed, everywhere)),
+                jax.jit(scan, donate_argnums=0, out_shardings=(jax.tree.leaves(placed), everywhere)),
+            )
+        return self._of[structure]
 
     # One step, phase by phase; the twin is TorchTrainer._train_step.
 
@@ -102,8 +111,8 @@ class Programs:
             x, y, number = micro
             key = mask_keys(self.spec.seed, index, number)
             loss_of = partial(self._loss, buffers=buffers, rngs=rngs, x=x, y=y, key=key, factor=scale * multiplier)
-            (_, (loss, buffers, rngs)), new = jax.value_and_grad(loss_of, has_aux=True)(state.params)
-            return (jax.tree.map(jnp.add, grads, new), buffers, rngs), loss
+            (_, (loss, buffers, rngs)), new = jax.value_and_grad(loss_of, has_aux=True)(self._gathered(state.params))
+            return (jax.tree.map(jnp.add, grads, self._scattered(new)), buffers, rngs), loss
 
         zeros = jax.tree.map(jnp.zeros_like, state.params)
         micros = (inputs, targets, jnp.arange(self.spec.accumulation))
@@ -126,6 +135,24 @@ class Programs:
             params, optimizer = keep(params, state.params), keep(optimizer, state.optimizer)
             scaler = update_scaler(scaler, self.spec.scaler, finite)
         return DeviceState(params, buffers, rngs, optimizer, scaler), (loss, norm, scale, ~finite)
+
+    def _gathered(self, params: Any) -> Any:
+        """Return parameters as a forward pass reads them: along `fsdp` every device has all, for its own samples."""
+        if self.spec.mesh.fsdp == 1:
+            return params
+        return jax.lax.with_sharding_constraint(params, gathered_shardings(self._placement, params))
+
+    def _scattered(self, grads: Any) -> Any:
+        """Return gradients as their parameters are kept: the sum over all samples, each device its part.
+
+        The barrier keeps the two shardings apart. Without it XLA computes the gradient of an embedding as its table
+        is kept, for which it copies all activations to every device, and warns that it does (jax 0.10).
+        """
+        if not splits_state(self.spec.mesh):
+            return grads
+        if self.spec.mesh.fsdp > 1:
+            grads = jax.lax.optimization_barrier(self._gathered(grads))
+        return jax.lax.with_sharding_constraint(grads, state_shardings(self._placement, grads))
 
     def _loss(self, params: Any, *, buffers: Any, rngs: Any, x: Any, y: Any, key: Any, factor: Any) -> Any:
         model = nnx.merge(self.graphdef, params, buffers, rngs, copy=True)  # its own variables: BatchNorm writes them
@@ -179,8 +206,11 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
         with x64(spec.precision):
             self.programs = programs(spec, self.placement)
             _, params, buffers, rngs = initial_model_state(spec, self.layout)
-            state = DeviceState(params, buffers, rngs, self.programs.optimizer.init(params), build_scaler(spec))
-            self.state = self.placement.put(state)
+            init, scaler = self.programs.optimizer.init, build_scaler(spec)
+            if splits_state(spec.mesh):  # the slots are made where they belong, none is ever whole
+                params = put_state(self.placement, params)
+                init = jax.jit(init, out_shardings=state_shardings(self.placement, jax.eval_shape(init, params)))
+            self.state = put_state(self.placement, DeviceState(params, buffers, rngs, init(params), scaler))
         self.checkpoints = Checkpoints(self.layout, directory, self.spec_hash, self.placement) if directory else None
         self.processes = jax.process_count()
 
@@ -195,7 +225,7 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
         self._leaves, structure = jax.tree.flatten(new)
         if structure != self._structure:
             self._structure = structure
-            self._chunk_fn = self.programs.chunk(structure)
+            self._step_fn, self._chunk_fn = self.programs.of(new)
 
     def _run_chunk(self, placed: Placed, n: int) -> StepOutputs:
         with x64(self.spec.precision):
@@ -210,7 +240,7 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
                 state, rows = self.state, []
                 try:
                     for i in range(n):
-                        state, row = self.programs.step(state, tuple(x[i] for x in xs))
+                        state, row = self._step_fn(state, tuple(x[i] for x in xs))
                         rows.append(jax.block_until_ready(row))  # forced devices deadlock when run ahead
                 finally:
                     self.state = state
@@ -250,7 +280,7 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
         return import_arrays(self.layout, self.state, neutral)
 
     def _load(self, content: DeviceState) -> None:
-        self.state = _take_over(self.state, self.placement.put(content))
+        self.state = _take_over(self.state, put_state(self.placement, content))
 
 
 def _moved(host: StepInputs, types: Dtypes) -> NDArray[np.generic]:

@@ -96,12 +96,13 @@ def fold_in(key_words: Words, data: ArrayLike) -> Words:
     return np.stack(block(key_words, np.zeros_like(words), words), axis=-1)
 
 
-def bits(key_words: Words, n: int) -> Words:
-    """Draw 32 random bits for each of the positions 0 to n - 1, as `jax.random.bits(key, (n,))` does.
+def bits(key_words: Words, n: int, first: int = 0) -> Words:
+    """Draw 32 random bits for each of n positions, those of `jax.random.bits(key, (first + n,))` from `first` on.
 
     Args:
         key_words: uint32, shape [2].
         n: Number of draws.
+        first: The first position.
 
     Returns:
         uint32, shape [n].
@@ -111,11 +112,13 @@ def bits(key_words: Words, n: int) -> Words:
         [4070199207, 4202968722]
     """
     out = np.empty(n, np.uint32)
-    for start in range(0, n, PIECE):
-        stop = min(n, start + PIECE)
+    start, end = first, first + n
+    while start < end:
+        stop = min(end, (start // PIECE + 1) * PIECE)  # a piece never spans two high words
         low = np.arange(start, stop, dtype=np.uint64).astype(np.uint32)
-        a, b = block(key_words, np.uint32(start >> 32), low)  # a piece never spans two high words
-        np.bitwise_xor(a, b, out=out[start:stop])
+        a, b = block(key_words, np.uint32(start >> 32), low)
+        np.bitwise_xor(a, b, out=out[start - first : stop - first])
+        start = stop
     return out
 
 

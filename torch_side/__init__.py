@@ -9,11 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from torch_side import processes
     from torch_side.checkpoint import Checkpoints
+    from torch_side.explain import explain_sharding
     from torch_side.formats.writers import writers
     from torch_side.imports import prepare_process
     from torch_side.inference import export_params, load_model
     from torch_side.placement import topology
+    from torch_side.processes import environment
     from torch_side.train import TorchTrainer, build
     from torch_side.trees import CheckpointManager, RestoredTree, Rule, restore, save
 
@@ -24,9 +27,12 @@ __all__ = [
     "Rule",
     "TorchTrainer",
     "build",
+    "environment",
+    "explain_sharding",
     "export_params",
     "load_model",
     "prepare_process",
+    "processes",
     "restore",
     "save",
     "topology",
@@ -40,9 +46,12 @@ _MODULES = {
     "Rule": "torch_side.trees",
     "TorchTrainer": "torch_side.train",
     "build": "torch_side.train",
+    "environment": "torch_side.processes",
+    "explain_sharding": "torch_side.explain",
     "export_params": "torch_side.inference",
     "load_model": "torch_side.inference",
     "prepare_process": "torch_side.imports",
+    "processes": "torch_side.processes",
     "restore": "torch_side.trees",
     "save": "torch_side.trees",
     "topology": "torch_side.placement",
@@ -55,6 +64,8 @@ def __getattr__(name: str) -> object:
     """Import a public name (PEP 562)."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if _MODULES[name] == f"{__name__}.{name}":
+        return import_module(_MODULES[name])
     return getattr(import_module(_MODULES[name]), name)
 
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from parity import checkpoints, storage
-from parity.checkpoints import DRAFT, LABEL, SaveUnderWay
+from parity.checkpoints import DRAFT, LABEL, SaveUnderWay, Seal
 from parity.runs import RunDirectory
+from parity.state import TrainingState
 from parity.twins import Layout
+from torch_side import processes
 from torch_side.formats.archive import places
-from torch_side.formats.content import STATE, read_content, write_content
+from torch_side.formats.content import STATE, map_content, read_content, write_content
+from torch_side.parts import cut, map_parts
 from torch_side.placement import Placement
+from torch_side.shard_reads import ShardRead, require_verified_by_first
+from torch_side.shards import ShardSnapshot, write_shards
 from torch_side.snapshot import Snapshot
 from torch_side.state import LiveState, check_file_state, neutral_arrays
 
@@ -38,10 +44,17 @@ class Checkpoints(checkpoints.Checkpoints[LiveState, dict[str, Any], Snapshot]):
         self._layout, self._placement = layout, placement
 
     def _snapshot(self, state: LiveState, spare: Snapshot | None) -> Snapshot:
-        return Snapshot(self._layout, state, spare)
+        return (Snapshot if state.parts is None else ShardSnapshot)(self._layout, state, spare)
 
     def _write(self, save: SaveUnderWay[Snapshot]) -> None:
-        """Write both files into a draft, the state's digested on its way."""
+        """Write both files into a draft, the state's digested on its way; several processes write it together."""
+        mesh = self._placement.mesh
+        if mesh is not None:
+            commit = partial(self._commit, save, files={})
+            write_shards(
+                save, self.store.path, self.meta, mesh.saves, lambda draft, at: commit(draft=draft, places=at)
+            )
+            return
         storage.make_directory(self.store.path)
         draft = self.store.path / f"{DRAFT}{save.step}-{os.getpid()}"
         with storage.named(draft, "mkdir"):
@@ -51,10 +64,41 @@ class Checkpoints(checkpoints.Checkpoints[LiveState, dict[str, Any], Snapshot]):
         found = places(draft, STATE, save.snapshot.records())
         self._commit(save, draft, {STATE: digest}, found)
 
+    def _abort(self) -> None:
+        """Remove what a failed save left; of several processes the first does, when none writes to it any more."""
+        if processes.index() == 0:
+            super()._abort()
+
     def _read(
         self, path: Path, state: LiveState, *, sealed: bool
     ) -> tuple[dict[str, Any], checkpoints.Neutral, checkpoints.Labels]:
-        content = read_content(path / STATE, self._placement.device)
+        alone = self._placement.mesh is None
+        content = read_content(path / STATE, self._placement.device) if alone else map_content(path / STATE)
         label = {name: content.pop(name) for name in LABEL if name in content}
         check_file_state(self._layout, state, content)
-        return content, neutral_arrays(self._layout, state.names, content), {STATE: label}
+        neutral = neutral_arrays(self._layout, state.names, content)
+        if state.parts is not None:
+            content = map_parts(content, state.names, state.parts, cut)  # from here on, only what is held here
+        return content, neutral, {STATE: label}
+
+    def _verified(self, path: Path) -> Seal:
+        mesh = self._placement.mesh
+        return super()._verified(path) if mesh is None else require_verified_by_first(path, mesh.saves)
+
+    def _require_sealed(
+        self, seal: Seal | None, path: Path, state: LiveState, content: dict[str, Any], loaded: TrainingState
+    ) -> None:
+        mesh, parts = self._placement.mesh, state.parts
+        if mesh is None or parts is None:
+            super()._require_sealed(seal, path, state, content, loaded)
+        elif seal is not None:
+            ShardRead(
+                path=path,
+                file=STATE,
+                layout=self._layout,
+                names=state.names,
+                parts=parts,
+                mesh=mesh,
+                content=content,
+                scalars=loaded.scalars,
+            ).require(seal)

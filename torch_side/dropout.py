@@ -52,6 +52,8 @@ class Dropout(nn.Module):
         self.rate, self.layer = spec.rate, layer
         self.shared = spec.rate > 0.0 and spec.generator == "shared"
         self.threshold = threefry.keep_threshold(spec.rate)
+        self.share = 0
+        """Which part of a micro-batch this process has, of equal parts; its masks are those of these samples."""
         self._scales: dict[tuple[torch.dtype, torch.device], Tensor] = {}
 
     def forward(self, x: Tensor, key: Tensor | None, *, train: bool) -> Tensor:
@@ -73,8 +75,10 @@ class Dropout(nn.Module):
     def _keep(self, key: Tensor, n: int) -> Tensor:
         """Return the mask, bool [n]; on a CPU NumPy draws, in place and in a quarter of the time."""
         if key.device.type == "cpu" and not torch.compiler.is_compiling():
-            return torch.from_numpy(threefry.bits(key.numpy().view(np.uint32), n) >= self.threshold)
-        signed = random_bits(key, n).bitwise_xor(-(2**31))  # as signed numbers, top bit flipped, they compare alike
+            return torch.from_numpy(threefry.bits(key.numpy().view(np.uint32), n, self.share * n) >= self.threshold)
+        signed = random_bits(key, n, self.share * n).bitwise_xor(
+            -(2**31)
+        )  # as signed numbers, top bit flipped, they compare alike
         return signed >= self.threshold - 2**31
 
     def _scale(self, x: Tensor) -> Tensor:
@@ -87,16 +91,17 @@ class Dropout(nn.Module):
 _ROTATIONS = threefry.ROTATIONS
 
 
-def random_bits(key: Tensor, n: int) -> Tensor:
-    """Draw 32 random bits for positions 0..n-1: int32 holding the bits of `jax.random.bits(key, (n,))`.
+def random_bits(key: Tensor, n: int, first: int = 0) -> Tensor:
+    """Draw 32 random bits for n positions: int32 holding the bits of `jax.random.bits(key, (first + n,))[first:]`.
 
     int32 addition wraps as uint32 does; only the right shift needs its sign bits masked away.
 
     Args:
         key: int32, shape [2].
-        n: Number of draws, at most 2**31 (the high counter word stays 0).
+        n: Number of draws.
+        first: The first position; the last is below 2**31 (the high counter word stays 0).
     """
-    low = torch.arange(n, dtype=torch.int32, device=key.device)
+    low = torch.arange(first, first + n, dtype=torch.int32, device=key.device)
     schedule = (key[0], key[1], key[0] ^ key[1] ^ threefry.PARITY_CONSTANT)
     a = schedule[0].expand(n)  # the high counter word is 0
     b = low + schedule[1]

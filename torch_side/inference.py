@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from parity.checkpoints import LABEL
 from parity.errors import CheckpointError, MissingFrameworkError
 from parity.policy import Which
 from parity.runs import RunDirectory
-from parity.spec import from_toml, identity_of
+from parity.spec import MeshSpec, from_toml, identity_of
 from parity.twins import Layout, describe_data
 from torch_side.checkpoint import Checkpoints
 from torch_side.formats.content import STATE, read_content
@@ -66,7 +67,7 @@ def load_model(run: Path | str, which: Which = "best") -> nn.Module:
     directory = RunDirectory(Path(run))
     spec = from_toml(directory.identity_text())
     spec_hash = directory.spec_hash() or identity_of(spec).hash(describe_data(spec)["digest"])
-    layout, placement = Layout.of(spec), build_placement(spec)
+    layout, placement = Layout.of(spec), build_placement(replace(spec, mesh=MeshSpec()))  # of one process, whole
     with torch.random.fork_rng([]):  # placeholders are drawn
         model = build_model(spec).to(placement.device)
     optimizer = build_optimizer(spec, model, placement.device)

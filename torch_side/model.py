@@ -10,8 +10,10 @@ import itertools
 from collections.abc import Callable, Mapping
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
 
 from parity.spec import CnnSpec, DropoutSpec, GptSpec, LinearSpec, MlpSpec, RunSpec
 from torch_side.dropout import Dropout
@@ -104,13 +106,29 @@ class BatchNorm(nn.BatchNorm2d):
 
     def __init__(self, channels: int) -> None:
         super().__init__(channels, eps=NORM_EPS, momentum=BATCH_NORM_MOMENTUM)
+        self.group: dist.ProcessGroup | None = None
+        """The processes whose samples are normalised together; None where one has all of them."""
 
     def forward(self, x: Tensor, *, train: bool) -> Tensor:
         """Normalise x [batch, channels, height, width], by its own statistics when training."""
         if train:
             self.num_batches_tracked.add_(1)
+            if self.group is not None:
+                return self._normalise_together(x, self.group)
         statistics = self.running_mean, self.running_var, self.weight, self.bias
         return F.batch_norm(x, *statistics, train, BATCH_NORM_MOMENTUM, NORM_EPS)
+
+    def _normalise_together(self, x: Tensor, group: dist.ProcessGroup) -> Tensor:
+        """Normalise by the statistics of all processes' samples; `nn.SyncBatchNorm` needs a GPU (torch 2.13)."""
+        axes, count = (0, 2, 3), x.numel() // x.shape[1] * dist.get_world_size(group)
+        mean = all_reduce(x.sum(axes), group=group) / count
+        centred = x - mean[:, None, None]
+        variance = all_reduce((centred * centred).sum(axes), group=group) / count
+        with torch.no_grad():
+            self.running_mean.lerp_(mean, BATCH_NORM_MOMENTUM)
+            self.running_var.lerp_(variance * (count / (count - 1)), BATCH_NORM_MOMENTUM)
+        scale = self.weight * torch.rsqrt(variance + NORM_EPS)
+        return centred * scale[:, None, None] + self.bias[:, None, None]
 
 
 class Cnn(nn.Module):

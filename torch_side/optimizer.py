@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,9 @@ FUSED_ON = ("cpu", "cuda", "mps", "xpu")
 """Devices on which PyTorch 2.11 and newer have fused Adam, AdamW and SGD."""
 
 
-def build_optimizer(spec: RunSpec, model: nn.Module, device: torch.device) -> torch.optim.Optimizer:
+def build_optimizer(
+    spec: RunSpec, model: nn.Module, device: torch.device, held: Mapping[str, nn.Parameter] | None = None
+) -> torch.optim.Optimizer:
     """Return the optimizer of a spec: torch's own class, or the suite's where torch has none of this name.
 
     Adam, AdamW and SGD are fused where the device has it, and the momentum buffers of SGD are there from the start as
@@ -36,17 +38,20 @@ def build_optimizer(spec: RunSpec, model: nn.Module, device: torch.device) -> to
         spec: The run.
         model: The model, on the device already.
         device: Where it trains.
+        held: Parameter name to what the optimizer trains of it, for a model that is split over devices.
 
     Raises:
         SpecError: As of `parity.state.assign_groups`.
     """
     optimizer, former, row = spec.optimizer, is_former(spec), spec.optimizer.row
-    named = dict(model.named_parameters())
+    own = dict(model.named_parameters())
+    named = own if held is None else dict(held)
     arguments = {name: value for name, value in optimizer.arguments().items() if value != row.arguments[name]}
     decay = arguments.pop("weight_decay", row.arguments.get("weight_decay"))
-    own = {} if decay is None else {"weight_decay": decay}
-    rules = group_rules(optimizer, {name: tuple(p.shape) for name, p in named.items()})
-    groups = optim.param_groups([replace(rule, arguments={**own, **rule.arguments}) for rule in rules], named.items())
+    general = {} if decay is None else {"weight_decay": decay}
+    rules = group_rules(optimizer, {name: tuple(p.shape) for name, p in own.items()})
+    rules = tuple(replace(rule, arguments={**general, **rule.arguments}) for rule in rules)
+    groups = optim.param_groups(rules, named.items())
     flags = {"fused": device.type in FUSED_ON} if former else dict.fromkeys(row.inexact, False)
     # Ours where torch has none of this name (Lion), or one for matrices alone (Muon).
     cls = getattr(optim, row.name, None) or getattr(torch.optim, row.name)
@@ -131,12 +136,15 @@ def set_position(scheduler: LambdaLR, step: int) -> None:
     scheduler._last_lr = rates
 
 
-def clip_gradients(params: Sequence[nn.Parameter], max_norm: float) -> Tensor:
+def clip_gradients(
+    params: Sequence[nn.Parameter], max_norm: float, total: Callable[[Sequence[Tensor]], Tensor] | None = None
+) -> Tensor:
     """Scale all gradients in place by min(1, max_norm / (norm + 1e-6)), unless max_norm is 0.
 
     Args:
         params: Parameters; those without a gradient are left out.
         max_norm: Largest norm to keep.
+        total: Makes the norm of all gradients from those of the parameters; by default they are all there are.
 
     Returns:
         The norm of all gradients before the scaling, a scalar.
@@ -145,7 +153,8 @@ def clip_gradients(params: Sequence[nn.Parameter], max_norm: float) -> Tensor:
     that one calls the kernels of each gradient from Python.
     """
     grads = [p.grad for p in params if p.grad is not None]
-    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
+    norms = torch._foreach_norm(grads)
+    norm = torch.linalg.vector_norm(torch.stack(norms)) if total is None else total(norms)
     if max_norm:
         torch._foreach_mul_(grads, torch.clamp(max_norm / (norm + CLIP_EPS), max=1.0))
     return norm

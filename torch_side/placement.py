@@ -1,4 +1,4 @@
-"""The placement of a run on its device: one process drives one."""
+"""The placement of a run on its devices: one process drives one, and several processes share a mesh of them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,35 @@ from torch import Tensor
 from parity.environment import usable_cpus
 from parity.errors import SpecError
 from parity.spec import RunSpec
+from parity.twins import Share
+from torch_side import processes
+from torch_side.mesh import Mesh, build_mesh
 
 __all__ = ["Placement", "build_placement", "topology"]
 
 
 @dataclass(frozen=True)
 class Placement:
-    """The device of a run."""
+    """The device of this process, and the mesh that it is part of."""
 
     device: torch.device
+    mesh: Mesh | None = None
+    """None for a process alone."""
 
     def put(self, tree: Tensor) -> Tensor:
         """Put a tensor on the device."""
         return tree.to(self.device)
+
+    def share(self, accumulation: int) -> Share | None:
+        """Return the samples that this process computes on; None for all.
+
+        Args:
+            accumulation: Micro-batches of a batch.
+        """
+        if self.mesh is None:
+            return None
+        first = processes.index() == 0  # it writes the records
+        return Share(index=self.mesh.share, count=self.mesh.shares, accumulation=accumulation, digests=first)
 
     def put_chunk(self, batches: Sequence[Tensor], others: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Put a chunk on the device, beside what runs there.
@@ -36,22 +52,30 @@ class Placement:
 
 
 def build_placement(spec: RunSpec) -> Placement:
-    """Return the placement of a spec: the first GPU if there is one, else the CPU.
+    """Return the placement of a spec: the first GPU if there is one, else the CPU; of several processes, a GPU each.
 
     Raises:
-        SpecError: The spec asks for more than one device; one process drives one.
+        SpecError: The spec asks for more devices than there are processes; each drives one.
     """
-    if spec.mesh.data > 1:
-        raise SpecError("mesh.data", f"{spec.mesh.data} devices asked for; a PyTorch process drives one")
+    if processes.count() > 1:
+        device = torch.device("cuda", processes.local_index()) if torch.cuda.is_available() else torch.device("cpu")
+        return Placement(device, build_mesh(spec.mesh, device.type))
+    for axis, size in {**spec.mesh.sizes, "processes": spec.mesh.processes}.items():
+        if size > 1:
+            what = "processes" if axis == "processes" else "devices"
+            start = f"start {spec.mesh.devices}: parity launch --processes {spec.mesh.devices} -- train ..."
+            raise SpecError(f"mesh.{axis}", f"{size} {what} asked for; a PyTorch process drives one device; {start}")
     return Placement(torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu"))
 
 
 def topology(spec: RunSpec) -> dict[str, object]:
-    """Return what bitwise equality depends on beside the spec: device, threads, and the CPUs this process may use."""
+    """Return what bitwise equality depends on beside the spec: devices, threads, and the CPUs of this process."""
+    several = processes.count() > 1
     return {
         "platform": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-        "devices": 1,
+        "devices": spec.mesh.devices,
         "threads": spec.execution.threads or torch.get_num_threads(),
         "cpus": usable_cpus(),
         "mode": spec.execution.torch,
+        **({"processes": processes.count(), "mesh": spec.mesh.sizes} if several else {}),
     }

@@ -30,6 +30,7 @@ from parity.twins import (
 )
 from torch_side.formats.structure import require_alike
 from torch_side.optimizer import RuleScheduler
+from torch_side.parts import Held, cut, gathered, map_parts
 
 __all__ = [
     "LiveState",
@@ -52,11 +53,14 @@ class LiveState:
     scheduler: LambdaLR | RuleScheduler
     scaler: torch.amp.GradScaler
     device: torch.device
+    parts: Mapping[str, Held] | None = None
+    """Parameter name to the part of it that this process holds; None where it holds all."""
 
     @property
     def names(self) -> list[str]:
         """Return the parameters' names in the order in which the optimizer numbers them."""
-        names = {id(p): name for name, p in self.model.named_parameters()}
+        parts = self.parts or {}
+        names = {id(parts[name].local if parts else p): name for name, p in self.model.named_parameters()}
         return [names[id(p)] for group in self.optimizer.param_groups for p in group["params"]]
 
 
@@ -81,13 +85,16 @@ def export_arrays(
 
     Args:
         layout: The run's.
-        state: What to export.
+        state: What to export; of several processes, each exports the whole.
         copy: Whether the arrays outlive the next step; without, they are views of the parameters on a CPU.
 
     Raises:
         StateError: The parameters' step counts differ; one count cannot stand for them.
     """
-    return neutral_arrays(layout, state.names, file_state(state), copy=copy)
+    content = file_state(state)
+    if state.parts is not None:
+        content, copy = map_parts(content, state.names, state.parts, gathered), False
+    return neutral_arrays(layout, state.names, content, copy=copy)
 
 
 def neutral_arrays(
@@ -201,11 +208,13 @@ def import_arrays(layout: Layout, state: LiveState, neutral: TrainingState) -> t
 def file_state(state: LiveState) -> dict[str, Any]:
     """Return the full training state in PyTorch's own terms, as `torch.save` writes it.
 
-    Every RNG stream of the process is kept, also those that the twin never draws from.
+    Every RNG stream of the process is kept, also those that the twin never draws from. Of several processes, each
+    has its own parts of the parameters and of what the optimizer keeps for them.
     """
+    model, parts = state.model.state_dict(), state.parts or {}
     name, words, *rest = np.random.get_state()  # noqa: NPY002 - the legacy stream is the one others may use
     return {
-        "model": state.model.state_dict(),
+        "model": {key: parts[key].local.detach() if key in parts else value for key, value in model.items()},
         "optimizer": state.optimizer.state_dict(),
         "scheduler": state.scheduler.state_dict(),
         "scaler": state.scaler.state_dict(),
@@ -233,6 +242,8 @@ def check_file_state(layout: Layout, state: LiveState, saved: Mapping[str, Any])
     if not isinstance(saved, dict):
         raise StateError("state", f"expected a mapping, got {type(saved).__name__}")
     like, row = file_state(state), layout.spec.optimizer.row
+    if state.parts is not None:
+        like = map_parts(like, state.names, state.parts, _room)
     entries: dict[str, dict[str, Tensor]] = {name: {} for name in state.names}
     for one in layout.slots:
         for own in one.rows:
@@ -269,10 +280,17 @@ def load_file_state(state: LiveState, saved: Mapping[str, Any]) -> None:
     The generators of the process are set too: those of PyTorch, of Python and of NumPy.
 
     Args:
-        state: The objects; changed in place.
+        state: The objects; changed in place. Of several processes, each takes its own parts.
         saved: What `check_file_state` accepted.
     """
-    state.model.load_state_dict(saved["model"], strict=True)
+    if state.parts is None:
+        state.model.load_state_dict(saved["model"], strict=True)
+    else:
+        saved = map_parts(saved, state.names, state.parts, cut)
+        own = {**dict(state.model.named_buffers()), **{name: part.local for name, part in state.parts.items()}}
+        with torch.no_grad():
+            for key, value in saved["model"].items():
+                own[key].copy_(value)
     state.optimizer.load_state_dict(saved["optimizer"])
     _restore_scalars(state.optimizer, saved["optimizer"]["state"])
     if isinstance(state.scheduler, RuleScheduler):
@@ -314,6 +332,10 @@ def _restore_scalars(optimizer: torch.optim.Optimizer, entries: Mapping[int, Map
         for key, value in entry.items():
             if value.ndim == 0 and key in own and own[key].dtype != value.dtype:
                 own[key] = value.clone().to(own[key].device)
+
+
+def _room(value: Tensor, part: Held) -> Tensor:
+    return torch.empty(part.shape, dtype=value.dtype, device="meta")
 
 
 def _legacy(name: str, words: Tensor, position: float, has_gauss: float, gauss: float) -> tuple[Any, ...]:

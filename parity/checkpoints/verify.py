@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -19,6 +19,7 @@ __all__ = [
     "Verified",
     "describe",
     "read_meta",
+    "require_leaves",
     "require_sealed",
     "require_verified",
     "verify",
@@ -167,9 +168,21 @@ def require_sealed(seal: Seal | None, loaded: TrainingState, *, partial: bool = 
     Raises:
         CheckpointError: A leaf differs; names each.
     """
-    if seal is None:
-        return
-    found = leaf_digests(loaded, orders_of(seal.leaves), seal.schema)
+    if seal is not None:
+        require_leaves(seal, leaf_digests(loaded, orders_of(seal.leaves), seal.schema), partial=partial)
+
+
+def require_leaves(seal: Seal, found: Mapping[str, str], *, partial: bool = False) -> None:
+    """Check digests of what was loaded, as `require_sealed` does.
+
+    Args:
+        seal: The seal.
+        found: Neutral leaf to `type digest`, in the orders and the schema of the seal.
+        partial: As of `require_sealed`.
+
+    Raises:
+        CheckpointError: A leaf differs; names each.
+    """
     sealed = {leaf: text for leaf, text in seal.leaves.items() if leaf in found} if partial else seal.leaves
     differences = compare_digests(sealed, found)
     if differences:

@@ -22,11 +22,13 @@ from parity.environment import describe_environment, usable_cpus
 from parity.errors import SpecError
 from parity.forks import Janitor
 from parity.reference import (
+    ASKED,
     CHECKS,
     DEFAULT_STEPS,
     SPEC_CHECKS,
     SuiteRequest,
     list_tasks,
+    parse_placement,
     run_checks,
     standard_matrix,
     unfinished,
@@ -51,7 +53,11 @@ PROCESS_BYTES = 1 << 30
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity check`."""
     parser.add_argument(
-        "checks", nargs="*", metavar="CHECK", help=f"{', '.join(CHECKS)}; default: all, policy only without --spec"
+        "checks",
+        nargs="*",
+        metavar="CHECK",
+        help=f"{', '.join(CHECKS)}; default: all, policy only without --spec; "
+        f"{', '.join(ASKED)}: only where it is named",
     )
     parser.add_argument(
         "--spec",
@@ -91,6 +97,20 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--roads", dest="scenarios", default=argparse.SUPPRESS, help=argparse.SUPPRESS
     )  # its former name
     parser.add_argument(
+        "--placement",
+        action="append",
+        default=[],
+        metavar="MESH",
+        help="a placement of the topology check, as data=2,fsdp=2,model=2,processes=4 without fields that are 1; "
+        "repeatable, at least two; "
+        "default: one device, each kind of mesh and several processes, as far as they fit the spec",
+    )
+    parser.add_argument(
+        "--every-pair",
+        action="store_true",
+        help="have the topology check go from each placement to each other one, not once around",
+    )
+    parser.add_argument(
         "--report", type=directory, metavar="DIR", help="write check.json, check.md, index.html, specs, runs"
     )
     parser.add_argument("--json", action="store_true", help="print the JSON document on stdout, all else on stderr")
@@ -107,6 +127,11 @@ def _run(options: argparse.Namespace) -> int:
             raise SpecError("--scenarios", "sets where runs are killed; leave out --kill-at and --preset")
         if options.scenarios and options.checks and "resume" not in options.checks:
             raise SpecError("--scenarios", f"are those of the resume check; {', '.join(options.checks)} has none")
+        if (options.placement or options.every_pair) and "topology" not in options.checks:
+            raise SpecError(
+                "--placement" if options.placement else "--every-pair", "is of the topology check; name it"
+            )
+        placements = [parse_placement(text) for text in options.placement]
         chosen = {name: sides.load(name) for name in _sides(options)}
         for step in options.kill_at:
             if step >= steps:
@@ -124,7 +149,7 @@ def _run(options: argparse.Namespace) -> int:
             for name, side in chosen.items():
                 stack.enter_context(shared_programs(side, scratch / f"programs-{name}"))
             checks = options.checks or _default_checks(options, len(chosen))
-            forks = stack.enter_context(TrainForks(chosen if "resume" in checks else {}))
+            forks = stack.enter_context(TrainForks(chosen if {"resume", "topology"} & {*checks} else {}))
             request = SuiteRequest(
                 checks=checks,
                 specs=specs,
@@ -133,6 +158,8 @@ def _run(options: argparse.Namespace) -> int:
                 kills=options.kill_at,
                 scenarios=scenario_names(options.scenarios) if options.scenarios else (),
                 epochs=options.preset is not None,
+                placements=placements,
+                every_pair=options.every_pair,
                 workdir=(options.report or scratch) / "runs",
                 ahead=_room(devices, specs),
                 begin=forks.begin,

@@ -17,6 +17,7 @@ from parity.cli import (
     convert,
     demo,
     inspect,
+    launch,
     optim,
     policy,
     report,
@@ -75,6 +76,19 @@ COMMANDS: dict[str, Command] = {
             3: "a save failed, or another error of the system",
         },
         add=train.add,
+    ),
+    "launch": Command(
+        help="start several processes of a run on this machine, for trying; clusters and torchrun have their own",
+        examples=(
+            "parity launch --processes 2 -- train --side torch --spec mlp-digits --dir runs/a --set mesh.data=2",
+            "parity launch --processes 2 -- train --side jax --spec mlp-digits --dir runs/b --set mesh.data=2",
+        ),
+        codes={
+            0: "all processes returned 0; any other code is that of the first that failed",
+            2: REFUSED,
+            3: "a process is gone, or an error of the system",
+        },
+        add=launch.add,
     ),
     "check": Command(
         help="prove that runs resume, agree across sides, and can be handed over",

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from dataclasses import replace
+from typing import Any
 
 from parity import sides
 from parity.cli.options import add_spec_options, count, deadline, directory, positive, word_or_step
 from parity.cli.progress import Progress
 from parity.contract import StepRecord, prepare_process, processes_of
+from parity.errors import SpecError
 from parity.forks import end_with_parent
+from parity.report import print_split
 from parity.results import EXIT_CODES
 from parity.runs import DEADLINE_SECONDS, FaultInjection, Observers, ProcessOptions, join, train
-from parity.spec import PRESETS, identity_of, load
+from parity.spec import PRESETS, RunSpec, identity_of, load
 from parity.trackers import TRACKERS, Trackers
 from parity.trackers import load as load_trackers
 from parity.twins import batches_per_epoch
@@ -64,6 +68,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         choices=TRACKERS,
         help="log to RUN/tensorboard or RUN/wandb too; repeatable (extras of the same names)",
     )
+    parser.add_argument(
+        "--explain-sharding",
+        action="store_true",
+        help="print along which axes of the mesh each leaf is split, and its bytes per device; nothing is trained",
+    )
+    parser.add_argument("--json", action="store_true", help="with --explain-sharding: print it as JSON")
     parser.add_argument("--trace-state", action="store_true", help="write leaf digests to RUN/states.jsonl")
     parser.add_argument(
         *("--pause-at", "--hold-at"),
@@ -85,6 +95,10 @@ def _run(options: argparse.Namespace) -> int:
     spec = load(options.spec, options.precision, [*options.set, *epochs], batches_per_epoch)
     if options.steps:
         spec = replace(spec, steps=options.steps)
+    if options.json and not options.explain_sharding:
+        raise SpecError("--json", "is of --explain-sharding; records of a run are in RUN/steps.jsonl")
+    if options.explain_sharding:
+        return _explain(side, options, spec)
     identity = identity_of(spec)
     with (
         join(processes_of(side), _facts(options), identity, spec, options.deadline) as together,
@@ -105,6 +119,18 @@ def _run(options: argparse.Namespace) -> int:
     if outcome.failures:
         return EXIT_CODES["crashed"]
     return 0 if outcome.signal is None else 128 + outcome.signal
+
+
+def _explain(side: Any, options: argparse.Namespace, spec: RunSpec) -> int:
+    """Print where each leaf lies; the run directory is neither read nor written."""
+    if not hasattr(side, "explain_sharding"):
+        raise SpecError("--explain-sharding", f"the side {options.side!r} has no shardings to explain")
+    found = side.explain_sharding(spec)
+    if options.json:
+        print(json.dumps(found.as_json(), indent=1))
+    else:
+        print_split(found, sys.stdout)
+    return 0
 
 
 def _facts(options: argparse.Namespace) -> dict[str, str]:

@@ -32,9 +32,11 @@ from parity.contract.side import (
     child_environment,
     drafts_of,
     prepare_process,
+    processes_needed,
     processes_of,
     shared_programs,
 )
+from parity.contract.splits import LeafSplit, StateSplit
 from parity.contract.trainer import (
     PRECISIONS,
     QUANTITIES,
@@ -54,6 +56,7 @@ __all__ = [
     "PRECISIONS",
     "QUANTITIES",
     "Divergence",
+    "LeafSplit",
     "LeastSquares",
     "Measured",
     "Pace",
@@ -63,6 +66,7 @@ __all__ = [
     "RunIdentity",
     "RunPlan",
     "Side",
+    "StateSplit",
     "StepRecord",
     "Trainer",
     "Translation",
@@ -74,6 +78,7 @@ __all__ = [
     "nest_fields",
     "parse_toml",
     "prepare_process",
+    "processes_needed",
     "processes_of",
     "read_records",
     "record_line",

@@ -9,6 +9,7 @@ Any object with `build` and `topology` is one: a module, an instance of a class.
 | `environment` | variables of a process that a check starts: name to value, None for one that is removed |
 | `export_params(checkpoint, dest)` | writes the parameters of a verified checkpoint to a new place, for inference |
 | `writers()` | the formats that it writes, as `parity.formats.Writer`; for `parity convert` |
+| `explain_sharding(described)` | a `StateSplit`: along which axes of the mesh each leaf is split |
 | `prepare_process()` | called once in a process that trains, before anything is built |
 | `shared_programs(directory)` | a context in which this process and its children share compiled programs |
 """
@@ -16,7 +17,7 @@ Any object with `build` and `topology` is one: a module, an instance of a class.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,6 +31,7 @@ __all__ = [
     "child_environment",
     "drafts_of",
     "prepare_process",
+    "processes_needed",
     "processes_of",
     "shared_programs",
 ]
@@ -52,7 +54,10 @@ class Side(Protocol):
 
 
 class Processes(Protocol):
-    """What a side that trains in several processes has as `processes`; one that has none trains in one."""
+    """What a side that trains in several processes has as `processes`; one that has none trains in one.
+
+    A side whose processes cannot have any number of devices has `needed(described)` too: how many a run needs.
+    """
 
     def place(self) -> Place | None:
         """Return the place of this process, which its launcher put into the environment; None if it is alone.
@@ -77,6 +82,12 @@ def processes_of(side: Side) -> Processes | None:
     """Return what a side knows of several processes, if it does."""
     found: Processes | None = getattr(side, "processes", None)
     return found
+
+
+def processes_needed(side: Side, described: Any) -> int:
+    """Return how many processes a side needs for a run; 1 where it does not say."""
+    found: Callable[[Any], int] = getattr(processes_of(side), "needed", lambda described: 1)
+    return found(described)
 
 
 def drafts_of(side: Side) -> Sequence[str]:

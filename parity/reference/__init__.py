@@ -16,8 +16,10 @@ if TYPE_CHECKING:
         policy_spec,
         train_command,
     )
+    from parity.reference.placements import NamedMesh, fitting_placements, pairs_of, parse_placement
     from parity.reference.policy import OnDisk, check_policy_of
     from parity.reference.suite import (
+        ASKED,
         CHECKS,
         DEFAULT_STEPS,
         SPEC_CHECKS,
@@ -31,9 +33,11 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "ASKED",
     "CHECKS",
     "DEFAULT_STEPS",
     "SPEC_CHECKS",
+    "NamedMesh",
     "OnDisk",
     "SuiteRequest",
     "Task",
@@ -43,7 +47,10 @@ __all__ = [
     "check_twin_scenarios",
     "drill_spec",
     "epochs_spec",
+    "fitting_placements",
     "list_tasks",
+    "pairs_of",
+    "parse_placement",
     "policy_spec",
     "read_durations",
     "run_checks",
@@ -64,6 +71,6 @@ def __getattr__(name: str) -> object:
     for module in (cache, policy):
         if name in module.__all__:
             return getattr(module, name)
-    from parity.reference import drill, suite
+    from parity.reference import drill, placements, suite
 
-    return getattr(drill if name in drill.__all__ else suite, name)
+    return next(getattr(module, name) for module in (drill, placements, suite) if name in module.__all__)

@@ -8,20 +8,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import TypeVar
 
 from parity.checks import OnStep, ignore_step
 from parity.errors import NoCounterpartError, ParityError, UnknownNameError
 from parity.reference.across import TwinPair, check_handover, check_twins
 from parity.reference.ahead import Ahead
 from parity.reference.drill import check_twin_policy, check_twin_resume, check_twin_scenarios, drill_spec, epochs_spec
+from parity.reference.placements import NamedMesh, fitting_placements, pairs_of
 from parity.reference.planned import StartProcess, start_interpreter
 from parity.reference.policy import PURE, check_policy
+from parity.reference.topology import Topologies, check_topology, part_in_processes
 from parity.results import CheckRecord, Criterion, ResolvedSpec, Verdict
 from parity.sides import Side
 from parity.spec import RunSpec, preset, spec_hash, to_toml
 from parity.twins import describe_data
 
 __all__ = [
+    "ASKED",
     "CHECKS",
     "DEFAULT_STEPS",
     "SPEC_CHECKS",
@@ -37,6 +41,8 @@ __all__ = [
 SPEC_CHECKS = ("resume", "twins", "handover")
 """Checks of a spec; they run once for each."""
 CHECKS = (*SPEC_CHECKS, "policy")
+ASKED = ("topology",)
+"""Checks of a spec that run only where they are named: they need as many devices as their placements."""
 DEFAULT_STEPS = 200
 
 
@@ -61,6 +67,10 @@ class SuiteRequest:
     `steps` and `kills` have no effect, and the resume check brings the handovers in both directions with it."""
     workdir: Path
     """Run directories go to `<workdir>/<spec>-<precision>/<side>/`; those of an earlier check are replaced."""
+    placements: Sequence[NamedMesh] = ()
+    """Those of the topology check; none for `fitting_placements`."""
+    every_pair: bool = False
+    """Whether the topology check goes from each placement to each other one, not once around."""
     ahead: int = 0
     """How many resume checks may run ahead of their turn, beside the others: their runs are processes of their own.
     Results do not depend on it. Leave it at 0 where the sides share an accelerator: its memory is not for so many."""
@@ -69,8 +79,8 @@ class SuiteRequest:
 
     def __post_init__(self) -> None:
         for name in self.checks:
-            if name not in CHECKS:
-                raise UnknownNameError("check", name, CHECKS)
+            if name not in (*CHECKS, *ASKED):
+                raise UnknownNameError("check", name, (*CHECKS, *ASKED))
 
 
 def standard_matrix() -> list[RunSpec]:
@@ -79,6 +89,8 @@ def standard_matrix() -> list[RunSpec]:
         preset("mlp-digits", "float16")
     ]
 
+
+Once = TypeVar("Once")
 
 Resolve = Callable[[], tuple[ResolvedSpec, str]]
 """Writes the resolved spec into the directory of its runs, and returns it with the digest of its data."""
@@ -114,7 +126,7 @@ def list_tasks(request: SuiteRequest, on_step: OnStep = ignore_step) -> list[Tas
         tasks.append(make(sides=(PURE,), run=check_policy))
         for name, side in request.sides.items():
             tasks.append(make(sides=(name,), run=partial(check_twin_policy, name, side, on_step)))
-    if set(SPEC_CHECKS) & set(request.checks):
+    if {*SPEC_CHECKS, *ASKED} & set(request.checks):
         for asked in request.specs:
             if request.epochs:
                 spec, kill = epochs_spec(asked)
@@ -195,6 +207,8 @@ def _tasks_of(spec: RunSpec, request: SuiteRequest, on_step: OnStep) -> Iterator
     for name, side in request.sides.items() if "resume" in checks else ():
         run = partial(_resume_anew, spec, name, side, home / name, request, on_step)
         yield make(name="resume", sides=(name,), run=run, apart=True)
+    for name, side in request.sides.items() if "topology" in checks else ():
+        yield from _topologies(spec, name, side, home / f"{name} topology", request, on_step)
     names = tuple(request.sides)[:2]
     if len(names) < 2:
         for name in (name for name in ("twins", "handover") if name in checks):
@@ -210,6 +224,18 @@ def _tasks_of(spec: RunSpec, request: SuiteRequest, on_step: OnStep) -> Iterator
     for path in handovers if "handover" in checks or request.epochs else ():
         run = partial(lambda path: check_handover(pair(), path), path)
         yield make(name=f"handover {'-'.join(path)}", sides=path, run=run)
+
+
+def _topologies(
+    spec: RunSpec, name: str, side: Side, home: Path, request: SuiteRequest, on_step: OnStep
+) -> Iterator[Task]:
+    """Yield a task for each pair of placements; all share what was trained before."""
+    make = partial(Task, spec=spec, sides=(name,), resolve=cache(partial(_resolve, spec, home.parent)))
+    part = part_in_processes(name, side, request.begin)
+    runs = _once(partial(Topologies, spec, name, side, home, part, on_step))
+    for a, b in pairs_of(request.placements or fitting_placements(spec), every=request.every_pair):
+        run = partial(lambda a, b: check_topology(runs(), a, b), a, b)
+        yield make(name=f"topology {a.name} > {b.name}", run=run)
 
 
 def _resolve(spec: RunSpec, home: Path) -> tuple[ResolvedSpec, str]:
@@ -228,11 +254,11 @@ def _resume_anew(
     return check_twin_resume(spec, name, side, home, request.kills, on_step, request.begin)
 
 
-def _once(make: Callable[[], TwinPair]) -> Callable[[], TwinPair]:
-    """Return a function that makes a pair when it is first called, and fails each time if it failed then."""
-    made: list[TwinPair | Exception] = []
+def _once(make: Callable[[], Once]) -> Callable[[], Once]:
+    """Return a function that makes something when it is first called, and fails each time if it failed then."""
+    made: list[Once | Exception] = []
 
-    def get() -> TwinPair:
+    def get() -> Once:
         if not made:
             try:
                 made.append(make())

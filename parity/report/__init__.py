@@ -23,6 +23,7 @@ from parity.report.inspection import print_comparison, print_inspection
 from parity.report.ledger import print_ledger, print_placements
 from parity.report.markdown import cell, check_markdown, check_table, table
 from parity.report.optimizer_row import optimizer_report
+from parity.report.placed import print_split
 from parity.report.policy import print_moments
 from parity.report.terminal import open_console, print_table
 from parity.report.words import (
@@ -80,6 +81,7 @@ __all__ = [
     "print_ratios",
     "print_runs",
     "print_speeds",
+    "print_split",
     "print_table",
     "quoted",
     "short",

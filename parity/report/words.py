@@ -67,6 +67,8 @@ _MEANINGS: dict[tuple[str, Verdict], str] = {
     ("twins", "broken"): "The sides do not do the same: their curves part further than rounding explains.",
     ("handover", "holds"): "The run changed sides and continued as if it had not.",
     ("handover", "broken"): "The run did not survive changing sides.",
+    ("topology", "holds"): "The run changed its placement and continued as if it had not.",
+    ("topology", "broken"): "The run did not survive a change of its placement.",
     ("curve", "holds"): "The curve is the baseline that is kept in the repository, by the criterion kept with it.",
     ("curve", "broken"): "The curve is not the baseline that is kept in the repository.",
     (
@@ -91,7 +93,9 @@ def meaning(record: CheckRecord) -> str:
 
 
 def sides(record: CheckRecord) -> str:
-    """Return the sides of a check: `jax, torch`, or in their order, `jax > torch`."""
+    """Return the sides of a check: `jax, torch`, in their order, `jax > torch`, or with what they ran on."""
+    if record.name.startswith("topology "):
+        return f"{', '.join(record.sides)}: {record.name.partition(' ')[2]}"
     return (" > " if record.name.startswith("handover") else ", ").join(record.sides)
 
 

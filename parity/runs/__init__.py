@@ -4,6 +4,7 @@ Takes a side and a run as arguments; knows the run by its plan and its identity,
 """
 
 from parity.runs.directory import RunDirectory
+from parity.runs.launching import launch, variables
 from parity.runs.options import QUIET, FaultInjection, Observers, OnError, ProcessOptions, ProcessOutcome
 from parity.runs.peers import leave
 from parity.runs.process import train
@@ -27,8 +28,10 @@ __all__ = [
     "WatchedSignals",
     "compare_topology",
     "join",
+    "launch",
     "leave",
     "resume_run",
     "skips_before",
     "train",
+    "variables",
 ]

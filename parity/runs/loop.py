@@ -236,8 +236,10 @@ class Loop:
             self.unwritten = [(of, line) for of, line in self.unwritten if of != file]
 
     def _trace(self, event: str) -> None:
-        if self.options.faults.trace and self.together.first:
-            state = self.trainer.export_state(copy=False)
+        if not self.options.faults.trace:
+            return
+        state = self.trainer.export_state(copy=False)  # in every process: each may hold a part of it
+        if self.together.first:
             leaves = leaf_digests(state, schema=1)  # as every check.json has them
             keep_values(state, leaves, self.run_directory.path / VALUES)
             row = {"event": event, "attempt": self.start.attempt, "step": self.trainer.step, "leaves": leaves}

@@ -23,6 +23,13 @@ __all__ = ["Peers", "leave"]
 CRASHED = 3
 """Exit code of the command when another process is gone without reporting why."""
 
+BEAT_SECONDS = 5.0
+"""Between two signs of life that each process sends, whatever it computes."""
+
+SILENCE_SECONDS = 120.0
+"""After so long without a sign of life a process counts as stopped: others would wait for it in a collective. Far
+longer than anything that keeps Python's threads from running in one that works."""
+
 REASON_SECONDS = 1.0
 """How long a process that fails waits for the report of another failure, which would be the reason for its own."""
 
@@ -56,6 +63,7 @@ class Peers:
         self._readers = [threading.Thread(target=self._read, args=(i,), daemon=True) for i in connections]
         for reader in self._readers:
             reader.start()
+        threading.Thread(target=self._beat, daemon=True).start()
 
     def gather(self, value: object) -> list[Any]:
         """Return the values of all processes, in their order; each gives one, which must be JSON.
@@ -110,7 +118,14 @@ class Peers:
     def _read(self, index: int) -> None:
         """Receive what another process sends, until it leaves, fails or is gone."""
         try:
-            while (message := self._connections[index].receive()) is not None:
+            while True:
+                message = self._connections[index].receive(SILENCE_SECONDS)
+                if message is None:
+                    silent = (
+                        f"{self._names[index]} has given no sign of life for {SILENCE_SECONDS:g} s: stopped, or hung"
+                    )
+                    self._end(index, silent, CRASHED)
+                    return
                 if "give" in message:
                     self._inbox[index].put(message["give"])
                 elif "bye" in message:
@@ -120,6 +135,14 @@ class Peers:
         except (EOFError, OSError, ValueError):
             if index not in self._left:
                 self._end(index, f"{self._names[index]} is gone: killed, crashed or cut off", CRASHED)
+
+    def _beat(self) -> None:
+        """Send signs of life, until the connections are closed."""
+        with suppress(OSError):
+            while True:
+                time.sleep(BEAT_SECONDS)
+                for connection in self._connections.values():
+                    connection.send({"alive": True})
 
     def _end(self, index: int, line: str, code: int) -> None:
         """End this process because another one failed."""

@@ -3,10 +3,11 @@
 Knows how a run is described, not how it is trained.
 """
 
+from parity.spec.mesh import AXES, MESH_AXES, MeshSpec, split_axes
 from parity.spec.models import CnnSpec, GptSpec, LinearSpec, MlpSpec, ModelBase, ModelSpec
 from parity.spec.optimizer import LATER, OPTIMIZER_SPECS, AdamSpec, GroupSpec, OptimizerSpec, SgdSpec
 from parity.spec.presets import PRESETS, preset
-from parity.spec.run import PRECISIONS, DataSpec, DropoutSpec, ExecutionSpec, MeshSpec, Precision, RunSpec, SaveSpec
+from parity.spec.run import PRECISIONS, DataSpec, DropoutSpec, ExecutionSpec, Precision, RunSpec, SaveSpec
 from parity.spec.scaler import ScalerSpec
 from parity.spec.schedule import AnyScheduleSpec, RuleSpec, ScheduleSpec
 from parity.spec.tables import from_dict
@@ -23,8 +24,10 @@ from parity.spec.toml import (
 )
 
 __all__ = [
+    "AXES",
     "FREE",
     "LATER",
+    "MESH_AXES",
     "OPTIMIZER_SPECS",
     "PRECISIONS",
     "PRESETS",
@@ -58,5 +61,6 @@ __all__ = [
     "override",
     "preset",
     "spec_hash",
+    "split_axes",
     "to_toml",
 ]

@@ -11,6 +11,7 @@ from typing import Literal
 
 from parity.contract import PRECISIONS, Precision, RunPlan
 from parity.policy import Rules, mode_of
+from parity.spec.mesh import MeshSpec, require_mesh
 from parity.spec.models import ModelSpec
 from parity.spec.optimizer import AdamSpec, OptimizerSpec
 from parity.spec.scaler import ScalerSpec
@@ -23,7 +24,6 @@ __all__ = [
     "DataSpec",
     "DropoutSpec",
     "ExecutionSpec",
-    "MeshSpec",
     "Precision",
     "RunSpec",
     "SaveSpec",
@@ -136,22 +136,6 @@ class ExecutionSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeshSpec:
-    """The device mesh of the JAX side: the batch is sharded over `data`, parameters are replicated.
-
-    Raises:
-        SpecError: A value is out of range, or does not fit another one; names the field.
-    """
-
-    data: int = 1
-    """Number of devices; must divide the micro-batch."""
-
-    def __post_init__(self) -> None:
-        require_numbers(self, "mesh")
-        require_positive(self, "mesh", "data")
-
-
-@dataclass(frozen=True, kw_only=True)
 class RunSpec:
     """One training run, the same on both sides.
 
@@ -216,12 +200,7 @@ class RunSpec:
             "accumulation",
             f"{self.batch} samples / {self.accumulation} micro-batches leaves {self.batch % self.accumulation}",
         )
-        require(
-            self.micro_batch % self.mesh.data == 0,
-            "mesh.data",
-            f"micro-batch of {self.batch} / {self.accumulation} = {self.micro_batch} samples over "
-            f"{self.mesh.data} devices leaves {self.micro_batch % self.mesh.data}",
-        )
+        require_mesh(self.mesh, self.model, self.batch, self.accumulation)
         source = self.data.source
         require(
             source in self.model.SOURCES,

@@ -12,6 +12,7 @@ import tomli_w
 from parity.contract import RunIdentity, flatten_tables, parse_toml
 from parity.errors import RunDirectoryError, SpecError, UnknownNameError, similar
 from parity.spec.epochs import BatchesPerEpoch, in_steps, take_epochs
+from parity.spec.mesh import MeshSpec
 from parity.spec.optimizer import LATER, OPTIMIZER_SPECS
 from parity.spec.presets import PRESETS, preset
 from parity.spec.run import Precision, RunSpec
@@ -165,8 +166,8 @@ def _overridden(spec: RunSpec, overrides: Iterable[str]) -> dict[str, Any]:
 def _unknown_field(path: str, data: dict[str, Any]) -> UnknownNameError:
     """Return the error of an unknown field; of the fields that few specs set, the list has the similar ones."""
     name, known = cut(path.strip()), flatten_tables(data)
-    classes = dict.fromkeys(OPTIMIZER_SPECS.values())
-    later = {f"optimizer.{f.name}" for cls in classes for f in fields(cls) if f.metadata == LATER}  # type: ignore[arg-type]
+    classes: list[tuple[str, Any]] = [*(("optimizer", cls) for cls in OPTIMIZER_SPECS.values()), ("mesh", MeshSpec)]
+    later = {f"{table}.{f.name}" for table, cls in classes for f in fields(cls) if f.metadata == LATER}
     hidden = later - {*similar(name, sorted(later))}
     return UnknownNameError("field", name, [one for one in known if one not in hidden])
 

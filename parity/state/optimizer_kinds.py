@@ -121,6 +121,8 @@ class OptimizerKind:
     eager: bool = False
     """Whether torch has the state of each parameter before its first update."""
     in_torch: bool = True
+    elementwise: bool = True
+    """Whether the update of an element follows from that element alone; otherwise a part of a matrix does not do."""
     inexact: Mapping[str, str] = field(default_factory=dict)
     """Flag that changes what torch computes to what it does; the exact call takes it, and does not follow it."""
 

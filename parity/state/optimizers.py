@@ -158,6 +158,7 @@ _KINDS = (
             Slot(name="variance", key="variance", form="unfactored"),
         ),
         flags=("foreach",),
+        elementwise=False,
     ),
     OptimizerKind(
         name="Muon",
@@ -174,6 +175,7 @@ _KINDS = (
         slots=(Slot(name="momentum", key="momentum_buffer"),),
         flags=(),
         counts=False,
+        elementwise=False,
     ),
     OptimizerKind(
         name="Lion",

@@ -1,6 +1,6 @@
 """What the two twin trainers share: data, initial values, schedule, parameter table, the base of their loop."""
 
-from parity.twins.data import ArrayStream, BatchStream, Chunk, GrainStream, open_stream
+from parity.twins.data import ArrayStream, BatchStream, Chunk, GrainStream, Share, open_stream
 from parity.twins.datasets import Dataset, batches_per_epoch, describe_data, load_dataset
 from parity.twins.initial import initial_buffers, initial_params
 from parity.twins.layout import Layout
@@ -22,6 +22,7 @@ __all__ = [
     "Layout",
     "Prefetcher",
     "Row",
+    "Share",
     "SlotRows",
     "StepInputs",
     "StepOutputs",

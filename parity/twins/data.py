@@ -18,7 +18,7 @@ from parity.errors import StateError
 from parity.spec import RunSpec
 from parity.twins.datasets import Dataset
 
-__all__ = ["ArrayStream", "BatchStream", "Chunk", "GrainStream", "StreamPosition", "open_stream"]
+__all__ = ["ArrayStream", "BatchStream", "Chunk", "GrainStream", "Share", "StreamPosition", "open_stream"]
 
 GRAIN_READS = {"num_threads": 2, "prefetch_buffer_size": 16}
 """What Grain reads ahead, in batches. The samples lie in memory: its defaults, 500 batches by 16 threads, are for
@@ -33,17 +33,45 @@ class Chunk:
     """The batches of n consecutive steps."""
 
     inputs: NDArray[np.generic]
-    """Shape [n, batch, ...]."""
+    """Shape [n, batch, ...]; of several processes, of the samples that this one computes on."""
     targets: NDArray[np.generic]
-    """Shape [n, batch] or [n, batch, context]."""
+    """Shape [n, batch] or [n, batch, context], as the inputs."""
     digests: list[str]
-    """XXH3-128 of each batch: its inputs, then its targets."""
+    """XXH3-128 of each whole batch: its inputs, then its targets. Empty texts in a process that reads only a part."""
     epochs: list[int]
     """Epoch each batch belongs to, from 0."""
     samples: list[int]
     """Samples consumed after each batch."""
     after: StreamPosition
     """Position after the last batch of the chunk."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """The samples that one of several processes computes on: an equal, contiguous part of each micro-batch.
+
+    Which samples a batch has is a function of seed and step; only which of them are read here depends on the share.
+    """
+
+    index: int
+    """Which part, from 0."""
+    count: int
+    """Number of parts."""
+    accumulation: int
+    """Micro-batches of a batch."""
+    digests: bool
+    """Whether this process digests whole batches for the records, and therefore reads them."""
+
+    def of(self, batches: NDArray[Any]) -> NDArray[Any]:
+        """Return this part of batches [n, batch, ...]: [n, batch / count, ...], micro-batch by micro-batch.
+
+        Example:
+            >>> Share(index=1, count=2, accumulation=2, digests=False).of(np.arange(8).reshape(1, 8)).tolist()
+            [[2, 3, 6, 7]]
+        """
+        n, batch, *rest = batches.shape
+        micros = batches.reshape(n, self.accumulation, self.count, -1, *rest)
+        return micros[:, :, self.index].reshape(n, batch // self.count, *rest)
 
 
 class BatchStream(Protocol):
@@ -63,44 +91,52 @@ class BatchStream(Protocol):
         """
 
 
-def open_stream(spec: RunSpec, dataset: Dataset) -> BatchStream:
+def open_stream(spec: RunSpec, dataset: Dataset, share: Share | None = None) -> BatchStream:
     """Return the training stream of a spec.
 
     Args:
         spec: The run: its reader, batch and seed.
         dataset: The samples.
+        share: Those of each batch that this process computes on; None for all.
 
     Raises:
         StateError: The reader is `grain`, and Grain is not installed.
     """
     if spec.data.reader == "grain":
-        return GrainStream(lambda: _grain_batches(spec, dataset), spec.batch, len(dataset.inputs))
-    return ArrayStream(dataset.inputs, dataset.targets, batch=spec.batch, seed=spec.seed)
+        return GrainStream(lambda: _grain_batches(spec, dataset), spec.batch, len(dataset.inputs), share)
+    return ArrayStream(dataset.inputs, dataset.targets, batch=spec.batch, seed=spec.seed, share=share)
 
 
 class _CountedStream(BatchStream):
     """The base of both streams: it counts the batches that were taken since the start of the run."""
 
-    def __init__(self, batch: int, per_epoch: int) -> None:
-        self._batch, self.batches_per_epoch, self._next = batch, per_epoch, 0
+    def __init__(self, batch: int, per_epoch: int, share: Share | None) -> None:
+        self._batch, self.batches_per_epoch, self._next, self._share = batch, per_epoch, 0, share
 
     def take(self, n: int) -> Chunk:
         """Return the next n batches; they may span epochs."""
-        numbers = range(self._next, self._next + n)
-        inputs, targets = self._read(n)
+        numbers, share = range(self._next, self._next + n), self._share
+        if share is None or share.digests:
+            inputs, targets = self._read(n, None)
+            digests = _digests(inputs, targets)
+            if share is not None:
+                inputs, targets = share.of(inputs), share.of(targets)
+        else:
+            inputs, targets = self._read(n, share)
+            digests = [""] * n
         self._next += n
         return Chunk(
             inputs=inputs,
             targets=targets,
-            digests=_digests(inputs, targets),
+            digests=digests,
             epochs=[number // self.batches_per_epoch for number in numbers],
             samples=[(number + 1) * self._batch for number in numbers],
             after=self.position(),
         )
 
     @abstractmethod
-    def _read(self, n: int) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
-        """Return the inputs and the targets of the next n batches."""
+    def _read(self, n: int, share: Share | None) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+        """Return the inputs and the targets of the next n batches, or of a share of each."""
 
 
 class ArrayStream(_CountedStream):
@@ -113,18 +149,27 @@ class ArrayStream(_CountedStream):
         targets: Shape [samples] or [samples, context].
         batch: Samples per batch, at most as many as there are.
         seed: Seed of the order, in [0, 2**32).
+        share: The samples of each batch that are read; None for all.
     """
 
-    def __init__(self, inputs: NDArray[np.generic], targets: NDArray[np.generic], *, batch: int, seed: int) -> None:
-        super().__init__(batch, len(inputs) // batch)
+    def __init__(
+        self,
+        inputs: NDArray[np.generic],
+        targets: NDArray[np.generic],
+        *,
+        batch: int,
+        seed: int,
+        share: Share | None = None,
+    ) -> None:
+        super().__init__(batch, len(inputs) // batch, share)
         self._inputs, self._targets = inputs, targets
         self._root = threefry.fold_in(threefry.key(seed), 0xDA7A)
         self._group = max(1, threefry.PIECE // len(inputs))
         """Epochs whose orders are drawn together."""
         self._orders = lru_cache(maxsize=2)(self._draw)
 
-    def _read(self, n: int) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
-        rows = self._rows(n)
+    def _read(self, n: int, share: Share | None) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+        rows = self._rows(n) if share is None else share.of(self._rows(n))
         return self._inputs[rows], self._targets[rows]
 
     def _rows(self, n: int) -> NDArray[np.int64]:
@@ -183,20 +228,22 @@ class ArrayStream(_CountedStream):
 class GrainStream(_CountedStream):
     """Any Grain iterator over (inputs, targets) batches, resumed by its own `get_state` and `set_state`."""
 
-    def __init__(self, make: Callable[[], Any], batch: int, size: int) -> None:
+    def __init__(self, make: Callable[[], Any], batch: int, size: int, share: Share | None = None) -> None:
         """Wrap an iterator.
 
         Args:
             make: Returns a fresh iterator from its start; its elements are dicts of `inputs` and `targets`.
             batch: Samples per element.
             size: Samples per epoch, to name the epoch of a batch.
+            share: The samples of each batch that are kept; None for all.
         """
-        super().__init__(batch, size // batch)
+        super().__init__(batch, size // batch, share)
         self._iterator: Any = make()
 
-    def _read(self, n: int) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
-        batches = [next(self._iterator) for _ in range(n)]
-        return np.stack([b["inputs"] for b in batches]), np.stack([b["targets"] for b in batches])
+    def _read(self, n: int, share: Share | None) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+        batches = [next(self._iterator) for _ in range(n)]  # whole: an element of the iterator is a batch
+        both = np.stack([b["inputs"] for b in batches]), np.stack([b["targets"] for b in batches])
+        return both if share is None else (share.of(both[0]), share.of(both[1]))
 
     def position(self) -> StreamPosition:
         """Return the iterator's own state beside the samples consumed."""

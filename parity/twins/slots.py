@@ -22,6 +22,9 @@ __all__ = ["SlotRows", "group_rates", "group_rules", "is_former", "kind_of", "on
 OTHERS = {"Muon": "AdamW"}
 """Optimizer for matrices alone to the one of every other parameter."""
 
+WHOLE = "whole"
+"""Logical axis that is never split."""
+
 FORMER = ("adam", "adamw", "sgd")
 """Kinds that specs had before `parity.state.OPTIMIZERS`."""
 
@@ -118,8 +121,8 @@ def slot_rows(spec: RunSpec, params: Sequence[Row]) -> tuple[SlotRows, ...]:
         kind = kind_of(spec.optimizer, len(one.shape))
         for slot in kind.kept({**kind.arguments, **arguments}, len(one.shape)):
             transforms = () if slot.form == "scalar" else one.transforms
-            row = replace(one, shape=slot_shape(slot, one.shape), transforms=transforms)
-            kept.setdefault(slot, []).append(row)
+            shape = slot_shape(slot, one.shape)
+            kept.setdefault(slot, []).append(replace(one, shape=shape, transforms=transforms, axes=_axes(one, shape)))
     return tuple(
         SlotRows(
             slot=slot,
@@ -129,6 +132,14 @@ def slot_rows(spec: RunSpec, params: Sequence[Row]) -> tuple[SlotRows, ...]:
         )
         for slot, rows in kept.items()
     )
+
+
+def _axes(parameter: Row, shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Return the logical axes of a slot: those of its parameter, but for one that the slot has a single value for."""
+    if not shape or not parameter.axes:
+        return ()
+    sizes = zip(parameter.axes, parameter.shape, shape, strict=True)
+    return tuple(name if own == size else WHOLE for name, size, own in sizes)
 
 
 def one_count(optimizer: OptimizerSpec, params: Sequence[Row], counts: Mapping[str, int]) -> int:

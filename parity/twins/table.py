@@ -35,6 +35,8 @@ class Row:
     """Key in the module's state_dict."""
     transforms: tuple[Transform, ...] = ()
     """From neutral (PyTorch layout) to JAX."""
+    axes: tuple[str, ...] = ()
+    """Logical name of each axis of `shape`, as in `parity.spec.AXES`; empty where nothing of it is ever split."""
 
     @property
     def path(self) -> str:
@@ -83,6 +85,7 @@ def table(model: ModelSpec) -> tuple[Row, ...]:
                 jax=(*(int(part) if part.isdigit() else part for part in module.split(".")), variable),
                 torch=leaf.name,
                 transforms=transforms,
+                axes=leaf.axes,
             )
         )
     return tuple(rows)

@@ -20,7 +20,7 @@ from parity.schedules import Schedule
 from parity.spec import RunSpec, identity_of, to_toml
 from parity.state import TrainingState, pack_schedule, take_count
 from parity.storage import plain
-from parity.twins.data import Chunk, open_stream
+from parity.twins.data import Chunk, Share, open_stream
 from parity.twins.datasets import load_dataset
 from parity.twins.layout import Layout
 from parity.twins.prefetch import Prefetcher
@@ -41,13 +41,14 @@ class Twin(ABC, Generic[SideState, SideContent]):
     Args:
         spec: The run.
         attempt: Process starts of the run before this one.
+        share: The samples that this process computes on, of several that train the run; None for all.
     """
 
     side: ClassVar[str]
     checkpoints: Checkpoints[SideState, SideContent, Any] | None
     """None for a trainer that was built without a directory, and cannot save."""
 
-    def __init__(self, spec: RunSpec, attempt: int) -> None:
+    def __init__(self, spec: RunSpec, attempt: int, share: Share | None = None) -> None:
         self.spec, self.attempt = spec, attempt
         self.dataset = load_dataset(spec)
         self.identity = identity_of(spec)
@@ -64,7 +65,7 @@ class Twin(ABC, Generic[SideState, SideContent]):
         """Metric and step of the best checkpoint when the last one was saved, itself included."""
         self._noted: int | None = None
         """The step at which `best` was last worked out."""
-        self.feed: Prefetcher[Any] = Prefetcher(open_stream(spec, self.dataset), self._place)
+        self.feed: Prefetcher[Any] = Prefetcher(open_stream(spec, self.dataset, share), self._place)
         self.plan = spec.plan
         self._pace = Pace(self.plan)
         self.processes = 1

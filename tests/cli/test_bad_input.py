@@ -25,7 +25,7 @@ def _train(run, *extra, side="torch", steps=20):
             ["check", "--spec", "mlp"],
             "unknown preset 'mlp'; known: cnn-digits, gpt-text, linear-regression, mlp-digits",
         ),
-        (["check", "resumes"], "unknown check 'resumes'; known: handover, policy, resume, twins"),
+        (["check", "resumes"], "unknown check 'resumes'; known: handover, policy, resume, topology, twins"),
         (["check", "--sides", "mxnet"], "unknown side 'mxnet'; known: jax, torch"),
         (["train", "--side", "tf", "--spec", "mlp-digits", "--dir", "x"], "unknown side 'tf'; known: jax, torch"),
         (["check", "--set", "optimizer.rate=1"], "unknown field 'optimizer.rate'; did you mean optimizer."),

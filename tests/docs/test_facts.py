@@ -39,7 +39,7 @@ def test_the_columns_of_the_table_of_checks_are_explained():
     meaning = dict(explained.rows)
     assert set(codes(meaning["verdict"])) < set(EXIT_CODES)
     assert float(one(r"`float64`: ([\d.e-]+) relative", meaning["criterion"])) == FLOAT64_LIMIT
-    assert codes(meaning["check, sides"]) == ["policy", "resume", "twins", "handover"]
+    assert codes(meaning["check, sides"]) == ["policy", "resume", "twins", "handover", "topology"]
 
 
 def test_the_exit_codes_of_the_page_are_those_of_the_commands():

@@ -61,6 +61,17 @@ def test_a_mesh_that_the_processes_cannot_share_evenly_is_refused():
         processes.start(place, load("mlp-digits", None, ["mesh.data=1"]))
 
 
+def test_processes_of_another_number_than_the_spec_asks_for_are_refused():
+    place = Place(address="host:1", index=0, count=2)
+    spec = load("mlp-digits", None, ["mesh.fsdp=2", "mesh.model=2", "mesh.processes=4"])
+    with pytest.raises(SpecError, match=r"^mesh\.processes: 4 asked for, the run was started as 2$"):
+        processes.start(place, spec)
+    with pytest.raises(SpecError, match=r"^mesh: 4 is no multiple of 3, the number of processes"):
+        processes.start(
+            Place(address="host:1", index=0, count=3), load("mlp-digits", None, ["mesh.fsdp=2", "mesh.model=2"])
+        )
+
+
 def test_who_connects_through_the_relay_does_not_see_that_the_other_end_is_gone():
     with socket.create_server(("localhost", 0)) as coordinator:
         port = coordinator.getsockname()[1]

@@ -17,14 +17,20 @@ NOT_MIRRORED = {
     "compiled.py",
     "formats",
     "imports.py",
+    "mesh.py",
     "optim",
+    "parts.py",
     "processes.py",
     "schedules",
     "schedules.py",
+    "shard_reads.py",
+    "sharding.py",
+    "shards.py",
 }
 """What only one framework has: trainers and files that people have, processes as its launchers start them, programs
 that XLA compiles anew in each process, imports that PyTorch makes late, scheduler objects and traced schedules,
-optimizers (PyTorch has its own)."""
+optimizers (PyTorch has its own), how a state is split (by shardings of arrays, or in the modules that hold it), and
+files that several processes write, which Orbax does."""
 
 
 def mirrored(side: str) -> set[str]:
@@ -41,10 +47,10 @@ def test_the_sides_have_the_same_files() -> None:
 
 ONLY: dict[str, tuple[set[str], set[str], str]] = {
     "__init__": (
-        {"drafts", "environment", "optimizer_template", "processes", "shared_programs", "transformations_of"},
+        {"drafts", "optimizer_template", "shared_programs", "transformations_of"},
         set(),
-        "the PyTorch twin trains in one process, which needs no other environment and shares no programs; its drafts "
-        "have the suite's own names, and the state of its optimizers has no form that only their code knows",
+        "processes of the PyTorch twin share no programs; its drafts have the suite's own names, and the state of "
+        "its optimizers has no form that only their code knows",
     ),
     "dropout": (set(), {"random_bits"}, "JAX draws these bits itself"),
     "model": ({"Conv3x3"}, set(), "PyTorch's own layer is the reference"),
@@ -61,7 +67,7 @@ ONLY: dict[str, tuple[set[str], set[str], str]] = {
         "PyTorch has GradScaler; JAX needs it as a pure function",
     ),
     "state": (
-        {"DeviceState", "abstract_model", "stored_names"},
+        {"DeviceState", "abstract_model", "neutral_parts", "stored_names"},
         {"LiveState", "check_file_state", "file_state", "load_file_state", "neutral_arrays"},
         "a JAX state is a value, saved as it is under Orbax's names, of a module that is built without values; "
         "PyTorch's lives in objects, has a form in files, and is checked before they are filled",
@@ -80,11 +86,13 @@ DIFFERENT: dict[str, str] = {
     "optimizer.build_optimizer": "a torch.optim optimizer holds the parameters, an Optax one is a pair of functions",
     "placement.Placement": "several devices in a mesh, or one",
     "placement.Placement.replicated": "a single device has no shardings",
+    "placement.Placement.share": "JAX is handed whole batches, of which its shardings take a part",
     "scaler.build_scaler": "torch.amp.GradScaler is made for a device",
     **dict.fromkeys(
         [f"{stem}.{name}" for stem in ("__init__", "trees") for name in ("restore", "CheckpointManager.restore")],
         "map_location is PyTorch's; in JAX the sharding of a template says where an array goes",
     ),
+    "state.export_arrays": "arrays of several JAX processes may stay where they are; PyTorch gathers parts",
     "snapshot.Snapshot.records": "torch.save numbers what it writes; Orbax names it",
 }
 """Public name, or member of a class, whose parameters differ or which one side alone has, and why."""

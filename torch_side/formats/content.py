@@ -16,7 +16,7 @@ from parity.storage import DigestWriter, FileDigest, ParallelReader
 from torch_side.formats.archive import read_records
 from torch_side.formats.pickled import GLOBALS
 
-__all__ = ["STATE", "load_content", "read_content", "write_content"]
+__all__ = ["STATE", "lay_out_content", "load_content", "map_content", "read_content", "write_content"]
 
 STATE = "state.pt"
 """The file of a checkpoint that holds its state."""
@@ -76,6 +76,41 @@ def write_content(file: Path, content: Any) -> FileDigest:
         except Exception as error:
             raise writer.failure or error from error
     return writer.result()
+
+
+def lay_out_content(file: Path, content: Any) -> None:
+    """Write a new file as `write_content` does, with room in place of the bytes of tensors.
+
+    Args:
+        file: The file.
+        content: What `torch.save` is given; the memory of its tensors is not read.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with storage.named(file), file.open("wb") as opened, _no_checksums(), torch.serialization.skip_data():
+        torch.save(content, opened)
+
+
+def map_content(file: Path) -> dict[str, Any]:
+    """Return what a file of `torch.save` holds as `read_content` does, its tensors mapped: read where they are used.
+
+    Args:
+        file: The file.
+
+    Raises:
+        CheckpointError: It is no such file, or holds no mapping.
+    """
+    try:
+        read_records(file)
+        content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+    except CheckpointError:
+        raise
+    except Exception as error:  # as in `load_content`
+        raise CheckpointError(f"{file} cannot be loaded: {error}") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{file} holds a {type(content).__name__}, and no mapping")
+    return content
 
 
 @contextmanager

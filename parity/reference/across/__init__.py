@@ -2,7 +2,7 @@
 
 from parity.reference.across.agreement import agree
 from parity.reference.across.curves import EXACT, StepCurve, losses, run_from
-from parity.reference.across.envelopes import Envelope, measure_envelope
+from parity.reference.across.envelopes import Envelope, measure_envelope, noise_floor
 from parity.reference.across.handover import check_handover
 from parity.reference.across.pair import TwinPair
 from parity.reference.across.perturb import perturbed
@@ -18,6 +18,7 @@ __all__ = [
     "check_twins",
     "losses",
     "measure_envelope",
+    "noise_floor",
     "perturbed",
     "run_from",
 ]

@@ -7,7 +7,7 @@ from parity.reference.planned.check import RunPair, check_resume, check_scenario
 from parity.reference.planned.drive import CommandOf, drive_here, drive_processes
 from parity.reference.planned.evidence import LeafEvent, RunEvidence, read_evidence
 from parity.reference.planned.judge import judge
-from parity.reference.planned.process import Started, StartProcess, end_all, start_interpreter
+from parity.reference.planned.process import Started, StartProcess, TrainingProcess, end_all, start_interpreter
 from parity.reference.planned.scenarios import Leg, default_kills, plan_scenarios
 from parity.reference.planned.trace import describe_evidence, trace_resume
 
@@ -19,6 +19,7 @@ __all__ = [
     "RunPair",
     "StartProcess",
     "Started",
+    "TrainingProcess",
     "check_resume",
     "check_scenarios",
     "default_kills",

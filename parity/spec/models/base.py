@@ -44,6 +44,13 @@ class ModelBase(ABC):
     def sample_bytes(self, source: str) -> int:
         """Return what one sample and its target take as arrays of the host."""
 
+    def units(self) -> dict[str, tuple[str, int]]:
+        """Return logical axis to what it consists of, and how many: it is split between those, never through one.
+
+        Axes that are not there are split between any two of their elements.
+        """
+        return {}
+
     @property
     def regression(self) -> tuple[int, int]:
         """Return the inputs and outputs of a regression; (0, 0) for a model that takes part in none."""

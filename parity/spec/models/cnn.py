@@ -46,13 +46,14 @@ class CnnSpec(ModelBase):
         """Yield what each convolution and its norm have, buffers included, then the linear layer."""
         channels = (1, *self.channels)
         for i, (c_in, c_out) in enumerate(itertools.pairwise(channels)):
-            yield ParamSpec(f"convs.{i}.weight", (c_out, c_in, 3, 3), "convolution", 9 * c_in)
-            yield from norm(f"norms.{i}", c_out)
-            yield ParamSpec(f"norms.{i}.running_mean", (c_out,), "mean")
-            yield ParamSpec(f"norms.{i}.running_var", (c_out,), "variance")
+            axes = ("channels", "previous" if i else "image", "height", "width")
+            yield ParamSpec(f"convs.{i}.weight", (c_out, c_in, 3, 3), "convolution", 9 * c_in, axes)
+            yield from norm(f"norms.{i}", c_out, axes[:1])
+            yield ParamSpec(f"norms.{i}.running_mean", (c_out,), "mean", axes=axes[:1])
+            yield ParamSpec(f"norms.{i}.running_var", (c_out,), "variance", axes=axes[:1])
             yield ParamSpec(f"norms.{i}.num_batches_tracked", (), "count")
         side = self.size // 2 ** len(self.channels)
-        yield from affine("head", (self.classes, channels[-1] * side * side))
+        yield from affine("head", (self.classes, channels[-1] * side * side), ("classes", "features"))
 
     def widest(self) -> list[WideLayer]:
         """Return the convolution with the largest images."""

@@ -50,17 +50,27 @@ class GptSpec(ModelBase):
 
     def leaves(self) -> Iterator[ParamSpec]:
         """Yield both embeddings, what each block has, the last norm, and an output layer that is not tied."""
-        width = self.width
-        yield ParamSpec("tokens.weight", (self.vocabulary, width), "embedding")
-        yield ParamSpec("positions.weight", (self.context, width), "embedding")
+        width, table = self.width, ("vocabulary", "embed")
+        layers = (
+            ("qkv", 3, 1, ("qkv", "embed")),
+            ("out", 1, 1, ("embed", "heads")),
+            ("up", 4, 1, ("hidden", "embed")),
+            ("down", 1, 4, ("embed", "hidden")),
+        )
+        yield ParamSpec("tokens.weight", (self.vocabulary, width), "embedding", axes=table)
+        yield ParamSpec("positions.weight", (self.context, width), "embedding", axes=("context", "embed"))
         for i in range(self.layers):
-            yield from norm(f"blocks.{i}.norm1", width)
-            yield from norm(f"blocks.{i}.norm2", width)
-            for name, fan_out, fan_in in (("qkv", 3, 1), ("out", 1, 1), ("up", 4, 1), ("down", 1, 4)):
-                yield from affine(f"blocks.{i}.{name}", (fan_out * width, fan_in * width))
-        yield from norm("norm", width)
+            yield from norm(f"blocks.{i}.norm1", width, ("embed",))
+            yield from norm(f"blocks.{i}.norm2", width, ("embed",))
+            for name, fan_out, fan_in, axes in layers:
+                yield from affine(f"blocks.{i}.{name}", (fan_out * width, fan_in * width), axes)
+        yield from norm("norm", width, ("embed",))
         if not self.tied:
-            yield ParamSpec("head.weight", (self.vocabulary, width), "linear", width)
+            yield ParamSpec("head.weight", (self.vocabulary, width), "linear", width, table)
+
+    def units(self) -> dict[str, tuple[str, int]]:
+        """Return that queries, keys and values are split between heads, and so is what comes out of them."""
+        return {"qkv": ("attention heads", self.heads), "heads": ("attention heads", self.heads)}
 
     def widest(self) -> list[WideLayer]:
         """Return the scores of the attention, and the logits."""

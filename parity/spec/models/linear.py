@@ -35,7 +35,7 @@ class LinearSpec(ModelBase):
 
     def leaves(self) -> Iterator[ParamSpec]:
         """Yield the weight and the bias."""
-        yield from affine("head", (self.outputs, self.inputs))
+        yield from affine("head", (self.outputs, self.inputs), ("outputs", "features"))
 
     def widest(self) -> list[WideLayer]:
         """Return the outputs."""

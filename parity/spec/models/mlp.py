@@ -40,8 +40,13 @@ class MlpSpec(ModelBase):
 
     def leaves(self) -> Iterator[ParamSpec]:
         """Yield the weight and the bias of each layer."""
+        last = len(self.hidden)
         for i, (fan_in, fan_out) in enumerate(itertools.pairwise((self.inputs, *self.hidden, self.classes))):
-            yield from affine(f"layers.{i}", (fan_out, fan_in))
+            # Every second width is split over `model`, so that a layer by columns is followed by one by rows: the
+            # activations between the two stay where they are.
+            inner, outer = ("embed", "hidden") if i % 2 == 0 else ("hidden", "embed")
+            axes = ("classes" if i == last else outer, "features" if i == 0 else inner)
+            yield from affine(f"layers.{i}", (fan_out, fan_in), axes)
 
     def widest(self) -> list[WideLayer]:
         """Return the widest hidden layer."""

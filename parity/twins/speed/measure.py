@@ -96,7 +96,7 @@ def _in_mode(spec: RunSpec, name: str, mode: str, steps: int) -> RunSpec:
 
 def _entry(lap: Lap, name: str, model: str, spec: RunSpec) -> dict[str, Any]:
     """Return the entry of one way, with the notes that `parity report` reads."""
-    devices = spec.mesh.data if name == "jax" else 1
+    devices = spec.mesh.devices if name == "jax" else 1
     what = f"{model} {name}" if devices == 1 else f"{model} {name} on {devices} devices"
     entry = benchmark_entry(f"{what} {lap.mode}", f"parity bench run: {what}", lap.seconds)
     entry["extra_info"] = {
