@@ -13,6 +13,7 @@ from parity.checkpoints.ranges import ByteRange, is_intact
 from parity.checkpoints.saving import Checkpoints, Labels, Neutral, SaveUnderWay, fitting
 from parity.checkpoints.seal import (
     FILE,
+    FOREIGN,
     LONE,
     Seal,
     after_save,
@@ -37,6 +38,7 @@ from parity.checkpoints.verify import (
 __all__ = [
     "DRAFT",
     "FILE",
+    "FOREIGN",
     "LABEL",
     "LONE",
     "ByteRange",

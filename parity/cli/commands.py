@@ -20,6 +20,7 @@ from parity.cli import (
     optim,
     policy,
     report,
+    seal,
     spec,
     train,
 )
@@ -156,6 +157,15 @@ COMMANDS: dict[str, Command] = {
             5: "there is no checkpoint",
         },
         add=checkpoints.add_verify,
+    ),
+    "seal": Command(
+        help="seal a checkpoint that another tool saved, so that verify and convert notice every later change",
+        examples=("parity seal model.safetensors", "parity seal outputs/checkpoint-500"),
+        codes={
+            0: "sealed, or sealed before and whole",
+            2: REFUSED + ", or it does not fit the seal that it has",
+        },
+        add=seal.add,
     ),
     "path": Command(
         help="print the directory of a run's best or latest checkpoint",

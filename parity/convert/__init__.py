@@ -16,6 +16,7 @@ from parity.convert.optax_names import NAMES, name_of
 from parity.convert.optimizer_layout import LAYOUTS
 from parity.convert.proof import Proof, prove
 from parity.convert.registered import Registered, registered
+from parity.convert.sealing import Sealing, seal, seal_checkpoint
 from parity.convert.to_jax import Options, to_jax
 from parity.convert.to_torch import to_torch
 from parity.convert.torch_state import TorchState, read_torch_state
@@ -50,6 +51,7 @@ __all__ = [
     "Proof",
     "Registered",
     "RulePlacement",
+    "Sealing",
     "Tolerance",
     "TorchState",
     "TreeRow",
@@ -71,6 +73,8 @@ __all__ = [
     "read_rules",
     "read_torch_state",
     "registered",
+    "seal",
+    "seal_checkpoint",
     "to_jax",
     "to_torch",
     "without_document",

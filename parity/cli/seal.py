@@ -1,0 +1,34 @@
+"""`parity seal`: a seal for a checkpoint that another tool saved."""
+
+from __future__ import annotations
+
+import argparse
+
+from parity.cli.options import local_path
+from parity.convert import seal_checkpoint
+from parity.report import clean
+from parity.results import EXIT_CODES
+
+__all__ = ["add"]
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `parity seal`."""
+    parser.add_argument(
+        "path", type=local_path, metavar="PATH", help="a checkpoint of another tool, of any format that inspect knows"
+    )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="where the checkpoint has a seal that does not fit: seal what is there now",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    made = seal_checkpoint(options.path, replace=options.replace)
+    size = sum(file.size for file in made.files.values())
+    count = len(made.files)
+    files = "1 file" if count == 1 else f"{count:,} files"
+    print(f"sealed      {clean(options.path)}: {files}, {size:,} bytes; what it held before that is unknown")
+    return EXIT_CODES["holds"]
