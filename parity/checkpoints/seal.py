@@ -188,7 +188,7 @@ def read_seal(path: Path) -> Seal:
     return parse_seal(read_bytes(path / FILE), path / FILE)
 
 
-def parse_seal(data: bytes, where: Path) -> Seal:
+def parse_seal(data: bytes, where: Path | str) -> Seal:
     """Return the seal that a file holds.
 
     Args:
