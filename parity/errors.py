@@ -31,6 +31,7 @@ __all__ = [
     "SpecMismatchError",
     "StateError",
     "StoreConflictError",
+    "StoreContentionError",
     "StoreError",
     "StoreMissingError",
     "TrainerError",
@@ -163,8 +164,6 @@ class MissingPackageError(ParityError, ImportError):
     """A package of an extra that is not installed.
 
     Args:
-        package: The package.
-        extra: The extra that has it.
         why: What needs it, as a phrase.
     """
 
@@ -339,25 +338,23 @@ class LeaseLostError(RunDirectoryError):
 class StoreError(ParityError, RuntimeError):
     """An object store that refused, or did not answer; one line without anything of a credential.
 
-    Args:
-        url: What was asked for.
-        problem: What the store said, and what to set.
-        transient: Whether the same request may succeed later.
-
     Attributes:
         url: What was asked for.
         transient: Whether the same request may succeed later.
     """
 
-    exit_code = 3
-
     def __init__(self, url: object, problem: str, *, transient: bool = False) -> None:
         self.url, self.transient = str(url), transient
+        self.exit_code = 3 if transient else 2
         super().__init__(f"{url}: {problem}")
 
 
 class StoreMissingError(StoreError):
     """An object that is not there."""
+
+
+class StoreContentionError(StoreError):
+    """A conditional put that the store refuses again and again, though its condition holds."""
 
 
 class StoreConflictError(StoreError):

@@ -12,7 +12,7 @@ from parity.cli.progress import Progress
 from parity.contract import StepRecord, prepare_process, processes_of
 from parity.forks import end_with_parent
 from parity.results import EXIT_CODES
-from parity.runs import DEADLINE_SECONDS, FaultInjection, Observers, ProcessOptions, join, train
+from parity.runs import DEADLINE_SECONDS, FaultInjection, Observers, ProcessOptions, RemoteCopy, join, train
 from parity.spec import PRESETS, identity_of, load
 from parity.trackers import TRACKERS, Trackers
 from parity.trackers import load as load_trackers
@@ -64,6 +64,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         choices=TRACKERS,
         help="log to RUN/tensorboard or RUN/wandb too; repeatable (extras of the same names)",
     )
+    parser.add_argument(
+        "--remote-unsafe",
+        action="store_true",
+        help="copy to a store (save.remote) that does not keep what `parity remote probe` asks for",
+    )
     parser.add_argument("--trace-state", action="store_true", help="write leaf digests to RUN/states.jsonl")
     parser.add_argument(
         *("--pause-at", "--hold-at"),
@@ -96,6 +101,7 @@ def _run(options: argparse.Namespace) -> int:
             or_next=options.or_next,
             on_error=options.on_error,
             deadline=options.deadline,
+            remote=RemoteCopy(url=spec.save.remote, mode=spec.plan.mode, unsafe=options.remote_unsafe),
             faults=FaultInjection(trace=options.trace_state, pause_at=options.pause_at),
         )
         observers = _observers(progress, tracked if trackers else None)

@@ -72,6 +72,9 @@ class Memory:
     lock: Any = field(default_factory=threading.RLock)
     generation: int = 0
 
+    def __post_init__(self) -> None:
+        """Begin; mutants that remember something begin here."""
+
     def now(self) -> float:
         return time.time()
 

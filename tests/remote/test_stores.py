@@ -24,6 +24,7 @@ from tests.remote.server import Refusal, Server, every
 SECRETS = ("AKIASECRETNAME", "the-secret-itself", "the-token-itself")
 
 
+@pytest.mark.breaks_first
 @pytest.mark.parametrize(
     "text",
     ["s3://bucket", "s3://bucket/", "gs://bucket/a/b", "s3://my.bucket-1/a b/ü"],
@@ -32,6 +33,7 @@ def test_a_url_is_read(text: str) -> None:
     assert str(parse_url(text)) == text.rstrip("/")
 
 
+@pytest.mark.breaks_first
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -179,6 +181,7 @@ REFUSALS: dict[str, tuple[Refusal, str, bool]] = {
 }  # fmt: skip
 
 
+@pytest.mark.breaks_first
 @pytest.mark.parametrize("kind", REFUSALS)
 def test_a_refusal_is_one_line_and_says_what_to_set(kind: str, store: Objects, server: Server) -> None:
     server.refusal, said, transient = REFUSALS[kind]

@@ -5,13 +5,17 @@ Needs the extra `remote`, which is imported when a store is opened. Knows nothin
 
 from parity.storage.stores.connect import open_store
 from parity.storage.stores.objects import ObjectEntry, Objects, Version
+from parity.storage.stores.probing import ONE_WRITER, Probed, ProbeRow, probe, require_safe
 from parity.storage.stores.transfer import MOST_BYTES_IN_MEMORY, digest_objects, download, upload
 from parity.storage.stores.url import StoreUrl, is_url, parse_url
 
 __all__ = [
     "MOST_BYTES_IN_MEMORY",
+    "ONE_WRITER",
     "ObjectEntry",
     "Objects",
+    "ProbeRow",
+    "Probed",
     "StoreUrl",
     "Version",
     "digest_objects",
@@ -19,5 +23,7 @@ __all__ = [
     "is_url",
     "open_store",
     "parse_url",
+    "probe",
+    "require_safe",
     "upload",
 ]

@@ -7,11 +7,13 @@ body of each is unique, and where one fails, the object is read: it holds our bo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from parity.errors import StoreConflictError, StoreError, StoreMissingError
+from parity.errors import StoreConflictError, StoreContentionError, StoreError, StoreMissingError
 from parity.storage.stores.problems import translated
 from parity.storage.stores.url import StoreUrl
 from parity.storage.untrusted import MAX_BYTES
@@ -21,7 +23,7 @@ __all__ = ["ObjectEntry", "Objects", "Version"]
 Version = tuple[str | None, str | None]
 """What tells the content of an object from an earlier one: its ETag, and its generation where the store has one."""
 
-CONFLICTS = 8
+CONFLICTS = 6
 """How often a put is tried that the store answers with a conflict, though the object is as it must be: S3 does so
 (409) while another conditional put is on its way."""
 
@@ -87,6 +89,55 @@ class Objects:
         if len(data) != entry.size:
             raise StoreError(self.url / key, f"has {entry.size} bytes, and {len(data)} came", transient=True)
         return data, entry
+
+    def read_range(self, key: str, start: int, size: int) -> memoryview:
+        """Return a range of the bytes of an object.
+
+        Raises:
+            StoreMissingError: There is no such object.
+            StoreError: It ends before, or cannot be read.
+        """
+        import obstore
+
+        with translated(self.url / key, "read"):
+            data = memoryview(obstore.get_range(self._store, self.path(key), start=start, length=size))
+        if len(data) != size:
+            raise StoreError(self.url / key, f"gave {len(data)} bytes from {start} on, expected {size}")
+        return data
+
+    def look_around(self) -> None:
+        """Check that the place can be read: an answer to this request says what is wrong, one to `look` does not.
+
+        Raises:
+            StoreError: The store refused or was not reached.
+        """
+        with suppress(StoreMissingError):
+            self.read(f"absent-{uuid.uuid4().hex}")
+
+    @contextmanager
+    def writing(self, key: str, part: int) -> Iterator[Callable[[bytes], None]]:
+        """Yield what takes the bytes of an object, part by part; it is complete when the block ends without an error.
+
+        Args:
+            key: The object.
+            part: Bytes of one part.
+
+        Raises:
+            StoreError: The store refused or was not reached.
+        """
+        import obstore
+
+        where = self.url / key
+        with translated(where, "write"):
+            writer: Any = obstore.open_writer(self._store, self.path(key), buffer_size=part)
+
+        def write(data: bytes) -> None:
+            with translated(where, "write"):
+                writer.write(data)
+
+        yield write
+        with translated(where, "write"):
+            writer.close()
 
     def look(self, key: str) -> ObjectEntry:
         """Return what the store says of an object.
@@ -155,8 +206,9 @@ class Objects:
                         return entry.version
                     if version is None or entry.version != version:
                         raise StoreConflictError(self.url / key, "another writer changed it first") from error
-                time.sleep(0.05 * 2**attempt)
-        raise StoreError(self.url / key, "the store refuses every conditional put as a conflict", transient=True)
+                time.sleep(0.03 * 2**attempt)
+        problem = "the store refuses every conditional put as a conflict"
+        raise StoreContentionError(self.url / key, problem, transient=True)
 
     def _write_once(self, key: str, data: bytes, version: Version | None) -> Version:
         import obstore

@@ -118,7 +118,7 @@ def _read(
 
     def block(task: tuple[str, int]) -> bytes:
         key, start = task
-        data = _range(store, key, start, min(BLOCK, sizes[key] - start))
+        data = store.read_range(key, start, min(BLOCK, sizes[key] - start))
         keep(key, start, data)
         return xxhash.xxh3_128_digest(data)
 
@@ -131,13 +131,3 @@ def _read(
             pool.shutdown(cancel_futures=True)
             raise
     return {key: FileDigest(size, join_blocks(blocks[key])) for key, size in sizes.items()}
-
-
-def _range(store: Objects, key: str, start: int, size: int) -> memoryview:
-    import obstore
-
-    with translated(store.url / key, "read"):
-        data = memoryview(obstore.get_range(store.raw, store.path(key), start=start, length=size))
-    if len(data) != size:
-        raise StoreError(store.url / key, f"ends before byte {start + size}")
-    return data
