@@ -22,6 +22,7 @@ from parity.cli import (
     report,
     seal,
     spec,
+    stored,
     train,
 )
 from parity.cli.parser import Parser
@@ -178,6 +179,12 @@ COMMANDS: dict[str, Command] = {
         examples=("parity export runs/a best ship/",),
         codes={0: "copied, and verified before and after", 2: REFUSED},
         add=checkpoints.add_export,
+    ),
+    "remote": Command(
+        help="try what checkpoints need of an object store",
+        examples=("parity remote probe s3://bucket/runs/a",),
+        codes={0: "everything that was tried is kept", 1: "something is not kept", 2: REFUSED},
+        add=stored.add,
     ),
     "metric": Command(
         help="give a checkpoint a metric measured after its save",

@@ -9,8 +9,8 @@ import os
 import shutil
 from pathlib import Path
 
-from parity import policy, storage
-from parity.checkpoints.remote import RemoteHead, choose_row, fetch
+from parity import policy
+from parity.checkpoints.remote import RemoteHead, assemble_run, choose_row, fetch
 from parity.errors import CheckpointError, DamagedError, RunDirectoryError
 from parity.policy import Which
 from parity.runs.resume import Log, ResumeChoice
@@ -78,7 +78,9 @@ def arrive(
         except BaseException:
             shutil.rmtree(home, ignore_errors=True)
             raise
-    _assemble(home, directory, row.step)
+    if directory.exists():  # empty, or with what a start left that was cut short
+        shutil.rmtree(directory)
+    assemble_run(home, directory, row.step)
     log(f"fetched step {row.step} from {store.url}")
     return row.step
 
@@ -91,14 +93,3 @@ def _require_empty(directory: Path) -> None:
     held = directory / "checkpoints"
     if names - LEFT or (held.is_dir() and any(held.iterdir())):
         raise RunDirectoryError(f"{directory} is not empty and holds no run; choose another --dir")
-
-
-def _assemble(home: Path, directory: Path, step: int) -> None:
-    run = home / "records"
-    (run / "checkpoints").mkdir()
-    storage.move(home / "files", run / "checkpoints" / str(step))
-    storage.fsync_tree(run)
-    if directory.exists():
-        shutil.rmtree(directory)
-    storage.move(run, directory)
-    shutil.rmtree(home)

@@ -13,6 +13,7 @@ from parity.checkpoints.remote.fetching import (
 )
 from parity.checkpoints.remote.head import HEAD, Owner, RemoteCheckpoint, RemoteHead, head_text, parse_head
 from parity.checkpoints.remote.lease import LEASE_SECONDS, Lease, read_head
+from parity.checkpoints.remote.on_disk import Located, assemble_run, fetch_foreign, locate, on_disk
 from parity.checkpoints.remote.sending import RECORDS, clean, drop, give_up_after, send
 
 __all__ = [
@@ -20,16 +21,21 @@ __all__ = [
     "LEASE_SECONDS",
     "RECORDS",
     "Lease",
+    "Located",
     "Owner",
     "RemoteCheckpoint",
     "RemoteHead",
     "RemoteVerified",
+    "assemble_run",
     "choose_row",
     "clean",
     "drop",
     "fetch",
+    "fetch_foreign",
     "give_up_after",
     "head_text",
+    "locate",
+    "on_disk",
     "parse_head",
     "read_head",
     "read_remote_seal",
