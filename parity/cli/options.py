@@ -27,9 +27,11 @@ from parity.storage.stores import StoreUrl, is_url, parse_url
 __all__ = [
     "add_fail_on",
     "add_spec_options",
+    "cache_of",
     "count",
     "deadline",
     "directory",
+    "directory_or_url",
     "local_path",
     "mode_of_run",
     "number",
@@ -149,6 +151,24 @@ def directory(text: str) -> Path:
     if os.path.lexists(found) and not os.path.isdir(found):
         raise argparse.ArgumentTypeError(f"{found} is not a directory; name another one")
     return path
+
+
+def directory_or_url(text: str) -> Path | StoreUrl:
+    """Return what `directory` does, or a place in a store.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is neither.
+    """
+    return store_url(text) if is_url(text) else directory(text)
+
+
+def cache_of(url: StoreUrl) -> Path:
+    """Return the directory of this machine for a run that is named by its URL, the same each time.
+
+    It is below `XDG_CACHE_HOME`, or `~/.cache`.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "parity" / "runs" / url.scheme / url.bucket / url.key
 
 
 def positive(text: str) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from parity.cli.options import local_path
-from parity.convert import seal_checkpoint
+from parity.cli.options import place
+from parity.convert import seal_checkpoint, seal_stored
 from parity.report import clean
 from parity.results import EXIT_CODES
+from parity.storage.stores import StoreUrl
 
 __all__ = ["add"]
 
@@ -15,7 +16,10 @@ __all__ = ["add"]
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `parity seal`."""
     parser.add_argument(
-        "path", type=local_path, metavar="PATH", help="a checkpoint of another tool, of any format that inspect knows"
+        "path",
+        type=place,
+        metavar="PATH",
+        help="a checkpoint of another tool, of any format that inspect knows; a path, or a URL of a store",
     )
     parser.add_argument(
         "--replace",
@@ -26,9 +30,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    made = seal_checkpoint(options.path, replace=options.replace)
+    given = options.path
+    seal = seal_stored if isinstance(given, StoreUrl) else seal_checkpoint
+    made = seal(given, replace=options.replace)
     size = sum(file.size for file in made.files.values())
     count = len(made.files)
     files = "1 file" if count == 1 else f"{count:,} files"
-    print(f"sealed      {clean(options.path)}: {files}, {size:,} bytes; what it held before that is unknown")
+    print(f"sealed      {clean(given)}: {files}, {size:,} bytes; what it held before that is unknown")
     return EXIT_CODES["holds"]

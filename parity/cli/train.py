@@ -7,13 +7,14 @@ import sys
 from dataclasses import replace
 
 from parity import sides
-from parity.cli.options import add_spec_options, count, deadline, directory, positive, word_or_step
+from parity.cli.options import add_spec_options, cache_of, count, deadline, directory_or_url, positive, word_or_step
 from parity.cli.progress import Progress
 from parity.contract import StepRecord, prepare_process, processes_of
 from parity.forks import end_with_parent
 from parity.results import EXIT_CODES
 from parity.runs import DEADLINE_SECONDS, FaultInjection, Observers, ProcessOptions, RemoteCopy, join, train
 from parity.spec import PRESETS, identity_of, load
+from parity.storage.stores import StoreUrl
 from parity.trackers import TRACKERS, Trackers
 from parity.trackers import load as load_trackers
 from parity.twins import batches_per_epoch
@@ -31,7 +32,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--spec", required=True, metavar="PRESET|FILE", help=f"{', '.join(PRESETS)}, or a TOML file")
     parser.add_argument(
-        "--dir", required=True, type=directory, metavar="RUN", help="run directory, created or continued"
+        "--dir",
+        required=True,
+        type=directory_or_url,
+        metavar="RUN",
+        help="run directory, created or continued; a URL of a store is save.remote, with a directory in the cache",
     )
     add_spec_options(parser, epochs=True)
     parser.add_argument(
@@ -90,6 +95,10 @@ def _run(options: argparse.Namespace) -> int:
     spec = load(options.spec, options.precision, [*options.set, *epochs], batches_per_epoch)
     if options.steps:
         spec = replace(spec, steps=options.steps)
+    if isinstance(options.dir, StoreUrl):
+        spec = replace(spec, save=replace(spec.save, remote=str(options.dir)))
+        options.dir = cache_of(options.dir)
+        print(f"parity: the run directory is {options.dir}", file=sys.stderr)
     identity = identity_of(spec)
     with (
         join(processes_of(side), _facts(options), identity, spec, options.deadline) as together,

@@ -17,6 +17,7 @@ from parity.convert.optimizer_layout import LAYOUTS
 from parity.convert.proof import Proof, prove
 from parity.convert.registered import Registered, registered
 from parity.convert.sealing import Sealing, seal, seal_checkpoint
+from parity.convert.sealing_stored import seal_stored
 from parity.convert.to_jax import Options, to_jax
 from parity.convert.to_torch import to_torch
 from parity.convert.torch_state import TorchState, read_torch_state
@@ -75,6 +76,7 @@ __all__ = [
     "registered",
     "seal",
     "seal_checkpoint",
+    "seal_stored",
     "to_jax",
     "to_torch",
     "without_document",

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 import torch_side
 from parity.checkpoints.remote import HEAD
 from parity.cli import main
+from parity.convert import seal_checkpoint
 from parity.errors import CheckpointError, DamagedError
 from parity.storage.stores import open_store, upload
 from tests.remote.server import Server
@@ -158,3 +159,59 @@ def test_the_probe_says_what_is_kept(server: Server, capsys: pytest.CaptureFixtu
     assert "not promised there: one writer for each prefix" in capsys.readouterr().out
     assert main(["remote", "probe", "s3://elsewhere/x"]) == 2
     assert "there is no bucket 'elsewhere'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["m.safetensors", "checkpoint-5"])
+def test_what_another_tool_saved_at_a_store_is_sealed_there(
+    name: str, server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "checkpoint-5").mkdir()
+    save_file({"w": torch.arange(6.0)}, tmp_path / "m.safetensors")
+    save_file({"w": torch.arange(6.0)}, tmp_path / "checkpoint-5" / "model.safetensors")
+    (tmp_path / "checkpoint-5" / "config.json").write_text("{}")
+    store, url = open_store("s3://bucket/others"), f"s3://bucket/others/{name}"
+    files = {str(one.relative_to(tmp_path)): one for one in tmp_path.rglob("*") if one.is_file()}
+    upload(store, files, lambda: None)
+    assert main(["seal", url]) == 0
+    assert main(["seal", url]) == 0
+    assert main(["verify", url]) == 0
+    key = "others/m.safetensors" if name == "m.safetensors" else "others/checkpoint-5/model.safetensors"
+    data = bytearray(server.objects[key])
+    data[-1] ^= 1
+    server.memory.write("bucket", key, bytes(data))
+    assert main(["verify", url]) == 1
+    assert main(["seal", url]) == 2
+    assert "does not fit" in capsys.readouterr().err
+    assert main(["seal", url, "--replace"]) == 0
+    assert main(["verify", url]) == 0
+
+    def beside_a_writer(path: Path, *, replace: bool) -> Any:
+        server.memory.write("bucket", key, bytes(data) + b"x")
+        return seal_checkpoint(path, replace=replace)
+
+    monkeypatch.setattr("parity.convert.sealing_stored.seal_checkpoint", beside_a_writer)
+    before = {key: value for key, value in server.objects.items() if key.endswith("seal.json")}
+    assert main(["seal", url, "--replace"]) == 2
+    assert "changed while it was sealed" in capsys.readouterr().err
+    assert {key: value for key, value in server.objects.items() if key.endswith("seal.json")} == before
+
+
+def test_a_run_of_ours_is_not_sealed_anew(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["seal", f"{URL}/checkpoints/20"]) == 2
+    assert "whose checkpoints have seals" in capsys.readouterr().err
+
+
+def test_a_run_is_named_by_its_url_and_has_a_directory_in_the_cache(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
+    given = [word for word in words(tmp_path, 10) if "save.remote" not in word]
+    given.pop(next(at for at, word in enumerate(given) if word == "--set" and given[at + 1] == "--steps"))
+    given[given.index("--dir") + 1] = URL
+    assert main(given) == 0
+    assert (tmp_path / "one" / "parity" / "runs" / "s3" / "bucket" / "runs" / "a" / "checkpoints" / "10").is_dir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "two"))
+    given[given.index("--steps") + 1] = "20"
+    assert main(given) == 0
+    assert f"fetched step 10 from {URL}" in capsys.readouterr().out
+    assert main(["verify", URL]) == 0
