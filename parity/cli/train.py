@@ -110,7 +110,9 @@ def _run(options: argparse.Namespace) -> int:
             or_next=options.or_next,
             on_error=options.on_error,
             deadline=options.deadline,
-            remote=RemoteCopy(url=spec.save.remote, mode=spec.plan.mode, unsafe=options.remote_unsafe),
+            remote=RemoteCopy(
+                url=spec.save.remote, mode=spec.plan.mode, identity=identity, unsafe=options.remote_unsafe
+            ),
             faults=FaultInjection(trace=options.trace_state, pause_at=options.pause_at),
         )
         observers = _observers(progress, tracked if trackers else None)

@@ -197,10 +197,12 @@ class Loop:
             self.observers.log(line)
 
     def _require_copies(self) -> None:
-        """Check that no other process has taken the place of the copies: it trains this run, too."""
+        """Check once that no other process has taken the place of the copies: it trains this run, too."""
         try:
             self.copies.require()
         except ParityError as error:
+            self.copies.close()
+            self.copies = NoCopies()
             raise SaveError(self.saved_at or 0, f"its copy: {error}", saved=True) from error
 
     def _finish_copies(self) -> None:

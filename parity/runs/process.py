@@ -80,6 +80,7 @@ def train(
         attempt = together.share(next_attempt(run, incomplete))
         built = side.build(described, directory, attempt=attempt)  # what cannot be built leaves no trace
         trainer = require_trainer(built, side_name)
+        remote.require_run(trainer.spec_hash)
         if not locked:
             stack.enter_context(WriterLock(directory))
             if run.exists:

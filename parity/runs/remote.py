@@ -7,9 +7,17 @@ import uuid
 from dataclasses import dataclass
 
 from parity import policy
-from parity.checkpoints.remote import LEASE_SECONDS, Lease, read_head
-from parity.contract import RunPlan
-from parity.errors import ParityError, RunDirectoryError, StoreError
+from parity.checkpoints.remote import LEASE_SECONDS, Lease, RemoteHead, read_head
+from parity.contract import RunIdentity, RunPlan
+from parity.errors import (
+    CheckpointError,
+    ParityError,
+    RunDirectoryError,
+    SpecError,
+    SpecMismatchError,
+    StoreError,
+    StoreMissingError,
+)
 from parity.runs.arrival import arrive
 from parity.runs.copies import NoCopies, RunCopies
 from parity.runs.directory import RunDirectory
@@ -31,6 +39,8 @@ class RemoteCopy:
     """`s3://bucket/prefix` or `gs://bucket/prefix`; empty for none."""
     mode: policy.Mode | None = None
     """By what the best checkpoint is the best, for a fetch before the run is there."""
+    identity: RunIdentity | None = None
+    """The run that is to be trained, so that another one is refused before it is fetched."""
     unsafe: bool = False
     """Whether a store is taken that does not keep what one writer for each prefix needs."""
     seconds: float = LEASE_SECONDS
@@ -60,6 +70,7 @@ class RemoteStart:
         self._store: Objects | None = open_store(asked.url) if asked.url else None
         self._lease: Lease | None = None
         self._token = uuid.uuid4().hex
+        self._hash: str | None = None
         self._copies = NoCopies()
 
     def __enter__(self) -> RemoteStart:
@@ -79,6 +90,7 @@ class RemoteStart:
 
         Raises:
             LockedError: Another process writes there.
+            SpecMismatchError: The store has another run.
             CheckpointError: What was asked for is not there, or damaged.
             RunDirectoryError: The store does not keep what is needed, or the directory holds something else.
             StoreError: It refused or was not reached: whether there is something to continue from is unknown then,
@@ -88,6 +100,7 @@ class RemoteStart:
             return
         self._run.require_free()
         lease = self._take()
+        self._require_same_spec(self._store, lease.head)
         mode = self._asked.mode
         arrive(self._store, lease.head, self._run.path, self._resume, mode, self._log, or_next=or_next)
 
@@ -112,6 +125,19 @@ class RemoteStart:
                 raise
             self._log(f"{error}; training continues from what is here, and checkpoints are copied later")
 
+    def require_run(self, spec_hash: str) -> None:
+        """Check that the prefix holds this run or none, before anything of it is changed.
+
+        Args:
+            spec_hash: Hash of this run.
+
+        Raises:
+            RunDirectoryError: It holds another run.
+        """
+        self._hash = spec_hash
+        if self._lease is not None:
+            self._require_same_run(self._lease)
+
     def begin(self, plan: RunPlan, start: int | None) -> NoCopies:
         """Begin to copy; the run is open, and nothing was trained yet.
 
@@ -133,6 +159,7 @@ class RemoteStart:
             lease = Lease.take(self._store, self._token, seconds=self._asked.seconds)
             try:
                 self._require_no_later(lease)
+                self._require_same_run(lease)
             except RunDirectoryError:
                 lease.close()
                 raise
@@ -161,6 +188,27 @@ class RemoteStart:
             raise RunDirectoryError(
                 f"{lease.store.url} has step {there}, and the newest in {self._run.path} is {here or 'none'}: the "
                 f"run was trained on elsewhere, or was lost here. A new --dir fetches it{go_on}"
+            )
+
+    def _require_same_spec(self, store: Objects, head: RemoteHead) -> None:
+        """Refuse a run that differs in a field that may not change; what cannot be read now, the fetch judges."""
+        if self._asked.identity is None or not head.checkpoints:
+            return
+        newest = head.checkpoints[max(head.checkpoints)]
+        try:
+            text = store.at(newest.folder).read("records/spec.toml")[0].decode("utf-8-sig")
+            changed = self._asked.identity.differences(text)
+        except (CheckpointError, SpecError, StoreMissingError, ValueError):
+            return
+        if changed:
+            raise SpecMismatchError(changed)
+
+    def _require_same_run(self, lease: Lease) -> None:
+        there = lease.head.run
+        if self._hash is not None and there not in (None, self._hash):
+            raise RunDirectoryError(
+                f"{lease.store.url} holds another run (other model, data, optimizer or seed): its hash is "
+                f"{there[:12]!r}, this run's {self._hash[:12]!r}; name another prefix"
             )
 
     def _read_token(self) -> str:

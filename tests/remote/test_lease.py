@@ -115,6 +115,19 @@ def stopped_and_woken(server: Server, home: Path, url: str, after: int) -> None:
         one.stop()
 
 
+def test_what_a_probe_or_a_clock_left_is_removed_when_it_is_old(server: Server) -> None:
+    store, now = open_store("s3://bucket/a"), server.memory.now
+    server.memory.now = lambda: now() - 700  # type: ignore[method-assign]
+    for key in ("clocks/x", "probe-1/reads/x", "mine/probe-1", "notes.txt"):
+        store.put(key, b"old")
+    server.memory.now = now  # type: ignore[method-assign]
+    store.put("clocks/y", b"new")
+    lease = Lease.take(store, "first")
+    assert clean(lease) == 2
+    assert sorted(store.list()) == ["clocks/y", "mine/probe-1", "notes.txt", "parity-run.json"]
+    lease.stop()
+
+
 def send_quietly(lease: Lease, path: Path, failures: list[Exception]) -> None:
     try:
         send(lease, path, None, {})

@@ -23,6 +23,10 @@ RECORDS = ("spec.toml", "side", "steps.jsonl", "validations.jsonl", "attempts.js
 """Files of a run that a checkpoint needs to be continued from; those that are there are sent with it."""
 
 
+ASIDE, OLD = ("clocks/", "probe-"), 600.0
+"""What processes that are about to begin write and remove again, and the seconds after which one was killed there."""
+
+
 def send(lease: Lease, path: Path, metric: float | None, records: Mapping[str, Path]) -> Seal:
     """Send a sealed checkpoint; it exists at the store when this returns, and not before.
 
@@ -112,7 +116,7 @@ def give_up_after(lease: Lease, step: int | None) -> list[int]:
 
 
 def clean(lease: Lease) -> int:
-    """Remove the objects that uploads and removals of earlier epochs left; return how many.
+    """Remove the objects that uploads, removals and probes of before left; return how many.
 
     Raises:
         LeaseLostError: Another process has the lease.
@@ -120,7 +124,14 @@ def clean(lease: Lease) -> int:
     """
     head = lease.head
     kept = {row.folder for row in (*head.checkpoints.values(), *head.given_up)}
-    found = [key for key in lease.store.list("checkpoints") if not _belongs(key, kept, head.epoch)]
+    listing = lease.store.list()
+    now = max((entry.modified for entry in listing.values()), default=0.0)
+    found = [
+        key
+        for key, entry in listing.items()
+        if (key.startswith(ASIDE) and entry.modified < now - OLD)
+        or (key.startswith("checkpoints/") and not _belongs(key, kept, head.epoch))
+    ]
     lease.change(lambda now: now)  # a lease that is lost by now removes nothing
     lease.store.delete(found)
     return len(found)

@@ -73,12 +73,15 @@ def download(store: Objects, sizes: Mapping[str, int], root: Path) -> dict[str, 
 
     Raises:
         StoreMissingError: An object is not there.
-        StoreError: One has fewer bytes, or the store refused or was not reached.
+        StoreError: One has fewer bytes, or its key is no path below the directory; or the store refused or was not
+            reached.
         OSError: A file cannot be written.
     """
     handles: dict[str, int] = {}
     try:
         for key, size in sizes.items():
+            if {"", ".", ".."} & set(key.split("/")) or not key.isprintable():
+                raise StoreError(store.url, f"{key[:80]!a} is no name that a checkpoint's file has")
             path = root / key
             path.parent.mkdir(parents=True, exist_ok=True)
             with named(path, "write"):
