@@ -66,29 +66,30 @@ def timed(act: Callable[[], object]) -> float:
 
 
 def measure_seal(home: Path, megabytes: int, rounds: int) -> None:
-    """Print the ratio of sealing to reading, from the page cache and from the disk."""
+    """Print the ratio of sealing to reading, from the page cache, and the memory that sealing takes."""
     path = home / "big.safetensors"
     count = max(1, megabytes // 64)
     arrays = {f"w{n}": InMemory(np.random.default_rng(n).integers(0, 255, 64 << 20, np.uint8)) for n in range(count)}
     SAFETENSORS.write(arrays, path)
     arrays.clear()
     os.sync()
-    for cold in (False, True):
-        ratios, reads = [], []
-        for _ in range(rounds):
-            took = []
-            for act in (lambda: read_all(path), lambda: seal_checkpoint(path, replace=True)):
-                (home / ".big.safetensors.seal.json").unlink(missing_ok=True)
-                if cold:
-                    with path.open("rb") as file:
-                        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-                took.append(timed(act))
-            ratios.append(took[1] / took[0])
-            reads.append(took[0])
-        where = "disk" if cold else "page cache"
-        told = " ".join(f"{one:.2f}" for one in sorted(ratios))
-        speed = path.stat().st_size / statistics.median(reads) / 1e9
-        print(f"seal / read from the {where}: {statistics.median(ratios):.2f} ({told}); read at {speed:.1f} GB/s")
+    walls, cpus, reads = [], [], []
+    for number in range(rounds):
+        took: dict[str, tuple[float, float]] = {}
+        arms = {"read": lambda: read_all(path), "seal": lambda: seal_checkpoint(path, replace=True)}
+        for arm in sorted(arms, reverse=number % 2 == 0):  # each is first in half of the rounds
+            (home / ".big.safetensors.seal.json").unlink(missing_ok=True)
+            cpu = time.process_time()
+            took[arm] = timed(arms[arm]), time.process_time() - cpu
+        walls.append(took["seal"][0] / took["read"][0])
+        cpus.append(took["seal"][1] / took["read"][1])
+        reads.append(took["read"][0])
+    speed = path.stat().st_size / statistics.median(reads) / 1e9
+    memory = run_arm("seal", home)[2]
+    print(
+        f"seal / read, page cache: wall {statistics.median(walls):.2f} ({min(walls):.2f} to {max(walls):.2f}), "
+        f"CPU {statistics.median(cpus):.2f}; read at {speed:.1f} GB/s; memory of a process that seals {memory:.0f} MB"
+    )
 
 
 def make_checkpoint(home: Path, megabytes: int) -> Path:
@@ -108,8 +109,20 @@ def peak() -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
+def run_arm(arm: str, home: Path) -> list[float]:
+    """Return wall time, CPU seconds and largest memory in MB of one arm, in a process of its own."""
+    words = [sys.executable, "-m", "benchmarks.remote", "arm", arm, str(home)]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    found: list[float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 def act(arm: str, home: Path) -> None:
     """Do one of the arms, in a process of its own; print wall time, CPU seconds and largest memory in MB."""
+    if arm == "seal":
+        took = timed(lambda: seal_checkpoint(home / "big.safetensors", replace=True))
+        print(json.dumps([took, time.process_time(), peak()]))
+        return
     import obstore
 
     path, store = home / "checkpoints" / "1", open_store(URL)
@@ -139,9 +152,7 @@ def measure_copy(home: Path, megabytes: int, rounds: int) -> None:
     found: dict[str, list[list[float]]] = {arm: [] for arm in ("put", "send", "get", "fetch")}
     for _ in range(rounds):
         for arm in found:
-            words = [sys.executable, "-m", "benchmarks.remote", "arm", arm, str(home)]
-            done = subprocess.run(words, check=True, capture_output=True, text=True)
-            found[arm].append(json.loads(done.stdout.splitlines()[-1]))
+            found[arm].append(run_arm(arm, home))
     for ours, alone in (("send", "put"), ("fetch", "get")):
         pairs = list(zip(found[ours], found[alone], strict=True))
         wall = sorted(one[0] / other[0] for one, other in pairs)
