@@ -21,7 +21,7 @@ from parity.storage.stores.problems import translated
 
 __all__ = ["MOST_BYTES_IN_MEMORY", "digest_objects", "download", "upload"]
 
-READERS = 8
+READERS = 4
 """Ranges that are on their way at once."""
 WRITERS = 4
 """Parts that are on their way at once; each file is sent in parts of `BLOCK`."""
