@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from parity.checks.resume import ResumeBrokenError, assert_resumes, resumes
     from parity.contract import StepRecord, Trainer, Validation
+    from parity.convert import seal
     from parity.spec import RunSpec, preset
     from parity.state import TrainingState
 
@@ -42,6 +43,7 @@ __all__ = [
     "register",
     "resumes",
     "saving",
+    "seal",
     "twins_agree",
 ]
 
@@ -61,6 +63,7 @@ _PACKAGES = {
     "register": "capture",
     "resumes": "checks.resume",
     "saving": "capture",
+    "seal": "convert",
     "twins_agree": "checks.ports",
 }
 """Public name to the package that defines it; the names that are not listed come from `contract`."""

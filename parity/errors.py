@@ -14,8 +14,10 @@ __all__ = [
     "DamagedError",
     "DivergedError",
     "InconsistentStateError",
+    "LeaseLostError",
     "LockedError",
     "MissingFrameworkError",
+    "MissingPackageError",
     "NoCounterpartError",
     "OtherRunError",
     "ParityError",
@@ -28,6 +30,10 @@ __all__ = [
     "SpecError",
     "SpecMismatchError",
     "StateError",
+    "StoreConflictError",
+    "StoreContentionError",
+    "StoreError",
+    "StoreMissingError",
     "TrainerError",
     "UnknownNameError",
     "UnsealedError",
@@ -152,6 +158,17 @@ class MissingFrameworkError(ParityError, ImportError):
         if package:
             needs = f"{package} needs {', '.join(companions)}; there is no {module}"
         super().__init__(f"{needs}: pip install 'parity-suite[{side}]'")
+
+
+class MissingPackageError(ParityError, ImportError):
+    """A package of an extra that is not installed.
+
+    Args:
+        why: What needs it, as a phrase.
+    """
+
+    def __init__(self, package: str, extra: str, why: str) -> None:
+        super().__init__(f"{package} is not installed, and {why}: pip install 'parity-suite[{extra}]'")
 
 
 class SideError(ParityError, ImportError):
@@ -301,6 +318,47 @@ class LockedError(RunDirectoryError):
         super().__init__(
             f"{directory} has a writer already: {owner}; wait for it or stop it, or choose another --dir"
         )
+
+
+class LeaseLostError(RunDirectoryError):
+    """The lease of a prefix that another process has taken; nothing that is uploaded counts any more.
+
+    Attributes:
+        owner: Who holds it now.
+    """
+
+    def __init__(self, url: object, epoch: int, owner: str) -> None:
+        self.owner = owner
+        super().__init__(
+            f"{url}: this process lost the lease (epoch {epoch}), which it did not renew in time, to {owner}; its "
+            "checkpoints stay in the run directory and are not copied"
+        )
+
+
+class StoreError(ParityError, RuntimeError):
+    """An object store that refused, or did not answer; one line without anything of a credential.
+
+    Attributes:
+        url: What was asked for.
+        transient: Whether the same request may succeed later.
+    """
+
+    def __init__(self, url: object, problem: str, *, transient: bool = False) -> None:
+        self.url, self.transient = str(url), transient
+        self.exit_code = 3 if transient else 2
+        super().__init__(f"{url}: {problem}")
+
+
+class StoreMissingError(StoreError):
+    """An object that is not there."""
+
+
+class StoreContentionError(StoreError):
+    """A conditional put that the store refuses again and again, though its condition holds."""
+
+
+class StoreConflictError(StoreError):
+    """A conditional put whose condition did not hold: another writer was there first."""
 
 
 class ProcessesError(ParityError, RuntimeError):

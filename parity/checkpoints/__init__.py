@@ -6,13 +6,14 @@ Knows no framework: what is in a checkpoint is files and digests of leaves.
 from parity.checkpoints.beside import commit_file, read_seal_beside, seal_beside, verify_file
 from parity.checkpoints.compare import compare, sealed_alike
 from parity.checkpoints.label import LABEL, label_of
-from parity.checkpoints.meanwhile import identity, steadily, while_it_stays
+from parity.checkpoints.meanwhile import identities, identity, steadily, while_it_stays
 from parity.checkpoints.neutral import neutral_source
 from parity.checkpoints.pointers import read_mode, read_pointer
 from parity.checkpoints.ranges import ByteRange, is_intact
 from parity.checkpoints.saving import Checkpoints, Labels, Neutral, SaveUnderWay, fitting
 from parity.checkpoints.seal import (
     FILE,
+    FOREIGN,
     LONE,
     Seal,
     after_save,
@@ -38,6 +39,7 @@ from parity.checkpoints.verify import (
 __all__ = [
     "DRAFT",
     "FILE",
+    "FOREIGN",
     "LABEL",
     "LONE",
     "ByteRange",
@@ -58,6 +60,7 @@ __all__ = [
     "describe",
     "examine",
     "fitting",
+    "identities",
     "identity",
     "is_intact",
     "label_of",

@@ -1,6 +1,7 @@
 """The seal of a checkpoint that is a single file: it lies beside it, as `.NAME.seal.json`.
 
-The name is hidden, as tools look for checkpoints by their names: Flax would take `checkpoint_3.seal.json` for one.
+The name is hidden, as tools look for checkpoints by their names: Flax would take `checkpoint_3.seal.json` for one. A
+file that names others beside it, as an index does its shards, is sealed together with them.
 """
 
 from __future__ import annotations
@@ -52,28 +53,33 @@ def read_seal_beside(path: Path) -> Seal:
 
     Raises:
         UnsealedError: There is none.
-        CheckpointError: It is not what was written, or is of another file.
+        CheckpointError: It is not what was written, is of another file, or names a file that does not lie beside it.
     """
     place = seal_beside(path)
     if not os.path.lexists(place):
         raise UnsealedError(f"{path} has no seal beside it: {place.name} is missing")
     seal = parse_seal(read_bytes(place), place)
-    if list(seal.files) != [path.name]:
+    if path.name not in seal.files:
         raise CheckpointError(f"{place} is the seal of {', '.join(seal.files)}, not of {path.name}")
+    if far := [name for name in seal.files if "/" in name]:
+        raise CheckpointError(f"{place} names {far[0]}, which does not lie beside it")
     return seal
 
 
 def verify_file(path: Path) -> Verified:
-    """Compare a file with the seal beside it; damage is returned, never raised."""
+    """Compare a file, and those sealed with it, with the seal beside it; damage is returned, never raised."""
     try:
         seal = read_seal_beside(path)
     except CheckpointError as error:
         fault = Fault(file=seal_beside(path).name, problem=str(error))
         return Verified(path=path, faults=(fault,), unsealed=isinstance(error, UnsealedError))
-    try:
-        found = digest_files(path.parent, [path.name])[path.name]
-    except OSError as error:
-        return Verified(path=path, seal=seal, faults=(Fault(file=path.name, problem=str(error)),))
-    if found == seal.files[path.name]:
-        return Verified(path=path, seal=seal)
-    return Verified(path=path, seal=seal, faults=(Fault(file=path.name, problem="does not hold the sealed bytes"),))
+    faults = []
+    for name, sealed in seal.files.items():
+        try:
+            found = digest_files(path.parent, [name])[name]
+        except OSError as error:
+            faults.append(Fault(file=name, problem=str(error)))
+            continue
+        if found != sealed:
+            faults.append(Fault(file=name, problem="does not hold the sealed bytes"))
+    return Verified(path=path, seal=seal, faults=tuple(faults))

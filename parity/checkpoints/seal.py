@@ -37,6 +37,7 @@ from parity.storage import (
 
 __all__ = [
     "FILE",
+    "FOREIGN",
     "LONE",
     "Seal",
     "after_save",
@@ -53,6 +54,9 @@ SCHEMAS: Mapping[str, DigestSchema] = {"parity.seal/1": 1, "parity.seal/2": 2}
 LONE = "tree"
 """What the seal of a tree that was saved by itself has in place of the hash of a run; it has no step, and its
 directory may have any name."""
+FOREIGN = "another tool"
+"""The side of the seal of a checkpoint that another tool saved and that was sealed afterwards, with `LONE`: it has
+the digests of files, and none of leaves."""
 SMALL = 64 << 10
 """Files of at most so many bytes are digested by every look at a checkpoint."""
 
@@ -80,6 +84,11 @@ class Seal:
     """Leaf path to where its bytes lie, for the leaves of which that is known."""
     schema: DigestSchema = SCHEMA
     """The schema of the seal and of the digests of its leaves."""
+
+    @property
+    def foreign(self) -> bool:
+        """Return whether another tool saved the checkpoint: what it held when it was sealed is all that is known."""
+        return self.side == FOREIGN and self.spec_hash == LONE
 
 
 def commit(draft: Path, final: Path, seal: Seal) -> Seal:
@@ -179,7 +188,7 @@ def read_seal(path: Path) -> Seal:
     return parse_seal(read_bytes(path / FILE), path / FILE)
 
 
-def parse_seal(data: bytes, where: Path) -> Seal:
+def parse_seal(data: bytes, where: Path | str) -> Seal:
     """Return the seal that a file holds.
 
     Args:

@@ -33,7 +33,8 @@ from parity.checkpoints import (
 from parity.cli.compare import compare_checkpoints
 from parity.cli.foreign import is_foreign, is_other_tools, print_foreign_path, verify_foreign
 from parity.cli.homes import Home, find_home, hash_of_run, home_of
-from parity.cli.options import count, local_path, number, word_or_step
+from parity.cli.options import count, local_path, number, on_disk, place, word_or_step
+from parity.cli.stored import print_stored_path, verify_stored
 from parity.errors import CheckpointError, RunDirectoryError, UnsealedError
 from parity.formats import steps_of
 from parity.policy import RANGES
@@ -41,6 +42,7 @@ from parity.report import clean, open_console
 from parity.results import EXIT_CODES
 from parity.runs import RunDirectory
 from parity.storage import plain
+from parity.storage.stores import StoreUrl
 
 __all__ = ["add_export", "add_metric", "add_path", "add_verify"]
 
@@ -49,10 +51,10 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity verify`."""
     parser.add_argument(
         "path",
-        type=local_path,
+        type=place,
         metavar="PATH",
         help="a checkpoint, of any known format, or a directory of a run or a manager with all of its checkpoints, "
-        "each step of another tool's too",
+        "each step of another tool's too; a path, or a URL of a store",
     )
     parser.add_argument(
         "--against",
@@ -107,7 +109,7 @@ OURS = "the directory of a run or of a manager"
 
 
 def _add_run_and_which(parser: argparse.ArgumentParser, where: str = OURS) -> None:
-    parser.add_argument("dir", type=local_path, metavar="RUN", help=where)
+    parser.add_argument("dir", type=place, metavar="RUN", help=f"{where}; a path, or the URL of a run at a store")
     parser.add_argument(
         "which",
         type=word_or_step("best", "latest"),
@@ -123,6 +125,8 @@ def _add_run_and_which(parser: argparse.ArgumentParser, where: str = OURS) -> No
 
 def _verify(options: argparse.Namespace) -> int:
     """Print a line for each checkpoint and fault; return 0 whole, 1 damaged, 4 only unsealed, 5 no checkpoint."""
+    if isinstance(options.path, StoreUrl):
+        return _verify_url(options)
     console = open_console(sys.stdout)
     path = options.path
     if path.is_file() and os.path.lexists(seal_beside(path)):
@@ -160,6 +164,14 @@ def _verify(options: argparse.Namespace) -> int:
     if options.against is not None and code == EXIT_CODES["holds"]:
         return compare_checkpoints(targets[0], options.against, by_seal=False)
     return code
+
+
+def _verify_url(options: argparse.Namespace) -> int:
+    """Verify what a URL names; a checkpoint of another tool is read as it lies, on disk meanwhile."""
+    if options.against is None and (code := verify_stored(options.path)) is not None:
+        return code
+    with on_disk(options.path) as options.path:
+        return _verify(options)
 
 
 def _verify_steps(console: Console, steps: list[Path]) -> int:
@@ -245,6 +257,8 @@ def _code(results: list[Verified]) -> int:
 
 
 def _path(options: argparse.Namespace) -> int:
+    if isinstance(options.dir, StoreUrl):
+        return print_stored_path(options)
     if is_other_tools(options.dir):
         return print_foreign_path(options.dir, options.which)
     home = home_of(options.dir)
@@ -268,7 +282,13 @@ def _export(options: argparse.Namespace) -> int:
     dest = options.dest
     if os.path.lexists(dest):
         raise RunDirectoryError(f"{dest} exists already and is not overwritten; give a new directory")
-    home = home_of(options.dir)
+    options.given = options.dir
+    with on_disk(options.dir, options.which, run=True) as options.dir:
+        return _export_from(options)
+
+
+def _export_from(options: argparse.Namespace) -> int:
+    dest, home = options.dest, home_of(options.dir)
     if options.only and home.run is None:
         raise CheckpointError(
             "--only params: which item of a manager's checkpoint is the model is unknown; restore it into a "
@@ -284,7 +304,7 @@ def _export(options: argparse.Namespace) -> int:
     except shutil.Error as error:  # a list of all failures, most of them for the same reason
         file, copy, reason = error.args[0][0]
         raise OSError(f"{file} could not be copied to {copy}: {reason.partition(': ')[0]}") from error
-    print(f"{dest}: step {seal.step} of {options.dir}, verified")
+    print(f"{dest}: step {seal.step} of {options.given}, verified")
     return 0
 
 
@@ -299,7 +319,7 @@ def _export_params(options: argparse.Namespace, source: Path) -> int:
         )
     with _draft_of(dest) as draft:
         export_params(source, draft)
-    print(f"{dest}: parameters of step {seal.step} of {options.dir}, verified")
+    print(f"{dest}: parameters of step {seal.step} of {options.given}, verified")
     print(
         "For inference only: optimizer, schedule, loss scaler, random streams, counters and the position in the data "
         "are left out, and training cannot resume from it."

@@ -21,7 +21,9 @@ from parity.cli import (
     optim,
     policy,
     report,
+    seal,
     spec,
+    stored,
     train,
 )
 from parity.cli.parser import Parser
@@ -171,6 +173,15 @@ COMMANDS: dict[str, Command] = {
         },
         add=checkpoints.add_verify,
     ),
+    "seal": Command(
+        help="seal a checkpoint that another tool saved, so that verify and convert notice every later change",
+        examples=("parity seal model.safetensors", "parity seal outputs/checkpoint-500"),
+        codes={
+            0: "sealed, or sealed before and whole",
+            2: REFUSED + ", or it does not fit the seal that it has",
+        },
+        add=seal.add,
+    ),
     "path": Command(
         help="print the directory of a run's best or latest checkpoint",
         examples=("parity path runs/a best", "cp -r $(parity path runs/a latest) backup/"),
@@ -182,6 +193,12 @@ COMMANDS: dict[str, Command] = {
         examples=("parity export runs/a best ship/",),
         codes={0: "copied, and verified before and after", 2: REFUSED},
         add=checkpoints.add_export,
+    ),
+    "remote": Command(
+        help="try what checkpoints need of an object store",
+        examples=("parity remote probe s3://bucket/runs/a",),
+        codes={0: "everything that was tried is kept", 1: "something is not kept", 2: REFUSED},
+        add=stored.add,
     ),
     "metric": Command(
         help="give a checkpoint a metric measured after its save",

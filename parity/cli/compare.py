@@ -11,7 +11,7 @@ from typing import Literal
 
 from parity.checkpoints import FILE, LONE, compare, describe, neutral_source, read_seal, sealed_alike, verify
 from parity.checks import compare_runs
-from parity.cli.options import add_fail_on, local_path, print_found, tolerance
+from parity.cli.options import add_fail_on, local_path, on_disk, place, print_found, tolerance
 from parity.cli.report import compare_results
 from parity.convert import (
     LeafComparison,
@@ -38,10 +38,10 @@ ComparedKind = Literal["run", "checkpoint", "checkpoint of another tool", "resul
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `parity compare`."""
-    what = "a run, a checkpoint, a result of `parity check`, or a file of benchmarks"
-    parser.add_argument("a", type=local_path, metavar="A", help=f"what is compared with: {what}")
+    what = "a run or a checkpoint (a path, or a URL of a store), a result of `parity check`, or a file of benchmarks"
+    parser.add_argument("a", type=place, metavar="A", help=f"what is compared with: {what}")
     parser.add_argument(
-        "b", type=local_path, metavar="B", help="another of the same kind; checkpoints may differ in format"
+        "b", type=place, metavar="B", help="another of the same kind; checkpoints may differ in format"
     )
     near = "how far elements of checkpoints may be apart"
     parser.add_argument(
@@ -64,6 +64,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    with on_disk(options.a, run=True) as options.a, on_disk(options.b, run=True) as options.b:
+        return _compare(options)
+
+
+def _compare(options: argparse.Namespace) -> int:
     a, b = options.a, options.b
     kinds = _kind_of(a), _kind_of(b)
     if options.fail_on is not None and kinds[0] == kinds[1] != "file of benchmarks":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from parity import sides
-from parity.cli.options import local_path, print_found
+from parity.cli.options import local_path, on_disk, place, print_found
 from parity.convert import (
     JAX_PARTS,
     LAYOUTS,
@@ -48,7 +48,9 @@ MOST_NAMES = 16 << 20
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity convert`."""
-    parser.add_argument("source", type=local_path, metavar="SRC", help="a checkpoint of any known format")
+    parser.add_argument(
+        "source", type=place, metavar="SRC", help="a checkpoint of any known format; a path, or a URL of a store"
+    )
     parser.add_argument("target", type=local_path, metavar="DST", help="a path that does not exist")
     parser.add_argument(
         "--to",
@@ -187,7 +189,8 @@ def _run(options: argparse.Namespace) -> int:
         parts=dict(options.parts),
     )
     writer = _writer(options.to)
-    ledger = convert(options.source, options.target, writer, asked, like=options.like, now=time.time())
+    with on_disk(options.source) as source:
+        ledger = convert(source, options.target, writer, asked, like=options.like, now=time.time())
     print_found(ledger, partial(print_ledger, str(options.target)), options)
     if ledger.refused:
         return EXIT_CODES["broken"]

@@ -7,14 +7,16 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from parity.cli.homes import find_home
-from parity.cli.options import local_path, print_found
+from parity.cli.options import on_disk, place, print_found
 from parity.convert import inspect_source, open_any
 from parity.errors import CheckpointError
 from parity.report import print_inspection
 from parity.results import EXIT_CODES
+from parity.storage.stores import StoreUrl
 
 __all__ = ["add"]
 
@@ -22,7 +24,10 @@ __all__ = ["add"]
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `parity inspect`."""
     parser.add_argument(
-        "path", type=local_path, metavar="PATH", help="a checkpoint of any known format, a run, or a manager"
+        "path",
+        type=place,
+        metavar="PATH",
+        help="a checkpoint of any known format, a run, or a manager; a path, or a URL of a store",
     )
     parser.add_argument("--all", action="store_true", help="give every leaf a row of its own, and show all rows")
     parser.add_argument("--json", action="store_true", help="print it as JSON")
@@ -30,9 +35,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    with _without_collection():
-        source = open_any(_checkpoint_of(options.path))
+    with on_disk(options.path) as path, _without_collection():
+        source = open_any(_checkpoint_of(path))
         found = inspect_source(source, every=options.all or options.json)
+        if isinstance(options.path, StoreUrl):
+            found = replace(found, path=str(options.path))
     print_found(found, print_inspection, options)
     known = sum(row.count for group in found.groups for row in group.rows) - len(found.opaque)
     return 0 if known else EXIT_CODES["empty"]

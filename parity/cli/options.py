@@ -9,31 +9,40 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from parity import storage
+from parity.checkpoints import remote
 from parity.contract import RunPlan
 from parity.errors import RunDirectoryError, similar
-from parity.policy import INT32
+from parity.policy import INT32, Mode, Which
 from parity.report import quoted
 from parity.runs import RunDirectory
 from parity.spec import PRECISIONS, from_toml
+from parity.storage.stores import StoreUrl, is_url, parse_url
 
 __all__ = [
     "add_fail_on",
     "add_spec_options",
+    "cache_of",
     "count",
     "deadline",
     "directory",
+    "directory_or_url",
     "local_path",
+    "mode_of_run",
     "number",
+    "on_disk",
+    "place",
     "positive",
     "print_found",
     "require_file",
     "run_and_plan",
     "seconds",
+    "store_url",
     "tolerance",
     "word_or_step",
 ]
@@ -74,6 +83,62 @@ def local_path(text: str) -> Path:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def place(text: str) -> Path | StoreUrl:
+    """Return a path of the local file system, or a place in a store.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is a URL of another kind, or one that cannot be.
+    """
+    return store_url(text) if is_url(text) else local_path(text)
+
+
+def store_url(text: str) -> StoreUrl:
+    """Return a place in a store.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is no URL of one.
+    """
+    try:
+        return parse_url(text)
+    except RunDirectoryError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+@contextmanager
+def on_disk(given: Path | StoreUrl, which: Which = "latest", *, run: bool = False) -> Iterator[Path]:
+    """Yield where something lies on disk: a path as it is, what a URL names for the time of the block.
+
+    Args:
+        given: What was given.
+        which: Of a run at a store, the checkpoint that is fetched.
+        run: Whether its directory is wanted, with its records; else the checkpoint alone.
+
+    Raises:
+        CheckpointError: It is not there, or damaged.
+        StoreError: The store refused or was not reached.
+    """
+    if isinstance(given, Path):
+        yield given
+        return
+    mode = mode_of_run(given) if which == "best" else None
+    with remote.on_disk(given, which, mode, run=run) as path:
+        yield path
+
+
+def mode_of_run(url: StoreUrl) -> Mode | None:
+    """Return by what the best checkpoint of a run at a store is the best; None for what is no run of ours.
+
+    Raises:
+        StoreError: The store refused or was not reached.
+    """
+    found = remote.locate(url)
+    if found.head is None or not found.head.checkpoints:
+        return None
+    newest = found.head.checkpoints[max(found.head.checkpoints)]
+    text, _ = found.store.at(newest.folder).read("records/spec.toml")
+    return from_toml(text.decode("utf-8-sig")).plan.mode
+
+
 def directory(text: str) -> Path:
     """Return a local path that is a directory, or at which one can be created.
 
@@ -86,6 +151,24 @@ def directory(text: str) -> Path:
     if os.path.lexists(found) and not os.path.isdir(found):
         raise argparse.ArgumentTypeError(f"{found} is not a directory; name another one")
     return path
+
+
+def directory_or_url(text: str) -> Path | StoreUrl:
+    """Return what `directory` does, or a place in a store.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is neither.
+    """
+    return store_url(text) if is_url(text) else directory(text)
+
+
+def cache_of(url: StoreUrl) -> Path:
+    """Return the directory of this machine for a run that is named by its URL, the same each time.
+
+    It is below `XDG_CACHE_HOME`, or `~/.cache`.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "parity" / "runs" / url.scheme / url.bucket / url.key
 
 
 def positive(text: str) -> int:

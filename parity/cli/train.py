@@ -9,15 +9,16 @@ from dataclasses import replace
 from typing import Any
 
 from parity import sides
-from parity.cli.options import add_spec_options, count, deadline, directory, positive, word_or_step
+from parity.cli.options import add_spec_options, cache_of, count, deadline, directory_or_url, positive, word_or_step
 from parity.cli.progress import Progress
 from parity.contract import StepRecord, prepare_process, processes_of
 from parity.errors import SpecError
 from parity.forks import end_with_parent
 from parity.report import print_split
 from parity.results import EXIT_CODES
-from parity.runs import DEADLINE_SECONDS, FaultInjection, Observers, ProcessOptions, join, train
+from parity.runs import DEADLINE_SECONDS, FaultInjection, Observers, ProcessOptions, RemoteCopy, join, train
 from parity.spec import PRESETS, RunSpec, identity_of, load
+from parity.storage.stores import StoreUrl
 from parity.trackers import TRACKERS, Trackers
 from parity.trackers import load as load_trackers
 from parity.twins import batches_per_epoch
@@ -35,7 +36,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--spec", required=True, metavar="PRESET|FILE", help=f"{', '.join(PRESETS)}, or a TOML file")
     parser.add_argument(
-        "--dir", required=True, type=directory, metavar="RUN", help="run directory, created or continued"
+        "--dir",
+        required=True,
+        type=directory_or_url,
+        metavar="RUN",
+        help="run directory, created or continued; a URL of a store is save.remote, with a directory in the cache",
     )
     add_spec_options(parser, epochs=True)
     parser.add_argument(
@@ -74,6 +79,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="print along which axes of the mesh each leaf is split, and its bytes per device; nothing is trained",
     )
     parser.add_argument("--json", action="store_true", help="with --explain-sharding: print it as JSON")
+    parser.add_argument(
+        "--remote-unsafe",
+        action="store_true",
+        help="copy to a store (save.remote) that does not keep what `parity remote probe` asks for",
+    )
     parser.add_argument("--trace-state", action="store_true", help="write leaf digests to RUN/states.jsonl")
     parser.add_argument(
         *("--pause-at", "--hold-at"),
@@ -99,6 +109,10 @@ def _run(options: argparse.Namespace) -> int:
         raise SpecError("--json", "is of --explain-sharding; records of a run are in RUN/steps.jsonl")
     if options.explain_sharding:
         return _explain(side, options, spec)
+    if isinstance(options.dir, StoreUrl):
+        spec = replace(spec, save=replace(spec.save, remote=str(options.dir)))
+        options.dir = cache_of(options.dir)
+        print(f"parity: the run directory is {options.dir}", file=sys.stderr)
     identity = identity_of(spec)
     with (
         join(processes_of(side), _facts(options), identity, spec, options.deadline) as together,
@@ -110,6 +124,9 @@ def _run(options: argparse.Namespace) -> int:
             or_next=options.or_next,
             on_error=options.on_error,
             deadline=options.deadline,
+            remote=RemoteCopy(
+                url=spec.save.remote, mode=spec.plan.mode, identity=identity, unsafe=options.remote_unsafe
+            ),
             faults=FaultInjection(trace=options.trace_state, pause_at=options.pause_at),
         )
         observers = _observers(progress, tracked if trackers else None)

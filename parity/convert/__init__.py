@@ -16,6 +16,8 @@ from parity.convert.optax_names import NAMES, name_of
 from parity.convert.optimizer_layout import LAYOUTS
 from parity.convert.proof import Proof, prove
 from parity.convert.registered import Registered, registered
+from parity.convert.sealing import Sealing, seal, seal_checkpoint
+from parity.convert.sealing_stored import seal_stored
 from parity.convert.selecting import JAX_PARTS
 from parity.convert.to_jax import Options, to_jax
 from parity.convert.to_torch import to_torch
@@ -52,6 +54,7 @@ __all__ = [
     "Proof",
     "Registered",
     "RulePlacement",
+    "Sealing",
     "Tolerance",
     "TorchState",
     "TreeRow",
@@ -73,6 +76,9 @@ __all__ = [
     "read_rules",
     "read_torch_state",
     "registered",
+    "seal",
+    "seal_checkpoint",
+    "seal_stored",
     "to_jax",
     "to_torch",
     "without_document",

@@ -37,6 +37,9 @@ def with_seal(source: Source) -> Source:
     if not beside and not os.path.lexists(source.path / FILE):
         return source
     seal = read_seal_beside(source.path) if beside else read_seal(source.path)
+    if seal.foreign:
+        said = "sealed after it was saved"
+        return replace(source, detail=f"{source.detail}; {said}" if source.detail else said)
     said = f"sealed by the side {seal.side}" + (f" at step {seal.step}" if seal.step else "")
     detail = f"{source.detail}; {said}" if source.detail else said
     if seal.spec_hash != LONE:

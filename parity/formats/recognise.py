@@ -20,7 +20,7 @@ from parity.formats.hugging_face import is_hugging_face, open_hugging_face
 from parity.formats.mapping import read_head
 from parity.formats.orbax import is_orbax, is_orbax_manager, open_orbax, open_orbax_manager, steps_of_orbax
 from parity.formats.safetensors_file import open_safetensors
-from parity.formats.shards import open_shards
+from parity.formats.shards import open_shards, shards_of
 from parity.formats.torch_file import open_torch_file
 from parity.formats.torch_items import is_torch_items, open_torch_items
 from parity.formats.torch_legacy import is_legacy, open_legacy
@@ -61,6 +61,8 @@ class Format:
     """Names of later formats that a directory of this one may look like too, as it has their files."""
     steps: Callable[[Path], list[Path]] | None = None
     """Of a directory of several checkpoints, returns all of them, damaged ones too; None for a single one."""
+    beside: Callable[[Path], list[str]] | None = None
+    """Of a file that names others beside it, returns their names; None for a file or a directory by itself."""
     written: Writer | Literal["side"] | None = None
     """What writes this form: a writer, or the side of the family where that needs its framework."""
 
@@ -100,6 +102,7 @@ FORMATS: tuple[Format, ...] = (
         "an index of safetensors shards",
         lambda path: path.is_file() and path.name.endswith(".safetensors.index.json"),
         partial(open_shards, open_file=open_safetensors),
+        beside=shards_of,
     ),
     Format("flax-msgpack", "jax", "a MessagePack file of Flax", is_flax, open_flax, written="side"),
     Format("dcp", "torch", "a directory of torch.distributed.checkpoint", is_dcp, open_dcp, written="side"),

@@ -12,7 +12,7 @@ from parity.formats.folder import inside
 from parity.formats.tree import Source
 from parity.storage import parse_json, read_bytes
 
-__all__ = ["open_shards"]
+__all__ = ["open_shards", "shards_of"]
 
 
 def open_shards(path: Path, open_file: Callable[[Path], Source]) -> Source:
@@ -28,9 +28,7 @@ def open_shards(path: Path, open_file: Callable[[Path], Source]) -> Source:
         CheckpointError: It is no index, a shard is missing or lies elsewhere, or an array is in another shard than
             the index says, or in none.
     """
-    where = parse_json(read_bytes(Path(os.path.realpath(path))), path).get("weight_map")
-    if not isinstance(where, dict) or not where or not all(isinstance(shard, str) for shard in where.values()):
-        raise CheckpointError(f"{path} has no weight_map from names to files")
+    where = _read_map(path)
     counts = Counter(where.values())
     shards = {shard: open_file(inside(path.parent, shard, counts[shard])) for shard in sorted(counts)}
     for shard, source in shards.items():
@@ -55,3 +53,20 @@ def open_shards(path: Path, open_file: Callable[[Path], Source]) -> Source:
         checked=first.checked,
         unproven=first.unproven,
     )
+
+
+def shards_of(path: Path) -> list[str]:
+    """Return the names of the files that an index names, each once; they lie beside it.
+
+    Raises:
+        CheckpointError: It is no index, or a shard is missing or lies elsewhere.
+    """
+    counts = Counter(_read_map(path).values())
+    return [inside(path.parent, shard, counts[shard]).name for shard in sorted(counts)]
+
+
+def _read_map(path: Path) -> dict[str, str]:
+    where = parse_json(read_bytes(Path(os.path.realpath(path))), path).get("weight_map")
+    if not isinstance(where, dict) or not where or not all(isinstance(shard, str) for shard in where.values()):
+        raise CheckpointError(f"{path} has no weight_map from names to files")
+    return where

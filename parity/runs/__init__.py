@@ -8,6 +8,7 @@ from parity.runs.launching import launch, variables
 from parity.runs.options import QUIET, FaultInjection, Observers, OnError, ProcessOptions, ProcessOutcome
 from parity.runs.peers import leave
 from parity.runs.process import train
+from parity.runs.remote import RemoteCopy
 from parity.runs.resume import ResumeChoice, compare_topology, resume_run, skips_before
 from parity.runs.signals import DEADLINE_SECONDS, Signals
 from parity.runs.together import Alone, join
@@ -22,6 +23,7 @@ __all__ = [
     "OnError",
     "ProcessOptions",
     "ProcessOutcome",
+    "RemoteCopy",
     "ResumeChoice",
     "RunDirectory",
     "Signals",

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from parity import policy
 from parity.contract import StepRecord, Trainer, record_line
-from parity.errors import DivergedError, SaveError
+from parity.errors import DivergedError, ParityError, SaveError
+from parity.runs.copies import NoCopies
 from parity.runs.directory import RunDirectory
 from parity.runs.endings import describe_end, describe_nothing
 from parity.runs.options import Observers, ProcessOptions, ProcessOutcome
@@ -45,10 +46,11 @@ class Loop:
         observers: Observers,
         signals: Heard,
         together: Alone,
+        copies: NoCopies,
     ) -> None:
         self.trainer, self.run_directory, self.start = trainer, run, start
         self.options, self.observers = options, observers
-        self.signals, self.together = signals, together
+        self.signals, self.together, self.copies = signals, together, copies
         self.failures: list[str] = []
         self.unwritten: list[tuple[Path, str]] = []
         self.saved_at = start.step
@@ -78,6 +80,7 @@ class Loop:
         self._await_save()
         self._write_lines(self.run_directory.steps, [])
         self._trace("final")
+        self._finish_copies()
         if stopped is not None:
             how = "saved" if self.saved_at == trainer.step else "could not save"
             name = signal.Signals(stopped).name
@@ -101,6 +104,7 @@ class Loop:
             if record.step < self.trainer.step:
                 continue  # the chunk has more
             self._write(waiting)
+            self._tell_of_copies()
             waiting = []
             self.together.agree()
             if faults.pause_at and record.step >= faults.pause_at:
@@ -157,6 +161,7 @@ class Loop:
             self.observers.log(f"step {trainer.step}: validation {validation.metric} {validation.value:.6g}")
         due = plan.saves_at(trainer.step) or trainer.step == plan.steps or self.signals.save
         if due or (plan.saves_new_best and self._is_new_best(metric)):
+            self._attempt_to(self._require_copies)
             self._save(metric)
 
     def _is_new_best(self, metric: float | None) -> bool:
@@ -185,6 +190,31 @@ class Loop:
             self.best = self._best_on_disk()
         elif step is not None:
             self.saved_at = step
+            self.copies.wake()
+
+    def _tell_of_copies(self) -> None:
+        for line in self.copies.lines():
+            self.observers.log(line)
+
+    def _require_copies(self) -> None:
+        """Check once that no other process has taken the place of the copies: it trains this run, too."""
+        try:
+            self.copies.require()
+        except ParityError as error:
+            self.copies.close()
+            self.copies = NoCopies()
+            raise SaveError(self.saved_at or 0, f"its copy: {error}", saved=True) from error
+
+    def _finish_copies(self) -> None:
+        """Wait until what was saved is copied; what could not be is a failure of its own."""
+        problem = self.copies.finish()
+        self._tell_of_copies()
+        if problem is not None:
+            error = SaveError(self.saved_at or 0, f"its copy: {problem}", saved=True)
+            if self.options.on_error == "stop":
+                raise error
+            self.failures.append(str(error))
+            self.observers.log(str(error))
 
     def _best_on_disk(self) -> policy.Saved | None:
         """Return the best checkpoint there; None, so that the next validation is saved, where it cannot be read."""

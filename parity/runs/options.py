@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from parity.contract import StepRecord, Validation
+from parity.runs.remote import NO_REMOTE, RemoteCopy
 from parity.runs.resume import Log, ResumeChoice
 from parity.runs.signals import DEADLINE_SECONDS
 
@@ -46,6 +47,8 @@ class ProcessOptions:
     """Whether a failed save stops the run, or is reported and the run continues."""
     deadline: float = DEADLINE_SECONDS
     """Seconds that a process may take to save after a signal to stop."""
+    remote: RemoteCopy = NO_REMOTE
+    """Where its checkpoints are copied to."""
     faults: FaultInjection = FaultInjection()
     """What a resume check asks for."""
 

@@ -9,10 +9,12 @@ from typing import Any
 
 from parity.contract import Side, drafts_of, require_trainer
 from parity.errors import RunDirectoryError, SpecError
+from parity.runs.copies import NoCopies
 from parity.runs.directory import RunDirectory
 from parity.runs.history import next_attempt, require_history, start_over
 from parity.runs.loop import Loop, Start
 from parity.runs.options import QUIET, Observers, ProcessOptions, ProcessOutcome
+from parity.runs.remote import RemoteStart
 from parity.runs.resume import compare_topology, resume_run
 from parity.runs.together import Alone, Together
 from parity.storage import WriterLock
@@ -50,6 +52,7 @@ def train(
         LockedError: Another process writes to it.
         SaveError: A checkpoint or records could not be written; the checkpoints before it stay.
         SpecMismatchError: The run was started as another run.
+        StoreError: The store of its copies refused, or was not reached where nothing of the run is here.
         SideError: The side has built something that lacks a member of `Trainer`.
         CheckpointError: There is no checkpoint to resume from.
         DivergedError: Loss or gradient were not finite; the last good checkpoint stays.
@@ -61,19 +64,23 @@ def train(
             raise SpecError("--on-error", "continue is for one process; of several, a save that failed ends all")
         if not together.first:
             return _follow(side, described, directory, options, together)
-    if resume not in ("never", "auto") and not run.exists:
-        raise RunDirectoryError(f"{directory} holds no run to resume; use --resume auto to start one")
-    run.require_free()
     with ExitStack() as stack:
+        remote = stack.enter_context(RemoteStart(options.remote, run, resume, log))
+        remote.fetch_run(or_next=options.or_next)
+        if resume not in ("never", "auto") and not run.exists:
+            raise RunDirectoryError(f"{directory} holds no run to resume; use --resume auto to start one")
+        run.require_free()
         locked, incomplete = run.exists, None
         if locked:
             stack.enter_context(WriterLock(directory))
             for line in run.repair():  # the writer alone may: another process may have started a run meanwhile
                 log(line)
             incomplete = require_history(run, resume)
+            remote.join()
         attempt = together.share(next_attempt(run, incomplete))
         built = side.build(described, directory, attempt=attempt)  # what cannot be built leaves no trace
         trainer = require_trainer(built, side_name)
+        remote.require_run(trainer.spec_hash)
         if not locked:
             stack.enter_context(WriterLock(directory))
             if run.exists:
@@ -94,8 +101,9 @@ def train(
         facts = {"save_every": trainer.plan.save_every, "records_after": incomplete, "spec_hash": trainer.spec_hash}
         run.begin_attempt(attempt, start, topology, **facts)
         together.share({"start": start})
+        copies = remote.begin(trainer.plan, start)
         with together.signals(options.deadline) as signals:
-            return Loop(trainer, run, Start(attempt, start), options, observers, signals, together).run()
+            return Loop(trainer, run, Start(attempt, start), options, observers, signals, together, copies).run()
 
 
 def _follow(
@@ -108,4 +116,5 @@ def _follow(
         start = Start(attempt, together.follow(trainer))
         run = RunDirectory(directory)
         with together.signals(0) as signals:
-            return Loop(trainer, run, start, replace(options, on_error="stop"), QUIET, signals, together).run()
+            asked = replace(options, on_error="stop")
+            return Loop(trainer, run, start, asked, QUIET, signals, together, NoCopies()).run()

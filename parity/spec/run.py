@@ -10,14 +10,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from parity.contract import PRECISIONS, Precision, RunPlan
+from parity.errors import RunDirectoryError, SpecError
 from parity.policy import Rules, mode_of
 from parity.spec.mesh import MeshSpec, require_mesh
 from parity.spec.models import ModelSpec
-from parity.spec.optimizer import AdamSpec, OptimizerSpec
+from parity.spec.optimizer import LATER, AdamSpec, OptimizerSpec
 from parity.spec.scaler import ScalerSpec
 from parity.spec.schedule import AnyScheduleSpec, RuleSpec, ScheduleSpec
 from parity.spec.values import require, require_at_least_zero, require_numbers, require_positive
 from parity.storage import Priority, shown
+from parity.storage.stores import parse_url
 
 __all__ = [
     "PRECISIONS",
@@ -94,9 +96,17 @@ class SaveSpec:
     """Checkpoints of steps that are a multiple of this stay for good; 0 for none."""
     keep_seconds: float = 0.0
     """One checkpoint for every period of this many seconds stays for good; 0 for none."""
+    remote: str = field(default="", metadata=LATER)
+    """Where each checkpoint is copied to while the run trains, `s3://bucket/prefix` or `gs://bucket/prefix`; empty
+    for nowhere. Credentials come from the environment, never from here."""
 
     def __post_init__(self) -> None:
         require_numbers(self, "save")
+        if self.remote:
+            try:
+                parse_url(self.remote)
+            except RunDirectoryError as error:
+                raise SpecError("save.remote", str(error)) from None
         require_positive(self, "save", "every", "keep_latest")
         require_at_least_zero(self, "save", "keep_best", "keep_every", "keep_seconds")
         kept = self.on_best != "always" or self.keep_best > 0

@@ -29,7 +29,16 @@ from parity.storage.decode import (
     pick_class,
     shown,
 )
-from parity.storage.digests import ALGORITHM, BLOCK, DigestWriter, FileDigest, digest_files, digest_range, list_files
+from parity.storage.digests import (
+    ALGORITHM,
+    BLOCK,
+    DigestWriter,
+    FileDigest,
+    digest_bytes,
+    digest_files,
+    digest_range,
+    list_files,
+)
 from parity.storage.jsonl import append, plain, read_lines, repair
 from parity.storage.local import local_path
 from parity.storage.lock import WriterLock
@@ -65,6 +74,7 @@ __all__ = [
     "WriteBack",
     "WriterLock",
     "append",
+    "digest_bytes",
     "digest_files",
     "digest_range",
     "fsync_directory",

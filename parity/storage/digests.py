@@ -30,8 +30,10 @@ __all__ = [
     "BLOCK",
     "DigestWriter",
     "FileDigest",
+    "digest_bytes",
     "digest_files",
     "digest_range",
+    "join_blocks",
     "list_files",
 ]
 
@@ -120,7 +122,13 @@ def digest_files(root: Path, names: Iterable[str]) -> dict[str, FileDigest]:
     joined: dict[str, list[bytes]] = {name: [] for name in sizes}
     for (name, _), digest in zip(tasks, blocks, strict=True):
         joined[name].append(digest)
-    return {name: FileDigest(size, _join(joined[name])) for name, size in sizes.items()}
+    return {name: FileDigest(size, join_blocks(joined[name])) for name, size in sizes.items()}
+
+
+def digest_bytes(data: bytes) -> FileDigest:
+    """Return size and digest of what a file would have that holds these bytes."""
+    blocks = [xxhash.xxh3_128_digest(data[start : start + BLOCK]) for start in range(0, len(data), BLOCK)]
+    return FileDigest(len(data), join_blocks(blocks))
 
 
 def digest_range(path: Path, start: int, size: int) -> str:
@@ -194,7 +202,7 @@ class DigestWriter:
     def result(self) -> FileDigest:
         """Return size and digest of what was written so far."""
         tail = [self._block.digest()] if self._size % BLOCK else []
-        return FileDigest(self._size, _join([*self._blocks, *tail]))
+        return FileDigest(self._size, join_blocks([*self._blocks, *tail]))
 
 
 def _digest(path: Path, start: int, size: int, piece: memoryview) -> bytes:
@@ -215,5 +223,6 @@ def _digest(path: Path, start: int, size: int, piece: memoryview) -> bytes:
     return bytes(state.digest())
 
 
-def _join(blocks: list[bytes]) -> str:
+def join_blocks(blocks: list[bytes]) -> str:
+    """Return the digest of a file from those of its blocks, in their order."""
     return str(xxhash.xxh3_128_hexdigest(b"".join(blocks)))

@@ -86,7 +86,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return parse_json(read_bytes(path), path)
 
 
-def parse_json(data: bytes, path: Path, failure: type[ParityError] = CheckpointError) -> dict[str, Any]:
+def parse_json(data: bytes, path: Path | str, failure: type[ParityError] = CheckpointError) -> dict[str, Any]:
     """Return the JSON object that a file holds, within the bounds of `read_json`.
 
     Args:

@@ -182,6 +182,8 @@ CASES = [
     ("convert coded.pt empty2/new2.safetensors --to safetensors", 1, "which only its code could rebuild"),
     ("convert plain.pt other.pt --to safetensors", 2, "exists already"),
     ("convert nothing.pt empty2/new3.pt --to torch.save", 5, "nothing was converted"),
+    ("seal nothing.pt", 0, "sealed "),
+    ("seal nope", 2, "does not exist"),
     ("rules check rules.toml plain.pt", 0, "1 parameters: each has one place and leads back"),
     ("rules check lossy.toml plain.pt", 1, "do not lead back"),
     ("rules check none.toml plain.pt", 2, "takes no name of the checkpoint"),

@@ -50,15 +50,17 @@ def test_neither_a_run_directory_nor_training_takes_a_url(tmp_path: Path, monkey
 
 
 URL = "s3://bucket/x.toml"
+OTHER = "hf://bucket/x"
+"""A URL that is of no store that is known, for what takes those of stores (tests/remote)."""
 COMMANDS: list[list[str]] = [
-    ["train", "--side", "torch", "--spec", "mlp-digits", "--dir", URL],
-    ["train", "--side", "jax", "--spec", "mlp-digits", "--dir", "gs://bucket/run"],
+    ["train", "--side", "torch", "--spec", "mlp-digits", "--dir", OTHER],
+    ["train", "--side", "jax", "--spec", "mlp-digits", "--dir", "abfs://bucket/run"],
     ["train", "--side", "torch", "--spec", URL, "--dir", "run"],
     ["train", "--side", "torch", "--spec", "gpt-text", "--dir", "run", "--set", f"data.path={URL}"],
-    ["verify", URL],
+    ["verify", OTHER],
     ["verify", ".", "--against", URL],
-    ["path", URL, "latest"],
-    ["export", URL, "latest", "copy"],
+    ["path", OTHER, "latest"],
+    ["export", OTHER, "latest", "copy"],
     ["export", ".", "latest", URL],
     ["metric", URL, "1", "0.5"],
     ["check", "--report", URL],

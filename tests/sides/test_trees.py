@@ -334,7 +334,7 @@ def test_a_place_that_cannot_be_saved_to_is_one_clear_error(side: str, tmp_path:
     assert (tmp_path / "a" / "seal.json").read_bytes() == before
     with pytest.raises(CheckpointError, match=r"b could not be saved: mkdir .*/file: File exists|Not a directory"):
         module.save(saved_file / "b", tree)
-    for act in (lambda: module.save("gs://bucket/a", tree), lambda: module.restore("s3://bucket/a")):
+    for act in (lambda: module.save("gs://bucket/a", tree), lambda: module.restore("hf://bucket/a")):
         with pytest.raises(RunDirectoryError, match=r"is a URL"):
             act()
     with pytest.raises(CheckpointError, match=r"there is no checkpoint$"):

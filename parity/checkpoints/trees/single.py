@@ -21,6 +21,7 @@ from parity.checkpoints import (
     require_verified,
     while_it_stays,
 )
+from parity.checkpoints.remote import on_disk
 from parity.checkpoints.trees.fit import RestoredTree, RestoreRequest
 from parity.checkpoints.trees.foreign import open_foreign, read_foreign, seal_of_file
 from parity.checkpoints.trees.form import TreeForm
@@ -30,6 +31,7 @@ from parity.checkpoints.trees.snapshot import TreeSnapshot
 from parity.errors import CheckpointError, LockedError, SaveError
 from parity.state import TrainingState
 from parity.storage import WriterLock, local_path
+from parity.storage.stores import is_url, parse_url
 
 __all__ = ["restore_tree", "save_tree"]
 
@@ -77,7 +79,7 @@ def restore_tree(form: TreeForm, path: str | os.PathLike[str], request: RestoreR
     Args:
         form: What the framework restores.
         path: A directory that `save_tree` made, one step of a manager, or a checkpoint of another tool or of a
-            conversion: a file or a directory of any format that `parity.formats` opens.
+            conversion; or the URL of one at a store: a file or a directory of any format that `parity.formats` opens.
         request: The template, and what may differ from it.
 
     Raises:
@@ -85,8 +87,12 @@ def restore_tree(form: TreeForm, path: str | os.PathLike[str], request: RestoreR
         UnsealedError: It was saved by `save_tree` or a manager, and its seal is gone.
         CheckpointError: There is none, it is of a run or of another side, or it does not fit the template; names each
             leaf.
-        RunDirectoryError: The path is a URL.
+        RunDirectoryError: The path is a URL of another kind.
+        StoreError: The store refused or was not reached.
     """
+    if is_url(path):
+        with on_disk(parse_url(os.fspath(path))) as fetched:
+            return _restored(form, fetched, request)
     target = local_path(path)
     if not os.path.lexists(target):
         raise CheckpointError(f"{target}: there is no checkpoint")

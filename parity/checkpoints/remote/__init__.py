@@ -1,0 +1,45 @@
+"""Checkpoints of a run at an object store: whole or absent, by one writer for each prefix.
+
+Knows a prefix, its head and the lease on it; what a run does with them is in `parity.runs`.
+"""
+
+from parity.checkpoints.remote.fetching import (
+    RemoteVerified,
+    choose_row,
+    fetch,
+    read_remote_seal,
+    require_head,
+    verify_remote,
+)
+from parity.checkpoints.remote.head import HEAD, Owner, RemoteCheckpoint, RemoteHead, head_text, parse_head
+from parity.checkpoints.remote.lease import LEASE_SECONDS, Lease, read_head
+from parity.checkpoints.remote.on_disk import Located, assemble_run, fetch_foreign, locate, on_disk
+from parity.checkpoints.remote.sending import RECORDS, clean, drop, give_up_after, send
+
+__all__ = [
+    "HEAD",
+    "LEASE_SECONDS",
+    "RECORDS",
+    "Lease",
+    "Located",
+    "Owner",
+    "RemoteCheckpoint",
+    "RemoteHead",
+    "RemoteVerified",
+    "assemble_run",
+    "choose_row",
+    "clean",
+    "drop",
+    "fetch",
+    "fetch_foreign",
+    "give_up_after",
+    "head_text",
+    "locate",
+    "on_disk",
+    "parse_head",
+    "read_head",
+    "read_remote_seal",
+    "require_head",
+    "send",
+    "verify_remote",
+]

@@ -1,0 +1,150 @@
+"""Sending a checkpoint: its objects, its records, its seal, and last its row in the head; removing one in reverse.
+
+Objects lie below the epoch of the lease, so what a writer that lost it still sends meets nobody else's objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from parity.checkpoints.remote.head import RemoteCheckpoint, RemoteHead
+from parity.checkpoints.remote.lease import Lease
+from parity.checkpoints.seal import FILE, Seal
+from parity.checkpoints.verify import require_verified
+from parity.errors import DamagedError, OtherRunError
+from parity.storage import digest_files
+from parity.storage.stores import upload
+
+__all__ = ["RECORDS", "clean", "drop", "give_up_after", "send"]
+
+RECORDS = ("spec.toml", "side", "steps.jsonl", "validations.jsonl", "attempts.jsonl", "metrics.jsonl")
+"""Files of a run that a checkpoint needs to be continued from; those that are there are sent with it."""
+
+
+ASIDE, OLD = ("clocks/", "probe-"), 600.0
+"""What processes that are about to begin write and remove again, and the seconds after which one was killed there."""
+
+
+def send(lease: Lease, path: Path, metric: float | None, records: Mapping[str, Path]) -> Seal:
+    """Send a sealed checkpoint; it exists at the store when this returns, and not before.
+
+    Args:
+        lease: Of the prefix.
+        path: The checkpoint, which is compared with its seal first: damage must not be spread.
+        metric: Its metric, as it is known now.
+        records: Name to the file, of the records of the run up to the checkpoint. Each is only appended to, or
+            replaced; what is sent is what a copy of it held when this began.
+
+    Returns:
+        The seal.
+
+    Raises:
+        DamagedError: The checkpoint is not what was sealed.
+        OtherRunError: The prefix holds another run.
+        LeaseLostError: Another process has the lease.
+        StoreError: The store refused or was not reached.
+        OSError: A file cannot be read.
+    """
+    seal = require_verified(path)
+    _require_run(lease.head, seal)
+    row = RemoteCheckpoint(
+        step=seal.step,
+        epoch=lease.head.epoch,
+        metric=metric,
+        saved_at=seal.saved_at,
+        seal=digest_files(path, [FILE])[FILE],
+        records={name: digest_files(file.parent, [file.name])[file.name] for name, file in records.items()},
+    )
+    folder = lease.store.at(row.folder)
+    upload(folder, {f"files/{name}": path / name for name in seal.files}, lease.require)
+    upload(folder, {f"records/{name}": file for name, file in records.items()}, lease.require)
+    if digest_files(path, [FILE])[FILE] != row.seal:
+        raise DamagedError(f"{path} was replaced while it was sent")
+    upload(folder, {FILE: path / FILE}, lease.require)
+    lease.change(
+        lambda head: replace(head, run=seal.spec_hash, side=seal.side).with_checkpoints(
+            {**head.checkpoints, row.step: row}
+        )
+    )
+    return seal
+
+
+def drop(lease: Lease, steps: Iterable[int]) -> None:
+    """Remove checkpoints: first from the head, then the seal of each, then its objects.
+
+    Raises:
+        LeaseLostError: Another process has the lease; nothing was removed.
+        StoreError: The store refused or was not reached; objects that are left are removed by `clean`.
+    """
+    gone = [lease.head.checkpoints[step] for step in steps if step in lease.head.checkpoints]
+    if not gone:
+        return
+    names = {one.step for one in gone}
+    lease.change(
+        lambda head: head.with_checkpoints({s: row for s, row in head.checkpoints.items() if s not in names})
+    )
+    for one in gone:
+        folder = lease.store.at(one.folder)
+        folder.delete([FILE])
+        folder.delete(folder.list())
+
+
+def give_up_after(lease: Lease, step: int | None) -> list[int]:
+    """Take the checkpoints after a step out of the run, as a start from that step does on disk; return their steps.
+
+    Their objects stay.
+
+    Args:
+        lease: Of the prefix.
+        step: The step that the run continues from; None for its beginning.
+
+    Raises:
+        LeaseLostError: Another process has the lease.
+        StoreError: The store refused or was not reached.
+    """
+    after = [row for row in lease.head.checkpoints.values() if row.step > (step or 0)]
+    if after:
+        names = {row.step for row in after}
+        lease.change(
+            lambda head: replace(head, given_up=(*head.given_up, *after)).with_checkpoints(
+                {s: row for s, row in head.checkpoints.items() if s not in names}
+            )
+        )
+    return [row.step for row in after]
+
+
+def clean(lease: Lease) -> int:
+    """Remove the objects that uploads, removals and probes of before left; return how many.
+
+    Raises:
+        LeaseLostError: Another process has the lease.
+        StoreError: The store refused or was not reached.
+    """
+    head = lease.head
+    kept = {row.folder for row in (*head.checkpoints.values(), *head.given_up)}
+    listing = lease.store.list()
+    now = max((entry.modified for entry in listing.values()), default=0.0)
+    found = [
+        key
+        for key, entry in listing.items()
+        if (key.startswith(ASIDE) and entry.modified < now - OLD)
+        or (key.startswith("checkpoints/") and not _belongs(key, kept, head.epoch))
+    ]
+    lease.change(lambda now: now)  # a lease that is lost by now removes nothing
+    lease.store.delete(found)
+    return len(found)
+
+
+def _belongs(key: str, kept: set[str], epoch: int) -> bool:
+    """Return whether an object is of a checkpoint that the head names, or may be on its way now."""
+    parts = key.split("/")
+    if len(parts) < 4 or not parts[1].isdigit() or not parts[2].isdigit():
+        return True  # not ours
+    return "/".join(parts[:3]) in kept or int(parts[2]) >= epoch
+
+
+def _require_run(head: RemoteHead, seal: Seal) -> None:
+    if head.run is not None and head.run != seal.spec_hash:
+        raise OtherRunError(seal.step, seal.spec_hash, head.run)

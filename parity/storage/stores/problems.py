@@ -1,0 +1,89 @@
+"""What a store says went wrong, as one line and what to set; nothing of a request is repeated.
+
+An answer of S3 may hold the key's name, the text that was signed, and tokens. Only its code and status are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from parity.errors import ParityError, StoreConflictError, StoreError, StoreMissingError
+from parity.storage.stores.url import StoreUrl
+
+__all__ = ["translated"]
+
+_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>")
+_STATUS = re.compile(r"status code: (\d{3})")
+_REGION = re.compile(r"<Region>([a-z0-9-]{1,40})</Region>")
+_INSTANCE = ("169.254.169.254", "metadata.google.internal", "/latest/api/token")
+"""The service that gives credentials on a cloud's own machines: asked last, so it fails where there are none."""
+
+WHAT = {"s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE", "gs": "GOOGLE_APPLICATION_CREDENTIALS"}
+
+CLOCK = {"RequestTimeTooSkewed", "RequestExpired"}
+EXPIRED = {"ExpiredToken", "TokenRefreshRequired", "ExpiredTokenException"}
+UNKNOWN_KEY = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "AuthFailure", "InvalidClientTokenId"}
+REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
+BUSY = {"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "OperationAborted"}
+
+
+@contextmanager
+def translated(url: StoreUrl, operation: str) -> Iterator[None]:
+    """Raise what fails in the block as a StoreError.
+
+    The cause is not chained: its text has the whole answer of the store.
+
+    Args:
+        url: The object, or the prefix.
+        operation: What is done, such as `read`.
+
+    Raises:
+        StoreMissingError: There is no such object.
+        StoreConflictError: A condition did not hold.
+        StoreError: Anything else.
+    """
+    try:
+        yield
+    except ParityError:
+        raise
+    except Exception as error:
+        problem = _problem(url, operation, error)
+    else:
+        return
+    raise problem
+
+
+def _problem(url: StoreUrl, operation: str, error: Exception) -> StoreError:
+    text, kind = str(error), type(error).__name__
+    code = found[1] if (found := _CODE.search(text)) else ""
+    status = int(found[1]) if (found := _STATUS.search(text)) else 0
+    credentials = WHAT[url.scheme]
+    if any(one in text for one in _INSTANCE):
+        return StoreError(url, f"there are no credentials; set {credentials}")
+    if code == "NoSuchBucket":
+        return StoreError(url, f"there is no bucket {url.bucket!r}; create it, or name another one")
+    if code in CLOCK:
+        return StoreError(url, "the clock of this machine differs from the store's by too much; set it (NTP)")
+    if code in EXPIRED:
+        return StoreError(url, f"the token has expired; renew it and set {credentials} and the token anew")
+    if code in UNKNOWN_KEY or kind == "UnauthenticatedError":
+        return StoreError(url, f"the store does not know these credentials; check {credentials}")
+    if code in REGION or "incorrectly configured region" in text or status == 301:
+        there = f": the bucket is in {found[1]}" if (found := _REGION.search(text)) else ""
+        return StoreError(url, f"the region is another one{there}; set AWS_REGION")
+    if code in BUSY or status in (408, 429) or status >= 500:
+        said = f"{status or ''} {code}".strip()
+        return StoreError(url, f"the store could not {operation} it now ({said})", transient=True)
+    if kind == "AlreadyExistsError" or kind == "PreconditionError" or status in (409, 412):
+        return StoreConflictError(url, "another writer changed it first")
+    if isinstance(error, FileNotFoundError) or status == 404:
+        return StoreMissingError(url, "there is no such object")
+    if kind == "PermissionDeniedError" or status == 403:
+        return StoreError(url, f"no permission to {operation}; docs/remote.md lists what these credentials need")
+    if status:
+        return StoreError(url, f"the store refused to {operation} it ({f'{status} {code}'.strip()})")
+    if kind in ("GenericError", "JoinError", "OSError", "TimeoutError", "ConnectionError"):
+        return StoreError(url, f"the store cannot be reached to {operation} it", transient=True)
+    return StoreError(url, f"{operation} failed ({kind})")
