@@ -18,6 +18,15 @@ from parity.contract.plan import (
     Pace,
     RunPlan,
 )
+from parity.contract.probe import (
+    Evaluation,
+    Inputs,
+    Island,
+    ModelProbe,
+    ModuleCall,
+    Weigh,
+    call_with,
+)
 from parity.contract.records import (
     Divergence,
     first_divergence,
@@ -54,8 +63,13 @@ __all__ = [
     "PRECISIONS",
     "QUANTITIES",
     "Divergence",
+    "Evaluation",
+    "Inputs",
+    "Island",
     "LeastSquares",
     "Measured",
+    "ModelProbe",
+    "ModuleCall",
     "Pace",
     "Place",
     "Precision",

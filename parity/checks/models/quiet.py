@@ -1,0 +1,144 @@
+"""Pieces that no gradient reaches, and running statistics: told by outputs, by their module, or as the last of a shape.
+
+A key bias of attention, or the bias of a convolution before a batch norm, moves no output: nothing that a model
+computes tells which is which. Its module does, where all else of the module is told.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.checks.models.likeness import Match, match_pieces
+from parity.checks.models.pieces import Piece, PieceKey, turns
+from parity.checks.models.subjects import Subjects, own_values, values_of
+
+__all__ = ["match_quiet"]
+
+Rest = dict[PieceKey, tuple[list[Piece], list[Piece]]]
+Arrays = Mapping[Piece, NDArray[np.float64]]
+
+
+def match_quiet(
+    subjects: Subjects, firsts: Sequence[Piece], seconds: Sequence[Piece], told: Sequence[Match],
+    quiet: tuple[Sequence[Piece], Sequence[Piece]],
+) -> tuple[list[Match], list[tuple[Match, str]], list[tuple[Piece, str]]]:  # fmt: skip
+    """Return all that is sure, what is likely, and what is without a counterpart.
+
+    Args:
+        subjects: The models.
+        firsts: Pieces of the first.
+        seconds: Pieces of the second.
+        told: What gradients told.
+        quiet: Parameters of both that no gradient reaches.
+    """
+    sure = list(told)
+    silent = {one for pieces in quiet for one in pieces}
+    moved = _moved(subjects, firsts, seconds, sure, silent)
+    for here, there in _rest(firsts, seconds, sure).values():
+        seen = [[p for p in pieces if p.index.ndim == 1 and np.any(moved.get(p, 0.0))] for pieces in (here, there)]
+        sure += match_pieces(*seen, *(_with_axes(pieces, moved) for pieces in seen)) if all(seen) else []
+    sure += _by_module(firsts, seconds, sure, silent)
+    for here, there in _rest(firsts, seconds, sure).values():
+        if len(here) == len(there) == 1 and (here[0] in silent) == (there[0] in silent):
+            orders = turns(here[0].index.shape, there[0].index.shape)
+            if len(orders) == 1:
+                sure.append(Match(here[0], there[0], orders[0], 0.0, np.inf, "shape"))
+    unsure, alone = _left_over(_rest(firsts, seconds, sure), silent)
+    return sure, unsure, alone
+
+
+def _rest(firsts: Sequence[Piece], seconds: Sequence[Piece], told: Sequence[Match]) -> Rest:
+    known = {one.first for one in told} | {one.second for one in told}
+    classes: Rest = defaultdict(lambda: ([], []))
+    for at, pieces in enumerate((firsts, seconds)):
+        for one in pieces:
+            if one not in known:
+                classes[one.key][at].append(one)
+    return classes
+
+
+def _moved(
+    subjects: Subjects, firsts: Sequence[Piece], seconds: Sequence[Piece], told: Sequence[Match], silent: set[Piece]
+) -> Arrays:
+    """Return how the outputs move with each piece that has no gradient, as one array; zeros where they do not."""
+    known = {one.first for one in told} | {one.second for one in told}
+    found: dict[Piece, NDArray[np.float64]] = {}
+    models = zip(subjects.both, (firsts, seconds), own_values(told, 31), strict=True)
+    for at, ((model, inputs), pieces, own) in enumerate(models):
+        asked = [one for one in pieces if one not in known and (one in silent or one.kind == "statistic")]
+        if not asked:
+            continue
+
+        def outputs(own: Arrays, model=model, inputs=inputs, pieces=pieces, at=at) -> NDArray[np.float64]:  # type: ignore[no-untyped-def]
+            made = model.evaluate(values_of(model, pieces, own, 31), inputs).outputs
+            back = made if at == 0 else [np.transpose(o, np.argsort(x)) for o, x in zip(made, subjects.orders, strict=True)]
+            return np.concatenate([one.reshape(-1) for one in back])
+
+        base = outputs(own)
+        scale = float(np.abs(base).max(initial=0.0))
+        for one in asked:
+            other = values_of(model, [one], {}, 32)[one.leaf].reshape(-1)[one.index]
+            move = outputs({**own, one: other}) - base
+            found[one] = move if np.abs(move).max(initial=0.0) > 1e-11 * scale else np.zeros(0)
+    return found
+
+
+def _with_axes(pieces: Sequence[Piece], moved: Arrays) -> Arrays:
+    return {one: moved[one] for one in pieces}
+
+
+def _home(leaf: str) -> str:
+    return leaf.rpartition(".")[0]
+
+
+def _by_module(
+    firsts: Sequence[Piece], seconds: Sequence[Piece], told: Sequence[Match], silent: set[Piece]
+) -> list[Match]:
+    """Return silent pieces that are the only ones of their extents beside pieces that were told.
+
+    The module of a part of a fused leaf is that of the same part of the leaves beside it.
+    """
+    beside: dict[tuple[str, int, int], set[tuple[str, int, int]]] = defaultdict(set)
+    for one in told:
+        beside[_seat(one.first)].add(_seat(one.second))
+    found = []
+    known = {one.first for one in told} | {one.second for one in told}
+    for piece in firsts:
+        if piece in known or piece not in silent:
+            continue
+        seats = beside[_seat(piece)]
+        rivals = [p for p in firsts if p not in known and p.key == piece.key and _seat(p) == _seat(piece)]
+        there = [p for p in seconds if p not in known and p in silent and p.key == piece.key and _seat(p) in seats]
+        if len(seats) == 1 and len(rivals) == 1 and len(there) == 1:
+            orders = turns(piece.index.shape, there[0].index.shape)
+            if len(orders) == 1:
+                found.append(Match(piece, there[0], orders[0], 0.0, np.inf, "module"))
+    return found
+
+
+def _seat(piece: Piece) -> tuple[str, int, int]:
+    return _home(piece.leaf), piece.number, piece.count
+
+
+def _left_over(rest: Rest, silent: set[Piece]) -> tuple[list[tuple[Match, str]], list[tuple[Piece, str]]]:
+    """Return what is likely by order, with the reason for which it is not sure, and what has no counterpart."""
+    unsure: list[tuple[Match, str]] = []
+    alone: list[tuple[Piece, str]] = []
+    for here, there in rest.values():
+        for a, b in zip(here, there, strict=False):
+            orders = turns(a.index.shape, b.index.shape)
+            if a in silent or b in silent:
+                reason = f"no gradient reaches {a if a in silent else b}, and no output follows it"
+            elif len(here) == 1:
+                reason = "it is the only one of its shape, and it does not behave as its counterpart"
+            else:
+                reason = f"{len(here)} leaves of this shape are left, and what they do does not tell them apart"
+            unsure.append((Match(a, b, orders[0], 1.0, 0.0, "order"), reason))
+        shorter = min(len(here), len(there))
+        for one in (*here[shorter:], *there[shorter:]):
+            alone.append((one, "the other model has no leaf of these extents left"))
+    return unsure, alone
