@@ -17,6 +17,7 @@ from parity.cli import (
     convert,
     demo,
     inspect,
+    model_map,
     optim,
     policy,
     report,
@@ -134,6 +135,22 @@ COMMANDS: dict[str, Command] = {
             5: "it holds nothing",
         },
         add=convert.add,
+    ),
+    "map": Command(
+        help="find which leaf of one model is which of another, and prove it in float64",
+        examples=(
+            "parity map --torch mine:Model --jax mine_jax:Model --inputs 'i[2,16]<65' -o map.toml",
+            "parity map last.pt --torch mine:Model --torch-args '64, layers=2' --jax mine_jax:Model",
+            "parity map --check map.toml --torch mine:Model --jax mine_jax:Model --json",
+            "parity map --torch mine:Model --torch mine:Refactored",
+        ),
+        codes={
+            0: "every row is sure, and the two models are the same",
+            1: "a leaf has no counterpart, a rule is wrong, or an output or a gradient parts",
+            2: REFUSED,
+            4: "a row is not sure, or something could not be looked at",
+        },
+        add=model_map.add,
     ),
     "rules": Command(
         help="check the rules of a conversion against a checkpoint",

@@ -150,6 +150,17 @@ class TorchProbe:
             for (path, one), grad in zip(wanted.items(), found, strict=True)
         }
 
+    def assumed_inputs(self) -> str | None:
+        """Return what its first layer takes, as a text of `parity.checks.models.inputs`; None where it does not say."""
+        for module in self.module.modules():
+            if isinstance(module, nn.Embedding):
+                return f"i[2,8]<{module.num_embeddings}"
+            if isinstance(module, nn.Linear):
+                return f"f[4,{module.in_features}]"
+            if isinstance(module, nn.Conv2d):
+                return f"f[2,{module.in_channels},16,16]"
+        return None
+
     def settings(self, path: str) -> Mapping[str, object]:
         """Return the plain values of a module, such as `eps`."""
         module = self._modules.get(path)

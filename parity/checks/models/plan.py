@@ -179,7 +179,8 @@ def _reachable(shapes: Shapes) -> set[PieceKey]:
     for kind, shape in shapes:
         for merged in _merges(shape):
             found.add(key_of(kind, merged))
-            found |= {key_of(kind, merged[:axis] + merged[axis + 1 :]) for axis in range(len(merged))}
+            if len(merged) > 1:
+                found |= {key_of(kind, merged[:axis] + merged[axis + 1 :]) for axis in range(len(merged))}
     return found
 
 
@@ -207,7 +208,7 @@ def _splits(kind: str, shape: tuple[int, ...], pool: set[PieceKey]) -> Iterator[
         for parts in equal:
             if key_of(kind, (*rest, n // parts)) in pool:
                 yield axis, (n // parts,) * parts
-        known = sorted((m for m in range(1, n) if key_of(kind, (*rest, m)) in pool), reverse=True)
+        known = sorted((m for m in range(2, n) if key_of(kind, (*rest, m)) in pool), reverse=True)
         if len(known) > 8 or not rest and n > 4096:
             continue
         for parts in (2, 3):

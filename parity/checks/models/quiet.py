@@ -140,5 +140,5 @@ def _left_over(rest: Rest, silent: set[Piece]) -> tuple[list[tuple[Match, str]],
             unsure.append((Match(a, b, orders[0], 1.0, 0.0, "order"), reason))
         shorter = min(len(here), len(there))
         for one in (*here[shorter:], *there[shorter:]):
-            alone.append((one, "the other model has no leaf of these extents left"))
+            alone.append((one, f"the other model has no leaf of the extents {list(one.key[1])} left"))
     return unsure, alone
