@@ -6,12 +6,15 @@ more of. Nothing is decided here about which leaf is which.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement, permutations, product
+from functools import lru_cache
+from itertools import combinations_with_replacement, islice, permutations, product
+
+import numpy as np
+from numpy.typing import NDArray
 
 from parity.checks.models.pieces import Cutting, PieceKey, key_of
 
@@ -20,10 +23,10 @@ __all__ = ["CutPlan", "Shapes", "cut_plans"]
 Shapes = Counter[tuple[str, tuple[int, ...]]]
 """Kind and shape of leaves, to how many a model has."""
 
-Cuts = Mapping[tuple[int, ...], Cutting]
+Doubt = tuple[int, str, tuple[int, ...]]
+"""A model, and kind and shape of leaves of which it has more than the other."""
 
-MOST_PLANS = 20_000
-"""Combinations that are tried; five shapes that do not fit have a few hundred."""
+Cuts = Mapping[tuple[int, ...], Cutting]
 
 MOST_PARTS = 8
 """Equal parts of a fused projection: query, key and value are 3, the gates of an LSTM 4."""
@@ -58,48 +61,121 @@ def cut_plans(first: Shapes, second: Shapes, most: int = 4) -> list[CutPlan]:
     for counter, shapes in zip(keys, models, strict=True):
         for (kind, shape), count in shapes.items():
             counter[key_of(kind, shape)] += count
+    doubtful = [
+        (at, kind, shape)
+        for at, shapes in enumerate(models)
+        for kind, shape in sorted(shapes, key=lambda one: -math.prod(one[1]))
+        if keys[at][key_of(kind, shape)] > keys[1 - at][key_of(kind, shape)]
+    ]
     found: list[CutPlan] = []
     for reach in (_plainly, _reachable):  # what few shapes explain is not looked for among many
         pools = [reach(shapes) for shapes in models]
-        doubtful, choices = [], []
-        for at, shapes in enumerate(models):
-            for kind, shape in sorted(shapes, key=lambda one: -math.prod(one[1])):
-                key = key_of(kind, shape)
-                if keys[at][key] > keys[1 - at][key]:
-                    doubtful.append((at, kind, shape))
-                    ways = dict.fromkeys(_ways(kind, shape, pools[1 - at]))
-                    choices.append(sorted(ways, key=lambda way, shape=shape: _cost(shape, way)))  # type: ignore[misc]
-        found += _tried(models, doubtful, choices, most)
+        loose = [list(dict.fromkeys(_ways(kind, shape, pools[1 - at]))) for at, kind, shape in doubtful]
+        choices = _needed(models, keys, doubtful, loose)
+        tried = _tried(models, doubtful, choices, most)
+        # where a leaf is missing, cutting others to bits may leave less over, and means nothing
+        found += [plan for plan in tried if plan.left == 0 or reach is _plainly]
         if any(plan.left == 0 for plan in found):
             break
     return sorted(found, key=lambda plan: plan.left)[:most]
 
 
+def _needed(
+    models: Sequence[Shapes], keys: Sequence[Counter[PieceKey]], doubtful: Sequence[Doubt],
+    loose: Sequence[Sequence[Cutting]],
+) -> list[list[Cutting]]:  # fmt: skip
+    """Return the ways whose pieces the other model may have more of, the simplest first."""
+    most: list[Counter[PieceKey]] = [Counter(keys[0]), Counter(keys[1])]
+    for (at, kind, shape), ways in zip(doubtful, loose, strict=True):
+        for key in {key for way in ways for key in _keys(kind, way)}:
+            most[at][key] += models[at][kind, shape] * max(_keys(kind, way)[key] for way in ways)
+    return [
+        sorted(
+            (way for way in ways if way == Cutting(shape)
+             or all(most[1 - at][key] > keys[at][key] for key in _keys(kind, way))),
+            key=lambda way, shape=shape: _cost(shape, way),  # type: ignore[misc]
+        )
+        for (at, kind, shape), ways in zip(doubtful, loose, strict=True)
+    ]  # fmt: skip
+
+
 def _tried(
-    models: Sequence[Shapes], doubtful: Sequence[tuple[int, str, tuple[int, ...]]],
-    choices: Sequence[Sequence[Cutting]], most: int,
-) -> list[CutPlan]:  # fmt: skip
-    """Return plans, the fewest elements left over first, of those that are tried from the simplest on."""
-    costs = [[_cost(shape, way) for way in ways] for (_, _, shape), ways in zip(doubtful, choices, strict=True)]
-    start = (0,) * len(choices)
-    heap, seen = [(0, start)], {start}
-    found: list[tuple[int, int, CutPlan]] = []
-    for _ in range(MOST_PLANS):
-        if not heap or sum(left == 0 for left, _, _ in found) >= most:
-            break
-        cost, places = heapq.heappop(heap)
-        ways = [choices[at][place] for at, place in enumerate(places)]
-        plan = _shared(doubtful, ways, models)
+    models: Sequence[Shapes], doubtful: Sequence[Doubt], choices: Sequence[Sequence[Cutting]], most: int
+) -> list[CutPlan]:
+    """Return plans that leave few elements over: one way after the other, or two at once, that leave fewer.
+
+    Two at once, as heads of one model and fused projections of the other only fit when both are cut.
+    """
+    base = _imbalance(models, ({}, {}))
+    units, ways, counters = [], [], []
+    for unit, (doubt, some) in enumerate(zip(doubtful, choices, strict=True)):
+        for way in some:
+            plan = _shared([doubt], [way], models)
+            if way != Cutting(doubt[2]) and plan is not None:
+                counter = _imbalance(models, plan)
+                counter.subtract(base)
+                units.append(unit)
+                ways.append(way)
+                counters.append(counter)
+    keys = list(dict.fromkeys(key for counter in (base, *counters) for key in counter))
+    sizes = np.array([math.prod(key[1]) for key in keys])
+    moves = np.array([[counter[key] for key in keys] for counter in counters]).reshape(len(counters), len(keys))
+    chosen = _descend(np.array([base[key] for key in keys]), moves, sizes, np.array(units), [
+        _cost(doubtful[unit][2], way) for unit, way in zip(units, ways, strict=True)
+    ])  # fmt: skip
+    variants = [[ways[move], *_reordered(ways[move])] for move in chosen]
+    found = []
+    for some in islice(product(*variants), most):
+        plan = _shared([doubtful[units[move]] for move in chosen], some, models)
         if plan is not None:
-            left = _left_over(models, plan)
-            found.append((left, cost, CutPlan(plan[0], plan[1], left)))
-        for at, place in enumerate(places):
-            following = (*places[:at], place + 1, *places[at + 1 :])
-            if place + 1 < len(choices[at]) and following not in seen:
-                seen.add(following)
-                heapq.heappush(heap, (sum(costs[i][p] for i, p in enumerate(following)), following))
-    found.sort(key=lambda one: one[:2])
-    return [plan for _, _, plan in found[:most]]
+            left = sum(abs(n) * math.prod(key[1]) for key, n in _imbalance(models, plan).items())
+            found.append(CutPlan(plan[0], plan[1], left))
+    return sorted(found, key=lambda plan: plan.left)
+
+
+def _descend(
+    left: NDArray[np.int64], moves: NDArray[np.int64], sizes: NDArray[np.int64], units: NDArray[np.int64],
+    costs: Sequence[int],
+) -> list[int]:  # fmt: skip
+    """Return the moves that lead to the fewest elements left over, each the best of its time."""
+    chosen: list[int] = []
+    price = np.array(costs) * 1e-6  # of two that leave as much, the simpler one
+    while True:
+        free = [at for at in range(len(moves)) if units[at] not in {units[one] for one in chosen}]
+        best, step = float(np.abs(left) @ sizes), ()  # type: tuple[float, tuple[int, ...]]
+        for at in free:
+            after = left + moves[at]
+            alone = float(np.abs(after) @ sizes + price[at])
+            if alone < best - 0.5 or (step and alone < best):
+                best, step = alone, (at,)
+            others = [one for one in free if units[one] != units[at]]
+            if others:
+                both = np.abs(after + moves[others]) @ sizes + price[at] + price[others]
+                nearest = int(np.argmin(both))
+                if both[nearest] < best - 0.5 or (step and both[nearest] < best):
+                    best, step = float(both[nearest]), (at, others[nearest])
+        if not step:
+            return chosen
+        chosen += step
+        left = left + moves[list(step)].sum(axis=0)
+
+
+def _reordered(way: Cutting) -> list[Cutting]:
+    """Return a way with its parts in other orders, of which shapes do not say the right one."""
+    if len(set(way.extents)) < 2:
+        return []
+    orders = dict.fromkeys(permutations(way.extents))
+    return [replace(way, extents=order) for order in orders if order != way.extents]
+
+
+def _imbalance(models: Sequence[Shapes], plan: Sequence[Cuts]) -> Counter[PieceKey]:
+    """Return how many more pieces of each key the first model has than the second."""
+    counts: Counter[PieceKey] = Counter()
+    for at, shapes in enumerate(models):
+        for (kind, shape), count in shapes.items():
+            for key, pieces in _keys(kind, plan[at].get(shape, Cutting(shape))).items():
+                counts[key] += (1 if at == 0 else -1) * count * pieces
+    return counts
 
 
 def _cost(shape: tuple[int, ...], way: Cutting) -> int:
@@ -107,7 +183,7 @@ def _cost(shape: tuple[int, ...], way: Cutting) -> int:
 
 
 def _shared(
-    doubtful: Sequence[tuple[int, str, tuple[int, ...]]], ways: Sequence[Cutting], models: Sequence[Shapes]
+    doubtful: Sequence[Doubt], ways: Sequence[Cutting], models: Sequence[Shapes]
 ) -> list[dict[tuple[int, ...], Cutting]] | None:
     """Return the plan of both, where leaves of the extents of one that is cut are cut alike in either model.
 
@@ -132,23 +208,15 @@ def _shared(
     return plan
 
 
-def _left_over(models: Sequence[Shapes], plan: Sequence[Cuts]) -> int:
-    counts: list[Counter[PieceKey]] = [Counter(), Counter()]
-    for at, shapes in enumerate(models):
-        for (kind, shape), count in shapes.items():
-            for key in _keys(kind, plan[at].get(shape, Cutting(shape))):
-                counts[at][key] += count
-    return sum(abs(counts[0][key] - counts[1][key]) * math.prod(key[1]) for key in counts[0] | counts[1])
-
-
-def _keys(kind: str, way: Cutting) -> list[PieceKey]:
-    """Return the keys of the pieces that a shape is cut into, without making them."""
+@lru_cache(4096)
+def _keys(kind: str, way: Cutting) -> Counter[PieceKey]:
+    """Return the keys of the pieces that a shape is cut into, and how many there are of each."""
     inner = [n for axis, n in enumerate(way.merged) if axis != way.stacked]
     layers = 1 if way.stacked is None else way.merged[way.stacked]
     if way.axis is None:
-        return [key_of(kind, inner)] * layers
+        return Counter({key_of(kind, inner): layers})
     parts = [[*inner[: way.axis], extent, *inner[way.axis + 1 :]] for extent in way.extents]
-    return [key_of(kind, one) for one in parts] * layers
+    return Counter([key_of(kind, one) for one in parts] * layers)
 
 
 def _merges(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -204,7 +272,7 @@ def _splits(kind: str, shape: tuple[int, ...], pool: set[PieceKey]) -> Iterator[
     """Yield axes and extents of parts that are all pieces of the other model: equal ones first."""
     for axis, n in enumerate(shape):
         rest = shape[:axis] + shape[axis + 1 :]
-        equal = [parts for parts in range(2, MOST_PARTS + 1) if n % parts == 0]
+        equal = [parts for parts in range(2, MOST_PARTS + 1) if n % parts == 0 and n > parts]
         for parts in equal:
             if key_of(kind, (*rest, n // parts)) in pool:
                 yield axis, (n // parts,) * parts
@@ -214,6 +282,5 @@ def _splits(kind: str, shape: tuple[int, ...], pool: set[PieceKey]) -> Iterator[
         for parts in (2, 3):
             for chosen in combinations_with_replacement(known, parts):
                 if sum(chosen) == n and len(set(chosen)) > 1:
-                    for order in dict.fromkeys(permutations(chosen)):
-                        yield axis, order
+                    yield axis, chosen
 
