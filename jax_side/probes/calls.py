@@ -12,10 +12,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-__all__ = ["Recorder", "recorded"]
+__all__ = ["CallRecorder", "recorded"]
 
 
-class Recorder:
+class CallRecorder:
     """What modules were given and returned, in the order in which their calls ended.
 
     Args:
@@ -25,6 +25,8 @@ class Recorder:
     def __init__(self, moves: list[list[jax.Array]] | None = None) -> None:
         self.moves = moves
         self.seen: list[tuple[str, str, list[jax.Array], list[jax.Array]]] = []
+        self.modules: dict[str, Any] = {}
+        """Path to the module of linen that was called last."""
 
     def called(self, path: str, kind: str, taken: Any, made: Any) -> Any:
         """Keep a call, and return what it returned with its moves added."""
@@ -39,7 +41,7 @@ class Recorder:
 
 
 @contextmanager
-def recorded(recorder: Recorder, module: Any) -> Iterator[Callable[[Any], None]]:
+def recorded(recorder: CallRecorder, module: Any) -> Iterator[Callable[[Any], None]]:
     """Keep calls of modules in a recorder.
 
     Args:
@@ -67,26 +69,28 @@ def recorded(recorder: Recorder, module: Any) -> Iterator[Callable[[Any], None]]
         before = {home: vars(home)["__call__"] for home in homes}
         try:
             for home, own in before.items():
-                home.__call__ = _wrapper(own, recorder, paths, active)  # type: ignore[operator]
+                setattr(home, "__call__", _wrapper(own, recorder, paths, active))  # noqa: B010
             yield know
         finally:
             for home, own in before.items():
-                home.__call__ = own  # type: ignore[operator]
+                setattr(home, "__call__", own)  # noqa: B010
     else:
         yield lambda _: None
 
 
-def _interceptor(recorder: Recorder) -> Any:
+def _interceptor(recorder: CallRecorder) -> Any:
     def intercept(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
         made = call(*args, **kwargs)
         if context.method_name != "__call__":
             return made
-        return recorder.called(".".join(context.module.path), type(context.module).__name__, (args, kwargs), made)
+        path = ".".join(context.module.path)
+        recorder.modules[path] = context.module
+        return recorder.called(path, type(context.module).__name__, (args, kwargs), made)
 
     return intercept
 
 
-def _wrapper(own: Any, recorder: Recorder, paths: dict[int, str], active: set[int]) -> Any:
+def _wrapper(own: Any, recorder: CallRecorder, paths: dict[int, str], active: set[int]) -> Any:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         # a call of the base class inside the call of one module is part of it
         if id(self) not in paths or id(self) in active:

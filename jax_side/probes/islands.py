@@ -1,4 +1,4 @@
-"""Islands: where a traced function leaves float64 though all that it is given is float64, and the same without them."""
+"""Islands: where a traced function leaves float64 though all that it is given is float64, and it without them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def lifted(function: Callable[..., Any], found: dict[tuple[str, str], Island]) -
     return call
 
 
-def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], found: dict[tuple[str, str], Island]) -> list[Any]:
+def _evaluate(
+    jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], found: dict[tuple[str, str], Island]
+) -> list[Any]:
     """Return what a trace computes, without its casts to narrow types."""
     known: dict[Any, Any] = {}
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from jax_side.probes.calls import Recorder, recorded
+from jax_side.probes.calls import CallRecorder, recorded
 from jax_side.probes.islands import lifted
 from jax_side.probes.trees import ModelTree, modes_of, tree_of
 from parity.contract import Evaluation, Inputs, Island, ModuleCall, Weigh
@@ -54,6 +54,7 @@ class JaxProbe:
         self.fixed = tuple(self._rest)
         self.ties: Mapping[str, tuple[str, ...]] = {}
         self.statistics, self.collections = tree.statistics & set(moving), tree.collections
+        self._called: dict[str, Mapping[str, object]] = {}
         self._programs: dict[tuple[Any, ...], Any] = {}
 
     def evaluate(
@@ -118,7 +119,7 @@ class JaxProbe:
         told: list[tuple[str, str]] = []
 
         def run(held: dict[str, Any], moves: Any) -> Any:
-            recorder = Recorder(moves)
+            recorder = CallRecorder(moves)
             with recorded(recorder, self.tree.module) as know:
                 if self.tree.bind is None:
                     returned = self.tree.call({**self._rest, **held}, inputs)
@@ -128,6 +129,7 @@ class JaxProbe:
                     args, named = (inputs, {}) if isinstance(inputs, tuple) else ((), dict(inputs))
                     returned = bound(*args, **{**modes_of(type(self.tree.module).__call__), **named})
             told[:] = [(path, kind) for path, kind, _, _ in recorder.seen]
+            self._called |= {path: _settings(module) for path, module in recorder.modules.items()}
             return _floats(returned), [(taken, made) for _, _, taken, made in recorder.seen]
 
         _, shapes = jax.eval_shape(run, held, None)
@@ -150,17 +152,23 @@ class JaxProbe:
 
     def settings(self, path: str) -> Mapping[str, object]:
         """Return the plain values of a module, such as `epsilon`."""
+        if path in self._called:  # modules of linen that are made while it is called
+            return self._called[path]
         module = self.tree.module
         for key in path.split(".") if path else ():
             if module is None:
                 return {}
             module = module[int(key)] if key.isdigit() else getattr(module, key, None)
-        if module is None:
-            return {}
-        named = vars(module) if not dataclasses.is_dataclass(module) else {
-            one.name: getattr(module, one.name, None) for one in dataclasses.fields(module)
-        }  # fmt: skip
-        return {name: one for name, one in named.items() if not name.startswith("_") and _is_setting(one)}
+        return {} if module is None else _settings(module)
+
+
+def _settings(module: Any) -> dict[str, object]:
+    """Return the plain values that a module was made with."""
+    if dataclasses.is_dataclass(module):
+        named = {one.name: getattr(module, one.name, None) for one in dataclasses.fields(module)}
+    else:
+        named = vars(module)
+    return {name: one for name, one in named.items() if not name.startswith("_") and _is_setting(one)}
 
 
 def _floats(returned: Any) -> list[jax.Array]:

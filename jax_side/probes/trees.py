@@ -57,7 +57,7 @@ def tree_of(option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mapp
 
     built = made
     kinds = (nnx.Module, linen.Module)
-    is_tree = not isinstance(made, type | Callable) or _has_arrays(made)  # type: ignore[arg-type]
+    is_tree = not callable(made) or _has_arrays(made)
     if not isinstance(made, kinds) and not isinstance(made, tuple) and not is_tree:
         built = _build(option, name, made, args, kwargs)
     elif args or kwargs:
@@ -82,7 +82,9 @@ def _build(option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mappi
 
     given = dict(kwargs)
     try:
-        wanted = inspect.signature(made.__init__ if isinstance(made, type) else made).parameters
+        # the metaclass of NNX takes anything, its classes do not
+        own = getattr(made, "__init__") if isinstance(made, type) else made  # noqa: B009
+        wanted = inspect.signature(own).parameters
     except (TypeError, ValueError):
         wanted = {}  # type: ignore[assignment]
     if "rngs" in wanted and "rngs" not in given:
@@ -93,7 +95,9 @@ def _build(option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mappi
         return made(*args, **given)
     except Exception as error:  # anything that the user's code does
         why = " ".join(f"{type(error).__name__}: {error}".split())
-        raise SpecError(option, f"{name} cannot be built: {why[:300]}; give its arguments with {option}-args") from error
+        raise SpecError(
+            option, f"{name} cannot be built: {why[:300]}; give its arguments with {option}-args"
+        ) from error
 
 
 def _has_arrays(value: Any) -> bool:

@@ -23,6 +23,7 @@ from parity.cli import (
     report,
     spec,
     train,
+    where,
 )
 from parity.cli.parser import Parser
 
@@ -151,6 +152,20 @@ COMMANDS: dict[str, Command] = {
             4: "a row is not sure, or something could not be looked at",
         },
         add=model_map.add,
+    ),
+    "where": Command(
+        help="find the first pair of modules of two models whose values part",
+        examples=(
+            "parity where --torch mine:Model --jax mine_jax:Model --inputs 'i[2,16]<65'",
+            "parity where --torch mine:Model --jax mine_jax:Model --rules map.toml --json",
+        ),
+        codes={
+            0: "nothing parts",
+            1: "a pair of modules parts",
+            2: REFUSED,
+            4: "a row of the map is not sure, or no module could be looked at",
+        },
+        add=where.add,
     ),
     "rules": Command(
         help="check the rules of a conversion against a checkpoint",

@@ -51,4 +51,3 @@ def _run(options: argparse.Namespace) -> int:
     if options.output:
         replace_file(options.output, mapped.rules_text)
     return EXIT_CODES[mapped.verdict]
-

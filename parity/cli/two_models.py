@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from parity import sides
-from parity.checks.models import Opened, arguments
+from parity.checks.models import ModelSource, arguments
 from parity.errors import SpecError
 
 __all__ = ["add_models", "given_inputs", "given_models"]
@@ -40,21 +40,23 @@ def add_models(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="INPUT",
-        help="what both are called with: 'i[2,16]<65' for integers below 65, 'f[2,8]', 'b[2,16]', one for each input, "
+        help="what both are called with: 'i[2,16]<65' for integers below 65, 'f[2,8]', 'b[2,16]', one for each, "
         "'f[2,3,8,8]->[0,2,3,1]' for other axes in the second model; or MODULE:NAME, arrays or a function that gives "
         "them; by default `inputs` of the model's own module, or what its first layer takes",
     )
     parser.set_defaults(models=[])
 
 
-def given_models(options: argparse.Namespace) -> tuple[Opened, Opened]:
+def given_models(options: argparse.Namespace) -> tuple[ModelSource, ModelSource]:
     """Return the two models: one of each framework with PyTorch's first, or two of one in their order.
 
     Raises:
         SpecError: There are not two, or one cannot be imported.
     """
     if len(options.models) != 2:
-        raise SpecError("models", f"expected two, as --torch mine:Model --jax mine_jax:Model, got {len(options.models)}")
+        raise SpecError(
+            "models", f"expected two, as --torch mine:Model --jax mine_jax:Model, got {len(options.models)}"
+        )
     found = []
     used = {"torch": 0, "jax": 0}
     for framework, text in sorted(options.models, key=lambda one: one[0] != "torch"):
@@ -62,7 +64,7 @@ def given_models(options: argparse.Namespace) -> tuple[Opened, Opened]:
         at, used[framework] = used[framework], used[framework] + 1
         args, kwargs = arguments(f"--{framework}-args", texts[at]) if at < len(texts) else ((), {})
         made = sides.named_object(f"--{framework}", text)
-        found.append(Opened(f"--{framework}", text, made, args, kwargs))
+        found.append(ModelSource(f"--{framework}", text, made, args, kwargs))
     for framework, count in used.items():
         if len(getattr(options, f"{framework}_args")) > count:
             raise SpecError(f"--{framework}-args", f"is given more often than --{framework}")
@@ -79,5 +81,3 @@ def given_inputs(options: argparse.Namespace) -> object:
     if len(texts) == 1 and ":" in texts[0] and "[" not in texts[0]:
         return sides.named_object("--inputs", texts[0])
     return texts or None
-
-

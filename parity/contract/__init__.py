@@ -81,6 +81,8 @@ __all__ = [
     "Trainer",
     "Translation",
     "Validation",
+    "Weigh",
+    "call_with",
     "child_environment",
     "drafts_of",
     "first_divergence",

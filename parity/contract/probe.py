@@ -15,7 +15,7 @@ Inputs = tuple[Any, ...] | Mapping[str, Any]
 """What a model is called with: NumPy arrays and plain values, by position or by name."""
 
 Weigh = Callable[[int, tuple[int, ...]], NDArray[np.float64]]
-"""Gives the weights of an output, by its place and shape: the sum of all weighted outputs is what gradients are of."""
+"""Gives the weights of an output, by its place and shape: gradients are of the sum of all weighted outputs."""
 
 
 @dataclass(frozen=True)

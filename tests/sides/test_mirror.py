@@ -18,13 +18,14 @@ NOT_MIRRORED = {
     "formats",
     "imports.py",
     "optim",
+    "probes",
     "processes.py",
     "schedules",
     "schedules.py",
 }
 """What only one framework has: trainers and files that people have, processes as its launchers start them, programs
-that XLA compiles anew in each process, imports that PyTorch makes late, scheduler objects and traced schedules,
-optimizers (PyTorch has its own)."""
+that XLA compiles anew in each process, imports that PyTorch makes late, models that people bring, scheduler objects
+and traced schedules, optimizers (PyTorch has its own)."""
 
 
 def mirrored(side: str) -> set[str]:

@@ -22,8 +22,8 @@ _OURS = ("torch_side", "torch")
 class Islands(TorchFunctionMode):
     """Note each request for a narrow type, and answer it in float64 where that is asked for.
 
-    These are the casts by which libraries leave float64: `Tensor.float` and `Tensor.to(torch.float32)` in the norms of
-    Llama and T5 and in the losses of transformers, `softmax(..., dtype=torch.float32)` in its attentions. A result
+    These are the casts by which libraries leave float64: `Tensor.float` and `Tensor.to(torch.float32)` in the norms
+    of Llama and T5 and in the losses of transformers, `softmax(..., dtype=torch.float32)` in its attentions. A result
     that is narrow in spite of it, though an argument was float64, is noted as not lifted.
 
     Args:

@@ -41,7 +41,9 @@ def open_model(option: str, name: str, made: Any, args: Sequence[Any], kwargs: M
     notes: list[str] = []
     if not isinstance(made, nn.Module):
         if not callable(made):
-            raise SpecError(option, f"{name} is {type(made).__name__}; expected a module of PyTorch, or what makes one")
+            raise SpecError(
+                option, f"{name} is {type(made).__name__}; expected a module of PyTorch, or what makes one"
+            )
         before = torch.get_default_dtype()
         try:
             torch.set_default_dtype(torch.float64)  # tables that it computes once are of float64 then, as elsewhere
@@ -49,7 +51,9 @@ def open_model(option: str, name: str, made: Any, args: Sequence[Any], kwargs: M
                 module = made(*args, **kwargs)
         except Exception as error:  # anything that the user's code does
             why = " ".join(f"{type(error).__name__}: {error}".split())
-            raise SpecError(option, f"{name} cannot be built: {why}; give its arguments with {option}-args") from error
+            raise SpecError(
+                option, f"{name} cannot be built: {why}; give its arguments with {option}-args"
+            ) from error
         finally:
             torch.set_default_dtype(before)
     elif args or kwargs:
@@ -137,9 +141,7 @@ class TorchProbe:
             islands.found,
         )
 
-    def _gradients(
-        self, total: torch.Tensor, tensors: Mapping[str, torch.Tensor]
-    ) -> dict[str, NDArray[np.float64]]:
+    def _gradients(self, total: torch.Tensor, tensors: Mapping[str, torch.Tensor]) -> dict[str, NDArray[np.float64]]:
         """Return the gradient of each parameter, zeros where none reaches it."""
         wanted = {path: one for path, one in tensors.items() if one.requires_grad}
         if not total.requires_grad:
@@ -151,7 +153,7 @@ class TorchProbe:
         }
 
     def assumed_inputs(self) -> str | None:
-        """Return what its first layer takes, as a text of `parity.checks.models.inputs`; None where it does not say."""
+        """Return what its first layer takes, as a text such as `i[2,8]<65`; None where it does not say."""
         for module in self.module.modules():
             if isinstance(module, nn.Embedding):
                 return f"i[2,8]<{module.num_embeddings}"

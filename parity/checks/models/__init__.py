@@ -11,16 +11,21 @@ from parity.checks.models.maps import (
     map_opened,
     opened_models,
 )
-from parity.checks.models.opening import Opened, arguments, open_subjects
+from parity.checks.models.opening import ModelSource, arguments, open_subjects
+from parity.checks.models.parting import Parting
+from parity.checks.models.partings import find_parting, parting_of
 
 __all__ = [
     "MapBrokenError",
     "MappedModels",
-    "Opened",
+    "ModelSource",
+    "Parting",
     "arguments",
     "assert_same_model",
+    "find_parting",
     "map_models",
     "map_opened",
     "open_subjects",
     "opened_models",
+    "parting_of",
 ]

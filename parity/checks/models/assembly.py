@@ -12,30 +12,30 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.models.likeness import Match
+from parity.checks.models.likeness import Alike
 from parity.contract import ModelProbe
 from parity.errors import CheckpointError
 from parity.formats import InMemory
 from parity.mapping import Join, LeafRule, Permute, Reshape, Split, Stack, Tie, Transform, Transpose, row_of
 
-__all__ = ["Group", "groups_of", "rule_of"]
+__all__ = ["LeafGroup", "groups_of", "rule_of"]
 
 Truth = Mapping[str, NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
-class Group:
+class LeafGroup:
     """Leaves of both models whose pieces are one another's, and no other's."""
 
     first: tuple[str, ...]
     second: tuple[str, ...]
-    matches: tuple[Match, ...]
+    matches: tuple[Alike, ...]
 
 
-def groups_of(matches: Sequence[Match]) -> list[Group]:
+def groups_of(matches: Sequence[Alike]) -> list[LeafGroup]:
     """Return the leaves that belong together, in the order of the first model's."""
     homes: dict[tuple[int, str], int] = {}
-    groups: dict[int, list[Match]] = {}
+    groups: dict[int, list[Alike]] = {}
     for at, one in enumerate(matches):
         sides = ((0, one.first.leaf), (1, one.second.leaf))
         known = {homes[side] for side in sides if side in homes}
@@ -47,7 +47,7 @@ def groups_of(matches: Sequence[Match]) -> list[Group]:
         for member in merged:
             homes[0, member.first.leaf] = homes[1, member.second.leaf] = home
     return [
-        Group(
+        LeafGroup(
             tuple(dict.fromkeys(one.first.leaf for one in group)),
             tuple(dict.fromkeys(one.second.leaf for one in group)),
             tuple(group),
@@ -56,7 +56,7 @@ def groups_of(matches: Sequence[Match]) -> list[Group]:
     ]
 
 
-def rule_of(group: Group, first: ModelProbe, second: ModelProbe) -> LeafRule | None:
+def rule_of(group: LeafGroup, first: ModelProbe, second: ModelProbe) -> LeafRule | None:
     """Return the rule that takes the leaves of the first model to those of the second; None where no row says it.
 
     Args:
@@ -81,7 +81,7 @@ def rule_of(group: Group, first: ModelProbe, second: ModelProbe) -> LeafRule | N
     return None
 
 
-def _labels(group: Group, first: ModelProbe, second: ModelProbe) -> tuple[Truth, Truth]:
+def _labels(group: LeafGroup, first: ModelProbe, second: ModelProbe) -> tuple[Truth, Truth]:
     """Return a number for each element of the first leaves, and where the pieces say that it lies in the second."""
     start: dict[str, NDArray[np.int64]] = {}
     count = 0

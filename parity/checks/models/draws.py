@@ -1,4 +1,4 @@
-"""Values for leaves: equal in both models before anyone knows which leaf is which, or drawn for each alone.
+"""LeafValues for leaves: equal in both models before anyone knows which leaf is which, or drawn for each alone.
 
 A value that depends only on the extents of an array, and stays the same when its axes change places, can be given to
 every array of these extents in both models. Then both compute the same, whichever leaf is which, and the gradient of
@@ -15,11 +15,8 @@ from numpy.typing import NDArray
 
 __all__ = ["drawn", "symmetric", "weights"]
 
-Kind = str
-"""`parameter`, or `statistic`, whose values are above zero."""
 
-
-def symmetric(shape: Sequence[int], kind: Kind, seed: int) -> NDArray[np.float64]:
+def symmetric(shape: Sequence[int], kind: str, seed: int) -> NDArray[np.float64]:
     """Return values that any array of these extents gets, in any order of its axes, float64.
 
     Args:
@@ -41,7 +38,7 @@ def symmetric(shape: Sequence[int], kind: Kind, seed: int) -> NDArray[np.float64
     return np.asarray(base[tuple(order)], np.float64)
 
 
-def drawn(shape: Sequence[int], kind: Kind, seed: Sequence[int]) -> NDArray[np.float64]:
+def drawn(shape: Sequence[int], kind: str, seed: Sequence[int]) -> NDArray[np.float64]:
     """Return values of an array of its own, float64.
 
     Args:

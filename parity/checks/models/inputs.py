@@ -71,7 +71,8 @@ def described(texts: Sequence[str], seed: int = 0) -> BothInputs:
         found = _TEXT.fullmatch(text.replace(" ", ""))
         if found is None:
             raise SpecError(
-                "inputs", f"expected MODULE:NAME, or one like f[2,8], i[2,16]<65 or b[2,16] for each input, got {text!r}"
+                "inputs",
+                f"expected MODULE:NAME, or one like f[2,8], i[2,16]<65 or b[2,16] for each input, got {text!r}",
             )
         shape = _numbers(found["shape"])
         if found["kind"] == "i":
@@ -110,5 +111,3 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "__array__"):
         return np.asarray(value)
     raise SpecError("inputs", f"expected arrays and plain values, got {type(value).__name__}")
-
-

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.models.pieces import Piece, turns
+from parity.checks.models.pieces import LeafPart, turns
 
-__all__ = ["ALIKE", "CLEAR", "SAME", "Match", "gap", "match_pieces"]
+__all__ = ["ALIKE", "CLEAR", "EQUAL", "SAME", "Alike", "gap", "match_pieces"]
 
 CLEAR = 0.1
 """How much nearer than any other a counterpart must be."""
@@ -24,12 +24,17 @@ ALIKE = 0.3
 about 1.4, of two layers of one kind 0.5 to 1.4, and a wrong form of GELU or a wrong epsilon makes 1e-6 to 0.05."""
 
 
+EQUAL = 1e-6
+"""Largest relative distance of counterparts where both models compute the same: then only rounding is between them,
+and what is merely alike is something else, such as one of two leaves that are one parameter in the other model."""
+
+
 @dataclass(frozen=True)
-class Match:
+class Alike:
     """Two pieces that do the same."""
 
-    first: Piece
-    second: Piece
+    first: LeafPart
+    second: LeafPart
     axes: tuple[int, ...]
     """Order of axes that takes the first to the second."""
     gap: float
@@ -47,11 +52,12 @@ def gap(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 
 
 def match_pieces(
-    firsts: Sequence[Piece],
-    seconds: Sequence[Piece],
-    left: Mapping[Piece, NDArray[np.float64]],
-    right: Mapping[Piece, NDArray[np.float64]],
-) -> list[Match]:
+    firsts: Sequence[LeafPart],
+    seconds: Sequence[LeafPart],
+    left: Mapping[LeafPart, NDArray[np.float64]],
+    right: Mapping[LeafPart, NDArray[np.float64]],
+    alike: float = ALIKE,
+) -> list[Alike]:
     """Return the pairs of pieces of one key that behaviour tells from all others.
 
     A pair counts where each is by far the nearest of the other. Which order of axes it is counts as much: where two
@@ -62,6 +68,7 @@ def match_pieces(
         seconds: Of the other, of the same key.
         left: What each of the first does: its gradient.
         right: The same of the others.
+        alike: Largest relative distance of a pair.
     """
     table: dict[tuple[int, int], list[tuple[float, tuple[int, ...]]]] = {}
     sizes = [float(np.linalg.norm(right[one])) for one in seconds]
@@ -79,6 +86,6 @@ def match_pieces(
         rivals = [g[0][0] for (k, m), g in table.items() if (k == i) != (m == j)]
         other_order = [one for one, _ in gaps[1:]]
         following = min([*rivals, *other_order, np.inf])
-        if nearest <= ALIKE and nearest <= CLEAR * following and following > SAME:
-            found.append(Match(firsts[i], seconds[j], axes, nearest, float(following)))
+        if nearest <= alike and nearest <= CLEAR * following and following > SAME:
+            found.append(Alike(firsts[i], seconds[j], axes, nearest, float(following)))
     return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from parity.checks.models.assembly import Group, groups_of, rule_of
-from parity.checks.models.likeness import Match
+from parity.checks.models.assembly import LeafGroup, groups_of, rule_of
+from parity.checks.models.likeness import Alike
 from parity.checks.models.proposal import Matched, match_models
 from parity.checks.models.subjects import Subjects
 from parity.mapping import LeafRule
@@ -65,18 +65,30 @@ def propose(subjects: Subjects) -> ModelMap:
         rows.append(_row(subjects, group, reasons, matched))
     names = [subjects.first.name] * len(matched.first) + [subjects.second.name] * len(matched.second)
     owner = dict(zip((*matched.first, *matched.second), names, strict=True))
-    alone = tuple((f"{owner[piece]}: {piece}", why) for piece, why in matched.alone)
+    tied = {value.size: leaf for leaf, value in subjects.first.leaves.items() if leaf in subjects.first.ties}
+    alone = tuple(
+        (f"{owner[piece]}: {piece}", _tied_reason(subjects, tied.get(piece.index.size)) or why)
+        for piece, why in matched.alone
+    )
     order = {leaf: at for at, leaf in enumerate(subjects.first.leaves)}
     rows.sort(key=lambda row: order[row.first[0]])
     notes = [note for note in (subjects.inputs.note, *subjects.first.notes, *subjects.second.notes) if note]
     return ModelMap(tuple(rows), alone, matched.agree, tuple(notes))
 
 
-def _reasons(matched: Matched) -> dict[Match, str]:
-    return {match: why for match, why in matched.unsure}
+def _tied_reason(subjects: Subjects, leaf: str | None) -> str:
+    """Return why a leaf of the second model may be over: its like in the first has two names for one parameter."""
+    if leaf is None:
+        return ""
+    names = " and ".join((leaf, *subjects.first.ties[leaf]))
+    return f"no leaf is left; {names} are one parameter of {subjects.first.name}, which is likely two here"
 
 
-def _row(subjects: Subjects, group: Group, reasons: dict[Match, str], matched: Matched) -> MapRow:
+def _reasons(matched: Matched) -> dict[Alike, str]:
+    return dict(matched.unsure)
+
+
+def _row(subjects: Subjects, group: LeafGroup, reasons: dict[Alike, str], matched: Matched) -> MapRow:
     """Return one row; it is sure where each of its pieces is, and a rule says it."""
     doubts = [reasons[one] for one in group.matches if one in reasons]
     told = defaultdict(set)
@@ -102,7 +114,7 @@ def _row(subjects: Subjects, group: Group, reasons: dict[Match, str], matched: M
     return MapRow(group.first, rule.target, rule, True, _evidence(group))
 
 
-def _evidence(group: Group) -> str:
+def _evidence(group: LeafGroup) -> str:
     kinds = {one.why for one in group.matches}
     if kinds == {"behaviour"}:
         return "behaviour"

@@ -5,22 +5,22 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from parity.checks.models.mapping import ModelMap, propose
-from parity.checks.models.opening import Opened, open_subjects
+from parity.checks.models.opening import ModelSource, open_subjects
 from parity.checks.models.proof import MapProof, prove
 from parity.checks.models.subjects import Subjects
 from parity.checks.models.text import map_text
 from parity.contract import ModelProbe
 from parity.convert import open_any, read_torch_state
 from parity.errors import CheckpointError, SpecError
-from parity.mapping import ConversionRules, LeafRule, row_of
+from parity.mapping import ConversionRules, LeafRule, read_rules, row_of
 from parity.results import Verdict
 
-__all__ = ["MappedModels", "MapBrokenError", "assert_same_model", "map_models", "map_opened", "opened_models"]
+__all__ = ["MapBrokenError", "MappedModels", "assert_same_model", "map_models", "map_opened", "opened_models"]
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def map_models(
     return map_opened(open_subjects(first, second, inputs), rules, checkpoint)
 
 
-def opened_models(given: dict[str, tuple[Any, Any]]) -> tuple[Opened, Opened]:
+def opened_models(given: dict[str, tuple[Any, Any]]) -> tuple[ModelSource, ModelSource]:
     """Return two models from what a caller gave for each framework.
 
     Raises:
@@ -151,7 +151,13 @@ def opened_models(given: dict[str, tuple[Any, Any]]) -> tuple[Opened, Opened]:
         for one, arguments in zip(several, each, strict=True):
             named = arguments if isinstance(arguments, dict) else {}
             placed = () if isinstance(arguments, dict) else tuple(arguments)
-            found.append(Opened(f"--{framework}", getattr(one, "__name__", type(one).__name__), one, placed, named))
+            found.append(
+                ModelSource(f"--{framework}", getattr(one, "__name__", type(one).__name__), one, placed, named)
+            )
+    if len(found) == 2 and found[0].name == found[1].name:
+        words = [one.framework for one in found]
+        words = words if words[0] != words[1] else ["first", "second"]
+        found = [replace(one, name=f"{one.name} ({word})") for one, word in zip(found, words, strict=True)]
     if len(found) != 2:
         raise SpecError("models", f"expected two models, of torch and jax together, got {len(found)}")
     return found[0], found[1]
@@ -159,8 +165,6 @@ def opened_models(given: dict[str, tuple[Any, Any]]) -> tuple[Opened, Opened]:
 
 def map_opened(subjects: Subjects, rules: Path | Sequence[LeafRule] | None, checkpoint: Path | None) -> MappedModels:
     """Return the map of two models that are open, and its proof; see `map_models`."""
-    from parity.mapping import read_rules
-
     began = time.perf_counter()
     first, second = subjects.first, subjects.second
     if checkpoint is not None:
@@ -252,7 +256,9 @@ def _lines(mapped: MappedModels) -> list[str]:
     for name, island in proof.islands:
         lifted = "computed in float64 here" if island.lifted else "could not be lifted"
         lines.append(f"float32: {name} leaves float64 at {island.where} ({island.what}); {lifted}")
-    lines += [f"float32: it moves the outputs of {name} by {size:.1e}" for name, size in (proof.effects or {}).items()]
+    lines += [
+        f"float32: it moves the outputs of {name} by {size:.1e}" for name, size in (proof.effects or {}).items()
+    ]
     if proof.unreached:
         shown = ", ".join(proof.unreached[:4]) + (" and more" if len(proof.unreached) > 4 else "")
         lines.append(f"note: no gradient reaches {shown}, in either model")

@@ -14,11 +14,11 @@ from parity.checks.models.subjects import Subjects
 from parity.contract import ModelProbe
 from parity.errors import SpecError
 
-__all__ = ["Opened", "arguments", "open_subjects"]
+__all__ = ["ModelSource", "arguments", "open_subjects"]
 
 
 @dataclass(frozen=True)
-class Opened:
+class ModelSource:
     """A user's object that makes a model, and what it is called with."""
 
     option: str
@@ -34,14 +34,14 @@ class Opened:
         return self.option.removeprefix("--")
 
 
-def open_subjects(first: Opened, second: Opened, inputs: object = None) -> Subjects:
+def open_subjects(first: ModelSource, second: ModelSource, inputs: object = None) -> Subjects:
     """Return two models with their inputs.
 
     Args:
         first: The one that counts as the reference, whose names a rule has as `torch`.
         second: The other, whose names a rule has as `jax`.
-        inputs: Texts such as `i[2,16]<65` (`parity.checks.models.inputs`), a value or a function of the user, or None:
-            those of the user's own module, `inputs`, or else what the first layer of the first model takes.
+        inputs: Texts such as `i[2,16]<65` (`parity.checks.models.inputs`), a value or a function of the user, or
+            None: those of the user's own module, `inputs`, or else what the first layer of the first model takes.
 
     Raises:
         SpecError: A model cannot be built, or nothing says what the models are called with.
@@ -55,7 +55,8 @@ def open_subjects(first: Opened, second: Opened, inputs: object = None) -> Subje
     text = getattr(model, "assumed_inputs", lambda: None)()
     if text is None:
         raise SpecError(
-            "inputs", f"nothing says what {first.name} is called with; give --inputs, such as 'i[2,16]<65' or mine:inputs"
+            "inputs",
+            f"nothing says what {first.name} is called with; give --inputs, such as 'i[2,16]<65' or mine:inputs",
         )
     if first.framework != second.framework and text.count(",") == 3:
         text += "->[0,2,3,1]"
@@ -73,7 +74,7 @@ def _both(given: object) -> BothInputs:
     return both_inputs(given)
 
 
-def _of_modules(*models: Opened) -> object:
+def _of_modules(*models: ModelSource) -> object:
     """Return `inputs` of the module in which a model is defined, a function without arguments or a value."""
     for one in models:
         module = inspect.getmodule(one.made if isinstance(one.made, Callable) else type(one.made))  # type: ignore[arg-type]
@@ -83,7 +84,7 @@ def _of_modules(*models: Opened) -> object:
     return None
 
 
-def _open(one: Opened, inputs: Any) -> ModelProbe:
+def _open(one: ModelSource, inputs: Any) -> ModelProbe:
     probes = sides.probes(one.framework)
     model = probes.open_model(one.option, one.name, one.made, one.args, one.kwargs, inputs)
     if not model.leaves:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cutting", "Piece", "PieceKey", "cut", "key_of", "pieces_of", "turns"]
+__all__ = ["Cutting", "ExtentsKey", "LeafPart", "PartArrays", "cut", "key_of", "pieces_of", "turns"]
 
-PieceKey = tuple[str, tuple[int, ...]]
+ExtentsKey = tuple[str, tuple[int, ...]]
 """Kind of a piece, and its extents in order without those of one."""
 
 
@@ -34,7 +34,7 @@ class Cutting:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class LeafPart:
     """A piece of a leaf."""
 
     leaf: str
@@ -47,7 +47,7 @@ class Piece:
     """Where each element of the piece lies in the leaf, counted in C order; axes of extent one are left out."""
 
     @property
-    def key(self) -> PieceKey:
+    def key(self) -> ExtentsKey:
         """Return what a piece shares with all that it could stand for."""
         return key_of(self.kind, self.index.shape)
 
@@ -60,7 +60,11 @@ class Piece:
         return self.leaf if self.count == 1 else f"{self.leaf} (part {self.number + 1} of {self.count})"
 
 
-def key_of(kind: str, shape: Sequence[int]) -> PieceKey:
+PartArrays = Mapping[LeafPart, NDArray[np.float64]]
+"""Something of each piece, such as its gradient."""
+
+
+def key_of(kind: str, shape: Sequence[int]) -> ExtentsKey:
     """Return the key of a shape."""
     return kind, tuple(sorted(n for n in shape if n != 1))
 
@@ -82,7 +86,7 @@ def cut(shape: Sequence[int], cutting: Cutting) -> list[NDArray[np.int64]]:
 
 def pieces_of(
     shapes: Mapping[str, tuple[int, ...]], statistics: frozenset[str], plan: Mapping[tuple[int, ...], Cutting]
-) -> list[Piece]:
+) -> list[LeafPart]:
     """Return the pieces of all leaves of a model.
 
     Args:
@@ -94,7 +98,7 @@ def pieces_of(
     for leaf, shape in shapes.items():
         parts = cut(shape, plan.get(shape, Cutting(shape)))
         kind = "statistic" if leaf in statistics else "parameter"
-        found += [Piece(leaf, at, len(parts), kind, one) for at, one in enumerate(parts)]
+        found += [LeafPart(leaf, at, len(parts), kind, one) for at, one in enumerate(parts)]
     return found
 
 

@@ -16,11 +16,11 @@ from itertools import combinations_with_replacement, islice, permutations, produ
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.models.pieces import Cutting, PieceKey, key_of
+from parity.checks.models.pieces import Cutting, ExtentsKey, key_of
 
-__all__ = ["CutPlan", "Shapes", "cut_plans"]
+__all__ = ["CutPlan", "ShapeCounts", "cut_plans"]
 
-Shapes = Counter[tuple[str, tuple[int, ...]]]
+ShapeCounts = Counter[tuple[str, tuple[int, ...]]]
 """Kind and shape of leaves, to how many a model has."""
 
 Doubt = tuple[int, str, tuple[int, ...]]
@@ -42,11 +42,11 @@ class CutPlan:
     """Elements of pieces for which the other model has none of these extents."""
 
 
-def cut_plans(first: Shapes, second: Shapes, most: int = 4) -> list[CutPlan]:
+def cut_plans(first: ShapeCounts, second: ShapeCounts, most: int = 4) -> list[CutPlan]:
     """Return the likeliest plans: those that leave the fewest elements over, and of these the simplest.
 
     Args:
-        first: Shapes of one model.
+        first: ShapeCounts of one model.
         second: Those of the other.
         most: Plans to return.
 
@@ -57,7 +57,7 @@ def cut_plans(first: Shapes, second: Shapes, most: int = 4) -> list[CutPlan]:
         {(4, 12): Cutting(merged=(4, 12), stacked=None, axis=1, extents=(4, 4, 4))}
     """
     models = (first, second)
-    keys = [Counter[PieceKey]() for _ in models]
+    keys = [Counter[ExtentsKey]() for _ in models]
     for counter, shapes in zip(keys, models, strict=True):
         for (kind, shape), count in shapes.items():
             counter[key_of(kind, shape)] += count
@@ -81,11 +81,11 @@ def cut_plans(first: Shapes, second: Shapes, most: int = 4) -> list[CutPlan]:
 
 
 def _needed(
-    models: Sequence[Shapes], keys: Sequence[Counter[PieceKey]], doubtful: Sequence[Doubt],
+    models: Sequence[ShapeCounts], keys: Sequence[Counter[ExtentsKey]], doubtful: Sequence[Doubt],
     loose: Sequence[Sequence[Cutting]],
 ) -> list[list[Cutting]]:  # fmt: skip
     """Return the ways whose pieces the other model may have more of, the simplest first."""
-    most: list[Counter[PieceKey]] = [Counter(keys[0]), Counter(keys[1])]
+    most: list[Counter[ExtentsKey]] = [Counter(keys[0]), Counter(keys[1])]
     for (at, kind, shape), ways in zip(doubtful, loose, strict=True):
         for key in {key for way in ways for key in _keys(kind, way)}:
             most[at][key] += models[at][kind, shape] * max(_keys(kind, way)[key] for way in ways)
@@ -100,7 +100,7 @@ def _needed(
 
 
 def _tried(
-    models: Sequence[Shapes], doubtful: Sequence[Doubt], choices: Sequence[Sequence[Cutting]], most: int
+    models: Sequence[ShapeCounts], doubtful: Sequence[Doubt], choices: Sequence[Sequence[Cutting]], most: int
 ) -> list[CutPlan]:
     """Return plans that leave few elements over: one way after the other, or two at once, that leave fewer.
 
@@ -168,9 +168,9 @@ def _reordered(way: Cutting) -> list[Cutting]:
     return [replace(way, extents=order) for order in orders if order != way.extents]
 
 
-def _imbalance(models: Sequence[Shapes], plan: Sequence[Cuts]) -> Counter[PieceKey]:
+def _imbalance(models: Sequence[ShapeCounts], plan: Sequence[Cuts]) -> Counter[ExtentsKey]:
     """Return how many more pieces of each key the first model has than the second."""
-    counts: Counter[PieceKey] = Counter()
+    counts: Counter[ExtentsKey] = Counter()
     for at, shapes in enumerate(models):
         for (kind, shape), count in shapes.items():
             for key, pieces in _keys(kind, plan[at].get(shape, Cutting(shape))).items():
@@ -183,7 +183,7 @@ def _cost(shape: tuple[int, ...], way: Cutting) -> int:
 
 
 def _shared(
-    doubtful: Sequence[Doubt], ways: Sequence[Cutting], models: Sequence[Shapes]
+    doubtful: Sequence[Doubt], ways: Sequence[Cutting], models: Sequence[ShapeCounts]
 ) -> list[dict[tuple[int, ...], Cutting]] | None:
     """Return the plan of both, where leaves of the extents of one that is cut are cut alike in either model.
 
@@ -209,7 +209,7 @@ def _shared(
 
 
 @lru_cache(4096)
-def _keys(kind: str, way: Cutting) -> Counter[PieceKey]:
+def _keys(kind: str, way: Cutting) -> Counter[ExtentsKey]:
     """Return the keys of the pieces that a shape is cut into, and how many there are of each."""
     inner = [n for axis, n in enumerate(way.merged) if axis != way.stacked]
     layers = 1 if way.stacked is None else way.merged[way.stacked]
@@ -231,7 +231,7 @@ def _merges(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         yield tuple(merged)
 
 
-def _plainly(shapes: Shapes) -> set[PieceKey]:
+def _plainly(shapes: ShapeCounts) -> set[ExtentsKey]:
     """Return the keys of the leaves of a model as they are, those of three axes and more with axes made one."""
     return {
         key_of(kind, merged)
@@ -241,9 +241,9 @@ def _plainly(shapes: Shapes) -> set[PieceKey]:
     }
 
 
-def _reachable(shapes: Shapes) -> set[PieceKey]:
+def _reachable(shapes: ShapeCounts) -> set[ExtentsKey]:
     """Return the keys of the leaves of a model, with axes made one and with layers taken apart."""
-    found: set[PieceKey] = set()
+    found: set[ExtentsKey] = set()
     for kind, shape in shapes:
         for merged in _merges(shape):
             found.add(key_of(kind, merged))
@@ -252,7 +252,7 @@ def _reachable(shapes: Shapes) -> set[PieceKey]:
     return found
 
 
-def _ways(kind: str, shape: tuple[int, ...], pool: set[PieceKey]) -> Iterator[Cutting]:
+def _ways(kind: str, shape: tuple[int, ...], pool: set[ExtentsKey]) -> Iterator[Cutting]:
     """Yield how leaves of a shape may be cut into pieces of the other model, as they are first."""
     yield Cutting(shape)
     for merged in _merges(shape):
@@ -268,7 +268,7 @@ def _ways(kind: str, shape: tuple[int, ...], pool: set[PieceKey]) -> Iterator[Cu
                 yield replace(whole, stacked=stacked, axis=axis, extents=extents)
 
 
-def _splits(kind: str, shape: tuple[int, ...], pool: set[PieceKey]) -> Iterator[tuple[int, tuple[int, ...]]]:
+def _splits(kind: str, shape: tuple[int, ...], pool: set[ExtentsKey]) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield axes and extents of parts that are all pieces of the other model: equal ones first."""
     for axis, n in enumerate(shape):
         rest = shape[:axis] + shape[axis + 1 :]
@@ -277,10 +277,9 @@ def _splits(kind: str, shape: tuple[int, ...], pool: set[PieceKey]) -> Iterator[
             if key_of(kind, (*rest, n // parts)) in pool:
                 yield axis, (n // parts,) * parts
         known = sorted((m for m in range(2, n) if key_of(kind, (*rest, m)) in pool), reverse=True)
-        if len(known) > 8 or not rest and n > 4096:
+        if len(known) > 8 or (not rest and n > 4096):
             continue
         for parts in (2, 3):
             for chosen in combinations_with_replacement(known, parts):
                 if sum(chosen) == n and len(set(chosen)) > 1:
                     yield axis, chosen
-

@@ -1,4 +1,4 @@
-"""The proof of a map: every leaf once, each way back, and in float64 equal outputs and equal gradients of every leaf."""
+"""The proof of a map: every leaf once, each way back, and in float64 equal outputs and gradients of every leaf."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from parity.checks.criteria import FLOAT64_LIMIT
 from parity.checks.models.draws import drawn
-from parity.checks.models.subjects import Subjects, Values
+from parity.checks.models.subjects import LeafValues, Subjects
 from parity.contract import Evaluation, Island, ModelProbe
 from parity.errors import CheckpointError
 from parity.formats import InMemory
@@ -21,7 +21,7 @@ from parity.results import Verdict
 __all__ = ["MapProof", "Parted", "carried", "prove"]
 
 SEEDS = (41, 42)
-"""Values at which both models are compared: none is zero, and no two leaves have the same."""
+"""LeafValues at which both models are compared: none is zero, and no two leaves have the same."""
 
 NOISE = 16 * 2.0**-52
 """Share of the largest gradient of a model within which a gradient is nothing but rounding: that of a key bias."""
@@ -123,8 +123,14 @@ def placed(subjects: Subjects, rules: Sequence[LeafRule]) -> tuple[list[RulePlac
         except (CheckpointError, IndexError) as error:
             problems.append(f"{one.source[0]}: {error}")
             continue
-        shapes = [(tuple(array.shape), second.leaves[path].shape) for array, path in zip(there, one.target, strict=True)]
-        problems += [f"{path} is {list(b)}, and its rule gives {list(a)}" for (a, b), path in zip(shapes, one.target, strict=True) if a != b]
+        shapes = [
+            (tuple(array.shape), second.leaves[path].shape) for array, path in zip(there, one.target, strict=True)
+        ]
+        problems += [
+            f"{path} is {list(b)}, and its rule gives {list(a)}"
+            for (a, b), path in zip(shapes, one.target, strict=True)
+            if a != b
+        ]
         if not all(np.array_equal(x.load(), y.value) for x, y in zip(back, arrays, strict=True)):
             problems.append(f"{one.source[0]} does not come back as it was")
     problems += [f"no rule gives {path} of {second.name}" for path in second.leaves if path not in made]
@@ -138,7 +144,7 @@ def _owner(model: ModelProbe, name: str) -> str:
     return next(leaf for leaf, names in model.ties.items() if name in names)
 
 
-def carried(first: ModelProbe, placements: Sequence[RulePlacement], values: Values, *, grads: bool = False
+def carried(first: ModelProbe, placements: Sequence[RulePlacement], values: LeafValues, *, grads: bool = False
             ) -> dict[str, NDArray[np.float64]]:  # fmt: skip
     """Return values of the first model's leaves as the second has them.
 
@@ -155,7 +161,9 @@ def carried(first: ModelProbe, placements: Sequence[RulePlacement], values: Valu
             continue
         turned = one
         if grads and any(isinstance(step, Times) for step in one.rule.transforms):
-            steps = tuple(replace(t, divides=not t.divides) if isinstance(t, Times) else t for t in one.rule.transforms)
+            steps = tuple(
+                replace(t, divides=not t.divides) if isinstance(t, Times) else t for t in one.rule.transforms
+            )
             turned = RulePlacement(one.source, one.target, replace(one.rule, transforms=steps))
         arrays = turned.forward([InMemory(values[owner]) for owner in owners])
         made |= {path: np.asarray(array.load()) for path, array in zip(one.target, arrays, strict=True)}
@@ -223,7 +231,7 @@ def _verdict(
     return "holds", []
 
 
-def _effect(model: ModelProbe, inputs: object, values: Values) -> float:
+def _effect(model: ModelProbe, inputs: object, values: LeafValues) -> float:
     """Return how far the islands of a model move its outputs, relative to the largest element."""
     wide, narrow = (model.evaluate(values, inputs, lift=lift).outputs for lift in (True, False))  # type: ignore[arg-type]
     return max(_relative(a, b) for a, b in zip(wide, narrow, strict=True))

@@ -8,15 +8,14 @@ nothing new is told. Last, all of it is looked at once more with values of its o
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from parity.checks.models.likeness import CLEAR, Match, gap, match_pieces
-from parity.checks.models.pieces import Piece, PieceKey, pieces_of
-from parity.checks.models.plan import CutPlan, Shapes, cut_plans
+from parity.checks.models.likeness import ALIKE, CLEAR, EQUAL, Alike, gap, match_pieces
+from parity.checks.models.pieces import ExtentsKey, LeafPart, PartArrays, pieces_of
+from parity.checks.models.plan import CutPlan, ShapeCounts, cut_plans
 from parity.checks.models.quiet import match_quiet
 from parity.checks.models.subjects import Subjects, own_values, values_of
 from parity.checks.models.symmetry import break_ties
@@ -30,19 +29,17 @@ ROUNDS = 4
 QUIET = 1e-13
 """Share of the largest gradient of a model below which a gradient is rounding: no gradient reaches the piece."""
 
-Arrays = Mapping[Piece, NDArray[np.float64]]
-
 
 @dataclass(frozen=True)
 class Matched:
     """Pieces of two models, and which of them are one."""
 
-    first: tuple[Piece, ...]
-    second: tuple[Piece, ...]
-    sure: tuple[Match, ...]
-    unsure: tuple[tuple[Match, str], ...]
+    first: tuple[LeafPart, ...]
+    second: tuple[LeafPart, ...]
+    sure: tuple[Alike, ...]
+    unsure: tuple[tuple[Alike, str], ...]
     """Likely pairs, with the reason for which they are not sure."""
-    alone: tuple[tuple[Piece, str], ...]
+    alone: tuple[tuple[LeafPart, str], ...]
     """Pieces of either model without a counterpart, with the reason."""
     agree: bool
     """Whether both computed the same at equal values, before anything was told."""
@@ -55,7 +52,7 @@ def match_models(subjects: Subjects) -> Matched:
         SpecError: A model cannot be called, or does not give the same when it is called again.
     """
     subjects.require_repeatable()
-    plans = cut_plans(*(_shapes(model) for model, _ in subjects.both))
+    plans = cut_plans(_shapes(subjects.first), _shapes(subjects.second))
     found: Matched | None = None
     for plan in plans:
         tried = _match(subjects, plan)
@@ -68,9 +65,10 @@ def match_models(subjects: Subjects) -> Matched:
     return found
 
 
-def _shapes(model: ModelProbe) -> Shapes:
+def _shapes(model: ModelProbe) -> ShapeCounts:
     return Counter(
-        ("statistic" if leaf in model.statistics else "parameter", value.shape) for leaf, value in model.leaves.items()
+        ("statistic" if leaf in model.statistics else "parameter", value.shape)
+        for leaf, value in model.leaves.items()
     )
 
 
@@ -80,13 +78,13 @@ def _match(subjects: Subjects, plan: CutPlan) -> Matched:
         pieces_of({leaf: value.shape for leaf, value in model.leaves.items()}, model.statistics, cuts)
         for model, cuts in ((subjects.first, plan.first), (subjects.second, plan.second))
     )
-    told: list[Match] = []
-    agree, quiet = False, ([], [])  # type: tuple[bool, tuple[list[Piece], list[Piece]]]
+    told: list[Alike] = []
+    agree, quiet = False, ([], [])  # type: tuple[bool, tuple[list[LeafPart], list[LeafPart]]]
     for at in range(ROUNDS):
         left, right, same = _observe(subjects, firsts, seconds, told, seed=at)
         agree = same if at == 0 else agree
         quiet = _quiet(left), _quiet(right)
-        more = _round(firsts, seconds, told, left, right, quiet)
+        more = _round(firsts, seconds, told, left, right, quiet, EQUAL if agree else ALIKE)
         told += more
         if not more:
             tie = break_ties(subjects, firsts, seconds, told, quiet, left, right) if agree else None
@@ -95,14 +93,12 @@ def _match(subjects: Subjects, plan: CutPlan) -> Matched:
             told.append(tie)
     told, doubted = _confirm(subjects, firsts, seconds, told)
     sure, unsure, alone = match_quiet(subjects, firsts, seconds, told, quiet)
-    return Matched(
-        tuple(firsts), tuple(seconds), tuple(sure), (*doubted, *unsure), tuple(alone), agree
-    )
+    return Matched(tuple(firsts), tuple(seconds), tuple(sure), (*doubted, *unsure), tuple(alone), agree)
 
 
 def _observe(
-    subjects: Subjects, firsts: Sequence[Piece], seconds: Sequence[Piece], told: Sequence[Match], seed: int
-) -> tuple[Arrays, Arrays, bool]:
+    subjects: Subjects, firsts: Sequence[LeafPart], seconds: Sequence[LeafPart], told: Sequence[Alike], seed: int
+) -> tuple[PartArrays, PartArrays, bool]:
     """Return the gradient of each piece of both models, and whether their outputs are the same."""
     own_a, own_b = own_values(told, seed)
     a = values_of(subjects.first, firsts, own_a, seed)
@@ -114,7 +110,7 @@ def _observe(
     return left, right, same
 
 
-def _quiet(grads: Arrays) -> list[Piece]:
+def _quiet(grads: PartArrays) -> list[LeafPart]:
     """Return the pieces that no gradient reaches."""
     sizes = {piece: float(np.abs(grad).max(initial=0.0)) for piece, grad in grads.items()}
     largest = max(sizes.values(), default=0.0)
@@ -122,22 +118,22 @@ def _quiet(grads: Arrays) -> list[Piece]:
 
 
 def _round(
-    firsts: Sequence[Piece], seconds: Sequence[Piece], told: Sequence[Match], left: Arrays, right: Arrays,
-    quiet: tuple[Sequence[Piece], Sequence[Piece]],
-) -> list[Match]:  # fmt: skip
+    firsts: Sequence[LeafPart], seconds: Sequence[LeafPart], told: Sequence[Alike], left: PartArrays,
+    right: PartArrays, quiet: tuple[Sequence[LeafPart], Sequence[LeafPart]], alike: float,
+) -> list[Alike]:  # fmt: skip
     """Return what is told now and was not before."""
     known = {one.first for one in told} | {one.second for one in told}
-    classes: dict[PieceKey, tuple[list[Piece], list[Piece]]] = defaultdict(lambda: ([], []))
+    classes: dict[ExtentsKey, tuple[list[LeafPart], list[LeafPart]]] = defaultdict(lambda: ([], []))
     for at, (pieces, grads) in enumerate(((firsts, left), (seconds, right))):
         for one in pieces:
             if one not in known and one in grads and one not in quiet[at]:
                 classes[one.key][at].append(one)
-    return [match for here, there in classes.values() for match in match_pieces(here, there, left, right)]
+    return [match for here, there in classes.values() for match in match_pieces(here, there, left, right, alike)]
 
 
 def _confirm(
-    subjects: Subjects, firsts: Sequence[Piece], seconds: Sequence[Piece], told: Sequence[Match]
-) -> tuple[list[Match], list[tuple[Match, str]]]:
+    subjects: Subjects, firsts: Sequence[LeafPart], seconds: Sequence[LeafPart], told: Sequence[Alike]
+) -> tuple[list[Alike], list[tuple[Alike, str]]]:
     """Return which pairs hold where each has values of its own, and those that do not."""
     left, right, _ = _observe(subjects, firsts, seconds, told, seed=ROUNDS + 1)
     held, doubted = [], []

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from parity.checks.models.draws import drawn, symmetric, weights
 from parity.checks.models.inputs import BothInputs
-from parity.checks.models.likeness import Match
-from parity.checks.models.pieces import Piece
+from parity.checks.models.likeness import Alike
+from parity.checks.models.pieces import LeafPart
 from parity.contract import Evaluation, Inputs, ModelProbe, Weigh
 from parity.errors import SpecError
 
-__all__ = ["Subjects", "Values", "align_outputs", "own_values", "values_of"]
+__all__ = ["LeafValues", "Subjects", "align_outputs", "own_values", "values_of"]
 
-Values = Mapping[str, NDArray[np.float64]]
+LeafValues = Mapping[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,17 @@ class Subjects:
                         "dropout, cannot be compared; turn them off in evaluation",
                     )
 
-    def evaluate(self, first: Values, second: Values, *, grads: bool = True) -> tuple[Evaluation, Evaluation]:
+    def evaluate(
+        self, first: LeafValues, second: LeafValues, *, grads: bool = True, calls: bool = False
+    ) -> tuple[Evaluation, Evaluation]:
         """Return what both compute, with gradients of one weighted sum of the outputs.
 
         Raises:
             SpecError: They return other outputs, or something that is not finite.
         """
         (a, to_a), (b, to_b) = self.both
-        left = a.evaluate(first, to_a, weights if grads else None)
-        right = b.evaluate(second, to_b, _turned(self.orders) if grads else None)
+        left = a.evaluate(first, to_a, weights if grads else None, calls=calls)
+        right = b.evaluate(second, to_b, _turned(self.orders) if grads else None, calls=calls)
         for model, made in ((a, left), (b, right)):
             require_finite(model.name, made)
         outputs = tuple(
@@ -127,14 +129,14 @@ def _shown(shapes: Sequence[tuple[int, ...]]) -> str:
 
 
 def values_of(
-    model: ModelProbe, pieces: Sequence[Piece], own: Mapping[Piece, NDArray[np.float64]], seed: int
+    model: ModelProbe, pieces: Sequence[LeafPart], own: Mapping[LeafPart, NDArray[np.float64]], seed: int
 ) -> dict[str, NDArray[np.float64]]:
     """Return values for every leaf: those of its pieces that have some, and what any of their extents gets.
 
     Args:
         model: Whose leaves they are.
         pieces: All of its pieces.
-        own: Values of pieces.
+        own: LeafValues of pieces.
         seed: Of what the others get.
     """
     flat = {leaf: np.empty(value.size) for leaf, value in model.leaves.items()}
@@ -144,10 +146,10 @@ def values_of(
     return {leaf: flat[leaf].reshape(value.shape) for leaf, value in model.leaves.items()}
 
 
-def own_values(matches: Sequence[Match], seed: int) -> tuple[dict[Piece, NDArray[np.float64]], ...]:
+def own_values(matches: Sequence[Alike], seed: int) -> tuple[dict[LeafPart, NDArray[np.float64]], ...]:
     """Return values of their own for pieces that were matched, the same in both models."""
-    left: dict[Piece, NDArray[np.float64]] = {}
-    right: dict[Piece, NDArray[np.float64]] = {}
+    left: dict[LeafPart, NDArray[np.float64]] = {}
+    right: dict[LeafPart, NDArray[np.float64]] = {}
     for at, one in enumerate(matches):
         left[one.first] = drawn(one.first.index.shape, one.first.kind, (seed, at, 7))
         right[one.second] = left[one.first].transpose(one.axes)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from parity.checks.models.likeness import SAME, Match, gap
-from parity.checks.models.pieces import Piece, PieceKey, turns
+from parity.checks.models.likeness import SAME, Alike, gap
+from parity.checks.models.pieces import ExtentsKey, LeafPart, PartArrays, turns
 from parity.checks.models.subjects import Subjects, own_values, values_of
 
 __all__ = ["break_ties"]
@@ -17,20 +16,18 @@ __all__ = ["break_ties"]
 MOST_TRIES = 64
 """Pairs that are tried for one piece."""
 
-Arrays = Mapping[Piece, NDArray[np.float64]]
-
 
 def break_ties(
-    subjects: Subjects, firsts: Sequence[Piece], seconds: Sequence[Piece], told: Sequence[Match],
-    quiet: tuple[Sequence[Piece], Sequence[Piece]], left: Arrays, right: Arrays,
-) -> Match | None:  # fmt: skip
+    subjects: Subjects, firsts: Sequence[LeafPart], seconds: Sequence[LeafPart], told: Sequence[Alike],
+    quiet: tuple[Sequence[LeafPart], Sequence[LeafPart]], left: PartArrays, right: PartArrays,
+) -> Alike | None:  # fmt: skip
     """Return a pair that is told when it alone gets values of its own; None where every try, or none, fits.
 
     Two models that compute the same do so with one pair moved only where it is one: but for pieces that may change
     places, where several fit and nothing is told.
     """
     known = {one.first for one in told} | {one.second for one in told}
-    classes: dict[PieceKey, tuple[list[Piece], list[Piece]]] = defaultdict(lambda: ([], []))
+    classes: dict[ExtentsKey, tuple[list[LeafPart], list[LeafPart]]] = defaultdict(lambda: ([], []))
     for at, (pieces, grads) in enumerate(((firsts, left), (seconds, right))):
         for one in pieces:
             if one not in known and one in grads and one not in quiet[at]:
@@ -46,15 +43,15 @@ def break_ties(
             fits = [
                 (other, axes)
                 for other, axes in tries[:MOST_TRIES]
-                if _fits(subjects, firsts, seconds, [*told, Match(piece, other, axes, 0.0, np.inf)])
+                if _fits(subjects, firsts, seconds, [*told, Alike(piece, other, axes, 0.0, np.inf)])
             ]
             if len(tries) > 1 and len(fits) == 1:
                 [(other, axes)] = fits
-                return Match(piece, other, axes, 0.0, 1.0)
+                return Alike(piece, other, axes, 0.0, 1.0)
     return None
 
 
-def _fits(subjects: Subjects, firsts: Sequence[Piece], seconds: Sequence[Piece], told: Sequence[Match]) -> bool:
+def _fits(subjects: Subjects, firsts: Sequence[LeafPart], seconds: Sequence[LeafPart], told: Sequence[Alike]) -> bool:
     """Return whether both models compute the same with these pairs moved."""
     own_a, own_b = own_values(told, 101)
     a = values_of(subjects.first, firsts, own_a, 101)

@@ -41,7 +41,9 @@ def _starred(rule: LeafRule) -> LeafRule:
     numbers = {tuple(key for key in name.split(".") if key.isdigit()) for name in (*rule.source, *rule.target)}
     if len(numbers) != 1 or not next(iter(numbers)):
         return rule
-    stars = [tuple(re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in group) for group in (rule.source, rule.target)]
+    stars = [
+        tuple(re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in group) for group in (rule.source, rule.target)
+    ]
     return LeafRule(stars[0], stars[1], rule.transforms, rule.collection)
 
 

@@ -1,4 +1,4 @@
-"""The small GPT in JAX: NNX with its own attention or written out, linen, and a function that scans stacked layers."""
+"""The small GPT in JAX: NNX with its own attention or written out, linen, and a scan over stacked layers."""
 
 import jax
 import jax.numpy as jnp
