@@ -63,7 +63,7 @@ def tree_of(option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mapp
     elif args or kwargs:
         raise SpecError(f"{option}-args", f"{name} is built already and takes no arguments")
     if isinstance(built, nnx.Module):
-        return _nnx(built)
+        return _nnx(nnx.clone(built) if built is made else built)
     if isinstance(built, linen.Module):
         return _linen(option, name, built, inputs)
     if isinstance(built, tuple) and len(built) == 2 and callable(built[1]) and not callable(built[0]):

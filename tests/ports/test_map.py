@@ -190,7 +190,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     import torch
 
     torch.save(gpt_torch.Model().state_dict(), tmp_path / "last.pt")
-    with pytest.raises(CheckpointError, match="is not of Model: it lacks first.weight"):
+    with pytest.raises(CheckpointError, match=r"is not of Model: it lacks first\.weight"):
         map_models(torch=small.Model, jax=small.port, inputs="f[4,3]", checkpoint=tmp_path / "last.pt")
     torch.save({"model": small.Model().state_dict()}, tmp_path / "right.pt")
     found = map_models(torch=small.Model, jax=small.port, inputs="f[4,3]", checkpoint=tmp_path / "right.pt")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -58,6 +59,8 @@ def open_model(option: str, name: str, made: Any, args: Sequence[Any], kwargs: M
             torch.set_default_dtype(before)
     elif args or kwargs:
         raise SpecError(f"{option}-args", f"{name} is a module that is built already and takes no arguments")
+    if module is made:
+        module = copy.deepcopy(made)  # it is made float64 and put into evaluation, and the user's stays as it is
     if isinstance(module, tuple) and module and isinstance(module[0], nn.Module):
         module = module[0]
     if not isinstance(module, nn.Module):

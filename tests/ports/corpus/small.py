@@ -8,6 +8,7 @@ from flax import linen
 from torch import nn
 
 SIZE = 5
+DRAWS = np.random.default_rng()
 
 
 class Model(nn.Module):
@@ -63,7 +64,7 @@ class Bent(Model):
 
 class Noisy(Model):
     def between(self, x):
-        return x + torch.from_numpy(np.random.standard_normal(x.shape))
+        return x + torch.from_numpy(DRAWS.standard_normal(x.shape))
 
 
 class Endless(Model):
