@@ -7,7 +7,8 @@ import sys
 import pytest
 import torch
 
-from parity.cli import main
+from parity.cli import COMMANDS, main
+from parity.results import EXIT_CODES
 from tests.docs import pages
 from tests.docs.pages import ROOT
 
@@ -40,6 +41,12 @@ def folder(tmp_path, monkeypatch):
 def run(command: str, capsys) -> tuple[int, str]:
     code = main(shlex.split(command)[1:])
     return code, capsys.readouterr().out
+
+
+def test_the_exit_codes_of_the_page_are_those_of_the_verdicts():
+    rows = {cells[0]: cells[1] for cells in pages.table(PAGE, "verdict", "exit code").rows}
+    assert rows == {word: str(EXIT_CODES[word]) for word in ("holds", "broken", "inconclusive")}
+    assert {*map(int, rows.values())} | {2} == {*COMMANDS["map"].codes}
 
 
 @pytest.mark.takes_seconds

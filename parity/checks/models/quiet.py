@@ -43,7 +43,8 @@ def match_quiet(
         sure += match_pieces(seen[0], seen[1], moved, moved) if all(seen) else []
     sure += _by_module(firsts, seconds, sure, silent)
     for here, there in _rest(firsts, seconds, sure).values():
-        if len(here) == len(there) == 1 and (here[0] in silent) == (there[0] in silent):
+        # of two that a gradient reaches behaviour has said that they are not one
+        if len(here) == len(there) == 1 and here[0] in silent and there[0] in silent:
             orders = turns(here[0].index.shape, there[0].index.shape)
             if len(orders) == 1:
                 sure.append(Alike(here[0], there[0], orders[0], 0.0, np.inf, "shape"))

@@ -62,6 +62,17 @@ class Bent(Model):
         return torch.relu(x)
 
 
+class Shifted(Model):
+    """It adds what the port multiplies by: two leaves of one shape that are not one."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift = nn.Parameter(torch.zeros(1, 1, SIZE))
+
+    def between(self, x):
+        return x + self.shift[0]
+
+
 class Noisy(Model):
     def between(self, x):
         return x + torch.from_numpy(DRAWS.standard_normal(x.shape))
@@ -129,6 +140,15 @@ def wide():
 
 def bent():
     return port()[0], lambda params, x: apply(params, jnp.abs(x))
+
+
+def scaled():
+    def run(params, x):
+        x = jnp.tanh(x @ params["w0"] + params["b0"])
+        x = jnp.tanh(x @ params["w1"] + params["b1"])
+        return jnp.tanh(x @ params["w2"]) * params["scale"][0] @ params["w3"]
+
+    return port()[0] | {"scale": jnp.ones((1, 1, SIZE))}, run
 
 
 def narrow():
