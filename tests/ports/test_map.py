@@ -2,8 +2,10 @@
 
 import re
 
+import jax
 import numpy as np
 import pytest
+from flax import nnx
 
 from parity.checks.models import map_models
 from parity.checks.models.draws import symmetric
@@ -102,6 +104,42 @@ def test_names_and_their_order_decide_nothing(seed):
     wanted = {"first.weight": first, "inner.0.weight": one, "inner.1.weight": two, "last.weight": last,
               "first.bias": bias, "inner.0.bias": shift}  # fmt: skip
     assert {row.first[0]: row.second[0] for row in found.found.rows} == wanted
+
+
+def anonymous(make, seed):
+    """Return what makes the port as a flat tree whose names are drawn, and a mapping that gets the true names."""
+    truth = {}
+
+    def build():
+        model = make(nnx.Rngs(0))
+        model.eval()
+        graph, params, rest = nnx.split(model, nnx.Param, ...)
+        flat, tree = jax.tree_util.tree_flatten_with_path(params)
+        names = [f"n{number}" for number in np.random.default_rng(seed).permutation(len(flat))]
+        for name, (path, _) in zip(names, flat, strict=True):
+            truth[name] = ".".join(str(key.key) for key in path if hasattr(key, "key"))
+
+        def apply(params, tokens):
+            whole = jax.tree_util.tree_unflatten(tree, [params[name] for name in names])
+            return nnx.merge(graph, whole, rest)(tokens)
+
+        return {name: leaf for name, (_, leaf) in zip(names, flat, strict=True)}, apply
+
+    return build, truth
+
+
+@pytest.mark.parametrize("layers", [2, pytest.param(6, marks=pytest.mark.soak)])
+def test_a_gpt_without_names_or_modules_is_told_to_the_last_key_bias(layers):
+    build, truth = anonymous(lambda rngs: gpt_jax.Model(layers=layers, rngs=rngs), seed=layers)
+    found = map_models(torch=gpt_torch.Model, torch_args={"layers": layers}, jax=build, inputs=INPUTS)
+    assert found.verdict == "holds", found.text()
+    for row in found.found.rows:
+        names = tuple(truth[name] for name in row.second)
+        if "c_attn" in row.first[0]:
+            layer, word = re.match(r"h\.(\d)\.c_attn\.(\w+)", row.first[0]).groups()
+            assert names == tuple(f"blocks.{layer}.{one}.{ {'weight': 'kernel'}.get(word, word) }" for one in "qkv")
+        else:
+            assert names == (by_hand(row.first[0]),)
 
 
 @pytest.mark.parametrize(

@@ -120,4 +120,6 @@ def _evidence(group: LeafGroup) -> str:
         return "behaviour"
     if "module" in kinds:
         return "no gradient reaches it; it is the only one of its shape beside leaves that were told"
+    if "gates" in kinds:
+        return "no gradient reaches it; its rounding vanishes without the same leaves"
     return "the only one of its shape that is left"

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.checks.models.gates import by_gates
 from parity.checks.models.likeness import Alike, match_pieces
 from parity.checks.models.pieces import ExtentsKey, LeafPart, PartArrays, turns
 from parity.checks.models.subjects import Subjects, own_values, values_of
@@ -42,6 +43,7 @@ def match_quiet(
         seen = [[p for p in pieces if p.index.ndim == 1 and np.any(moved.get(p, 0.0))] for pieces in (here, there)]
         sure += match_pieces(seen[0], seen[1], moved, moved) if all(seen) else []
     sure += _by_module(firsts, seconds, sure, silent)
+    sure += by_gates(subjects, firsts, seconds, sure, silent)
     for here, there in _rest(firsts, seconds, sure).values():
         # of two that a gradient reaches behaviour has said that they are not one
         if len(here) == len(there) == 1 and here[0] in silent and there[0] in silent:
