@@ -1,8 +1,8 @@
 """Pieces that move no output, told by rounding: by the pieces without which even their rounding does not arrive.
 
-A key bias adds the same to all scores of a query, which a softmax takes away again, but for rounding. Where the bias is
-large, that rounding is large too, and it still vanishes, to the last bit, when the projection behind this attention is
-zero, and no other. Which pieces do so is the same in both models.
+A key bias adds the same to all scores of a query, which a softmax takes away again, but for rounding. Where the bias
+is large, that rounding is large too, and it still vanishes, to the last bit, when the projection behind this
+attention is zero, and no other. Which pieces do so is the same in both models.
 """
 
 from __future__ import annotations
