@@ -29,8 +29,8 @@ RIGHT = {
 WRONG = {
     "epsilon of the norms": ({"eps": 1e-6}, "parts: output 0"),
     "form of GELU": ({"approximate": True}, "parts: output 0"),
-    "the head is not tied": ({"tied": False}, "are one parameter of Model, which is likely two here"),
-    "a layer is missing": ({"layers": 1}, "without a counterpart: Model: h.1.c_attn.weight"),
+    "the head is not tied": ({"tied": False}, "are one parameter of Model (torch), which is likely two here"),
+    "a layer is missing": ({"layers": 1}, "without a counterpart: Model (torch): h."),
 }
 
 
