@@ -66,7 +66,8 @@ def setting_cause(kinds: tuple[str, str], first: Mapping[str, object], second: M
     Example:
         >>> setting_cause(("LayerNorm", "LayerNorm"), {"eps": 1e-5}, {"epsilon": 1e-6})
         'LayerNorm: eps 1e-05 here, epsilon 1e-06 there'
-        >>> setting_cause(("BatchNorm1d", "BatchNorm"), {"momentum": 0.1}, {"momentum": 0.9})
+        >>> here, there = {"eps": 1e-5, "momentum": 0.1}, {"epsilon": 1e-5, "momentum": 0.9}
+        >>> setting_cause(("BatchNorm1d", "BatchNorm"), here, there)
         ''
     """
     found = []
