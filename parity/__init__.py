@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from parity.capture import evaluation, mark, register, saving
+    from parity.checks.models import MapBrokenError, assert_same_model, find_parting, map_models
     from parity.checks.ports import (
         HandoverBrokenError,
         TwinsDifferError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HandoverBrokenError",
+    "MapBrokenError",
     "ResumeBrokenError",
     "RunSpec",
     "StepRecord",
@@ -35,9 +37,12 @@ __all__ = [
     "Validation",
     "assert_handover",
     "assert_resumes",
+    "assert_same_model",
     "assert_twins",
     "evaluation",
+    "find_parting",
     "hands_over",
+    "map_models",
     "mark",
     "preset",
     "register",
@@ -49,15 +54,19 @@ __all__ = [
 
 _PACKAGES = {
     "HandoverBrokenError": "checks.ports",
+    "MapBrokenError": "checks.models",
     "ResumeBrokenError": "checks.resume",
     "RunSpec": "spec",
     "TrainingState": "state",
     "TwinsDifferError": "checks.ports",
     "assert_handover": "checks.ports",
     "assert_resumes": "checks.resume",
+    "assert_same_model": "checks.models",
     "assert_twins": "checks.ports",
     "evaluation": "capture",
+    "find_parting": "checks.models",
     "hands_over": "checks.ports",
+    "map_models": "checks.models",
     "mark": "capture",
     "preset": "spec",
     "register": "capture",

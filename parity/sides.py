@@ -20,7 +20,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from parity.contract import LeastSquares, Side, Translation
+from parity.contract import Inputs, LeastSquares, ModelProbe, Side, Translation
 from parity.errors import MissingFrameworkError, SideError, SpecError, UnknownNameError
 from parity.state import OptimizerKind
 
@@ -29,6 +29,7 @@ __all__ = [
     "SIDES",
     "Adapters",
     "Optimizers",
+    "Probes",
     "Side",
     "adapters",
     "installed",
@@ -36,6 +37,7 @@ __all__ = [
     "load",
     "named_object",
     "optimizers",
+    "probes",
     "source_digest",
 ]
 
@@ -44,6 +46,9 @@ SIDES = {"jax": ("jax", "flax", "optax", "orbax"), "torch": ("torch",)}
 
 OPTIM = {"jax": ("jax", "optax"), "torch": ("torch",)}
 """Built-in side to the modules that its optimizers need."""
+
+PROBED = {"jax": ("jax", "flax"), "torch": ("torch",)}
+"""Built-in side to the modules that models of it need."""
 
 GROUP = "parity.sides"
 """Group of the entry points by which installed packages add sides."""
@@ -88,6 +93,15 @@ class Optimizers(Protocol):
         """Return what one would write in Optax, and the losses or why there are none; JAX's side alone has it."""
 
 
+class Probes(Protocol):
+    """What opens models of a side that people bring: `jax_side.probes`, `torch_side.probes`."""
+
+    def open_model(
+        self, option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mapping[str, Any], inputs: Inputs
+    ) -> ModelProbe:
+        """Return a model, built from a user's object, as a function of its named leaves in float64."""
+
+
 def load(name: str) -> Side:
     """Import a side.
 
@@ -114,6 +128,18 @@ def optimizers(name: str) -> Optimizers:
         if importlib.util.find_spec(module) is None:
             raise MissingFrameworkError(name, module)
     return cast(Optimizers, importlib.import_module(f"{name}_side.optim"))
+
+
+def probes(name: str) -> Probes:
+    """Import what opens models of a built-in side.
+
+    Raises:
+        MissingFrameworkError: Its framework is not installed; names the extra to install.
+    """
+    for module in PROBED[name]:
+        if importlib.util.find_spec(module) is None:
+            raise MissingFrameworkError(name, module)
+    return cast(Probes, importlib.import_module(f"{name}_side.probes"))
 
 
 def adapters() -> dict[str, Adapters]:

@@ -18,6 +18,7 @@ from parity.cli import (
     demo,
     inspect,
     launch,
+    model_map,
     optim,
     policy,
     report,
@@ -25,6 +26,7 @@ from parity.cli import (
     spec,
     stored,
     train,
+    where,
 )
 from parity.cli.parser import Parser
 
@@ -150,6 +152,36 @@ COMMANDS: dict[str, Command] = {
             5: "it holds nothing",
         },
         add=convert.add,
+    ),
+    "map": Command(
+        help="find which leaf of one model is which of another, and prove it in float64",
+        examples=(
+            "parity map --torch mine:Model --jax mine_jax:Model --inputs 'i[2,16]<65' -o map.toml",
+            "parity map last.pt --torch mine:Model --torch-args '64, layers=2' --jax mine_jax:Model",
+            "parity map --check map.toml --torch mine:Model --jax mine_jax:Model --json",
+            "parity map --torch mine:Model --torch mine:Refactored",
+        ),
+        codes={
+            0: "every row is sure, and the two models are the same",
+            1: "a leaf has no counterpart, a rule is wrong, or an output or a gradient parts",
+            2: REFUSED,
+            4: "a row is not sure, or something could not be looked at",
+        },
+        add=model_map.add,
+    ),
+    "where": Command(
+        help="find the first pair of modules of two models whose values part",
+        examples=(
+            "parity where --torch mine:Model --jax mine_jax:Model --inputs 'i[2,16]<65'",
+            "parity where --torch mine:Model --jax mine_jax:Model --rules map.toml --json",
+        ),
+        codes={
+            0: "nothing parts",
+            1: "a pair of modules parts",
+            2: REFUSED,
+            4: "a row of the map is not sure, or no module could be looked at",
+        },
+        add=where.add,
     ),
     "rules": Command(
         help="check the rules of a conversion against a checkpoint",

@@ -65,6 +65,7 @@ def world(tmp_path_factory):
     torch.save({"model": {"w": torch.ones(4)}, "args": argparse.Namespace(lr=1)}, home / "coded.pt")
     for name, text in (("rules", 'torch = "w"'), ("lossy", 'torch = "w"\ncast = "float16"'), ("none", 'torch = "x"')):
         (home / f"{name}.toml").write_text(f'[[rule]]\njax = "v"\n{text}\n')
+    (home / "same.toml").write_text('[[rule]]\ntorch = "last.weight"\njax = "last.weight"\n')
     torn = bytearray((home / "plain.pt").read_bytes())
     torn[torn.index(torch.ones(4).numpy().tobytes())] ^= 1
     (home / "torn.pt").write_bytes(torn)
@@ -86,6 +87,8 @@ def world(tmp_path_factory):
 def _with(verdict):
     return replace(RESUME, verdict=verdict)
 
+
+SMALL_MODELS = "tests.ports.corpus.small"
 
 CASES = [
     # command, exit code, what it says
@@ -184,6 +187,14 @@ CASES = [
     ("convert nothing.pt empty2/new3.pt --to torch.save", 5, "nothing was converted"),
     ("seal nothing.pt", 0, "sealed "),
     ("seal nope", 2, "does not exist"),
+    (f"map --torch {SMALL_MODELS}:Model --jax {SMALL_MODELS}:port", 0, "6 of 6 rows sure"),
+    (f"map --torch {SMALL_MODELS}:Model --jax {SMALL_MODELS}:bent", 1, "parts: output 0"),
+    (f"map --torch {SMALL_MODELS}:Model", 2, "expected two, as --torch"),
+    (f"map --torch {SMALL_MODELS}:Twice --jax {SMALL_MODELS}:twice", 4, "unsure: left.weight"),
+    (f"where --torch {SMALL_MODELS}:Model --torch {SMALL_MODELS}:Model", 0, "do not part"),
+    (f"where --torch {SMALL_MODELS}:Model --torch {SMALL_MODELS}:Bent --rules same.toml", 1, "the two part"),
+    (f"where --jax {SMALL_MODELS}:port --jax none:port", 2, "none:port cannot be imported"),
+    (f"where --torch {SMALL_MODELS}:Model --jax {SMALL_MODELS}:port", 4, "no module of one"),
     ("rules check rules.toml plain.pt", 0, "1 parameters: each has one place and leads back"),
     ("rules check lossy.toml plain.pt", 1, "do not lead back"),
     ("rules check none.toml plain.pt", 2, "takes no name of the checkpoint"),

@@ -57,6 +57,9 @@ COMPARED = {
     (COMMANDS, "command", "0"): (
         "cli/test_exit_codes::test_the_page_has_the_commands_and_codes_that_are_tested_here"
     ),
+    ("docs/migrate.md", "verdict", "exit code"): (
+        "docs/test_migrate::test_the_exit_codes_of_the_page_are_those_of_the_verdicts"
+    ),
     (COMMANDS, "column", "meaning"): "docs/test_facts::test_the_columns_of_the_table_of_checks_are_explained",
     ("ARCHITECTURE.md", "layer", "package"): (
         "docs/test_architecture_page::test_every_package_is_in_its_layer_with_what_it_says_of_itself"

@@ -20,6 +20,7 @@ NOT_MIRRORED = {
     "mesh.py",
     "optim",
     "parts.py",
+    "probes",
     "processes.py",
     "schedules",
     "schedules.py",
@@ -28,9 +29,9 @@ NOT_MIRRORED = {
     "shards.py",
 }
 """What only one framework has: trainers and files that people have, processes as its launchers start them, programs
-that XLA compiles anew in each process, imports that PyTorch makes late, scheduler objects and traced schedules,
-optimizers (PyTorch has its own), how a state is split (by shardings of arrays, or in the modules that hold it), and
-files that several processes write, which Orbax does."""
+that XLA compiles anew in each process, imports that PyTorch makes late, models that people bring, scheduler objects
+and traced schedules, optimizers (PyTorch has its own), how a state is split (by shardings, or in the modules that hold
+it), and files that several processes write, which Orbax does."""
 
 
 def mirrored(side: str) -> set[str]:

@@ -1,0 +1,139 @@
+"""Islands: where a traced function leaves float64 though all that it is given is float64, and it without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+from parity.contract import Island
+
+__all__ = ["lifted"]
+
+_NARROW = tuple(jnp.dtype(one) for one in ("float32", "bfloat16", "float16"))
+_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
+          "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "remat2": "jaxpr",
+          "checkpoint": "jaxpr"}  # fmt: skip
+"""Primitives that call another function, to the parameter that holds it."""
+
+
+def lifted(function: Callable[..., Any], found: dict[tuple[str, str], Island]) -> Callable[..., Any]:
+    """Return a function that computes in float64 what another one computes in a narrower type by a cast.
+
+    The function is traced, and each cast of its trace from float64 to a narrower type is left out, in the functions
+    that it calls and in the bodies of its scans too; what follows then is computed in the type of its arguments. So
+    is the softmax of `jax.nn.dot_product_attention`, which `nnx.MultiHeadAttention` calls: it is cast to float32
+    (jax/_src/nn/functions.py, `_dot_product_attention_core`). What has no narrow type inside is called as it is, so
+    that its own rules of differentiation hold.
+
+    Args:
+        function: Of arrays in containers.
+        found: Gets each cast, at its place.
+    """
+
+    def call(*args: Any) -> Any:
+        closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+        flat = _evaluate(closed.jaxpr, closed.consts, jax.tree.leaves(args), found)
+        return jax.tree.unflatten(jax.tree.structure(shapes), flat)
+
+    return call
+
+
+def _evaluate(
+    jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], found: dict[tuple[str, str], Island]
+) -> list[Any]:
+    """Return what a trace computes, without its casts to narrow types."""
+    known: dict[Any, Any] = {}
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, core.Literal) else known[atom]
+
+    known.update(zip(jaxpr.constvars, consts, strict=True))
+    known.update(zip(jaxpr.invars, args, strict=True))
+    for eqn in jaxpr.eqns:
+        made = _apply(eqn, [read(atom) for atom in eqn.invars], found)
+        known.update(zip(eqn.outvars, made, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _apply(eqn: Any, values: list[Any], found: dict[tuple[str, str], Island]) -> list[Any]:
+    """Return what one equation of a trace gives."""
+    name = eqn.primitive.name
+    if name == "convert_element_type" and jnp.dtype(eqn.params["new_dtype"]) in _NARROW:
+        if _dtype(values[0]) == np.float64:
+            _note(eqn, f"cast to {jnp.dtype(eqn.params['new_dtype']).name}", found)
+        return [jnp.asarray(values[0], jnp.float64)]
+    if name == "reduce_precision":
+        _note(eqn, "reduce_precision", found)
+        return values[:1]
+    inner = [one for one in eqn.params.values() if isinstance(one, core.Jaxpr | core.ClosedJaxpr)]
+    narrow = any(_has_narrow(one) for one in inner) or any(_dtype(one) in _NARROW for one in values)
+    if name in _CALLS and narrow:
+        body = eqn.params[_CALLS[name]]
+        jaxpr, consts = (body.jaxpr, body.consts) if isinstance(body, core.ClosedJaxpr) else (body, ())
+        return _evaluate(jaxpr, consts, values, found)
+    if name == "scan" and narrow:
+        return _scan(eqn.params, values, found)
+    if any(_dtype(one) == np.float64 for one in values):
+        values = [jnp.asarray(one, jnp.float64) if _dtype(one) in _NARROW else one for one in values]
+    params = {key: jnp.dtype("float64") if _is_narrow(one) else one for key, one in eqn.params.items()}
+    bound = eqn.primitive.get_bind_params(params)
+    functions, params = bound if isinstance(bound, tuple) else ((), bound)  # a pair before jax 0.10
+    made = eqn.primitive.bind(*functions, *values, **params)
+    return list(made) if eqn.primitive.multiple_results else [made]
+
+
+def _scan(params: Mapping[str, Any], values: list[Any], found: dict[tuple[str, str], Island]) -> list[Any]:
+    """Return what a scan gives whose body is evaluated without its casts."""
+    consts, carried = params["num_consts"], params["num_carry"]
+    body = params["jaxpr"]
+    wide = [jnp.asarray(one, jnp.float64) if _dtype(one) in _NARROW else one for one in values]
+
+    def step(carry: Any, sliced: Any) -> tuple[Any, Any]:
+        made = _evaluate(body.jaxpr, body.consts, [*wide[:consts], *carry, *sliced], found)
+        made = [jnp.asarray(one, jnp.float64) if _dtype(one) in _NARROW else one for one in made]
+        return made[:carried], made[carried:]
+
+    first, rest = wide[consts : consts + carried], wide[consts + carried :]
+    last, stacked = jax.lax.scan(step, first, rest, length=params["length"], reverse=params["reverse"])
+    return [*last, *stacked]
+
+
+def _has_narrow(inner: Any) -> bool:
+    """Return whether anything in a trace is of a narrow type."""
+    jaxpr = inner.jaxpr if isinstance(inner, core.ClosedJaxpr) else inner
+    for eqn in jaxpr.eqns:
+        if any(getattr(one.aval, "dtype", None) in _NARROW for one in (*eqn.invars, *eqn.outvars)):
+            return True
+        if any(_has_narrow(one) for one in eqn.params.values() if isinstance(one, core.Jaxpr | core.ClosedJaxpr)):
+            return True
+    return False
+
+
+def _dtype(value: Any) -> Any:
+    return getattr(value, "dtype", None)
+
+
+def _is_narrow(value: Any) -> bool:
+    return isinstance(value, np.dtype | type) and value in _NARROW
+
+
+def _note(eqn: Any, what: str, found: dict[tuple[str, str], Island]) -> None:
+    where = _place(eqn)
+    found.setdefault((where, what), Island(where, what, True))
+
+
+def _place(eqn: Any) -> str:
+    """Return file, line and function of the nearest frame that is of a layer, or of a model."""
+    traceback = eqn.source_info.traceback
+    for frame in traceback.frames if traceback else ():
+        file = frame.file_name.replace("\\", "/")
+        if ("/jax/" in file and "/jax/_src/nn/" not in file) or "/jax_side/" in file:
+            continue
+        short = "/".join(file.split("/")[-2:]) if "site-packages" not in file else file.split("site-packages/")[1]
+        return f"{short}:{frame.line_num} {frame.function_name}"
+    return "a place that the trace does not tell"

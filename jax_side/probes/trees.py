@@ -1,0 +1,207 @@
+"""Models of JAX as a tree of arrays and a function of it: NNX, linen, pytrees that can be called, plain functions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from parity.contract import Inputs, call_with
+from parity.errors import SpecError
+
+__all__ = ["ModelTree", "keys_of", "modes_of", "tree_of"]
+
+_MODES = {"train": False, "training": False, "is_training": False, "deterministic": True,
+          "use_running_average": True}  # fmt: skip
+"""Arguments of a call that say the mode, to their value in evaluation."""
+
+
+@dataclass(frozen=True)
+class ModelTree:
+    """A model as a function of a tree."""
+
+    arrays: Mapping[str, Any]
+    """Arrays by their dotted names, in the order of the tree."""
+    call: Callable[[Mapping[str, Any], Inputs], Any]
+    """Takes arrays by name and what the model is called with."""
+    statistics: frozenset[str] = frozenset()
+    collections: Mapping[str, str] = field(default_factory=dict)
+    bind: Callable[[Mapping[str, Any]], Any] | None = None
+    """NNX: returns a module with these arrays."""
+    module: Any = None
+    """The module of NNX or linen; None for functions."""
+    notes: tuple[str, ...] = ()
+
+
+def keys_of(path: Sequence[Any]) -> str:
+    """Return a path of a tree as keys joined by dots."""
+    words = []
+    for key in path:
+        word = next((getattr(key, one) for one in ("key", "idx", "name") if hasattr(key, one)), key)
+        words.append(str(word))
+    return ".".join(words)
+
+
+def tree_of(option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mapping[str, Any], inputs: Inputs
+            ) -> ModelTree:  # fmt: skip
+    """Return what a user's object is as a model.
+
+    Raises:
+        SpecError: It cannot be built, or is no model.
+    """
+    from flax import linen, nnx
+
+    built = made
+    kinds = (nnx.Module, linen.Module)
+    is_tree = not callable(made) or _has_arrays(made)
+    if not isinstance(made, kinds) and not isinstance(made, tuple) and not is_tree:
+        built = _build(option, name, made, args, kwargs)
+    elif args or kwargs:
+        raise SpecError(f"{option}-args", f"{name} is built already and takes no arguments")
+    if isinstance(built, nnx.Module):
+        return _nnx(nnx.clone(built) if built is made else built)
+    if isinstance(built, linen.Module):
+        return _linen(option, name, built, inputs)
+    if isinstance(built, tuple) and len(built) == 2 and callable(built[1]) and not callable(built[0]):
+        return _function(built[0], built[1])
+    if callable(built) and _has_arrays(built):
+        return _callable_tree(built)
+    raise SpecError(
+        option,
+        f"{name} gave {type(built).__name__}; expected a module of NNX or linen, a pytree that can be called, or a "
+        "pair of parameters and a function of them and the inputs",
+    )
+
+
+def _build(option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    from flax import nnx
+
+    given = dict(kwargs)
+    try:
+        # the metaclass of NNX takes anything, its classes do not
+        own = getattr(made, "__init__") if isinstance(made, type) else made  # noqa: B009
+        wanted = inspect.signature(own).parameters
+    except (TypeError, ValueError):
+        wanted = {}  # type: ignore[assignment]
+    if "rngs" in wanted and "rngs" not in given:
+        given["rngs"] = nnx.Rngs(0)
+    if "key" in wanted and "key" not in given and wanted["key"].default is inspect.Parameter.empty:
+        given["key"] = jax.random.key(0)
+    try:
+        return made(*args, **given)
+    except Exception as error:  # anything that the user's code does
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise SpecError(
+            option, f"{name} cannot be built: {why[:300]}; give its arguments with {option}-args"
+        ) from error
+
+
+def _has_arrays(value: Any) -> bool:
+    return any(isinstance(one, jax.Array) for one in jax.tree.leaves(value))
+
+
+def modes_of(function: Any) -> dict[str, bool]:
+    """Return the arguments of a call that put it into evaluation."""
+    try:
+        wanted = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}
+    return {name: value for name, value in _MODES.items() if name in wanted}
+
+
+def _said(modes: Mapping[str, bool]) -> tuple[str, ...]:
+    return (f"called with {', '.join(f'{k}={v}' for k, v in modes.items())}",) if modes else ()
+
+
+def _nnx(module: Any) -> ModelTree:
+    from flax import nnx
+
+    module.eval()
+    graph, params, stats, rest = nnx.split(module, nnx.Param, nnx.BatchStat, ...)
+    held: dict[str, Any] = {}
+    places: dict[str, tuple[int, int]] = {}
+    split = []
+    for which, state in enumerate((params, stats)):
+        flat, tree = jax.tree_util.tree_flatten_with_path(state)
+        split.append((flat, tree))
+        for at, (path, leaf) in enumerate(flat):
+            name = keys_of([key for key in path if getattr(key, "name", "") != "value"])
+            held[name], places[name] = leaf, (which, at)
+
+    def bind(values: Mapping[str, Any]) -> Any:
+        leaves = [[leaf for _, leaf in flat] for flat, _ in split]
+        for name, (which, at) in places.items():
+            leaves[which][at] = values[name]
+        states = [jax.tree_util.tree_unflatten(tree, one) for one, (_, tree) in zip(leaves, split, strict=True)]
+        return nnx.merge(graph, *states, rest)
+
+    modes = modes_of(type(module).__call__)
+
+    def call(values: Mapping[str, Any], inputs: Inputs) -> Any:
+        args, named = call_with(inputs)
+        return bind(values)(*args, **{**modes, **named})
+
+    statistics = frozenset(name for name, (which, _) in places.items() if which)
+    return ModelTree(held, call, statistics, {}, bind, module, _said(modes))
+
+
+def _linen(option: str, name: str, module: Any, inputs: Inputs) -> ModelTree:
+    args, named = call_with(inputs)
+    modes = modes_of(type(module).__call__)
+    keys = {word: jax.random.key(at) for at, word in enumerate(("params", "dropout"))}
+    try:
+        variables = module.init(keys, *args, **{**modes, **named})
+    except Exception as error:  # anything that the user's code does
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise SpecError(option, f"{name} cannot be initialized with the inputs: {why[:300]}") from error
+    flat, tree = jax.tree_util.tree_flatten_with_path(variables)
+    held, statistics, collections, order = {}, set(), {}, []
+    for path, leaf in flat:
+        collection, _, leaf_name = keys_of(path).partition(".")
+        if collection != "params":
+            statistics.add(leaf_name)
+            collections[leaf_name] = collection
+        held[leaf_name] = leaf
+        order.append(leaf_name)
+
+    def call(values: Mapping[str, Any], inputs: Inputs) -> Any:
+        args, named = call_with(inputs)
+        whole = jax.tree_util.tree_unflatten(tree, [values[one] for one in order])
+        return module.apply(whole, *args, **{**modes, **named})
+
+    return ModelTree(held, call, frozenset(statistics), collections, None, module, _said(modes))
+
+
+def _function(params: Any, function: Any) -> ModelTree:
+    flat, tree = jax.tree_util.tree_flatten_with_path(params)
+    names = [keys_of(path) for path, _ in flat]
+    modes = modes_of(function)
+
+    def call(values: Mapping[str, Any], inputs: Inputs) -> Any:
+        args, named = call_with(inputs)
+        whole = jax.tree_util.tree_unflatten(tree, [values[one] for one in names])
+        return function(whole, *args, **{**modes, **named})
+
+    return ModelTree(dict(zip(names, (leaf for _, leaf in flat), strict=True)), call, notes=_said(modes))
+
+
+def _callable_tree(built: Any) -> ModelTree:
+    flat, tree = jax.tree_util.tree_flatten_with_path(built)
+    names = [keys_of(path) for path, _ in flat]
+    moving = {
+        name: leaf
+        for name, (_, leaf) in zip(names, flat, strict=True)
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
+    }
+    modes = modes_of(type(built).__call__)
+
+    def call(values: Mapping[str, Any], inputs: Inputs) -> Any:
+        args, named = call_with(inputs)
+        leaves = [values.get(name, leaf) for name, (_, leaf) in zip(names, flat, strict=True)]
+        return jax.tree_util.tree_unflatten(tree, leaves)(*args, **{**modes, **named})
+
+    return ModelTree(moving, call, notes=_said(modes))

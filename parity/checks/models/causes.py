@@ -1,0 +1,149 @@
+"""Likely causes of a parting: settings that differ, and activations that fit what both models made of one input.
+
+What is said here is likely, and is labelled so: it explains a verdict and never makes one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["activation_cause", "norm_cause", "setting_cause"]
+
+_SAME = (
+    ("eps", "epsilon"),
+    ("p", "rate"),
+    ("stride", "strides"),
+    ("dilation", "kernel_dilation"),
+    ("padding", "padding"),
+    ("kernel_size", "kernel_size"),
+    ("num_groups", "num_groups"),
+    ("approximate", "approximate"),
+    ("negative_slope", "negative_slope"),
+    ("momentum", "momentum"),
+    ("groups", "feature_group_count"),
+    ("num_heads", "num_heads"),
+    ("affine", "use_bias"),
+)
+"""A setting of PyTorch, and what Flax calls it."""
+
+_Activation = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+_ERF = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(1.0 / (1.0 + np.exp(-x)))
+
+
+_ACTIVATIONS: dict[str, _Activation] = {
+    "GELU (erf)": lambda x: 0.5 * x * (1.0 + _ERF(x / math.sqrt(2.0))),
+    "GELU (tanh)": lambda x: 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))),
+    "GELU (sigmoid of 1.702 x)": lambda x: x * _sigmoid(1.702 * x),
+    "ReLU": lambda x: np.maximum(x, 0.0),
+    "SiLU": lambda x: x * _sigmoid(x),
+    "tanh": np.tanh,
+    "sigmoid": _sigmoid,
+    "ELU": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
+    "leaky ReLU of 0.01": lambda x: np.where(x > 0, x, 0.01 * x),
+    "squared ReLU": lambda x: np.maximum(x, 0.0) ** 2,
+    "softplus": lambda x: np.logaddexp(x, 0.0),
+    "nothing": lambda x: x,
+}
+
+
+def setting_cause(kinds: tuple[str, str], first: Mapping[str, object], second: Mapping[str, object]) -> str:
+    """Return the settings of two modules that differ, as a phrase; empty where none is known to.
+
+    Args:
+        kinds: Names of their classes.
+        first: Settings of one.
+        second: Of the other; each may be in the words of either framework.
+
+    Example:
+        >>> setting_cause(("LayerNorm", "LayerNorm"), {"eps": 1e-5}, {"epsilon": 1e-6})
+        'LayerNorm: eps 1e-05 here, epsilon 1e-06 there'
+        >>> here, there = {"eps": 1e-5, "momentum": 0.1}, {"epsilon": 1e-5, "momentum": 0.9}
+        >>> setting_cause(("BatchNorm1d", "BatchNorm"), here, there)
+        ''
+    """
+    found = []
+    for word, other in _SAME:
+        here = next((name for name in (word, other) if name in first), None)
+        there = next((name for name in (other, word) if name in second), None)
+        if here is None or there is None:
+            continue
+        a, b = first[here], second[there]
+        if not _equal(word, a, b, {*first}, {*second}):
+            found.append(f"{here} {a!r} here, {there} {b!r} there")
+    kind = kinds[0] if kinds[0] == kinds[1] else f"{kinds[0]} and {kinds[1]}"
+    return f"{kind}: {'; '.join(found)}" if found else ""
+
+
+def _equal(word: str, a: object, b: object, first: set[str], second: set[str]) -> bool:
+    if word == "momentum" and isinstance(a, float) and isinstance(b, float):
+        # PyTorch's is the weight of the new value, Flax's that of the old
+        same = ("eps" in first) == ("eps" in second)
+        return math.isclose(a, b if same else 1.0 - b, rel_tol=1e-12)
+    if isinstance(a, str) != isinstance(b, str):
+        return False
+    return _tuple(a) == _tuple(b)
+
+
+def _tuple(value: object) -> object:
+    """Return a setting as PyTorch and Flax may spell it: one number for all axes, or a number for each."""
+    if isinstance(value, tuple) and len(set(value)) == 1:
+        return value[0]
+    return value
+
+
+def activation_cause(
+    befores: Sequence[NDArray[np.float64]], first: NDArray[np.float64], second: NDArray[np.float64]
+) -> str:
+    """Return the functions that make both models' values of what is before them; empty where none is known to.
+
+    Args:
+        befores: What agrees in both, the nearest first.
+        first: What one model made of it, of the same shape.
+        second: What the other made of it.
+    """
+    for before in befores:
+        if before.shape != first.shape:
+            continue
+        with np.errstate(all="ignore"):
+            made = {name: function(before) for name, function in _ACTIVATIONS.items()}
+        here, there = (next((n for n, one in made.items() if _close(one, got)), "") for got in (first, second))
+        if here and there and here != there:
+            return f"activation: {here} here, {there} there"
+    return ""
+
+
+def norm_cause(first: NDArray[np.float64], second: NDArray[np.float64], given: NDArray[np.float64]) -> str:
+    """Return how two norms of one input differ, told by their outputs; empty where that is not known.
+
+    Args:
+        first: Output of one, of the last axis normalized.
+        second: Output of the other.
+        given: What both normalized.
+    """
+    if first.shape != given.shape or given.ndim < 2 or given.shape[-1] < 3:
+        return ""
+    n = given.shape[-1]
+    lead = tuple(range(given.ndim - 1))
+    here, there = (one - one.mean(lead, keepdims=True) for one in (first, second))  # without the bias of the norm
+    for factor in (math.sqrt((n - 1) / n), math.sqrt(n / (n - 1))):
+        if np.abs(there - factor * here).max(initial=0.0) <= 1e-3 * abs(1.0 - factor) * np.abs(here).max(initial=0.0):
+            return "variance: biased in one, unbiased in the other"
+    rms = given / np.sqrt((given**2).mean(-1, keepdims=True))
+    difference = second - first
+    for sign, where in ((1.0, "there"), (-1.0, "here")):
+        if np.allclose(difference, sign * rms, rtol=1e-3, atol=1e-6 * float(np.abs(rms).max())):
+            return f"RMSNorm: the scale is one plus the parameter {where}"
+    return ""
+
+
+def _close(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
+    return bool(np.abs(a - b).max(initial=0.0) <= 1e-12 * max(float(np.abs(b).max(initial=0.0)), 1e-300))

@@ -1,0 +1,125 @@
+"""The map of two models: rows that are sure, as rules, and those that are not, with the reason."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from parity.checks.models.assembly import LeafGroup, groups_of, rule_of
+from parity.checks.models.likeness import Alike
+from parity.checks.models.proposal import Matched, match_models
+from parity.checks.models.subjects import Subjects
+from parity.mapping import LeafRule
+
+__all__ = ["MapRow", "ModelMap", "propose"]
+
+
+@dataclass(frozen=True)
+class MapRow:
+    """Leaves of one model and those of the other that are the same values."""
+
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+    rule: LeafRule | None
+    """None where no row of RULES.toml says it."""
+    sure: bool
+    why: str
+    """What decided; for a row that is not sure, the reason."""
+
+
+@dataclass(frozen=True)
+class ModelMap:
+    """What was found of two models."""
+
+    rows: tuple[MapRow, ...]
+    alone: tuple[tuple[str, str], ...]
+    """Leaves without a counterpart: which, and why."""
+    agree: bool
+    """Whether both models computed the same at equal values of all leaves of one extent."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rules(self) -> list[LeafRule]:
+        """Return the rules of the rows that are sure."""
+        return [row.rule for row in self.rows if row.sure and row.rule is not None]
+
+    @property
+    def unsure(self) -> list[MapRow]:
+        """Return the rows that are not sure."""
+        return [row for row in self.rows if not row.sure]
+
+
+def propose(subjects: Subjects) -> ModelMap:
+    """Return which leaf of one model is which of the other.
+
+    Args:
+        subjects: The models.
+
+    Raises:
+        SpecError: A model cannot be called, gives another output when it is called again, or one that is not finite.
+    """
+    matched = match_models(subjects)
+    reasons = _reasons(matched)
+    rows = []
+    for group in groups_of([*matched.sure, *(match for match, _ in matched.unsure)]):
+        rows.append(_row(subjects, group, reasons, matched))
+    names = [subjects.first.name] * len(matched.first) + [subjects.second.name] * len(matched.second)
+    owner = dict(zip((*matched.first, *matched.second), names, strict=True))
+    tied = {value.size: leaf for leaf, value in subjects.first.leaves.items() if leaf in subjects.first.ties}
+    alone = tuple(
+        (f"{owner[piece]}: {piece}", _tied_reason(subjects, tied.get(piece.index.size)) or why)
+        for piece, why in matched.alone
+    )
+    order = {leaf: at for at, leaf in enumerate(subjects.first.leaves)}
+    rows.sort(key=lambda row: order[row.first[0]])
+    notes = [note for note in (subjects.inputs.note, *subjects.first.notes, *subjects.second.notes) if note]
+    return ModelMap(tuple(rows), alone, matched.agree, tuple(notes))
+
+
+def _tied_reason(subjects: Subjects, leaf: str | None) -> str:
+    """Return why a leaf of the second model may be over: its like in the first has two names for one parameter."""
+    if leaf is None:
+        return ""
+    names = " and ".join((leaf, *subjects.first.ties[leaf]))
+    return f"no leaf is left; {names} are one parameter of {subjects.first.name}, which is likely two here"
+
+
+def _reasons(matched: Matched) -> dict[Alike, str]:
+    return dict(matched.unsure)
+
+
+def _row(subjects: Subjects, group: LeafGroup, reasons: dict[Alike, str], matched: Matched) -> MapRow:
+    """Return one row; it is sure where each of its pieces is, and a rule says it."""
+    doubts = [reasons[one] for one in group.matches if one in reasons]
+    told = defaultdict(set)
+    for one in group.matches:
+        told[0].add(one.first)
+        told[1].add(one.second)
+    whole = all(
+        piece in told[at]
+        for at, (pieces, leaves) in enumerate(((matched.first, group.first), (matched.second, group.second)))
+        for piece in pieces
+        if piece.leaf in leaves
+    )
+    rule = rule_of(group, subjects.first, subjects.second) if whole else None
+    if doubts:
+        return MapRow(group.first, group.second, rule, False, doubts[0])
+    if not whole:
+        return MapRow(group.first, group.second, None, False, "a part of them has no counterpart")
+    if rule is None:
+        why = "no row of RULES.toml says it"
+        if any(leaf in subjects.second.ties for leaf in group.second):
+            why += ": the second model ties names; give the models in the other order"
+        return MapRow(group.first, group.second, None, False, why)
+    return MapRow(group.first, rule.target, rule, True, _evidence(group))
+
+
+def _evidence(group: LeafGroup) -> str:
+    kinds = {one.why for one in group.matches}
+    if kinds == {"behaviour"}:
+        return "behaviour"
+    if "module" in kinds:
+        return "no gradient reaches it; it is the only one of its shape beside leaves that were told"
+    if "gates" in kinds:
+        return "no gradient reaches it; its rounding vanishes without the same leaves"
+    return "the only one of its shape that is left"

@@ -1,0 +1,155 @@
+"""The proposal: which piece of one model is which of the other, by what they do, and why where that does not tell.
+
+All leaves of one extent have the same values first (`parity.checks.models.draws`), so both models compute the same
+and gradients tell the pieces apart. Then what was told gets values of its own, and the rest is looked at again, until
+nothing new is told. Last, all of it is looked at once more with values of its own: what does not hold then is unsure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from parity.checks.models.likeness import ALIKE, CLEAR, EQUAL, Alike, gap, match_pieces
+from parity.checks.models.pieces import ExtentsKey, LeafPart, PartArrays, pieces_of
+from parity.checks.models.plan import CutPlan, ShapeCounts, cut_plans
+from parity.checks.models.quiet import match_quiet
+from parity.checks.models.subjects import Subjects, own_values, values_of
+from parity.checks.models.symmetry import break_ties
+from parity.contract import ModelProbe
+
+__all__ = ["Matched", "match_models"]
+
+ROUNDS = 4
+"""Most rounds in which what was told gets values of its own; the models of the corpus need 1 to 3."""
+
+QUIET = 1e-13
+"""Share of the largest gradient of a model below which a gradient is rounding: no gradient reaches the piece."""
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Pieces of two models, and which of them are one."""
+
+    first: tuple[LeafPart, ...]
+    second: tuple[LeafPart, ...]
+    sure: tuple[Alike, ...]
+    unsure: tuple[tuple[Alike, str], ...]
+    """Likely pairs, with the reason for which they are not sure."""
+    alone: tuple[tuple[LeafPart, str], ...]
+    """Pieces of either model without a counterpart, with the reason."""
+    agree: bool
+    """Whether both computed the same at equal values, before anything was told."""
+
+
+def match_models(subjects: Subjects) -> Matched:
+    """Return which pieces of two models are one.
+
+    Raises:
+        SpecError: A model cannot be called, or does not give the same when it is called again.
+    """
+    subjects.require_repeatable()
+    plans = cut_plans(_shapes(subjects.first), _shapes(subjects.second))
+    found: Matched | None = None
+    for plan in plans:
+        tried = _match(subjects, plan)
+        if found is None or len(tried.sure) > len(found.sure) or (tried.agree and not found.agree):
+            found = tried
+        if found.agree or (not found.alone and not found.unsure):
+            break
+    if found is None:
+        return Matched((), (), (), (), (), False)
+    return found
+
+
+def _shapes(model: ModelProbe) -> ShapeCounts:
+    return Counter(
+        ("statistic" if leaf in model.statistics else "parameter", value.shape)
+        for leaf, value in model.leaves.items()
+    )
+
+
+def _match(subjects: Subjects, plan: CutPlan) -> Matched:
+    """Return what is told where leaves are cut by one plan."""
+    firsts, seconds = (
+        pieces_of({leaf: value.shape for leaf, value in model.leaves.items()}, model.statistics, cuts)
+        for model, cuts in ((subjects.first, plan.first), (subjects.second, plan.second))
+    )
+    told: list[Alike] = []
+    agree, quiet = False, ([], [])  # type: tuple[bool, tuple[list[LeafPart], list[LeafPart]]]
+    for at in range(ROUNDS):
+        left, right, same = _observe(subjects, firsts, seconds, told, seed=at)
+        agree = same if at == 0 else agree
+        quiet = _quiet(left), _quiet(right)
+        more = _round(firsts, seconds, told, left, right, quiet, EQUAL if agree else ALIKE)
+        told += more
+        if not more:
+            tie = break_ties(subjects, firsts, seconds, told, quiet, left, right) if agree else None
+            if tie is None:
+                break
+            told.append(tie)
+    told, doubted = _confirm(subjects, firsts, seconds, told)
+    sure, unsure, alone = match_quiet(subjects, firsts, seconds, told, quiet)
+    return Matched(tuple(firsts), tuple(seconds), tuple(sure), (*doubted, *unsure), tuple(alone), agree)
+
+
+def _observe(
+    subjects: Subjects, firsts: Sequence[LeafPart], seconds: Sequence[LeafPart], told: Sequence[Alike], seed: int
+) -> tuple[PartArrays, PartArrays, bool]:
+    """Return the gradient of each piece of both models, and whether their outputs are the same."""
+    own_a, own_b = own_values(told, seed)
+    a = values_of(subjects.first, firsts, own_a, seed)
+    b = values_of(subjects.second, seconds, own_b, seed)
+    one, two = subjects.evaluate(a, b)
+    left = {p: p.of(one.gradients[p.leaf]) for p in firsts if p.leaf in one.gradients}
+    right = {p: p.of(two.gradients[p.leaf]) for p in seconds if p.leaf in two.gradients}
+    same = all(gap(x, y) <= 1e-9 for x, y in zip(one.outputs, two.outputs, strict=True))
+    return left, right, same
+
+
+def _quiet(grads: PartArrays) -> list[LeafPart]:
+    """Return the pieces that no gradient reaches."""
+    sizes = {piece: float(np.abs(grad).max(initial=0.0)) for piece, grad in grads.items()}
+    largest = max(sizes.values(), default=0.0)
+    return [piece for piece, size in sizes.items() if size <= QUIET * largest]
+
+
+def _round(
+    firsts: Sequence[LeafPart], seconds: Sequence[LeafPart], told: Sequence[Alike], left: PartArrays,
+    right: PartArrays, quiet: tuple[Sequence[LeafPart], Sequence[LeafPart]], alike: float,
+) -> list[Alike]:  # fmt: skip
+    """Return what is told now and was not before."""
+    known = {one.first for one in told} | {one.second for one in told}
+    classes: dict[ExtentsKey, tuple[list[LeafPart], list[LeafPart]]] = defaultdict(lambda: ([], []))
+    for at, (pieces, grads) in enumerate(((firsts, left), (seconds, right))):
+        for one in pieces:
+            if one not in known and one in grads and one not in quiet[at]:
+                classes[one.key][at].append(one)
+    return [match for here, there in classes.values() for match in match_pieces(here, there, left, right, alike)]
+
+
+def _confirm(
+    subjects: Subjects, firsts: Sequence[LeafPart], seconds: Sequence[LeafPart], told: Sequence[Alike]
+) -> tuple[list[Alike], list[tuple[Alike, str]]]:
+    """Return which pairs hold where each has values of its own, and those that do not."""
+    left, right, _ = _observe(subjects, firsts, seconds, told, seed=ROUNDS + 1)
+    held, doubted = [], []
+    for one in told:
+        if one.first not in left or one.second not in right:
+            held.append(one)
+            continue
+        distance = gap(left[one.first].transpose(one.axes), right[one.second])
+        others = [
+            gap(left[one.first].transpose(two.axes), right[two.second])
+            for two in told
+            if two is not one and two.first.key == one.first.key
+            and two.first.index.shape == one.first.index.shape and two.second in right
+        ]  # fmt: skip
+        if distance <= CLEAR * min(others, default=np.inf) and distance <= 1.0:
+            held.append(replace(one, gap=max(one.gap, distance)))
+        else:
+            doubted.append((one, f"behaves as its counterpart to {distance:.1e} only, and so does another"))
+    return held, doubted

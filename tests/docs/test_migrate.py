@@ -1,0 +1,87 @@
+"""The page on carrying a model over: its commands run, and print what the page shows but for the last digits."""
+
+import re
+import shlex
+import sys
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from parity.cli import COMMANDS, main
+from parity.results import EXIT_CODES
+from tests.docs import pages
+from tests.docs.pages import ROOT, expect_failure
+
+PAGE = "docs/migrate.md"
+
+
+def shown(name: str) -> str:
+    """Return a block of the page, without the fence."""
+    text = pages.read(PAGE).split(f"<!-- {name}:begin -->")[1].split(f"<!-- {name}:end -->")[0]
+    return "\n".join(line for line in text.strip().splitlines() if not line.startswith("```"))
+
+
+def rounded(text: str) -> str:
+    """Return a text with every float cut to what any processor gives, and rounding of any size as one word."""
+    text = re.sub(r"\b\d\.\de-1[3-7]\b", "rounding", text)
+    return re.sub(r"-?\d+\.(\d{4})\d{4,}", r"0.\1", text).strip()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("migrate_torch", "migrate_nnx"):
+        (tmp_path / f"{name}.py").write_text((ROOT / "docs" / "examples" / f"{name}.py").read_text())
+        sys.modules.pop(name, None)
+    yield tmp_path
+    for name in ("migrate_torch", "migrate_nnx"):
+        sys.modules.pop(name, None)
+
+
+def run(command: str, capsys) -> tuple[int, str]:
+    code = main(shlex.split(command)[1:])
+    return code, capsys.readouterr().out
+
+
+def test_the_exit_codes_of_the_page_are_those_of_the_verdicts():
+    rows = {cells[0]: cells[1] for cells in pages.table(PAGE, "verdict", "exit code").rows}
+    assert rows == {word: str(EXIT_CODES[word]) for word in ("holds", "broken", "inconclusive")}
+    assert {*map(int, rows.values())} | {2} == {*COMMANDS["map"].codes}
+
+
+@pytest.mark.takes_seconds
+def test_the_commands_of_the_page_print_what_it_shows(folder, capsys):
+    commands = re.findall(r"^parity (?:map|where|convert) .*$", pages.read(PAGE), re.MULTILINE)
+    wrong, norm, gelu, right, convert = commands
+    assert run(wrong, capsys)[0] == 1
+    for command, name in ((norm, "norm"), (gelu, "gelu")):
+        code, out = run(command, capsys)
+        assert (code, rounded(out)) == (1, rounded(shown(name)))
+    sys.path.insert(0, str(folder))
+    try:
+        from migrate_torch import Model
+    finally:
+        sys.path.remove(str(folder))
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.arange(8)[None]).sum().backward()
+    optimizer.step()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, folder / "last.pt")
+    code, out = run(right, capsys)
+    assert (code, rounded(out)) == (0, rounded(shown("right")))
+    assert run(convert, capsys)[0] == 0
+    assert (folder / "run").is_dir()
+
+
+PLANTS: dict[Callable[[], None], list[tuple[str, str, str]]] = {
+    test_the_exit_codes_of_the_page_are_those_of_the_verdicts: [
+        (PAGE, "| inconclusive | 4 |", "| inconclusive | 5 |"),
+    ],
+}
+"""What the page might say instead: by the test that must notice, the page, its words and others."""
+
+
+@pytest.mark.parametrize(("claim", "plant"), [(claim, plant) for claim, some in PLANTS.items() for plant in some])
+def test_a_page_that_says_something_else_is_noticed(claim, plant, monkeypatch):
+    expect_failure(claim, *plant, monkeypatch)

@@ -1,0 +1,192 @@
+"""A module of PyTorch as a function of its parameters and running statistics, in float64 and in evaluation mode."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from parity.contract import Evaluation, Inputs, Weigh, call_with
+from parity.errors import SpecError
+from torch_side.probes.calls import Calls, arrays_in
+from torch_side.probes.islands import Islands
+
+__all__ = ["open_model"]
+
+_STATISTICS = ("running_mean", "running_var")
+
+
+def open_model(option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mapping[str, Any], inputs: Inputs
+               ) -> TorchProbe:  # fmt: skip
+    """Return a model of PyTorch.
+
+    Args:
+        option: The option that names it, for messages.
+        name: As it was named.
+        made: A module, a class of modules, or a function that returns one.
+        args: What a class or a function is called with; it is built in float64.
+        kwargs: The same, by name.
+        inputs: Not looked at: a module of PyTorch is built without them.
+
+    Raises:
+        SpecError: It cannot be built, or is no module.
+    """
+    module = made
+    notes: list[str] = []
+    if not isinstance(made, nn.Module):
+        if not callable(made):
+            raise SpecError(
+                option, f"{name} is {type(made).__name__}; expected a module of PyTorch, or what makes one"
+            )
+        before = torch.get_default_dtype()
+        try:
+            torch.set_default_dtype(torch.float64)  # tables that it computes once are of float64 then, as elsewhere
+            with torch.random.fork_rng(devices=[]), Islands(lift=True):
+                module = made(*args, **kwargs)
+        except Exception as error:  # anything that the user's code does
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            raise SpecError(
+                option, f"{name} cannot be built: {why}; give its arguments with {option}-args"
+            ) from error
+        finally:
+            torch.set_default_dtype(before)
+    elif args or kwargs:
+        raise SpecError(f"{option}-args", f"{name} is a module that is built already and takes no arguments")
+    if module is made:
+        module = copy.deepcopy(made)  # it is made float64 and put into evaluation, and the user's stays as it is
+    if isinstance(module, tuple) and module and isinstance(module[0], nn.Module):
+        module = module[0]
+    if not isinstance(module, nn.Module):
+        raise SpecError(option, f"{name} made {type(module).__name__}; expected a module of PyTorch")
+    return TorchProbe(name, module.double().eval(), notes)
+
+
+class TorchProbe:
+    """See `parity.contract.ModelProbe`."""
+
+    framework = "torch"
+
+    def __init__(self, name: str, module: nn.Module, notes: Sequence[str] = ()) -> None:
+        self.name, self.module, self.notes = name, module, tuple(notes)
+        first: dict[int, str] = {}
+        ties: dict[str, tuple[str, ...]] = {}
+        leaves: dict[str, torch.Tensor] = {}
+        for path, parameter in module.named_parameters(remove_duplicate=False):
+            if not parameter.is_floating_point():
+                continue
+            known = first.setdefault(id(parameter), path)
+            if known != path:
+                ties[known] = (*ties.get(known, ()), path)
+            else:
+                leaves[path] = parameter
+        statistics = {
+            f"{path}.{word}".lstrip(".")
+            for path, one in module.named_modules()
+            if isinstance(one, _NormBase)
+            for word in _STATISTICS
+            if getattr(one, word, None) is not None
+        }
+        self.fixed = tuple(path for path, _ in module.named_buffers() if path not in statistics)
+        leaves |= {path: one for path, one in module.named_buffers() if path in statistics}
+        self._leaves = leaves
+        self.leaves = {path: one.detach().to(torch.float64).numpy().copy() for path, one in leaves.items()}
+        self.ties, self.statistics = ties, frozenset(statistics)
+        self.collections: Mapping[str, str] = {}
+        self._modules = dict(module.named_modules())
+
+    def evaluate(
+        self, values: Mapping[str, NDArray[np.float64]], inputs: Inputs, weigh: Weigh | None = None, *,
+        calls: bool = False, lift: bool = True
+    ) -> Evaluation:  # fmt: skip
+        """Return what it computes in float64; see `parity.contract.ModelProbe`."""
+        tensors = {
+            path: torch.tensor(values[path], dtype=torch.float64, requires_grad=path not in self.statistics)
+            for path in self._leaves
+        }
+        args, kwargs = call_with(inputs)
+        islands, kept = Islands(lift=lift), Calls(self.module)
+        before = torch.get_default_dtype()
+        try:
+            torch.set_default_dtype(torch.float64)
+            with islands, torch.random.fork_rng(devices=[]), kept.kept() if calls else nullcontext():
+                returned = torch.func.functional_call(
+                    self.module,
+                    tensors,
+                    tuple(_tensor(one) for one in args),
+                    {name: _tensor(one) for name, one in kwargs.items()},
+                )
+        except Exception as error:  # anything that the user's code does
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            raise SpecError("inputs", f"{self.name} cannot be called with them: {why[:300]}") from error
+        finally:
+            torch.set_default_dtype(before)
+        outputs = list(arrays_in(returned))
+        if not outputs:
+            raise SpecError("inputs", f"{self.name} returned {type(returned).__name__} without a float tensor")
+        gradients, total = {}, None
+        if weigh is not None:
+            total = sum(
+                ((torch.from_numpy(weigh(at, tuple(one.shape))) * one).sum() for at, one in enumerate(outputs)),
+                torch.zeros((), dtype=torch.float64),
+            )
+            gradients = self._gradients(total, tensors)
+        return Evaluation(
+            tuple(one.detach().to(torch.float64).numpy() for one in outputs),
+            gradients,
+            kept.ended(total) if calls else (),
+            islands.found,
+        )
+
+    def _gradients(self, total: torch.Tensor, tensors: Mapping[str, torch.Tensor]) -> dict[str, NDArray[np.float64]]:
+        """Return the gradient of each parameter, zeros where none reaches it."""
+        wanted = {path: one for path, one in tensors.items() if one.requires_grad}
+        if not total.requires_grad:
+            return {path: np.zeros(one.shape) for path, one in wanted.items()}
+        found = torch.autograd.grad(total, list(wanted.values()), retain_graph=True, allow_unused=True)
+        return {
+            path: np.zeros(one.shape) if grad is None else grad.to(torch.float64).numpy()
+            for (path, one), grad in zip(wanted.items(), found, strict=True)
+        }
+
+    def assumed_inputs(self) -> str | None:
+        """Return what its first layer takes, as a text such as `i[2,8]<65`; None where it does not say."""
+        for module in self.module.modules():
+            if isinstance(module, nn.Embedding):
+                return f"i[2,8]<{module.num_embeddings}"
+            if isinstance(module, nn.Linear):
+                return f"f[4,{module.in_features}]"
+            if isinstance(module, nn.Conv2d):
+                return f"f[2,{module.in_channels},16,16]"
+        return None
+
+    def settings(self, path: str) -> Mapping[str, object]:
+        """Return the plain values of a module, such as `eps`."""
+        module = self._modules.get(path)
+        if module is None:
+            return {}
+        found = {
+            name: value
+            for name, value in vars(module).items()
+            if not name.startswith("_") and name != "training" and _is_setting(value)
+        }
+        return found
+
+
+def _is_setting(value: Any) -> bool:
+    return isinstance(value, bool | int | float | str) or (
+        isinstance(value, tuple) and all(isinstance(one, int | str) for one in value)
+    )
+
+
+def _tensor(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    tensor = torch.from_numpy(np.array(value))
+    return tensor.double() if tensor.is_floating_point() else tensor
