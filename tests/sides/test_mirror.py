@@ -30,8 +30,8 @@ NOT_MIRRORED = {
 }
 """What only one framework has: trainers and files that people have, processes as its launchers start them, programs
 that XLA compiles anew in each process, imports that PyTorch makes late, models that people bring, scheduler objects
-and traced schedules, optimizers (PyTorch has its own), how a state is split (by shardings, or in the modules that hold
-it), and files that several processes write, which Orbax does."""
+and traced schedules, optimizers (PyTorch has its own), how a state is split (by shardings, or in the modules), and
+files that several processes write, which Orbax does."""
 
 
 def mirrored(side: str) -> set[str]:
