@@ -267,7 +267,7 @@ def test_restore_casts_silently_is_refused(tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match=r"optimizer\.adam\.count: expected float32\[\], found int32\[\]"):
         _restored_as_float(trainer)
     monkeypatch.setattr("jax_side.formats.items.check_types", lambda item, expected: None)
-    monkeypatch.setattr("parity.checkpoints.saving.require_sealed", lambda seal, loaded, partial: None)
+    monkeypatch.setattr("jax_side.checkpoint.require_leaves", lambda seal, found: None)
     monkeypatch.setattr("jax_side.formats.whole.LEAST", 1 << 60)  # Orbax reads all
     assert int(_restored_as_float(trainer)) == 2**24, "without both checks, one count is lost"
     trainer.close()
