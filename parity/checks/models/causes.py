@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["activation_cause", "norm_cause", "setting_cause"]
+from parity.checks.models.fitting import fits, tolerance
+
+__all__ = ["ACTIVATIONS", "activation_cause", "norm_cause", "setting_cause", "weight_cause"]
 
 _SAME = (
     ("eps", "epsilon"),
@@ -39,7 +41,7 @@ def _sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(1.0 / (1.0 + np.exp(-x)))
 
 
-_ACTIVATIONS: dict[str, _Activation] = {
+ACTIVATIONS: dict[str, _Activation] = {
     "GELU (erf)": lambda x: 0.5 * x * (1.0 + _ERF(x / math.sqrt(2.0))),
     "GELU (tanh)": lambda x: 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))),
     "GELU (sigmoid of 1.702 x)": lambda x: x * _sigmoid(1.702 * x),
@@ -114,7 +116,7 @@ def activation_cause(
         if before.shape != first.shape:
             continue
         with np.errstate(all="ignore"):
-            made = {name: function(before) for name, function in _ACTIVATIONS.items()}
+            made = {name: function(before) for name, function in ACTIVATIONS.items()}
         here, there = (next((n for n, one in made.items() if _close(one, got)), "") for got in (first, second))
         if here and there and here != there:
             return f"activation: {here} here, {there} there"
@@ -142,6 +144,34 @@ def norm_cause(first: NDArray[np.float64], second: NDArray[np.float64], given: N
     for sign, where in ((1.0, "there"), (-1.0, "here")):
         if np.allclose(difference, sign * rms, rtol=1e-3, atol=1e-6 * float(np.abs(rms).max())):
             return f"RMSNorm: the scale is one plus the parameter {where}"
+    return ""
+
+
+def weight_cause(
+    first: NDArray[np.float64], second: NDArray[np.float64], given: NDArray[np.float64],
+    leaves: Sequence[NDArray[np.float64]],
+) -> str:  # fmt: skip
+    """Return how two layers use the same weights in another way; empty where that is not known.
+
+    Args:
+        first: Output of one, [..., out].
+        second: Output of the other.
+        given: What both were given, [..., in].
+        leaves: What the layer holds itself, in the first model's shapes.
+    """
+    if first.ndim < 2 or first.shape[:-1] != given.shape[:-1]:
+        return ""
+    limit = tolerance(first, second)
+    for bias in (leaf for leaf in leaves if leaf.shape == first.shape[-1:]):
+        for sign, side, other in ((1.0, "here", "there"), (-1.0, "there", "here")):
+            if fits(np.broadcast_to(sign * bias, first.shape), first - second, limit):
+                return f"bias: once more {side} than {other} (missing {other}, or added twice {side})"
+    square = (given.shape[-1], first.shape[-1])
+    for weight in (leaf for leaf in leaves if leaf.shape == square and square[0] == square[1]):
+        for sign in (1.0, -1.0):
+            # whatever both add to the product falls out of the difference
+            if fits(sign * (given @ weight.T - given @ weight), first - second, limit):
+                return "weight: transposed in one, as it is in the other"
     return ""
 
 
