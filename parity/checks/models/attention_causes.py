@@ -59,10 +59,12 @@ def attention_cause(befores: Sequence[Array], first: Array, second: Array) -> st
             if fits(sample, values[:1], limit):
                 side.append(way)
     phrase, ways = least_difference(*made, _differences)
+    if not phrase:
+        return ""
     for way, values in zip(ways, (first, second), strict=True):
         if not any(fits(again, values, limit) for other, again in _tried(parts, way.heads) if other == way):
             return ""  # true of the first sample alone
-    return f"attention: {phrase}" if phrase else ""
+    return f"attention: {phrase}"
 
 
 def _projections(befores: Sequence[Array], shape: tuple[int, ...]) -> list[Array] | None:

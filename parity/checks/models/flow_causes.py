@@ -1,4 +1,4 @@
-"""Likely causes of a parting between modules: what is added, scaled, pooled or laid out in another way.
+"""Likely causes of a parting between modules: what is added, scaled or laid out in another way.
 
 Each is told by values: both models' values, or their difference, are made again from what agrees before them, to
 within rounding (`fitting.py`). What is not made again by exactly one of the ways below has no cause here.
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from parity.checks.models.causes import ACTIVATIONS
 from parity.checks.models.fitting import Array, coefficient, fits, tolerance
 
-__all__ = ["factor_cause", "layout_cause", "pooling_cause", "term_cause"]
+__all__ = ["BETWEEN", "Terms", "distinct_terms", "factor_cause", "layout_cause", "term_cause"]
 
 Terms = Sequence[tuple[str, Array]]
 """Values that agree in both models, each with its name, the nearest first."""
 
-_BETWEEN = ("nothing", "ReLU", "GELU (erf)", "GELU (tanh)", "SiLU", "tanh")
+BETWEEN = ("nothing", "ReLU", "GELU (erf)", "GELU (tanh)", "SiLU", "tanh")
 """Activations that may lie between a module and the parting."""
 
 
@@ -56,7 +56,7 @@ def term_cause(terms: Terms, first: Array, second: Array) -> str:
         second: Values of the other, of the same shape.
     """
     limit = tolerance(first, second)
-    same = _distinct([(name, values) for name, values in terms if values.shape == first.shape])
+    same = distinct_terms([(name, values) for name, values in terms if values.shape == first.shape])
     for name, term in same:
         more = coefficient(first - second, term, limit)
         if not more:
@@ -67,7 +67,7 @@ def term_cause(terms: Terms, first: Array, second: Array) -> str:
             if here is not None and there is not None and here[1] == there[1] != 0.0:
                 return f"residual: the sum with {other} has {name} {_times(here[0])} here, {_times(there[0])} there"
         side, other_side = ("here", "there") if more > 0 else ("there", "here")
-        return f"sum: {side} it has {name} {_times(abs(more))} more than {other_side}"
+        return f"sum: {side} it is what is {other_side} plus {abs(more):.9g} times {name}"
     return ""
 
 
@@ -84,42 +84,13 @@ def _times(count: float) -> str:
     return words.get(count, f"{count:.9g} times")
 
 
-def _distinct(terms: Terms) -> list[tuple[str, Array]]:
+def distinct_terms(terms: Terms) -> list[tuple[str, Array]]:
     """Return the first of those that are equal, 12 at most: others are far from the parting."""
     found: list[tuple[str, Array]] = []
     for name, values in terms:
         if len(found) < 12 and not any(np.array_equal(values, one) for _, one in found):
             found.append((name, values))
     return found
-
-
-_POOLS: Mapping[str, Callable[[Array, tuple[int, ...]], Array]] = {
-    "mean": lambda x, axes: x.mean(axes),
-    "max": lambda x, axes: x.max(axes),
-    "sum": lambda x, axes: x.sum(axes),
-    "first": lambda x, axes: x.reshape(x.shape[0], -1, x.shape[-1])[:, 0],
-    "last": lambda x, axes: x.reshape(x.shape[0], -1, x.shape[-1])[:, -1],
-}
-
-
-def pooling_cause(terms: Terms, first: Array, second: Array) -> str:
-    """Return how each model pools the same values over all places; empty where that is not known.
-
-    Args:
-        terms: What agrees in both before it, [batch, places..., channels].
-        first: What one model made of it, [batch, channels].
-        second: What the other made of it.
-    """
-    limit = tolerance(first, second)
-    for (name, values), between in itertools.product(_distinct(terms), _BETWEEN):
-        if first.ndim != 2 or values.ndim < 3 or (values.shape[0], values.shape[-1]) != first.shape:
-            continue
-        axes = tuple(range(1, values.ndim - 1))
-        made = {word: pool(ACTIVATIONS[between](values), axes) for word, pool in _POOLS.items()}
-        here, there = ([word for word, one in made.items() if fits(one, got, limit)] for got in (first, second))
-        if len(here) == len(there) == 1 and here != there:
-            return f"pooling: of {name} the {here[0]} here, the {there[0]} there"
-    return ""
 
 
 def layout_cause(terms: Terms, first: Array, second: Array) -> str:
@@ -134,7 +105,7 @@ def layout_cause(terms: Terms, first: Array, second: Array) -> str:
     """
     limit = tolerance(first, second)
     difference = first - second
-    for (name, values), between in itertools.product(_distinct(terms), _BETWEEN):
+    for (name, values), between in itertools.product(distinct_terms(terms), BETWEEN):
         if values.ndim < 3 or values.size != first.size or values.shape[0] != first.shape[0]:
             continue
         made = ACTIVATIONS[between](values)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from parity.checks.models.attention_causes import attention_cause
 from parity.checks.models.causes import activation_cause, norm_cause, setting_cause, weight_cause
 from parity.checks.models.fitting import Array, fits
-from parity.checks.models.flow_causes import factor_cause, layout_cause, pooling_cause, term_cause
+from parity.checks.models.flow_causes import factor_cause, layout_cause, term_cause
 from parity.checks.models.modules import CallPair, comparable
+from parity.checks.models.pooling_causes import pooling_cause, window_cause
 from parity.contract import ModuleCall
 
 __all__ = ["Scene", "likely_cause"]
@@ -47,7 +48,7 @@ def likely_cause(scene: Scene, parted: tuple[Array, Array], given: tuple[Array, 
     pair = scene.pair
     if given is not None:
         cause = (
-            setting_cause((pair.first[0].kind, pair.second[0].kind), *scene.settings)
+            setting_cause((pair.first[0].kind, pair.second[0].kind), *map(_evaluated, scene.settings))
             or norm_cause(*parted, given[0])
             or weight_cause(*parted, given[0], _own(pair, scene.leaves))
         )
@@ -61,9 +62,15 @@ def likely_cause(scene: Scene, parted: tuple[Array, Array], given: tuple[Array, 
         or _order_cause(scene)
         or factor_cause(*parted, scene.dropouts)
         or pooling_cause(terms, *parted)
+        or window_cause(terms, *parted)
         or layout_cause(terms, *parted)
         or term_cause(terms, *parted)
     )
+
+
+def _evaluated(settings: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings that evaluation reads: a momentum or a rate of dropout that differs makes no value part."""
+    return {name: value for name, value in settings.items() if name not in ("momentum", "p", "rate")}
 
 
 def _own(pair: CallPair, leaves: Mapping[str, Array]) -> list[Array]:
