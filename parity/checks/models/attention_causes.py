@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parity.checks.models.fitting import Array, fits, least_difference, tolerance
+from parity.checks.models.fitting import Float64s, fits, least_difference, tolerance
 
 __all__ = ["attention_cause"]
 
@@ -24,7 +24,7 @@ _ROLES = tuple(itertools.permutations(range(3)))
 
 
 @dataclass(frozen=True)
-class _Way:
+class _AttentionWay:
     """One way to attend."""
 
     roles: tuple[int, ...]
@@ -38,7 +38,7 @@ class _Way:
     """How the heads are laid in one axis."""
 
 
-def attention_cause(befores: Sequence[Array], first: Array, second: Array) -> str:
+def attention_cause(befores: Sequence[Float64s], first: Float64s, second: Float64s) -> str:
     """Return what two attentions do differently with the same q, k and v; empty where that is not known.
 
     Args:
@@ -53,7 +53,7 @@ def attention_cause(befores: Sequence[Array], first: Array, second: Array) -> st
     if parts is None or first.shape[1] ** 2 * first.shape[2] > _LARGEST:
         return ""
     limit = tolerance(first, second)
-    made: tuple[list[_Way], list[_Way]] = ([], [])
+    made: tuple[list[_AttentionWay], list[_AttentionWay]] = ([], [])
     for way, sample in _tried([one[:1] for one in parts]):
         for side, values in zip(made, (first, second), strict=True):
             if fits(sample, values[:1], limit):
@@ -67,7 +67,7 @@ def attention_cause(befores: Sequence[Array], first: Array, second: Array) -> st
     return f"attention: {phrase}"
 
 
-def _projections(befores: Sequence[Array], shape: tuple[int, ...]) -> list[Array] | None:
+def _projections(befores: Sequence[Float64s], shape: tuple[int, ...]) -> list[Float64s] | None:
     """Return the three projections in the order in which they were made; None where they are not to be seen."""
     batch, time, width = shape
     flat = [one.reshape(batch, time, -1) for one in befores[:3] if one.ndim >= 3 and one.shape[:2] == (batch, time)]
@@ -78,7 +78,7 @@ def _projections(befores: Sequence[Array], shape: tuple[int, ...]) -> list[Array
     return None
 
 
-def _tried(parts: Sequence[Array], heads: int = 0) -> Iterator[tuple[_Way, Array]]:
+def _tried(parts: Sequence[Float64s], heads: int = 0) -> Iterator[tuple[_AttentionWay, Float64s]]:
     """Yield every way, or those of one number of heads, with what it makes, [batch, time, width]."""
     batch, time, width = parts[0].shape
     mask = np.tril(np.ones((time, time), bool))
@@ -93,7 +93,7 @@ def _tried(parts: Sequence[Array], heads: int = 0) -> Iterator[tuple[_Way, Array
                 with np.errstate(all="ignore"):
                     y = _softmax(np.where(mask, scores * factor, -np.inf) if causal else scores * factor, axis) @ v
                 for joined, order in (("head by head", (0, 2, 1, 3)), ("interleaved", (0, 2, 3, 1))):
-                    way = _Way(roles, count, scale, causal, axis, joined)
+                    way = _AttentionWay(roles, count, scale, causal, axis, joined)
                     yield way, y.transpose(order).reshape(batch, time, width)
 
 
@@ -111,13 +111,13 @@ def _scales(width: int, heads: int) -> list[tuple[str, float]]:
     return [(name, factor) for factor, name in found.items()]
 
 
-def _softmax(scores: Array, axis: str) -> Array:
+def _softmax(scores: Float64s, axis: str) -> Float64s:
     at = _AXES[axis]
     powers = np.exp(scores - scores.max(at, keepdims=True))
     return np.asarray(powers / powers.sum(at, keepdims=True))
 
 
-def _differences(a: _Way, b: _Way) -> list[str]:
+def _differences(a: _AttentionWay, b: _AttentionWay) -> list[str]:
     """Return what differs in two ways, as phrases."""
     found = []
     moved = [name for name, one, other in zip("qkv", a.roles, b.roles, strict=True) if one != other]

@@ -8,13 +8,13 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "coefficient", "fits", "least_difference", "tolerance"]
+__all__ = ["Float64s", "coefficient", "fits", "least_difference", "tolerance"]
 
-Array: TypeAlias = NDArray[np.float64]
-Way = TypeVar("Way")
+Float64s: TypeAlias = NDArray[np.float64]
+HowMade = TypeVar("HowMade")
 
 
-def tolerance(first: Array, second: Array) -> float:
+def tolerance(first: Float64s, second: Float64s) -> float:
     """Return how far values that are made again may be from those of a model, absolute.
 
     1e-10 of the largest element, and at most a thousandth of what the two models are apart: what makes the values of
@@ -24,12 +24,12 @@ def tolerance(first: Array, second: Array) -> float:
     return min(1e-10 * largest, 1e-3 * float(np.abs(first - second).max(initial=0.0)))
 
 
-def fits(made: Array, values: Array, limit: float) -> bool:
+def fits(made: Float64s, values: Float64s, limit: float) -> bool:
     """Return whether values are those that were made, to within a limit; never where one of them is not finite."""
     return made.shape == values.shape and bool(np.abs(made - values).max(initial=0.0) <= limit)
 
 
-def coefficient(values: Array, term: Array, limit: float) -> float:
+def coefficient(values: Float64s, term: Float64s, limit: float) -> float:
     """Return c where values are c times a term, to within a limit; 0 where they are not.
 
     Whole numbers are returned as such where rounding alone is between.
@@ -44,8 +44,8 @@ def coefficient(values: Array, term: Array, limit: float) -> float:
 
 
 def least_difference(
-    here: Sequence[Way], there: Sequence[Way], differences: Callable[[Way, Way], list[str]]
-) -> tuple[str, tuple[Way, ...]]:
+    here: Sequence[HowMade], there: Sequence[HowMade], differences: Callable[[HowMade, HowMade], list[str]]
+) -> tuple[str, tuple[HowMade, ...]]:
     """Return what differs in two ways that make the values of two models, and the two ways.
 
     Several ways may make the same values: with one head, heads are joined in either order. The pair that differs

@@ -13,18 +13,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from parity.checks.models.causes import ACTIVATIONS
-from parity.checks.models.fitting import Array, coefficient, fits, tolerance
+from parity.checks.models.fitting import Float64s, coefficient, fits, tolerance
 
 __all__ = ["BETWEEN", "Terms", "distinct_terms", "factor_cause", "layout_cause", "term_cause"]
 
-Terms = Sequence[tuple[str, Array]]
+Terms = Sequence[tuple[str, Float64s]]
 """Values that agree in both models, each with its name, the nearest first."""
 
 BETWEEN = ("nothing", "ReLU", "GELU (erf)", "GELU (tanh)", "SiLU", "tanh")
 """Activations that may lie between a module and the parting."""
 
 
-def factor_cause(first: Array, second: Array, dropouts: Sequence[float] = ()) -> str:
+def factor_cause(first: Float64s, second: Float64s, dropouts: Sequence[float] = ()) -> str:
     """Return by what one is a multiple of the other; empty where it is not.
 
     Args:
@@ -47,7 +47,7 @@ def factor_cause(first: Array, second: Array, dropouts: Sequence[float] = ()) ->
     return f"factor: there {times:.9g} times what is here{meaning}"
 
 
-def term_cause(terms: Terms, first: Array, second: Array) -> str:
+def term_cause(terms: Terms, first: Float64s, second: Float64s) -> str:
     """Return the term that one model adds and the other does not, or not as often; empty where that is not known.
 
     Args:
@@ -71,7 +71,7 @@ def term_cause(terms: Terms, first: Array, second: Array) -> str:
     return ""
 
 
-def _two(values: Array, term: Array, other: Array, limit: float) -> tuple[float, float] | None:
+def _two(values: Float64s, term: Float64s, other: Float64s, limit: float) -> tuple[float, float] | None:
     """Return the coefficients of two terms whose sum the values are; None where they are not."""
     matrix = np.stack([term.ravel(), other.ravel()], axis=1)
     found = np.linalg.lstsq(matrix, values.ravel(), rcond=None)[0]
@@ -84,16 +84,16 @@ def _times(count: float) -> str:
     return words.get(count, f"{count:.9g} times")
 
 
-def distinct_terms(terms: Terms) -> list[tuple[str, Array]]:
+def distinct_terms(terms: Terms) -> list[tuple[str, Float64s]]:
     """Return the first of those that are equal, 12 at most: others are far from the parting."""
-    found: list[tuple[str, Array]] = []
+    found: list[tuple[str, Float64s]] = []
     for name, values in terms:
         if len(found) < 12 and not any(np.array_equal(values, one) for _, one in found):
             found.append((name, values))
     return found
 
 
-def layout_cause(terms: Terms, first: Array, second: Array) -> str:
+def layout_cause(terms: Terms, first: Float64s, second: Float64s) -> str:
     """Return in which order of axes each model lays out the same values; empty where that is not known.
 
     Whatever both add to it falls out of the difference, such as an embedding of positions.

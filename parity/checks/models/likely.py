@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from parity.checks.models.attention_causes import attention_cause
 from parity.checks.models.causes import activation_cause, norm_cause, setting_cause, weight_cause
-from parity.checks.models.fitting import Array, fits
+from parity.checks.models.fitting import Float64s, fits
 from parity.checks.models.flow_causes import factor_cause, layout_cause, term_cause
 from parity.checks.models.modules import CallPair, comparable
 from parity.checks.models.pooling_causes import pooling_cause, window_cause
@@ -29,15 +29,15 @@ class Scene:
     """Of its modules."""
     pairs: Sequence[CallPair]
     """All pairs, in the order in which the calls of the first model ended."""
-    agreed: Sequence[tuple[CallPair, Array]]
+    agreed: Sequence[tuple[CallPair, Float64s]]
     """Pairs before it whose outputs agree, with these outputs."""
-    leaves: Mapping[str, Array]
+    leaves: Mapping[str, Float64s]
     """Values of the first model's leaves."""
     dropouts: Sequence[float] = ()
     """Rates of the dropouts of both models."""
 
 
-def likely_cause(scene: Scene, parted: tuple[Array, Array], given: tuple[Array, Array] | None) -> str:
+def likely_cause(scene: Scene, parted: tuple[Float64s, Float64s], given: tuple[Float64s, Float64s] | None) -> str:
     """Return what likely makes two values part; empty where nothing that is known makes both.
 
     Args:
@@ -73,7 +73,7 @@ def _evaluated(settings: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in settings.items() if name not in ("momentum", "p", "rate")}
 
 
-def _own(pair: CallPair, leaves: Mapping[str, Array]) -> list[Array]:
+def _own(pair: CallPair, leaves: Mapping[str, Float64s]) -> list[Float64s]:
     """Return the leaves that the module itself holds; none of several modules."""
     if len(pair.first) != 1:
         return []
@@ -81,7 +81,7 @@ def _own(pair: CallPair, leaves: Mapping[str, Array]) -> list[Array]:
     return [value for name, value in leaves.items() if name.rpartition(".")[0] == path]
 
 
-def _terms(agreed: Sequence[tuple[CallPair, Array]]) -> list[tuple[str, Array]]:
+def _terms(agreed: Sequence[tuple[CallPair, Float64s]]) -> list[tuple[str, Float64s]]:
     """Return values that agree in both models, named by the first model's modules, the nearest first."""
     found = []
     for pair, made in reversed(agreed):
@@ -122,5 +122,5 @@ def _follows(norm: ModuleCall, other: ModuleCall) -> bool:
     return _same(given, made) or (added and _same(given, made + other.inputs[0]))
 
 
-def _same(a: Array, b: Array) -> bool:
+def _same(a: Float64s, b: Float64s) -> bool:
     return a.shape == b.shape and fits(a, b, 1e-13 * float(abs(b).max(initial=0.0)))

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from parity.checks.models.causes import ACTIVATIONS
-from parity.checks.models.fitting import Array, fits, least_difference, tolerance
+from parity.checks.models.fitting import Float64s, fits, least_difference, tolerance
 from parity.checks.models.flow_causes import BETWEEN, Terms, distinct_terms
 
 __all__ = ["pooling_cause", "window_cause"]
 
-_POOLS: Mapping[str, Callable[[Array, tuple[int, ...]], Array]] = {
+_POOLS: Mapping[str, Callable[[Float64s, tuple[int, ...]], Float64s]] = {
     "mean": lambda x, axes: x.mean(axes),
     "max": lambda x, axes: x.max(axes),
     "sum": lambda x, axes: x.sum(axes),
@@ -27,7 +27,7 @@ _POOLS: Mapping[str, Callable[[Array, tuple[int, ...]], Array]] = {
 }
 
 
-def pooling_cause(terms: Terms, first: Array, second: Array) -> str:
+def pooling_cause(terms: Terms, first: Float64s, second: Float64s) -> str:
     """Return how each model pools the same values over all places; empty where that is not known.
 
     Args:
@@ -60,7 +60,7 @@ class _Windows:
     """The order of the axes of the result."""
 
 
-def window_cause(terms: Terms, first: Array, second: Array) -> str:
+def window_cause(terms: Terms, first: Float64s, second: Float64s) -> str:
     """Return how each model pools the same image by windows; empty where that is not known.
 
     Args:
@@ -84,7 +84,7 @@ def window_cause(terms: Terms, first: Array, second: Array) -> str:
     return ""
 
 
-def _pooled(image: Array, shape: tuple[int, ...]) -> Iterator[tuple[_Windows, Array]]:
+def _pooled(image: Float64s, shape: tuple[int, ...]) -> Iterator[tuple[_Windows, Float64s]]:
     """Yield every way whose result has the shape, with what it makes."""
     paddings = ((0, 0), (1, 1), (0, 1))
     for size, stride, padding in itertools.product((2, 3), (1, 2, 3), paddings):
@@ -109,7 +109,7 @@ def _pooled(image: Array, shape: tuple[int, ...]) -> Iterator[tuple[_Windows, Ar
                 yield _Windows(kind, size, stride, padding, laid), result
 
 
-def _windows(image: Array, size: int, stride: int, padding: tuple[int, int], fill: float) -> Array:
+def _windows(image: Float64s, size: int, stride: int, padding: tuple[int, int], fill: float) -> Float64s:
     """Return the windows of an image, [batch, places, places, channels, size, size]."""
     padded = np.pad(image, ((0, 0), padding, padding, (0, 0)), constant_values=fill)
     return sliding_window_view(padded, (size, size), axis=(1, 2))[:, ::stride, ::stride]
