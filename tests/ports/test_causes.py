@@ -5,9 +5,11 @@ import pytest
 
 from parity.checks.models import find_parting, map_models
 from parity.checks.models.attention_causes import attention_cause
+from parity.checks.models.causes import ACTIVATIONS, gate_cause, setting_cause
 from parity.checks.models.flow_causes import factor_cause, layout_cause, term_cause
 from parity.checks.models.likely import Scene, likely_cause
 from parity.checks.models.modules import CallPair
+from parity.checks.models.norm_causes import norm_way_cause
 from parity.checks.models.pooling_causes import pooling_cause, window_cause
 from parity.contract import ModuleCall
 from tests.ports.corpus import image_nnx, image_torch, mixed_nnx, mixed_torch
@@ -129,6 +131,72 @@ def test_an_attention_has_its_cause_and_no_other(fault, fused):
     befores = [np.concatenate([q, k, v], axis=-1)] if fused else [v, k, q]
     found = attention_cause(befores, _attended(q, k, v, **RIGHT), _attended(q, k, v, **changed))
     assert found == (f"attention: {cause}" if cause else "")
+
+
+GATED = {
+    "activation": (("SiLU", 0), "gate: SiLU here, GELU (erf) there", ("GELU (erf)", 0)),
+    "gate": (("SiLU", 0), "gate: of the first projection here, of the second there", ("SiLU", 1)),
+    "none": (("SiLU", 0), "gate: SiLU here, nothing there", ("nothing", 0)),
+    "unknown": (("SiLU", 0), "", ("sine", 0)),
+}
+
+
+@pytest.mark.parametrize("fault", GATED)
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_gated_layer_has_its_cause_and_no_other(fault, fused):
+    parts = np.random.default_rng(8).normal(size=(2, 3, 5, 8))
+    known = ACTIVATIONS | {"sine": np.sin}
+    right, cause, wrong = GATED[fault]
+    first, second = (known[name](parts[gate]) * parts[1 - gate] for name, gate in (right, wrong))
+    befores = [np.concatenate(list(parts), axis=-1)] if fused else [parts[1], parts[0]]
+    assert gate_cause(befores, first, second) == cause
+
+
+def _normed(x, centred=True, epsilon=1e-5, inside=True, power=2):
+    x = x - x.mean(-1, keepdims=True) if centred else x
+    spread = (abs(x) ** power).mean(-1, keepdims=True)
+    return x / (np.sqrt(spread + epsilon) if inside else np.sqrt(spread) + epsilon)
+
+
+NORMS = {
+    "epsilon": ({"epsilon": 1e-6}, "norm: epsilon 1e-05 here, 1e-06 there"),
+    "mean": ({"centred": False}, "norm: the mean is taken off here, not there"),
+    "outside": ({"inside": False}, "norm: epsilon inside the root here, outside there"),
+    "an epsilon of no library": ({"epsilon": 3e-5}, ""),
+    "another power": ({"power": 3}, ""),
+}
+
+
+@pytest.mark.parametrize("fault", NORMS)
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_norm_of_a_users_own_has_its_cause_and_no_other(fault, bias):
+    rng = np.random.default_rng(9)
+    given, (scale, shift) = rng.normal(size=(3, 5, 8)) + 0.5, rng.normal(size=(2, 8))
+    changed, cause = NORMS[fault]
+    first, second = (_normed(given, **named) * scale + bias * shift for named in ({}, changed))
+    assert norm_way_cause(first, second, given, [scale, shift] if bias else [scale]) == cause
+
+
+CONV = {"kernel_size": (3, 3), "stride": (1, 1), "padding": (1, 1), "dilation": (1, 1)}
+SAME = {"kernel_size": (3, 3), "strides": 1, "padding": "SAME", "kernel_dilation": 1}
+PADDINGS = {
+    "same at stride 1": (CONV, SAME, ""),
+    "pairs": (CONV, SAME | {"padding": ((1, 1), (1, 1))}, ""),
+    "valid": (CONV | {"padding": (0, 0)}, SAME | {"padding": "VALID"}, ""),
+    "same of an even kernel": (CONV | {"kernel_size": (2, 2)}, SAME | {"kernel_size": (2, 2)}, "padding"),
+    "same at stride 2": (CONV | {"stride": (2, 2)}, SAME | {"strides": 2}, "padding"),
+    "same of a wider kernel": (CONV | {"kernel_size": (5, 5)}, SAME | {"kernel_size": (5, 5)}, "padding"),
+    "same of a dilated kernel": (CONV | {"dilation": (2, 2), "padding": (2, 2)}, SAME | {"kernel_dilation": 2}, ""),
+    "dilated": (CONV | {"dilation": (2, 2)}, SAME | {"kernel_dilation": 2}, "padding"),
+    "one side": (CONV, SAME | {"padding": ((0, 1), (0, 1))}, "padding"),
+}
+
+
+@pytest.mark.parametrize("case", PADDINGS)
+def test_a_padding_in_other_words_is_no_cause(case):
+    first, second, word = PADDINGS[case]
+    found = setting_cause(("Conv2d", "Conv"), first, second)
+    assert found.startswith(f"Conv2d and Conv: {word}") if word else found == ""
 
 
 def test_one_head_and_one_place_of_time_are_no_evidence():

@@ -1,6 +1,7 @@
 """The likely cause of a parting: what is tried, in which order, on the values of the pair that parts.
 
-Settings that differ come first, since both models state them; then what values tell, the narrowest first.
+A bias or a weight that explains all of the difference comes first; then settings that differ, which both models state
+(they may differ beside the fault); then what else values tell, the narrowest first.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from parity.checks.models.attention_causes import attention_cause
-from parity.checks.models.causes import activation_cause, norm_cause, setting_cause, weight_cause
+from parity.checks.models.causes import activation_cause, gate_cause, setting_cause, weight_cause
 from parity.checks.models.fitting import Float64s, fits
 from parity.checks.models.flow_causes import factor_cause, layout_cause, term_cause
 from parity.checks.models.modules import CallPair, comparable
+from parity.checks.models.norm_causes import norm_cause, norm_way_cause
 from parity.checks.models.pooling_causes import pooling_cause, window_cause
 from parity.contract import ModuleCall
 
@@ -47,10 +49,12 @@ def likely_cause(scene: Scene, parted: tuple[Float64s, Float64s], given: tuple[F
     """
     pair = scene.pair
     if given is not None:
+        own = _own(pair, scene.leaves)
         cause = (
-            setting_cause((pair.first[0].kind, pair.second[0].kind), *map(_evaluated, scene.settings))
+            weight_cause(*parted, given[0], own)
+            or setting_cause((pair.first[0].kind, pair.second[0].kind), *map(_evaluated, scene.settings))
             or norm_cause(*parted, given[0])
-            or weight_cause(*parted, given[0], _own(pair, scene.leaves))
+            or norm_way_cause(*parted, given[0], own)
         )
         if cause:
             return cause
@@ -58,6 +62,7 @@ def likely_cause(scene: Scene, parted: tuple[Float64s, Float64s], given: tuple[F
     terms = _terms(scene.agreed)
     return (
         activation_cause(befores, *parted)
+        or gate_cause(befores, *parted)
         or attention_cause(befores, *parted)
         or _order_cause(scene)
         or factor_cause(*parted, scene.dropouts)
