@@ -16,8 +16,8 @@ from parity.checks.models.fitting import Float64s, fits, least_difference, toler
 
 __all__ = ["attention_cause"]
 
-_LARGEST = 2**22
-"""Elements of the scores of one sample, times the width: above, the ways are not tried (each takes milliseconds)."""
+_LARGEST = 2**21
+"""Scores of a head of one sample, times the width, as of 64 places of 512: above, the ways are not tried."""
 
 _AXES = {"keys": -1, "queries": -2, "heads": -3}
 _ROLES = tuple(itertools.permutations(range(3)))

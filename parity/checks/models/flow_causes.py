@@ -15,10 +15,13 @@ import numpy as np
 from parity.checks.models.causes import ACTIVATIONS
 from parity.checks.models.fitting import Float64s, coefficient, fits, tolerance
 
-__all__ = ["BETWEEN", "Terms", "distinct_terms", "factor_cause", "layout_cause", "term_cause"]
+__all__ = ["BETWEEN", "LARGEST", "Terms", "distinct_terms", "factor_cause", "layout_cause", "term_cause"]
 
 Terms = Sequence[tuple[str, Float64s]]
 """Values that agree in both models, each with its name, the nearest first."""
+
+LARGEST = 2**18
+"""Elements of a value, as of two images of 64 by 64 by 32: above, orders of axes and windows are not tried."""
 
 BETWEEN = ("nothing", "ReLU", "GELU (erf)", "GELU (tanh)", "SiLU", "tanh")
 """Activations that may lie between a module and the parting."""
@@ -106,7 +109,9 @@ def layout_cause(terms: Terms, first: Float64s, second: Float64s) -> str:
     limit = tolerance(first, second)
     difference = first - second
     for (name, values), between in itertools.product(distinct_terms(terms), BETWEEN):
-        if values.ndim < 3 or values.size != first.size or values.shape[0] != first.shape[0]:
+        if not 3 <= values.ndim <= 4 or values.size != first.size or values.shape[0] != first.shape[0]:
+            continue
+        if values.size > LARGEST:
             continue
         made = ACTIVATIONS[between](values)
         orders = [(0, *order) for order in itertools.permutations(range(1, values.ndim))]

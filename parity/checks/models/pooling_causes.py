@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from parity.checks.models.causes import ACTIVATIONS
 from parity.checks.models.fitting import Float64s, fits, least_difference, tolerance
-from parity.checks.models.flow_causes import BETWEEN, Terms, distinct_terms
+from parity.checks.models.flow_causes import BETWEEN, LARGEST, Terms, distinct_terms
 
 __all__ = ["pooling_cause", "window_cause"]
 
@@ -71,6 +71,8 @@ def window_cause(terms: Terms, first: Float64s, second: Float64s) -> str:
     limit = tolerance(first, second)
     for (name, values), between in itertools.product(distinct_terms(terms), BETWEEN):
         if first.ndim not in (2, 4) or values.ndim != 4 or values.shape[0] != first.shape[0]:
+            continue
+        if values.size > LARGEST:
             continue
         here: list[_Windows] = []
         there: list[_Windows] = []
