@@ -42,7 +42,14 @@ toc_object_entries = False
 JOURNEY = {
     "Your trainer": ("docs/your-trainer", "docs/resume-bugs", "docs/ci", "docs/loading"),
     "Your checkpoints": ("docs/save-anything", "docs/formats", "docs/checkpoints", "docs/remote", "docs/policy"),
-    "PyTorch and JAX": ("docs/migrate", "docs/your-port", "docs/optimizers", "docs/compositions", "docs/schedules"),
+    "PyTorch and JAX": (
+        "docs/migrate",
+        "docs/your-port",
+        "docs/differences",
+        "docs/optimizers",
+        "docs/compositions",
+        "docs/schedules",
+    ),
     "The reference twins": ("docs/commands", "docs/scale", "docs/results", "docs/results-gpu", "docs/benchmarks"),
     "How it works": (
         "docs/method",

@@ -11,7 +11,7 @@ OPTIMIZERS = "docs/optimizers.md"
 TRAINER, CI, BUGS = "docs/your-trainer.md", "docs/ci.md", "docs/resume-bugs.md"
 LOADING, POLICY, RESULTS, VERSIONS = "docs/loading.md", "docs/policy.md", "docs/results.md", "docs/versions.md"
 SCHEDULES, PORT, FORMATS = "docs/schedules.md", "docs/your-port.md", "docs/formats.md"
-OTHERS = "docs/other-tools.md"
+OTHERS, DIFFERENCES = "docs/other-tools.md", "docs/differences.md"
 COMPOSITIONS, COMMANDS = "docs/compositions.md", "docs/commands.md"
 
 GENERATED = {
@@ -112,6 +112,11 @@ COMPARED = {
     ),
     (COMPOSITIONS, "of the state", "gives"): (
         "docs/test_compositions::test_the_uses_of_the_state_give_what_the_page_says"
+    ),
+    (DIFFERENCES, "layer", "PyTorch"): "docs/test_differences::test_the_layers_of_the_page_differ_as_it_says",
+    (DIFFERENCES, "loss", "PyTorch"): "docs/test_differences::test_the_losses_of_the_page_differ_as_it_says",
+    (DIFFERENCES, "initial values", "PyTorch"): (
+        "docs/test_differences::test_the_initial_values_of_the_page_are_drawn_as_it_says"
     ),
     (VERSIONS, "file", "schema now"): "docs/test_facts::test_the_schemas_are_those_that_are_written_and_read",
 }

@@ -5,13 +5,16 @@ What is said here is likely, and is labelled so: it explains a verdict and never
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["activation_cause", "norm_cause", "setting_cause"]
+from parity.checks.models.fitting import fits, least_difference, tolerance
+
+__all__ = ["ACTIVATIONS", "activation_cause", "gate_cause", "setting_cause", "weight_cause"]
 
 _SAME = (
     ("eps", "epsilon"),
@@ -39,7 +42,7 @@ def _sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(1.0 / (1.0 + np.exp(-x)))
 
 
-_ACTIVATIONS: dict[str, _Activation] = {
+ACTIVATIONS: dict[str, _Activation] = {
     "GELU (erf)": lambda x: 0.5 * x * (1.0 + _ERF(x / math.sqrt(2.0))),
     "GELU (tanh)": lambda x: 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))),
     "GELU (sigmoid of 1.702 x)": lambda x: x * _sigmoid(1.702 * x),
@@ -77,6 +80,8 @@ def setting_cause(kinds: tuple[str, str], first: Mapping[str, object], second: M
         if here is None or there is None:
             continue
         a, b = first[here], second[there]
+        if word == "padding" and _paddings(first) == _paddings(second):
+            continue
         if not _equal(word, a, b, {*first}, {*second}):
             found.append(f"{here} {a!r} here, {there} {b!r} there")
     kind = kinds[0] if kinds[0] == kinds[1] else f"{kinds[0]} and {kinds[1]}"
@@ -91,6 +96,33 @@ def _equal(word: str, a: object, b: object, first: set[str], second: set[str]) -
     if isinstance(a, str) != isinstance(b, str):
         return False
     return _tuple(a) == _tuple(b)
+
+
+def _paddings(settings: Mapping[str, object]) -> object:
+    """Return the padding before and after each axis, or the setting itself where the size of the input decides it.
+
+    `SAME` is what keeps the size where the stride is 1, the odd one after: a port may say either.
+    """
+    value, kernel = settings.get("padding"), settings.get("kernel_size")
+    axes = len(kernel) if isinstance(kernel, tuple) else 0
+    stride, dilation = (
+        _tuple(next((settings[name] for name in names if name in settings), 1))
+        for names in (("stride", "strides"), ("dilation", "kernel_dilation"))
+    )
+    if isinstance(value, str) and axes:
+        if value.upper() == "VALID":
+            return ((0, 0),) * axes
+        if value.upper() == "SAME" and stride in (1, None) and isinstance(kernel, tuple):
+            spread = dilation if isinstance(dilation, int) else 1 if dilation is None else 0
+            if not spread:
+                return value
+            added = [(size - 1) * spread for size in kernel]
+            return tuple((size // 2, size - size // 2) for size in added)
+    if isinstance(value, int) and axes:
+        return ((value, value),) * axes
+    if isinstance(value, (tuple, list)) and len(value) == axes:
+        return tuple((one, one) if isinstance(one, int) else tuple(one) for one in value)
+    return value
 
 
 def _tuple(value: object) -> object:
@@ -114,34 +146,73 @@ def activation_cause(
         if before.shape != first.shape:
             continue
         with np.errstate(all="ignore"):
-            made = {name: function(before) for name, function in _ACTIVATIONS.items()}
+            made = {name: function(before) for name, function in ACTIVATIONS.items()}
         here, there = (next((n for n, one in made.items() if _close(one, got)), "") for got in (first, second))
         if here and there and here != there:
             return f"activation: {here} here, {there} there"
     return ""
 
 
-def norm_cause(first: NDArray[np.float64], second: NDArray[np.float64], given: NDArray[np.float64]) -> str:
-    """Return how two norms of one input differ, told by their outputs; empty where that is not known.
+def gate_cause(
+    befores: Sequence[NDArray[np.float64]], first: NDArray[np.float64], second: NDArray[np.float64]
+) -> str:
+    """Return what two gated layers do differently with the same two projections; empty where that is not known.
 
     Args:
-        first: Output of one, of the last axis normalized.
-        second: Output of the other.
-        given: What both normalized.
+        befores: What agrees in both, the nearest first: one fused projection of twice the width, or two of the width.
+        first: What one model made of it, float64[..., width]: an activation of one times the other.
+        second: What the other made of it.
     """
-    if first.shape != given.shape or given.ndim < 2 or given.shape[-1] < 3:
+    wide = (*first.shape[:-1], 2 * first.shape[-1]) if first.ndim else ()
+    if befores and first.ndim and befores[0].shape == wide:
+        parts = np.split(befores[0], 2, axis=-1)
+    else:
+        parts = list(befores[1::-1])
+    if len(parts) != 2 or any(part.shape != first.shape for part in parts):
         return ""
-    n = given.shape[-1]
-    lead = tuple(range(given.ndim - 1))
-    here, there = (one - one.mean(lead, keepdims=True) for one in (first, second))  # without the bias of the norm
-    for factor in (math.sqrt((n - 1) / n), math.sqrt(n / (n - 1))):
-        if np.abs(there - factor * here).max(initial=0.0) <= 1e-3 * abs(1.0 - factor) * np.abs(here).max(initial=0.0):
-            return "variance: biased in one, unbiased in the other"
-    rms = given / np.sqrt((given**2).mean(-1, keepdims=True))
-    difference = second - first
-    for sign, where in ((1.0, "there"), (-1.0, "here")):
-        if np.allclose(difference, sign * rms, rtol=1e-3, atol=1e-6 * float(np.abs(rms).max())):
-            return f"RMSNorm: the scale is one plus the parameter {where}"
+    limit = tolerance(first, second)
+    made: tuple[list[tuple[str, int]], list[tuple[str, int]]] = ([], [])
+    for name, gate in itertools.product(ACTIVATIONS, (0, 1)):
+        with np.errstate(all="ignore"):
+            value = ACTIVATIONS[name](parts[gate]) * parts[1 - gate]
+        for side, got in zip(made, (first, second), strict=True):
+            if fits(value, got, limit):
+                side.append((name, gate))
+    phrase, _ = least_difference(*made, _gate_differences)
+    return f"gate: {phrase}" if phrase else ""
+
+
+def _gate_differences(a: tuple[str, int], b: tuple[str, int]) -> list[str]:
+    found = [f"{a[0]} here, {b[0]} there"] if a[0] != b[0] else []
+    which = ("first", "second")
+    return [*found, f"of the {which[a[1]]} projection here, of the {which[b[1]]} there"] if a[1] != b[1] else found
+
+
+def weight_cause(
+    first: NDArray[np.float64], second: NDArray[np.float64], given: NDArray[np.float64],
+    leaves: Sequence[NDArray[np.float64]],
+) -> str:  # fmt: skip
+    """Return how two layers use the same weights in another way; empty where that is not known.
+
+    Args:
+        first: Output of one, [..., out].
+        second: Output of the other.
+        given: What both were given, [..., in].
+        leaves: What the layer holds itself, in the first model's shapes.
+    """
+    if first.ndim < 2 or first.shape[:-1] != given.shape[:-1]:
+        return ""
+    limit = tolerance(first, second)
+    for bias in (leaf for leaf in leaves if leaf.shape == first.shape[-1:]):
+        for sign, side, other in ((1.0, "here", "there"), (-1.0, "there", "here")):
+            if fits(np.broadcast_to(sign * bias, first.shape), first - second, limit):
+                return f"bias: once more {side} than {other} (missing {other}, or added twice {side})"
+    square = (given.shape[-1], first.shape[-1])
+    for weight in (leaf for leaf in leaves if leaf.shape == square and square[0] == square[1]):
+        for sign in (1.0, -1.0):
+            # whatever both add to the product falls out of the difference
+            if fits(sign * (given @ weight.T - given @ weight), first - second, limit):
+                return "weight: transposed in one, as it is in the other"
     return ""
 
 

@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.criteria import FLOAT64_LIMIT
-from parity.checks.models.causes import activation_cause, norm_cause, setting_cause
+from parity.checks.models.causes import setting_cause
 from parity.checks.models.draws import drawn
+from parity.checks.models.likely import Scene, likely_cause
 from parity.checks.models.modules import CallPair, comparable, pair_calls
 from parity.checks.models.proof import carried, placed
 from parity.checks.models.subjects import Subjects
+from parity.contract import ModuleCall
 from parity.errors import SpecError
 from parity.mapping import LeafRule
 from parity.results import Verdict
@@ -117,7 +119,9 @@ def where_parted(subjects: Subjects, rules: Sequence[LeafRule]) -> Parting:
         compared += 1
         noise = max(_distance(moved[order[id(c)]].outputs[0], c.outputs[0]) for c in pair.first)
         if _parts(*both, noise):
-            return _explained(subjects, pair, both, agreed, compared, skipped, noise)
+            settings = (first.settings(pair.first[0].path), second.settings(pair.second[0].path))
+            scene = Scene(pair, settings, pairs, agreed, values, _dropouts(subjects, one.calls, two.calls))
+            return _explained(subjects, scene, both, compared, skipped, noise)
         agreed.append((pair, both[0]))
     for at, (a, b) in enumerate(zip(one.outputs, two.outputs, strict=True)):
         if _parts(a, b, _distance(shaken.outputs[at], a)):
@@ -180,24 +184,29 @@ def _distance(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 
 
 def _explained(
-    subjects: Subjects, pair: CallPair, both: tuple[NDArray[np.float64], NDArray[np.float64]],
-    agreed: Sequence[tuple[CallPair, NDArray[np.float64]]], compared: int, skipped: int, noise: float,
+    subjects: Subjects, scene: Scene, both: tuple[NDArray[np.float64], NDArray[np.float64]],
+    compared: int, skipped: int, noise: float,
 ) -> Parting:  # fmt: skip
     """Return a parting: of the module, or of what lies between it and the last that agrees."""
+    pair = scene.pair
     given = comparable(
         [c.inputs[0] for c in pair.first[:1] if c.inputs], [c.inputs[0] for c in pair.second[:1] if c.inputs]
     )
-    inner = given is not None and _parts(*given, noise * 1e-3)
-    kinds = pair.first[0].kind, pair.second[0].kind
-    if inner and given is not None:
-        befores = [made for _, made in reversed(agreed)]
-        cause = activation_cause(befores, *given)
-        return _found(subjects, "input", pair, given, agreed, compared, skipped, cause)
-    settings = [subjects.first.settings(pair.first[0].path), subjects.second.settings(pair.second[0].path)]
-    cause = setting_cause(kinds, settings[0], settings[1])
-    if not cause and given is not None:
-        cause = norm_cause(*both, given[0])
-    return _found(subjects, "output", pair, both, agreed, compared, skipped, cause)
+    if given is not None and _parts(*given, noise * 1e-3):
+        cause = likely_cause(scene, given, None)
+        return _found(subjects, "input", pair, given, scene.agreed, compared, skipped, cause)
+    cause = likely_cause(scene, both, given)
+    return _found(subjects, "output", pair, both, scene.agreed, compared, skipped, cause)
+
+
+def _dropouts(subjects: Subjects, *calls: Sequence[ModuleCall]) -> list[float]:
+    """Return the rates of the dropouts that were called, of both models."""
+    rates = []
+    for model, made in zip((subjects.first, subjects.second), calls, strict=True):
+        for path in {call.path for call in made if "dropout" in call.kind.lower()}:
+            settings = model.settings(path)
+            rates += [rate for word in ("p", "rate") if isinstance(rate := settings.get(word), float)]
+    return rates
 
 
 def _found(

@@ -40,6 +40,11 @@ class Attention(nnx.Module):
         scores = jnp.einsum("bqhd,bkhd->bhqk", q, k)
         if self.fault != "no scale":
             scores = scores / jnp.sqrt(WIDTH if self.fault == "scale of all heads" else WIDTH // HEADS)
+        if self.fault == "a temperature":
+            scores = scores * 0.7
+        if self.fault == "a window":
+            near = jnp.abs(jnp.arange(scores.shape[-1])[:, None] - jnp.arange(scores.shape[-1])) < 3
+            scores = jnp.where(near, scores, -jnp.inf)
         if self.fault != "no causal mask":
             scores = jnp.where(jnp.tril(jnp.ones(scores.shape[-2:], bool)), scores, -jnp.inf)
         weights = jax.nn.softmax(scores, -2 if self.fault == "softmax axis" else -1)

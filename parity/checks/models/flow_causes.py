@@ -1,0 +1,127 @@
+"""Likely causes of a parting between modules: what is added, scaled or laid out in another way.
+
+Each is told by values: both models' values, or their difference, are made again from what agrees before them, to
+within rounding (`fitting.py`). What is not made again by exactly one of the ways below has no cause here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from parity.checks.models.causes import ACTIVATIONS
+from parity.checks.models.fitting import Float64s, coefficient, fits, tolerance
+
+__all__ = ["BETWEEN", "LARGEST", "Terms", "distinct_terms", "factor_cause", "layout_cause", "term_cause"]
+
+Terms = Sequence[tuple[str, Float64s]]
+"""Values that agree in both models, each with its name, the nearest first."""
+
+LARGEST = 2**18
+"""Elements of a value, as of two images of 64 by 64 by 32: above, orders of axes and windows are not tried."""
+
+BETWEEN = ("nothing", "ReLU", "GELU (erf)", "GELU (tanh)", "SiLU", "tanh")
+"""Activations that may lie between a module and the parting."""
+
+
+def factor_cause(first: Float64s, second: Float64s, dropouts: Sequence[float] = ()) -> str:
+    """Return by what one is a multiple of the other; empty where it is not.
+
+    Args:
+        first: Values of one model.
+        second: Values of the other, of the same shape.
+        dropouts: Rates of the dropouts that either model has.
+    """
+    times = coefficient(second, first, tolerance(first, second))
+    if not times:
+        return ""
+    size = first.shape[-1] if first.ndim else 1
+    words = {f"the square root of {size}, the last axis": size**0.5, f"{size}, the last axis": float(size)}
+    known = [f"{sign}{word}" for word, one in words.items() for sign, value in (("", one), ("1/", 1.0 / one))
+             if size > 1 and math.isclose(times, value, rel_tol=1e-9)]  # fmt: skip
+    for rate in sorted({one for one in dropouts if 0.0 < one < 1.0}):
+        for side, value in (("there", 1.0 / (1.0 - rate)), ("here", 1.0 - rate)):
+            if math.isclose(times, value, rel_tol=1e-9):
+                known.append(f"the scaling of a dropout of {rate!r} left on {side}")
+    meaning = f" ({', or '.join(known)})" if known else ""
+    return f"factor: there {times:.9g} times what is here{meaning}"
+
+
+def term_cause(terms: Terms, first: Float64s, second: Float64s) -> str:
+    """Return the term that one model adds and the other does not, or not as often; empty where that is not known.
+
+    Args:
+        terms: What agrees in both before it.
+        first: Values of one model.
+        second: Values of the other, of the same shape.
+    """
+    limit = tolerance(first, second)
+    same = distinct_terms([(name, values) for name, values in terms if values.shape == first.shape])
+    for name, term in same:
+        more = coefficient(first - second, term, limit)
+        if not more:
+            continue
+        others = [(other, values) for other, values in same if other != name]
+        for other, values in others:
+            here, there = (_two(one, term, values, limit) for one in (first, second))
+            if here is not None and there is not None and here[1] == there[1] != 0.0:
+                return f"residual: the sum with {other} has {name} {_times(here[0])} here, {_times(there[0])} there"
+        side, other_side = ("here", "there") if more > 0 else ("there", "here")
+        return f"sum: {side} it is what is {other_side} plus {abs(more):.9g} times {name}"
+    return ""
+
+
+def _two(values: Float64s, term: Float64s, other: Float64s, limit: float) -> tuple[float, float] | None:
+    """Return the coefficients of two terms whose sum the values are; None where they are not."""
+    matrix = np.stack([term.ravel(), other.ravel()], axis=1)
+    found = np.linalg.lstsq(matrix, values.ravel(), rcond=None)[0]
+    pair = tuple(float(round(c)) if abs(c - round(c)) <= 1e-9 else float(c) for c in found)
+    return (pair[0], pair[1]) if fits(pair[0] * term + pair[1] * other, values, limit) else None
+
+
+def _times(count: float) -> str:
+    words: Mapping[float, str] = {0.0: "not at all", 1.0: "once", 2.0: "twice"}
+    return words.get(count, f"{count:.9g} times")
+
+
+def distinct_terms(terms: Terms) -> list[tuple[str, Float64s]]:
+    """Return the first of those that are equal, 12 at most: others are far from the parting."""
+    found: list[tuple[str, Float64s]] = []
+    for name, values in terms:
+        if len(found) < 12 and not any(np.array_equal(values, one) for _, one in found):
+            found.append((name, values))
+    return found
+
+
+def layout_cause(terms: Terms, first: Float64s, second: Float64s) -> str:
+    """Return in which order of axes each model lays out the same values; empty where that is not known.
+
+    Whatever both add to it falls out of the difference, such as an embedding of positions.
+
+    Args:
+        terms: What agrees in both before it, [batch, places..., channels].
+        first: What one model made of it, of as many elements.
+        second: What the other made of it.
+    """
+    limit = tolerance(first, second)
+    difference = first - second
+    for (name, values), between in itertools.product(distinct_terms(terms), BETWEEN):
+        if not 3 <= values.ndim <= 4 or values.size != first.size or values.shape[0] != first.shape[0]:
+            continue
+        if values.size > LARGEST:
+            continue
+        made = ACTIVATIONS[between](values)
+        orders = [(0, *order) for order in itertools.permutations(range(1, values.ndim))]
+        laid = {order: made.transpose(order).reshape(first.shape) for order in orders}
+        found = [(a, b) for a, b in itertools.permutations(orders, 2) if fits(laid[a] - laid[b], difference, limit)]
+        if len(found) == 1:
+            here, there = (", ".join(map(str, order)) for order in found[0])
+            return f"layout: {name} {list(values.shape)} in the order of axes {here} here, {there} there"
+    if first.ndim >= 2 and first.shape[0] and first[0].size > 2:
+        rows = [np.sort(one.reshape(one.shape[0], -1), axis=-1) for one in (first, second)]
+        if fits(rows[0], rows[1], limit):
+            return "layout: the same values in another order"
+    return ""
