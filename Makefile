@@ -33,7 +33,7 @@ results: setup  ## docs/results.md and the figures of the README, from a real ru
 test: setup packages  ## the tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak" tests
 
-test-quick: setup  ## what breaks first, in under two minutes: folders and marks, see tests/quick.py
+test-quick: setup  ## what breaks first, in about two minutes: folders and marks, see tests/quick.py
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m quick tests
 
 soak: setup packages  ## the full product of presets, precisions and sides; 500 kills, ten times the crashes

@@ -177,6 +177,7 @@ def test_the_last_step_is_that_of_the_last_complete_line(tmp_path):
     assert last_step(file) == 0
 
 
+@pytest.mark.takes_seconds
 def test_json_has_stdout_for_itself(tmp_path, cache, monkeypatch, capsys):
     monkeypatch.setattr(check_progress, "LINE_SECONDS", 0.01)
     words = ["check", "twins", "--spec", "mlp-digits", "--steps", "20", "--set", "model.hidden=[8]", "--json"]

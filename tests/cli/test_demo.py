@@ -14,6 +14,7 @@ def test_it_shows_a_green_and_a_red_verdict_with_what_was_lost(capsys: pytest.Ca
     assert out.index("def train(") < green < red < out.index("where     velocity, at the resume")
 
 
+@pytest.mark.takes_seconds
 def test_what_it_writes_is_judged_by_a_test_of_ones_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ def checked(words, capsys):
     return code, [(one["name"], *one["sides"]) for one in json.loads(out)["checks"]], err
 
 
+@pytest.mark.takes_seconds
 def test_the_side_that_is_installed_is_checked(no_jax, capsys):
     code, found, err = checked([], capsys)
     assert (code, found) == (0, [("resume", "torch")])

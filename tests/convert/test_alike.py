@@ -79,6 +79,7 @@ def convert(source: Path, target: Path, to: str, *words: str) -> int:
 
 @pytest.mark.parametrize(("function", "kind"), [("adamax", "Adamax"), ("radam", "RAdam")])
 @pytest.mark.parametrize("stated", ["by name", "by the transformation"])
+@pytest.mark.takes_seconds
 def test_adamax_and_radam_get_the_values_that_pytorch_has(
     tmp_path: Path, function: str, kind: str, stated: str
 ) -> None:

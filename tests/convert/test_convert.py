@@ -150,6 +150,7 @@ def alone(tmp_path: Path, code: str) -> str:
     return ran.stdout
 
 
+@pytest.mark.takes_seconds
 def test_plain_orbax_and_optax_restore_the_state_and_train_on_as_pytorch_does(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -470,6 +471,7 @@ def test_a_target_that_exists_a_full_disk_and_nothing_are_refused(
 
 
 @pytest.mark.parametrize("to", ["orbax", "torch.save", "safetensors", "dcp", "flax-msgpack"])
+@pytest.mark.takes_seconds
 def test_a_disk_that_is_full_in_the_middle_leaves_nothing(tmp_path: Path, to: str) -> None:
     source = saved(tmp_path, {"model": {f"w{n}": torch.randn(200_000) for n in range(4)}})
     code = (

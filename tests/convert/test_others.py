@@ -64,6 +64,7 @@ def test_a_checkpoint_of_the_trainer_comes_back_without_its_object(converted: Pa
     assert [leaf.name for leaf in found.leaves if leaf.outcome != "equal"] == ["training_args"]
 
 
+@pytest.mark.takes_seconds
 def test_orbax_and_pytorch_restore_all_of_them_without_this_project(converted: Path) -> None:
     code = """
 import sys

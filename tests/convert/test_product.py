@@ -45,6 +45,7 @@ def around(home: Path, source: Path, names: list[str], pairs: list[tuple[str, st
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
+@pytest.mark.takes_seconds
 def test_every_pair_of_formats_carries_a_training_state(tmp_path: Path) -> None:
     """Groups, a late and an unused parameter, schedule, scaler, streams, a tuple, names that are not ASCII."""
     state = trained()

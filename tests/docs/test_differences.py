@@ -12,6 +12,7 @@ from tests.docs import differences, pages
 PAGE = "docs/differences.md"
 
 
+@pytest.mark.takes_seconds
 def test_the_layers_of_the_page_differ_as_it_says() -> None:
     assert list(pages.table(PAGE, "layer").rows) == differences.rows(differences.LAYERS)
 
@@ -20,6 +21,7 @@ def test_the_losses_of_the_page_differ_as_it_says() -> None:
     assert list(pages.table(PAGE, "loss").rows) == differences.rows(differences.LOSSES)
 
 
+@pytest.mark.takes_seconds
 def test_the_initial_values_of_the_page_are_drawn_as_it_says() -> None:
     assert list(pages.table(PAGE, "initial values").rows) == differences.start_rows()
 
@@ -30,6 +32,7 @@ def test_the_defaults_differ_and_the_setting_of_the_row_makes_them_equal(row: di
     assert differences.figure(row.closed) == "rounding"
 
 
+@pytest.mark.takes_seconds
 def test_the_setting_of_a_row_of_initial_values_draws_as_widely() -> None:
     for _, here, there, _, closed in differences.start_rows():
         assert here == closed != there

@@ -63,6 +63,7 @@ def stepped(home: Path) -> np.ndarray[Any, Any]:
     return params[2].detach().numpy().T
 
 
+@pytest.mark.takes_seconds
 def test_nnx_goes_on_as_pytorch_does(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = executed(home, monkeypatch, 1)
     nnx, net, trainer = names["nnx"], names["net"], names["trainer"]
@@ -73,6 +74,7 @@ def test_nnx_goes_on_as_pytorch_does(home: Path, monkeypatch: pytest.MonkeyPatch
     assert np.allclose(net.layers[1].kernel.get_value(), stepped(home), rtol=0, atol=NEAR)
 
 
+@pytest.mark.takes_seconds
 def test_linen_goes_on_as_pytorch_does(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = executed(home, monkeypatch, 2)["train_state"]
     after = state.apply_gradients(grads=jax.tree.map(lambda p: jnp.full(p.shape, 0.5, p.dtype), state.params))

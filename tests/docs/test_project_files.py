@@ -111,6 +111,7 @@ def public_modules() -> set[str]:
     return found
 
 
+@pytest.mark.takes_seconds
 def test_every_public_module_has_a_page(pages):
     assert pages.keys() - {"index"} == public_modules()
 
@@ -125,6 +126,7 @@ def test_every_page_is_reached_from_the_index(pages):
     assert reached == pages.keys()
 
 
+@pytest.mark.takes_seconds
 def test_everything_that_a_module_exports_is_on_its_page(pages):
     for module in reference.modules(ROOT):
         for name in map(str, module.exports or []):

@@ -171,6 +171,7 @@ def test_what_an_import_prints_is_an_error(monkeypatch):
         client.Server("", os.environ)
 
 
+@pytest.mark.takes_seconds
 def test_the_servers_that_were_not_used_for_longest_end(monkeypatch):
     monkeypatch.setattr(client, "MOST_SERVERS", 3)
     servers = client.Servers()

@@ -91,6 +91,7 @@ PICKLES: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("kind", PICKLES)
+@pytest.mark.takes_seconds
 def test_a_pickle_that_names_too_much_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
@@ -126,6 +127,7 @@ MESSAGES: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("kind", MESSAGES)
+@pytest.mark.takes_seconds
 def test_a_message_of_too_many_values_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:

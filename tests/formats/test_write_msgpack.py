@@ -107,6 +107,7 @@ jnp.save(sys.argv[2], state["weight"])
 """
 
 
+@pytest.mark.takes_seconds
 def test_flax_restores_a_converted_training_state_without_this_project(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -126,6 +126,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("to", READERS)
+@pytest.mark.takes_seconds
 def test_the_library_of_the_format_reads_it_without_this_project(tmp_path: Path, to: str) -> None:
     tree, _ = fitting(WRITERS[to], everything(tmp_path))
     WRITERS[to].write(tree, tmp_path / "out")

@@ -97,6 +97,7 @@ CASES: list[tuple[str, list[str], str, str]] = [
 
 
 @pytest.mark.parametrize(("name", "texts", "field", "what"), CASES)
+@pytest.mark.takes_seconds
 def test_what_cannot_fit_names_the_field_what_it_needs_and_what_there_is(
     name: str, texts: list[str], field: str, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

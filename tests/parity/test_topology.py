@@ -46,6 +46,7 @@ def topologies(home, spec=None, side=None, part=None):
     return Topologies(spec, "jax", side, home / "topology", part or part_here("jax", side))
 
 
+@pytest.mark.takes_seconds
 def test_a_run_goes_on_over_any_mesh(tmp_path):
     runs = topologies(tmp_path)
     for first, second in pairs_of([ONE, SPLIT, parse_placement("data=2")]):
@@ -134,6 +135,7 @@ def rate_of_another_step(arrays, scalars):
         (rate_of_another_step, "schedule.step"),
     ],
 )
+@pytest.mark.takes_seconds
 def test_what_a_restore_on_another_mesh_loses_is_named(fault, component, tmp_path):
     side = after_restore(fault)
     runs = topologies(tmp_path, side=side)
@@ -143,6 +145,7 @@ def test_what_a_restore_on_another_mesh_loses_is_named(fault, component, tmp_pat
 
 
 @pytest.mark.parametrize("size", [1.0 + 1e-6, 2.0])
+@pytest.mark.takes_seconds
 def test_gradients_that_a_mesh_makes_larger_part_the_curves(size, tmp_path, monkeypatch):
     """The state is restored as it was: only the curve shows it."""
     import jax
@@ -244,6 +247,7 @@ def test_the_suite_has_a_task_for_each_pair_where_it_is_asked_for(tmp_path):
         pytest.param("fsdp=2,model=2", "fsdp=2,model=2,processes=2", marks=pytest.mark.soak),
     ],
 )
+@pytest.mark.takes_seconds
 def test_a_run_goes_on_in_another_number_of_processes(first, second, tmp_path):
     side = sides.load("jax")
     runs = topologies(tmp_path, part=part_in_processes("jax", side))

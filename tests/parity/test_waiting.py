@@ -48,6 +48,7 @@ def test_a_second_signal_ends_a_process_that_waits_in_c_code():
     assert process.returncode in ended_by, err
 
 
+@pytest.mark.takes_seconds
 def test_asking_for_a_save_starts_no_deadline():
     process = waiting(0.1)
     process.send_signal(signal.SIGUSR1)
@@ -70,6 +71,7 @@ def test_afterwards_everything_is_as_before():
     assert signal.set_wakeup_fd(-1) == -1
 
 
+@pytest.mark.takes_seconds
 def test_a_second_hangup_does_not_count():
     """A closing terminal sends several; the process keeps its deadline for saving."""
     process = waiting(600)

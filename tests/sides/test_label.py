@@ -66,6 +66,7 @@ def contents(path: Path, side: str) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("side", FILES)
 @pytest.mark.parametrize("name", ["adam", "loss scaler", "statistics and counters"])
+@pytest.mark.takes_seconds
 def test_every_file_is_labelled_as_the_run_was_when_it_was_saved(side: str, name: str, tmp_path: Path) -> None:
     trainer, path = saved(sides.load(side), SPECS[name], tmp_path)
     trainer.close()

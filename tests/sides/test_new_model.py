@@ -71,6 +71,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(torch_side.model.MODELS, "skip", SkipInTorch)
 
 
+@pytest.mark.takes_seconds
 def test_twins_of_a_new_model_agree_and_their_states_cross() -> None:
     spec: Any = replace(small("mlp-digits", "float64"), model=SkipSpec())
     ours, theirs = (sides.load(side).build(spec) for side in ("jax", "torch"))

@@ -41,6 +41,7 @@ def test_every_optimizer_of_the_table_is_here() -> None:
 
 
 @cases(FAST)
+@pytest.mark.takes_seconds
 def test_the_twins_agree_and_their_states_cross_bit_for_bit(case: str) -> None:
     spec = run(case)
     ours, theirs = (sides.load(side).build(spec) for side in SIDES)
@@ -62,6 +63,7 @@ def test_the_twins_agree_and_their_states_cross_bit_for_bit(case: str) -> None:
 
 @cases(("nadam", "adafactor"))
 @pytest.mark.parametrize("side", SIDES)
+@pytest.mark.takes_seconds
 def test_a_run_resumes_from_its_checkpoint_bit_for_bit(case: str, side: str, tmp_path: Path) -> None:
     spec = run(case, "float32")
     whole, first, second = (sides.load(side).build(spec, tmp_path / d if d else None) for d in ("", "a", "a"))
@@ -78,6 +80,7 @@ def test_a_run_resumes_from_its_checkpoint_bit_for_bit(case: str, side: str, tmp
 
 @cases(("adagrad", "adafactor"))
 @pytest.mark.parametrize("side", SIDES)
+@pytest.mark.takes_seconds
 def test_a_skipped_first_step_leaves_the_start(case: str, side: str) -> None:
     """A handover before the first update must start torch's entries as torch would."""
     spec = run(case, "float16", *overflowing("float16", 1), "execution.chunk=1")

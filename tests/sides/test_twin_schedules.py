@@ -67,6 +67,7 @@ each_trained = pytest.mark.parametrize(
 
 
 @each_trained
+@pytest.mark.takes_seconds
 def test_the_twins_agree_and_resume_from_files(kind: str, tmp_path: Path) -> None:
     spec = run(kind)
     curves = {}
