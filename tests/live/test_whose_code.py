@@ -14,7 +14,7 @@ from parity.checks.running.source import is_users
 @pytest.mark.parametrize(
     "file",
     [
-        "/opt/base/lib/python3.12/site-packages/torch/nn/modules/module.py",
+        "/base/lib/python3.12/site-packages/torch/nn/modules/module.py",
         "/usr/lib/python3/dist-packages/torch/nn/modules/module.py",
         "/home/someone/.local/lib/python3.11/site-packages/accelerate/data_loader.py",
         "<frozen importlib._bootstrap>",

@@ -13,6 +13,7 @@ import pytest
 from parity.contract import Place, RunIdentity
 from parity.errors import ProcessesError
 from parity.runs import Alone, channel, join
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.takes_seconds
 
@@ -88,12 +89,6 @@ class Three:
     def end(self, index):
         out, err = self.processes[index].communicate(timeout=60)
         return self.processes[index].returncode, out, err
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        return free.getsockname()[1]
 
 
 def ends(*acts):

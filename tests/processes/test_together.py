@@ -18,6 +18,8 @@ from parity.reference.planned import read_evidence
 from parity.runs import RunDirectory
 from parity.spec import load, to_toml
 from parity.storage import WriterLock, read_lines
+from tests.support.ports import free_port
+from tests.support.several import Started
 from tests.support.small import bits_of
 
 pytestmark = pytest.mark.processes
@@ -51,8 +53,10 @@ FAULTS = {
 }
 
 
-class Pair:
-    """Two processes of a run; a context manager that leaves none."""
+class Pair(Started):
+    """Two processes of a run of the JAX side, of which one may be started later, or otherwise."""
+
+    seconds = SECONDS
 
     def __init__(self, home, overrides, *words, script=None, second=(), started=(0, 1)):
         self.run, self.home = RunDirectory(home / "run"), home
@@ -72,39 +76,6 @@ class Pair:
         }
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": self.home}
         return subprocess.Popen([*self.command, *words], env=env, **pipes)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        for process in self.processes.values():
-            process.kill()
-            process.communicate()
-
-    def __getitem__(self, index):
-        return self.processes[index]
-
-    def end(self, index, seconds=SECONDS):
-        """Return how a process ended: its exit code, and what it wrote to both streams."""
-        out, err = self[index].communicate(timeout=seconds)
-        return self[index].returncode, out, err
-
-    def wait_for(self, condition):
-        until = time.monotonic() + SECONDS
-        while not condition():
-            for index, process in self.processes.items():
-                assert process.poll() is None, (index, process.stderr.read())
-            assert time.monotonic() < until
-            time.sleep(0.02)
-
-    def wait_for_steps(self, step=4):
-        self.wait_for(lambda: read_lines(self.run.steps)[step - 1 :])
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        return free.getsockname()[1]
 
 
 def trained(home, *words, steps):

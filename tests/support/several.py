@@ -17,7 +17,45 @@ SECONDS = 120
 """Generous: each of these takes a few seconds, most of them to import."""
 
 
-class Several:
+class Started:
+    """Processes of one run, by their number; a context manager that leaves none."""
+
+    processes: dict[int, subprocess.Popen[str]]
+    run: RunDirectory
+    seconds = SECONDS
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        for process in self.processes.values():
+            process.kill()
+            process.communicate()
+
+    def __getitem__(self, index):
+        return self.processes[index]
+
+    def end(self, index, seconds=None):
+        """Return how a process ended: its exit code, and what it wrote to both streams."""
+        out, err = self[index].communicate(timeout=seconds or self.seconds)
+        return self[index].returncode, out, err
+
+    def ends(self, seconds=None):
+        return [self.end(index, seconds) for index in self.processes]
+
+    def wait_for(self, condition):
+        until = time.monotonic() + self.seconds
+        while not condition():
+            for index, process in self.processes.items():
+                assert process.poll() is None, (index, process.stderr.read())
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+    def wait_for_steps(self, step=4):
+        self.wait_for(lambda: read_lines(self.run.steps)[step - 1 :])
+
+
+class Several(Started):
     """The processes of a run; a context manager that leaves none.
 
     Args:
@@ -43,36 +81,6 @@ class Several:
         env = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": self.home}
         return subprocess.Popen(self.command, env={**env, **variables(index, self.count, self.port)}, **pipes)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        for process in self.processes.values():
-            process.kill()
-            process.communicate()
-
-    def __getitem__(self, index):
-        return self.processes[index]
-
-    def end(self, index, seconds=SECONDS):
-        """Return how a process ended: its exit code, and what it wrote to both streams."""
-        out, err = self[index].communicate(timeout=seconds)
-        return self[index].returncode, out, err
-
-    def ends(self, seconds=SECONDS):
-        return [self.end(index, seconds) for index in self.processes]
-
-    def wait_for(self, condition):
-        until = time.monotonic() + SECONDS
-        while not condition():
-            for index, process in self.processes.items():
-                assert process.poll() is None, (index, process.stderr.read())
-            assert time.monotonic() < until
-            time.sleep(0.02)
-
-    def wait_for_steps(self, step=4):
-        self.wait_for(lambda: read_lines(self.run.steps)[step - 1 :])
 
 
 def trained(home, preset, overrides, *words, steps, count=2, precision=None, seconds=SECONDS):
