@@ -6,11 +6,12 @@ So the function is stated, or found by tracing an update; nothing else decides.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from parity.errors import CheckpointError
 
-__all__ = ["ALIKE", "NAMES", "name_of", "require_class"]
+__all__ = ["ALIKE", "NAMES", "name_of", "require_class", "require_momentum"]
 
 ALIKE: Mapping[str, tuple[str, ...]] = {
     "adam": ("Adam", "AdamW"),
@@ -47,6 +48,34 @@ def name_of(transformations: Collection[str]) -> str:
         ('lamb', '')
     """
     return next((name for one, name in _TRACED if one in transformations), "")
+
+
+def require_momentum(transformations: Collection[str], groups: Sequence[Mapping[str, Any]], where: str) -> None:
+    """Check that an update takes Nesterov's step where groups of torch.optim do, and only there.
+
+    The momentum is kept alike, so no state tells the two apart.
+
+    Args:
+        transformations: Names, as `transformations_of` of JAX's side returns them.
+        groups: `param_groups` of the optimizer's state.
+        where: What names the update, for messages.
+
+    Raises:
+        CheckpointError: They take different steps.
+
+    Example:
+        >>> require_momentum({"trace", "trace.nesterov"}, [{"momentum": 0.9, "nesterov": True}], "--optimizer")
+    """
+    if "trace" not in transformations:
+        return
+    taken = "trace.nesterov" in transformations
+    for number, group in enumerate(groups):
+        if group.get("momentum") and bool(group.get("nesterov")) != taken:
+            said = ("with", "without") if taken else ("without", "with")
+            raise CheckpointError(
+                f"{where}: its momentum is optax.trace {said[0]} nesterov, and group {number} of PyTorch's state is "
+                f"{said[1]}: the momentum is kept alike, the steps are not; give nesterov={not taken} there"
+            )
 
 
 def require_class(name: str, kind: str, where: str) -> None:

@@ -14,7 +14,7 @@ from parity.convert.ledger import Ledger
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves
 from parity.convert.naming import Naming
 from parity.convert.objects import without_objects
-from parity.convert.optax_names import require_class
+from parity.convert.optax_names import name_of, require_class, require_momentum
 from parity.convert.optax_tree import fill_optax
 from parity.convert.optimizer_layout import OptimizerLayout, OptimizerTree, optimizer_tree, put
 from parity.convert.position import note_position, require_one_rate, schedule_position, steps_counted
@@ -49,8 +49,8 @@ class Options:
     """Layout of the optimizer; by default Optax's where it holds the state."""
     template: Callable[[Tree], Tree] | None = None
     """What the state of the optimizer in JAX is for some parameters; it decides the layout."""
-    traced: Callable[[Tree], str] | None = None
-    """The function of Optax that this transformation is of, for some parameters, as `name_of` names it."""
+    traced: Callable[[Tree], Collection[str]] | None = None
+    """The transformations that this one's update calls, for some parameters, as `transformations_of` names them."""
     called: str = ""
     """The function of Optax that made the state of a tree of JAX; empty if it is not stated."""
     names: Sequence[str] | None = None
@@ -133,8 +133,10 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
                 "parity, or MODULE:NAME, your own transformation"
             )
         if options.template is not None:
-            forward.made_by = options.traced(made["params"]) if options.traced else ""
+            called = options.traced(made["params"]) if options.traced else ()
+            forward.made_by = name_of(called)
             require_class(forward.made_by, state.optimizer.kind.name, "--optimizer")
+            require_momentum(called, state.optimizer.groups, "--optimizer")
             given = {path: name for name, placement in placements.items() for path in placement.target}
             template = options.template(made["params"])
             known = known or "schedule" in options.reset

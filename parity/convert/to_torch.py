@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from parity.convert.moving import Moved, moving_leaves
 from parity.convert.moving_on import move_on
 from parity.convert.naming import keeps_order
 from parity.convert.optax_back import in_recorded_layout, with_hyperparameters
-from parity.convert.optax_names import ALIKE, require_class
+from parity.convert.optax_names import ALIKE, name_of, require_class, require_momentum
 from parity.convert.optax_tree import OptaxState
 from parity.convert.optimizer_layout import COUNT, STEPS, OptimizerLayout
 from parity.convert.to_jax import DOCUMENT, OPTIMIZER, SCHEMA, Options, to_jax
@@ -68,13 +68,20 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
     else:
         own = tree[DOCUMENT].get("arrays", {})
     optax = None if options.only_params else in_recorded_layout(tree, given, where)
+    called: Collection[str] = ()
     if not options.only_params and tree.get("opt_state") is not None:
-        _require_function(tree, given, options, optax, ledger, where)
+        called = options.traced(tree["params"]) if options.traced else ()
+        _require_function(given, options.called or name_of(called), optax, ledger, where)
     if optax is not None:
         tree = {**tree, "opt_state": optax.tree}
     lines = Ledger()
     back = _Back(tree, given, own, options, lines, where, optax)
     made = back.params() if options.only_params else back.tree()
+    if called and given.get("optimizer"):
+        optimizer: Any = made
+        for key in given["optimizer"]["at"]:
+            optimizer = optimizer[key]
+        require_momentum(called, optimizer["param_groups"], f"{where}: opt_state")
     origin = optax.origin if optax is not None else {}
     ledger.entries += [replace(entry, leaf=origin.get(entry.leaf, entry.leaf)) for entry in lines.entries]
     ledger.notes += lines.notes
@@ -82,12 +89,7 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
 
 
 def _require_function(
-    tree: Mapping[str, Any],
-    given: Mapping[str, Any],
-    options: Options,
-    optax: OptaxState | None,
-    ledger: Ledger,
-    where: str,
+    given: Mapping[str, Any], stated: str, optax: OptaxState | None, ledger: Ledger, where: str
 ) -> None:
     """Check that the function of Optax that made a state is of PyTorch's class, or say that nothing states it.
 
@@ -98,7 +100,6 @@ def _require_function(
     kind = str(recorded.get("kind") or "")
     if not kind:
         return
-    stated = options.called or (options.traced(tree["params"]) if options.traced else "")
     require_class(stated, kind, f"{where}: opt_state")
     slots = set() if optax is None or given.get("layout") == "optax" else set(optax.tree.get("slots", {}))
     if not stated and not recorded.get("made_by") and {"second_moment", "infinity_norm"} & slots:

@@ -150,3 +150,32 @@ def test_a_name_is_of_states_of_jax_and_from_pytorch_refused(
     assert convert(source, tmp_path / "o", "orbax", "--optimizer", "optax") == 0
     assert convert(tmp_path / "o", tmp_path / "b.pt", "torch.save", "--optimizer", "yogi") == 2
     assert name_of({"trace"}) == ""
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_momentum_goes_to_an_update_that_takes_the_same_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], nesterov: bool
+) -> None:
+    model = model_of()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=nesterov)
+    sum(p.square().sum() / 2 for p in model.parameters()).backward()
+    optimizer.step()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 1}, tmp_path / "a.pt")
+    same, other = (f"{__name__}:{name}" for name in (("sgd", "nesterov_sgd")[:: -1 if nesterov else 1]))
+    assert convert(tmp_path / "a.pt", tmp_path / "o", "orbax", "--optimizer", other) == 2
+    assert "the momentum is kept alike, the steps are not" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "o").exists()
+    assert convert(tmp_path / "a.pt", tmp_path / "o", "orbax", "--optimizer", same) == 0
+    assert convert(tmp_path / "o", tmp_path / "b.pt", "torch.save", "--optimizer", other) == 2
+    assert f"group 0 of PyTorch's state is with{'' if nesterov else 'out'}" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert convert(tmp_path / "o", tmp_path / "c.pt", "torch.save", "--optimizer", same) == 0
+
+
+def sgd() -> Any:
+    return optax.sgd(0.1, momentum=0.9)
+
+
+def nesterov_sgd() -> Any:
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1, momentum=0.9, nesterov=True))
