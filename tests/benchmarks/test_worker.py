@@ -16,7 +16,7 @@ def test_a_worker_runs_and_resets_its_arms_and_answers_with_what_they_return():
         arm.reset()
         assert arm.run() == 6
         assert (arm.name, arm.steps) == ("here", 3)
-    assert worker.process.returncode == 0
+    assert [process.returncode for process in worker.processes] == [0]
 
 
 def test_a_worker_that_cannot_start_is_an_error_and_never_waited_for(capfd):
@@ -31,3 +31,22 @@ def test_a_worker_that_cannot_start_is_an_error_and_never_waited_for(capfd):
 def test_an_arm_that_fails_ends_its_worker():
     with pytest.raises(RuntimeError, match="the worker ended with 1"), Worker(ARMS, start=0) as worker:
         worker.ask("run nothing")
+
+
+def test_several_processes_run_an_arm_together_and_the_first_one_answers(capfd):
+    with Worker(ARMS, processes=2, start=5) as worker:
+        assert worker.arm("here", "count").run() == 6
+        assert len(worker.processes) == 2
+    assert [process.returncode for process in worker.processes] == [0, 0]
+    assert capfd.readouterr().err.count("below Python too") == 2
+    with (
+        pytest.raises(RuntimeError, match="the worker ended with -9"),
+        Worker(ARMS, processes=2, start=0) as worker,
+    ):
+        run_without(worker, 1)
+    assert None not in [process.returncode for process in worker.processes]
+
+
+def run_without(worker, gone):
+    worker.processes[gone].kill()
+    worker.ask("run count")

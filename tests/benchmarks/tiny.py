@@ -1,5 +1,7 @@
 """Arms for a worker."""
 
+import os
+
 from benchmarks.paired import Arm
 
 
@@ -11,6 +13,7 @@ def arms(start, fails=False):
 
     def run():
         print("a library speaks")
+        os.write(1, b"below Python too")
         count[0] += 1
         return count[0]
 

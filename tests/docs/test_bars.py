@@ -40,6 +40,7 @@ ROWS = [
     ("test_conversion.py", r"test_conversion_to_dcp_against_plain_dcp"),
     ("test_conversion.py", r"test_inspect_and_compare_without_arrays"),
     ("test_inspect.py", r"test_inspect_of_many_tensors"),
+    ("test_sharded.py", r"test_a_twin_of_two_processes_against_the_loop_by_hand"),
 ]
 """File and functions behind each row of the table of bars."""
 
@@ -64,7 +65,7 @@ def bars_in_words() -> list[str]:
     """Return the bars as the page must say them."""
     small, over = f"{bars.SMALL_STEP * 1e3:g} ms", f"{bars.OVERHEAD * 1e6:g} microseconds per step"
     (t1, f1), (t2, f2), (t3, f3) = ((f"{time * 1e6:g}", f"{factor:g}") for time, factor in bars.WANTED)
-    live = constants("benchmarks/test_live_checks.py")
+    live, ranks = constants("benchmarks/test_live_checks.py"), constants("benchmarks/test_sharded.py")["MOST"]
     checkpoints = [f"at most {bar}" if bar else "none" for bar in map(bar_of, range(7, 15))]
     return [
         f"at most {bar_of(0)} from {small} per step on; below, {over}",
@@ -86,9 +87,10 @@ def bars_in_words() -> list[str]:
         f"at most {bar_of(21)}",
         f"at most {bar_of(22)}",
         f"at most {bar_of(23)}",
-        f"at most {bar_of(24)}; at most {bars.CONVERSION_MIB} MiB",
+        f"at most {bar_of(24)}; none; at most {bars.CONVERSION_MIB} MiB",
         f"at most {float(bar_of(25)):g} s",
         f"at most {bars.INSPECT_SECONDS:g} s",
+        f"at most {ranks['torch']:g} (PyTorch), {ranks['jax']:g} (JAX)",
     ]
 
 
