@@ -58,7 +58,7 @@ def _sequence(walk: Walk, path: str, value: Any) -> None:
         walk.is_new(path, value.data, component)
     walk.leaf(f"{path}.len", len(items), component, "structure")
     if isinstance(value, collections.deque) and value.maxlen is not None:
-        walk.leaf(f"{path}.maxlen", value.maxlen, component, "structure")
+        walk.leaf(f"{path}.maxlen", value.maxlen, component, "scalar")
     fields = getattr(type(value), "_fields", None)
     if fields:
         for name, item in zip(fields, items, strict=False):
@@ -166,7 +166,8 @@ _OF_MEMBERS = ("_name_", "__objclass__", "_sort_order_", "name", "value")
 
 def _install() -> None:
     """Register the kinds of this module."""
-    constants = (complex, decimal.Decimal, decimal.Context, fractions.Fraction, slice, range, type(...))
+    constants = (decimal.Context, slice, range, type(...))
+    numbers = (complex, decimal.Decimal, fractions.Fraction)
     others = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta, np.dtype)
     nothing = (
         threading.Event, type(threading.Lock()), type(threading.RLock()), threading.Condition,
@@ -174,7 +175,7 @@ def _install() -> None:
         np.ufunc,
     )  # fmt: skip
     rows: tuple[tuple[tuple[Any, ...], Visit, int], ...] = (
-        ((*PLAIN, np.generic), _scalar, 3),
+        ((*PLAIN, *numbers, np.generic), _scalar, 3),
         ((*constants, *others), _text, 3),
         (nothing, _ignore, 3),
         ((enum.Enum,), _enum, 3),

@@ -24,6 +24,15 @@ def _numpy_generator(walk: Walk, path: str, value: Any) -> None:
     if walk.is_new(path, value, f"rng.{path}", ("stream", id(source))):
         state = value.get_state(legacy=False) if isinstance(value, np.random.RandomState) else source.state
         walk.data(path, _canonical(state), type(value).__name__, f"rng.{path}", "stream")
+        seeds = getattr(source, "seed_seq", None)
+        if isinstance(seeds, np.random.SeedSequence):
+            _seed_sequence(walk, f"{path}.seed_seq", seeds)
+
+
+def _seed_sequence(walk: Walk, path: str, value: np.random.SeedSequence) -> None:
+    """Show how many children a sequence has had, which no state of a generator has; its seed is in that state."""
+    if walk.is_new(path, value, f"rng.{path}"):
+        walk.data(path, str(value.n_children_spawned).encode(), "SeedSequence", f"rng.{path}", "stream")
 
 
 def _canonical(state: Any) -> bytes:
@@ -46,6 +55,7 @@ def _register() -> None:
     register(random.Random, _python_random, attributes=True)
     for kind in (np.random.Generator, np.random.RandomState, np.random.BitGenerator):
         register(kind, _numpy_generator)
+    register(np.random.SeedSequence, _seed_sequence)
     register(random.SystemRandom, Walk.not_seen)
 
 

@@ -23,6 +23,7 @@ _ADVICE: tuple[tuple[str, str], ...] = (
         "checkpoint.retention",
         "what is kept depends on the process: read the list of checkpoints from the folder at the start",
     ),
+    ("checkpoint.restore", "the function failed when it was resumed: the traceback below says where"),
     ("counters.step", "save the completed steps with the state, and continue at exactly that step"),
     ("schedule.step", "save and load the scheduler's state_dict; load it after its constructor ran"),
     (
@@ -72,6 +73,9 @@ def advise(evidence: Evidence, among: Sequence[Evidence] = ()) -> str:
     if evidence.when.startswith("across the"):
         what = "save" if "save" in evidence.when else "evaluation"
         return f"the {what} changes the live state: work on a copy, or put back what it changed"
+    if evidence.when.endswith("at the end") and ": " in evidence.path:
+        kept = f"ignore={{{evidence.path!r}: reason}}"
+        return f"no loss was seen before it: restore what this is written from; if it differs on purpose, {kept}"
     if evidence.component == "schedule.lr" and any(one.component == "schedule.step" for one in among):
         return dict(_ADVICE)["schedule.step"]
     for component, advice in _ADVICE:

@@ -175,6 +175,8 @@ def is_setting(
     a, b = states[0].left.leaves.get(path), states[0].right.leaves.get(path)
     if a is None or b is None or a.role != "scalar" or path in uninterrupted.changing or path in uninterrupted.noise:
         return False
+    if _is_number(a) and b.kind.endswith("[]"):  # promotion to the type of an array is another than that of a number
+        return states[-1].right.leaves.get(path, a).same(b)
     if not (_is_number(a) and _is_number(b)) or a.component.startswith(_PLACES):
         return False
     expected, got = float(a.digest), float(b.digest)

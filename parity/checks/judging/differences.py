@@ -16,7 +16,7 @@ from parity.checks.judging.counting import (
     without_leftovers,
 )
 from parity.checks.judging.evidence import LATER, RANK, Evidence, TwoStates, Uninterrupted, after_resume
-from parity.checks.judging.ordering import DATA, find_replaced, identifiers
+from parity.checks.judging.ordering import DATA, find_replaced, identifiers, is_taken
 
 __all__ = ["Differences"]
 
@@ -164,7 +164,8 @@ class Differences:
         found = self._evidence(0, soft, RANK)
         # what a step moves is state; a first value that no step changes is often nothing but its beginning
         begun = [e for e in found if e.component == e.path and e.path not in changing]
-        return [e for e in found if e not in begun] + begun
+        found = [e for e in found if e not in begun] + begun
+        return sorted(found, key=lambda e: both.leaf(e.path).role == "scalar" and not is_taken(e, self.uninterrupted))
 
     def _is_passing(self, path: str) -> bool:
         """Return whether a path is gone one step later in the uninterrupted run: a key that holds what changes."""

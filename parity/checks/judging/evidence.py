@@ -71,6 +71,8 @@ class Outcome:
     asked: list[Asked] = field(default_factory=list)
     """Losses if their values are read before they are written, else bookkeeping: to be measured."""
     bookkeeping: list[Evidence] = field(default_factory=list)
+    earliest: list[Evidence] = field(default_factory=list)
+    """What differed first and is taken by code: the cause, if nothing but a file or a result is broken."""
     notes: list[str] = field(default_factory=list)
     lasting: frozenset[str] = frozenset()
     """Paths that differ at the end."""

@@ -26,9 +26,11 @@ from parity.checks.judging.evidence import (
     both_runs,
 )
 from parity.checks.judging.ordering import (
+    earliest,
     identifiers,
     in_order,
     is_read,
+    is_taken,
     restored_last,
     seeds_of_loaders,
     with_data,
@@ -208,7 +210,9 @@ def _judge_states(
         here = 0 if lost or not later else seen.first_later
         out.first = (at + here, here)
     else:
-        out.differs, out.lasting = seen.lost() + seen.causes(), seen.lasting()
+        causes = seen.causes()
+        taken = [e for e in causes if is_taken(e, uninterrupted)]
+        out.differs, out.lasting = seen.lost() + taken, seen.lasting()
         ends = at + len(states)
         for item in [*seen.at_the_end(), *seen.while_read()]:
             if item.path in {e.path for e in resting}:
@@ -234,6 +238,8 @@ def _judge_states(
             else:
                 out.bookkeeping.append(item)
         out.bookkeeping += [item for item, _ in unsure] + seen.noisy()
+        others = [e for e in causes if e not in taken and e.path in out.lasting]
+        out.earliest = earliest(seen.states, seen.found, uninterrupted) or others
         out.asked += [Asked(e, at + 1, ends, False, seen.holders(e.path)) for e in resting]
         if out.broken or out.asked:
             out.first = (at, 0)

@@ -9,18 +9,20 @@ derives again before it uses it: there the uninterrupted run keeps its value whi
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from parity.capture import Leaf, StateSnapshot
-from parity.checks.judging.evidence import Evidence, TwoStates, Uninterrupted
+from parity.checks.judging.evidence import RANK, Evidence, TwoStates, Uninterrupted, after_resume
 from parity.checks.judging.usage import is_saved
 
 __all__ = [
     "DATA",
+    "earliest",
     "find_replaced",
     "identifiers",
     "in_order",
     "is_read",
+    "is_taken",
     "restored_last",
     "seeds_of_loaders",
     "with_data",
@@ -135,6 +137,9 @@ def in_order(lost: list[Evidence], causes: list[Evidence], uninterrupted: Uninte
 
     A batch that waits in a queue follows from the position of the data, whatever holds it.
     """
+    filled = [e for e in lost + causes if uninterrupted.use.fills((identifiers(e.path) or [e.path])[-1])]
+    lost = [e for e in lost if e not in filled]
+    causes = [e for e in causes if e not in filled] + filled  # a new process fills them again
     unknown = [e for e in lost if e.component == e.path]
     data = [e for e in causes if e.component in DATA] if unknown else []
     known = [e for e in lost if e not in unknown]
@@ -208,6 +213,37 @@ _SHARED = "torch.default_generator"
 def is_read(e: Evidence, uninterrupted: Uninterrupted) -> bool:
     """Return whether code that ran takes a value by its last name for more than a message."""
     return uninterrupted.use.reads((identifiers(e.path) or [e.path])[-1])
+
+
+def is_taken(e: Evidence, uninterrupted: Uninterrupted) -> bool:
+    """Return whether code takes a value for more than a message, and another one than it would have."""
+    return e.expected != e.got and is_read(e, uninterrupted)
+
+
+def earliest(
+    states: Sequence[TwoStates], found: Sequence[Sequence[str]], uninterrupted: Uninterrupted
+) -> list[Evidence]:
+    """Return what differed first of what code takes: what a file or a result shows follows from it, if from anything.
+
+    Args:
+        states: What the uninterrupted run and the resumed one hold, mark by mark from the resume on.
+        found: Paths that differ in each.
+        uninterrupted: What equal runs say.
+    """
+    for index, (both, differ) in enumerate(zip(states, found, strict=True)):
+        here = [p for p in differ if both.leaf(p).role not in ("position", "alias") and p in both.left.leaves]
+        found_here = [both.evidence(p, after_resume(index)) for p in both.ranked(here, RANK)]
+        # an element is taken by the name of what holds it
+        holders = [e._replace(path=_container(e.path, both.left.leaves)) for e in found_here]
+        if taken := [e for e, held in zip(found_here, holders, strict=True) if is_taken(held, uninterrupted)]:
+            return taken
+    return []
+
+
+def _container(path: str, leaves: Mapping[str, Leaf]) -> str:
+    """Return the path of the outermost list, dict or set that a value is in; else its own."""
+    ends = [at for at, letter in enumerate(path) if letter in ".["]
+    return next((path[:at] for at in ends if f"{path[:at]}.len" in leaves), path)
 
 
 def identifiers(path: str) -> list[str]:

@@ -25,7 +25,7 @@ def is_table(node: ast.If) -> bool:
     """Return whether a condition asks for a key of a dict, and guards nothing but making or taking that element.
 
     As `if n not in tables: tables[n] = make(n)` and `if n in tables: return tables[n]`. What else is assigned there
-    has to be that element, or to be put there.
+    has to be that element, or to be put there; or it counts how often that was.
 
     Args:
         node: The condition with its branches.
@@ -34,7 +34,7 @@ def is_table(node: ast.If) -> bool:
         case ast.Compare(left=key, ops=[ast.NotIn() | ast.In()], comparators=[table]):
             element = ast.unparse(ast.Subscript(table, key, ast.Load()))
         case _:
-            return False
+            return _is_masked(node)
     found = False
     kept: set[str] = set()
     assigned: set[str] = set()
@@ -47,6 +47,8 @@ def is_table(node: ast.If) -> bool:
             case ast.Return(value=ast.expr() as value) if ast.unparse(value) == element:
                 found = True
                 continue
+            case ast.AugAssign(op=ast.Add(), value=ast.Constant()):
+                continue  # how often an element was there, or was made: a condition on that decides by itself
             case _:
                 return False
         if element in names | {ast.unparse(value)}:
@@ -54,6 +56,43 @@ def is_table(node: ast.If) -> bool:
             kept |= names | {ast.unparse(value)}
         assigned |= names
     return found and assigned <= kept
+
+
+def _is_masked(node: ast.If) -> bool:
+    """Return whether a condition asks for an element of an array, and guards nothing but making the elements there.
+
+    As `if not known[i]: table[i] = make(i); known[i] = True`, a table of distances with its mask.
+
+    Args:
+        node: The condition with its branches.
+    """
+    match node.test:
+        case (
+            ast.UnaryOp(op=ast.Not(), operand=ast.Subscript() as asked)
+            | ast.Compare(left=ast.Subscript() as asked, ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant()])
+            | ast.Call(args=[ast.Subscript() as asked], keywords=[])
+            | (ast.Subscript() as asked)
+        ):
+            place = ast.unparse(asked.slice)
+        case _:
+            return False
+    made: set[str] = set()
+    names: set[str] = set()
+    values: set[str] = set()
+    for statement in [*node.body, *node.orelse]:
+        match statement:
+            case ast.Assign(targets=[ast.Subscript() as element], value=value) if ast.unparse(element.slice) == place:
+                made.add(ast.unparse(element))
+                values.add(ast.unparse(value))
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                names.add(name)
+            case ast.Return(value=ast.Subscript(slice=of)) if ast.unparse(of) == place:
+                continue
+            case ast.AugAssign(op=ast.Add(), value=ast.Constant()):
+                continue
+            case _:
+                return False
+    return ast.unparse(asked) in made and names <= values
 
 
 _ACTS = frozenset(("step", "backward", "load_state_dict", "copy_", "deepcopy", "clone", "replace", "rename"))
@@ -97,6 +136,10 @@ class Use:
     def reads(self, name: str) -> bool:
         """Return whether a variable, attribute or key of this name is taken for more than a message."""
         return any(name in names and self._ran(file, line) for file in self.files for line, names in _reading(file))
+
+    def fills(self, name: str) -> bool:
+        """Return whether a table or a mask of this name is filled on demand: orders suspects."""
+        return any(name in names and self._ran(file, line) for file in self.files for line, names in _filling(file))
 
     def indexes(self, name: str) -> bool:
         """Return whether a name tells which part of something is taken, in a function that ran: orders suspects."""
@@ -147,6 +190,8 @@ def _reading(file: str, *, beside_presence: bool = False) -> tuple[tuple[int, fr
         node, line = waiting.pop()
         if isinstance(node, ast.Call) and called_name(node) == "print":
             continue
+        if isinstance(node, ast.If) and all(map(_is_message, [*node.body, *node.orelse])):
+            continue
         if beside_presence and isinstance(node, ast.If):
             asked = _taken_for(node.test, sizes=False, presence=True)
             if asked:
@@ -163,6 +208,16 @@ def _reading(file: str, *, beside_presence: bool = False) -> tuple[tuple[int, fr
             inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             waiting.append((child, _first_line(child) if inner else line))
     return tuple((line, frozenset(names)) for line, names in found.items())
+
+
+def _is_message(statement: ast.stmt) -> bool:
+    """Return whether a statement prints, or sets something to a constant: what a message wants beside its text."""
+    match statement:
+        case ast.Expr(value=ast.Call() as call):
+            return called_name(call) == "print"
+        case ast.Assign(value=value):
+            return _is_constant(value)
+    return False
 
 
 def _first_line(node: ast.AST) -> int:
@@ -202,6 +257,21 @@ def _saved(file: str) -> frozenset[str]:
         if isinstance(node, ast.Call) and SAVES.search(called_name(node)):
             found.update(*map(_identifiers, [*node.args, *(k.value for k in node.keywords)]))
     return frozenset(found)
+
+
+@functools.lru_cache(maxsize=64)
+def _filling(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
+    """Return for each function, by its first line, the names of tables that it fills; 0 for the module."""
+    found: dict[int, set[str]] = {}
+    for node, line in _by_function(_tree(file)):
+        if isinstance(node, ast.If) and is_table(node):
+            elements = [one.value for one in ast.walk(node) if isinstance(one, ast.Subscript)]
+            found.setdefault(line, set()).update(
+                one.attr if isinstance(one, ast.Attribute) else one.id
+                for one in elements
+                if isinstance(one, ast.Attribute | ast.Name)
+            )
+    return tuple((line, frozenset(names)) for line, names in found.items())
 
 
 @functools.lru_cache(maxsize=64)

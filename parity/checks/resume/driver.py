@@ -34,6 +34,7 @@ from parity.checks.judging import (
     text_of,
 )
 from parity.checks.resume.loss_curve import loss_curves
+from parity.checks.resume.numbers import lost_numbers
 from parity.checks.resume.same_training import equal_so_far, is_training, put_back_later
 from parity.checks.resume.scenarios import Scenario
 from parity.checks.running import (
@@ -93,6 +94,8 @@ class Driver:
         """The runs from which the envelope was measured."""
         self.envelope: EqualRunsEnvelope | None = None
         """What judges the numbers that rounding moves; None where equal runs are equal bit by bit."""
+        self.of_numbers = False
+        """Whether no array is trained."""
         self.closed: dict[str, str] = {}
         self.curves: dict[str, Curves] = {}
         """Scenario to the loss of the uninterrupted run and of the resumed one."""
@@ -193,6 +196,7 @@ class Driver:
         self._settle(outcome)
         self._leave_out_what_is_meant(outcome)
         if trace.end in ("failed", "lost"):
+            outcome.broken = outcome.broken or outcome.differs or outcome.earliest  # what it may have failed by
             outcome.broken.append(self._failed(trace, killed, left))
             outcome.notes.append(
                 f"the function failed when it was resumed (scenario {scenario.name}):\n{trace.error}"
@@ -204,11 +208,14 @@ class Driver:
             for found in (self._judge_files(folder, trace, left), self._judge_returned(trace)):
                 outcome.broken += found.broken
                 outcome.bookkeeping += found.bookkeeping
+            if not outcome.broken and self.of_numbers:
+                noise = self.uninterrupted.noise | self.uninterrupted.rounded
+                outcome.broken += lost_numbers(self.reference, trace, self._saved(killed), noise)
             end = self.reference.marks[-1].step
             outcome.bookkeeping += judge_printed(self.reference.printed, self.again.printed, trace.printed, end)
             self._leave_out_what_is_meant(outcome)
         if outcome.broken:  # what differs from the resume on, and at the end, is what files and numbers show
-            causes = [e for e in outcome.differs if e.path in outcome.lasting]
+            causes = [e for e in outcome.differs if e.path in outcome.lasting] or outcome.earliest
             outcome.broken = causes + [e for e in outcome.broken if e not in causes]
             outcome.bookkeeping = [e for e in outcome.bookkeeping if e.path not in {c.path for c in causes}]
         return outcome
@@ -279,6 +286,11 @@ class Driver:
             again = contents(self.root / "once-more", readers, logs)
             found = judge_files(expected, again, got, steps, own, logs)
         return found
+
+    def _saved(self, killed: int) -> dict[str, Leaf]:
+        """Return what the folder held at a kill."""
+        readers = [reader for adapter in sides.adapters().values() for reader in adapter.readers]
+        return contents(self.copies[killed], readers, self.reference.appended) if killed in self.copies else {}
 
     def _judge_returned(self, trace: Trace) -> Outcome:
         expected, end = self.reference.returned, self.reference.marks[-1].step

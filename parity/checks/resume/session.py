@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -35,6 +34,7 @@ from parity.checks.judging import (
 from parity.checks.resume.driver import Driver
 from parity.checks.resume.equal_runs import likely_cause, measure_envelope
 from parity.checks.resume.scenarios import Scenario, plan_scenarios
+from parity.checks.resume.trained import count_trained
 from parity.checks.running import (
     Request,
     Runner,
@@ -59,6 +59,9 @@ SHARED = ("random", "numpy.random", "torch.default_generator")
 
 MOST = 200
 """Most suspects that a record keeps."""
+
+MARKS_A_STEP = 32
+"""Most marks a step, on the average, of which the folder is copied where two runs go side by side."""
 
 
 class Session:
@@ -102,12 +105,18 @@ class Session:
         marks, again = self.driver.reference.marks, self.driver.again
         changing = varying(marks)
         parted = judge_same(marks, again.marks, changing)
-        trained = self._trained(changing)
+        trained, said, self.driver.of_numbers = count_trained(marks, changing)
+        self.notes += said
         if parted is None:
             self.driver.uninterrupted = uninterrupted_of(marks, again.marks, changing, self._use(again))
         elif why := measure_envelope(self.driver, parted, changing, self._use(again), self._uninterrupted, pool):
             return self._inconclusive(parted, trained, why)
         self._leave_out_what_is_meant()
+        if self.stop not in self.driver.copies:
+            raise TrainerError(
+                f"{len(marks)} marks in {self.driver.whole.steps} steps, more than {MARKS_A_STEP} each: mark where a "
+                "step begins, and nowhere else"
+            )
         declared = self._declared(again)
         told = {(e.path, e.when) for e in declared}
         observed = [e for e in observe_effects(again, self.driver.uninterrupted) if (e.path, e.when) not in told]
@@ -273,7 +282,8 @@ class Session:
             trace = self._uninterrupted("again", replace(asked, kill_step=stop_at))
             copies[len(trace.marks) - 1] = set_apart(root / "again")
             return trace
-        copies |= {at: root / f"killed-{at}" for at in range(asked.steps + 1)}
+        most = len(first.marks) if first is not None else MARKS_A_STEP * (asked.steps + 1)
+        copies |= {at: root / f"killed-{at}" for at in range(most)}
         trace = self._uninterrupted("again", replace(asked, copies=dict(copies)))
         set_apart(root / "again")
         if self.driver.runner.mode == "process":  # a copy is no kill: this one is
@@ -340,25 +350,6 @@ class Session:
             if len(probes) > 1 or probes == {""}:
                 found.append(path)
         return tuple(found)
-
-    def _trained(self, changing: Iterable[str]) -> int:
-        leaves = self.driver.reference.marks[-1].snapshot.leaves
-        changed = [leaves[path] for path in changing if path in leaves]
-        arrays = sum(leaf.role in ("state", "array") and "float" in leaf.kind for leaf in changed)
-        return arrays or self._trained_numbers(changing)
-
-    def _trained_numbers(self, changing: Iterable[str]) -> int:
-        """Return how many numbers of Python's own change, one of them in most steps, where there is no array.
-
-        Weights of a trainer without libraries are such numbers, and the values of a table. A loss that a step makes
-        for itself is not one of them: it is written before it is read.
-        """
-        states = [mark.snapshot for mark in self.driver.reference.marks]
-        last = states[-1]
-        known = [p for p in changing if p in last.leaves and last.leaves[p].kind == "float" and not last.is_dead(p)]
-        pairs = [(a.leaves, b.leaves) for a, b in itertools.pairwise(states)]
-        moves = sum(any(p in b and not b[p].same(a.get(p)) for p in known) for a, b in pairs)
-        return len(known) if 2 * moves > len(pairs) else 0
 
     def _use(self, again: Trace) -> Use:
         """Return what of the trainer's source ran: of both equal runs, of which one is watched."""

@@ -204,12 +204,21 @@ def _decoded(data: bytes) -> Any:
 
 def _unpickled(data: bytes) -> Any:
     """Return a pickle as data, nothing of it executed."""
-    from parity.formats import PLAIN_CALLS, read_joblib, read_pickle  # with the first pickle: others need none of it
+    # with the first pickle: others need none of it
+    from parity.formats import PLAIN_CALLS, Opaque, map_leaves, read_joblib, read_pickle
+
+    def without_order(_: Any, leaf: Any) -> Any:
+        """Sort sets: they are written in the order of their tables, which depends on how they came to be."""
+        if not isinstance(leaf, Opaque):
+            return leaf
+        if leaf.name.endswith((".set", ".frozenset")) and isinstance(leaf.content, list):
+            return Opaque(leaf.name, sorted(leaf.content, key=repr))
+        return Opaque(leaf.name, map_leaves(leaf.content, without_order))
 
     calls = {**PLAIN_CALLS, "torch.storage._load_from_bytes": _without_address}
     for reader in (read_pickle, read_joblib):
         try:
-            return reader(data, "a file of the run", calls, list)
+            return map_leaves(reader(data, "a file of the run", calls, list), without_order)
         except ParityError:
             continue
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import threading
@@ -111,13 +112,21 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
         if _exits_at_its_end(error, recorder):
             recorder.trace.end = "finished"
         else:
-            recorder.trace.end, recorder.trace.error = "failed", traceback.format_exc(limit=-6)
+            recorder.trace.end, recorder.trace.error = "failed", _of_the_trainer(error)
     finally:
         activate(listening)
         writes.stop()
         sys.setprofile(None)
         sys.settrace(tracing)
     return recorder.trace
+
+
+def _of_the_trainer(error: BaseException) -> str:
+    """Return the traceback of an error, without the frames that called the trainer: at most its last six."""
+    frames, own = error.__traceback__, os.path.dirname(__file__)
+    while frames is not None and frames.tb_next is not None and frames.tb_frame.f_code.co_filename.startswith(own):
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames, limit=-6))
 
 
 def _exits_at_its_end(error: BaseException, recorder: Recorder) -> bool:
