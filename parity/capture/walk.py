@@ -215,6 +215,11 @@ class Walk:
         self.add(path, Leaf("alias", shown, "alias", first), lambda: first)
         return False
 
+    @property
+    def owners(self) -> dict[int, str]:
+        """Return the path of each object that was met, by its `id`; the walk keeps them alive."""
+        return {key: path for key, (path, _) in self._seen.items() if isinstance(key, int)}
+
     def first_path(self, address: int) -> str | None:
         """Return the path of the object of an `id`; None of one that was not met so far."""
         return self._paths.get(address)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parity.checks.resume.same_training import put_back_later
+from parity.checks.resume.trained import put_back_later
 
 
 @pytest.mark.parametrize(

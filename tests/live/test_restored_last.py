@@ -28,9 +28,9 @@ def test_a_number_that_no_code_of_the_user_takes_comes_behind_what_is_known_to_b
 
 def test_a_number_that_is_taken_keeps_its_place() -> None:
     entry = {SAVED: Leaf("scalar", "counters.step", "int", "0")}
-    assert order([NUMBER, AVERAGE], {"last_saved_step"}, entry) == [SAVED, "shadow", "batch"]
+    assert order([NUMBER, AVERAGE], {".last_saved_step"}, entry) == [SAVED, "shadow", "batch"]
 
 
 def test_what_was_restored_comes_last() -> None:
     entry = {SAVED: Leaf("scalar", "counters.step", "int", "10")}
-    assert order([NUMBER, AVERAGE], {"last_saved_step"}, entry) == ["shadow", "batch", SAVED]
+    assert order([NUMBER, AVERAGE], {".last_saved_step"}, entry) == ["shadow", "batch", SAVED]

@@ -1,4 +1,4 @@
-"""Loops of other shapes: caches with masks, trainers of numbers, marks within steps; each with what it must not hide."""
+"""Loops of other shapes: caches, numbers, marks within steps, meters; each with what it must not hide."""
 
 import json
 import math
@@ -396,3 +396,128 @@ def test_what_was_lost_is_named_before_the_failure_that_it_led_to() -> None:
     assert first(found) == "counts[0]"
     assert "counts must grow" in " ".join(found.notes)
     assert "run_function" not in " ".join(found.notes)  # frames of the check are not the trainer's
+
+
+class AverageMeter:
+    """As the examples of PyTorch have it; printed, and begun anew when it was."""
+
+    def __init__(self) -> None:
+        self.val = self.avg = self.sum = 0.0
+        self.count = 0
+
+    def update(self, val: float, n: int = 1) -> None:
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+
+
+class Stop:
+    """Ends a run after some steps without a better value; its names are those of the meter."""
+
+    def __init__(self, patience: int) -> None:
+        self.best, self.count, self.patience = math.inf, 0, patience
+
+    def ends(self, val: float) -> bool:
+        if val < self.best:
+            self.best, self.count = val, 0
+        else:
+            self.count += 1
+        return self.count >= self.patience
+
+
+class Bar:
+    """Prints every so many of its own steps."""
+
+    def __init__(self) -> None:
+        self.step = self.last = 0
+        self.speed = 0.0
+
+    def advance(self) -> None:
+        self.step += 1
+        if self.step - self.last >= 4:
+            self.speed = self.step / 4
+            self.last = self.step
+            print(f"{self.step} {self.speed}")
+
+
+def is_over(count: int, patience: int) -> bool:
+    return count >= patience
+
+
+def with_meters(lost: str = "", *, through: bool = False, patience: int = 9) -> Trainer:
+    """Return a trainer with a meter, totals for the log and a bar beside what stops it; `through`: by a parameter."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        w, stop, step, last = np.zeros(2), Stop(patience), 0, 0.0
+        meter, bar, log = AverageMeter(), Bar(), {"n": 0, "loss": 0.0}
+        if (state := loaded(folder)) is not None:
+            w, best, count, step, last = state
+            stop.best = math.inf if lost == "best" else best
+            stop.count = 0 if lost == "count" else count
+        while step < steps:
+            yield step
+            w = w - 0.3 * (w - math.sin(step))
+            loss = float(w @ w)
+            meter.update(loss)
+            bar.advance()
+            log["n"] += 1
+            log["loss"] += loss
+            step += 1
+            if step % 4 == 0:
+                print(f"{meter.avg:.3f} {log['loss'] / log['n']:.3f}")
+                meter, log = AverageMeter(), {"n": 0, "loss": 0.0}
+            if abs(loss) > abs(last) + 10:
+                w = w * 0.5
+            last = loss
+            over = stop.ends(1.0 if step > 6 else 2.0 - 0.1 * step)
+            if over or (through and is_over(stop.count, patience)):
+                break
+            if step % 5 == 0:
+                save(folder, w, stop.best, stop.count, step, last)
+        return w
+
+    return train
+
+
+@pytest.mark.parametrize("through", [False, True])
+def test_a_meter_is_listed_though_what_decides_has_its_names(through: bool) -> None:
+    found = check(with_meters(through=through, patience=90))
+    assert found.verdict == "holds", found
+    assert {one.path for one in found.bookkeeping} >= {"meter.count", "bar.step"}
+
+
+@pytest.mark.parametrize("through", [False, True])
+@pytest.mark.parametrize("lost", ["count", "best"])
+def test_what_decides_is_lost_though_a_meter_has_its_names(lost: str, through: bool) -> None:
+    found = check(with_meters(lost, through=through, patience=90), scenarios=("kill",))
+    assert first(found).startswith("stop.")
+
+
+def handed_on(*, lost: bool) -> Trainer:
+    """Return a trainer whose count decides in a function that is given it under another name."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        w, bad, step = np.zeros(2), 0, 0
+        if (state := loaded(folder)) is not None:
+            w, kept, step = state
+            bad = 0 if lost else kept
+        while step < steps:
+            yield step
+            w = w - 0.3 * (w - math.sin(step))
+            bad += 1
+            if is_over(bad, 90):
+                break
+            step += 1
+            if step % 5 == 0:
+                save(folder, w, bad, step)
+        return w
+
+    return train
+
+
+def test_a_count_that_is_handed_to_what_decides_under_another_name_is_listed_at_least() -> None:
+    assert check(handed_on(lost=False)).verdict == "holds"
+    found = check(handed_on(lost=True))
+    shown = {one.path for one in (*found.suspects, *found.bookkeeping)}
+    assert any("bad" in path or "[1]" in path for path in shown)

@@ -35,6 +35,7 @@ from parity.checks.judging.ordering import identifiers
 from parity.checks.judging.resume_start import Kill, is_unfinished, on_their_way
 from parity.checks.judging.returned import judge_printed, judge_returned
 from parity.checks.judging.side_effects import judge_declared, observe_effects
+from parity.checks.judging.sites import is_decided, sites_of
 from parity.checks.judging.usage import Use
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "choose_steps",
     "each_once",
     "identifiers",
+    "is_decided",
     "is_floating",
     "is_trained_number",
     "is_unfinished",
@@ -73,6 +75,7 @@ __all__ = [
     "own_folders",
     "parted_paths",
     "ranks_apart",
+    "sites_of",
     "stepwise",
     "suspect",
     "text_of",

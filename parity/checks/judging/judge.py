@@ -227,7 +227,7 @@ def _judge_states(
             if decided and seen.is_at_rest(item.path):
                 out.asked.append(Asked(item, at + 1, ends, written=False))
             else:
-                (out.broken if decided else out.bookkeeping).append(item)
+                (out.deciding if decided else out.bookkeeping).append(item)
         derived = [*(mark.read for mark in resumed.marks[: out.compared]), resumed.reading]
         replaced, unsure = seen.replaced_later(derived)
         for item, replaced_at in replaced:
@@ -241,7 +241,7 @@ def _judge_states(
         others = [e for e in causes if e not in taken and e.path in out.lasting]
         out.earliest = earliest(seen.states, seen.found, uninterrupted) or others
         out.asked += [Asked(e, at + 1, ends, False, seen.holders(e.path)) for e in resting]
-        if out.broken or out.asked:
+        if out.broken or out.deciding or out.asked:
             out.first = (at, 0)
 
 

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 
 from parity.capture import Leaf, StateSnapshot
 from parity.checks.judging.evidence import RANK, Evidence, TwoStates, Uninterrupted, after_resume
-from parity.checks.judging.usage import is_saved
+from parity.checks.judging.usage import INSIDE, VARIABLE, is_saved
 
 __all__ = [
     "DATA",
+    "OUTER",
     "earliest",
     "find_replaced",
     "identifiers",
@@ -212,7 +213,14 @@ _SHARED = "torch.default_generator"
 
 def is_read(e: Evidence, uninterrupted: Uninterrupted) -> bool:
     """Return whether code that ran takes a value by its last name for more than a message."""
-    return uninterrupted.use.reads((identifiers(e.path) or [e.path])[-1])
+    inner = OUTER.sub("", e.path)
+    variable = re.fullmatch(r"(\w+)(\[.*\])*", inner, re.DOTALL)
+    name = VARIABLE + variable[1] if variable else INSIDE + (identifiers(e.path) or [e.path])[-1]
+    return uninterrupted.use.reads(name)
+
+
+OUTER = re.compile(r"^(\w+\(\)\.|[\w.]+:)")
+"""The function of an outer frame, or the module, before a variable."""
 
 
 def is_taken(e: Evidence, uninterrupted: Uninterrupted) -> bool:

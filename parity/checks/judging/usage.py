@@ -16,9 +16,10 @@ import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from parity.checks.judging.for_people import is_for_people
 from parity.checks.running import SAVES, called_name
 
-__all__ = ["Use", "is_saved", "is_table"]
+__all__ = ["INSIDE", "VARIABLE", "Use", "by_function", "decided_by", "is_saved", "is_table", "source_tree"]
 
 
 def is_table(node: ast.If) -> bool:
@@ -47,7 +48,7 @@ def is_table(node: ast.If) -> bool:
             case ast.Return(value=ast.expr() as value) if ast.unparse(value) == element:
                 found = True
                 continue
-            case ast.AugAssign(op=ast.Add(), value=ast.Constant()):
+            case ast.AugAssign(target=ast.Name() | ast.Attribute(), op=ast.Add(), value=ast.Constant()):
                 continue  # how often an element was there, or was made: a condition on that decides by itself
             case _:
                 return False
@@ -88,12 +89,15 @@ def _is_masked(node: ast.If) -> bool:
                 names.add(name)
             case ast.Return(value=ast.Subscript(slice=of)) if ast.unparse(of) == place:
                 continue
-            case ast.AugAssign(op=ast.Add(), value=ast.Constant()):
+            case ast.AugAssign(target=ast.Name() | ast.Attribute(), op=ast.Add(), value=ast.Constant()):
                 continue
             case _:
                 return False
     return ast.unparse(asked) in made and names <= values
 
+
+VARIABLE, INSIDE = "$", "."
+"""Before a name: it is that of a variable, or that of an attribute or a key."""
 
 _ACTS = frozenset(("step", "backward", "load_state_dict", "copy_", "deepcopy", "clone", "replace", "rename"))
 """Calls of PyTorch and of the standard library that change what is trained or saved."""
@@ -120,7 +124,7 @@ class Use:
         """
         there = there or self._takes_otherwise(name)
         return any(
-            name in names and self._ran(file, line)
+            name in names and self.ran(file, line)
             for file in self.files
             for line, names in _deciding(file, frozenset(at for of, at in self.writes if of == file), there)
         )
@@ -128,24 +132,28 @@ class Use:
     def _takes_otherwise(self, name: str) -> bool:
         """Return whether code takes a name beside conditions that ask whether it is there, and their bodies."""
         return any(
-            name in names and self._ran(file, line)
+            name in names and self.ran(file, line)
             for file in self.files
             for line, names in _reading(file, beside_presence=True)
         )
 
     def reads(self, name: str) -> bool:
-        """Return whether a variable, attribute or key of this name is taken for more than a message."""
-        return any(name in names and self._ran(file, line) for file in self.files for line, names in _reading(file))
+        """Return whether a variable, attribute or key of this name is taken for more than a message.
+
+        Args:
+            name: The name; after `VARIABLE` or `INSIDE` it is one of a variable alone, or of an attribute or a key.
+        """
+        return any(name in names and self.ran(file, line) for file in self.files for line, names in _reading(file))
 
     def fills(self, name: str) -> bool:
         """Return whether a table or a mask of this name is filled on demand: orders suspects."""
-        return any(name in names and self._ran(file, line) for file in self.files for line, names in _filling(file))
+        return any(name in names and self.ran(file, line) for file in self.files for line, names in _filling(file))
 
     def indexes(self, name: str) -> bool:
         """Return whether a name tells which part of something is taken, in a function that ran: orders suspects."""
-        return any(name in names and self._ran(file, line) for file in self.files for line, names in _indexing(file))
+        return any(name in names and self.ran(file, line) for file in self.files for line, names in _indexing(file))
 
-    def _ran(self, file: str, line: int) -> bool:
+    def ran(self, file: str, line: int) -> bool:
         """Return whether a function was called, by its file and first line; 0 is the module itself."""
         return not self.executed or line == 0 or (file, line) in self.executed
 
@@ -161,7 +169,7 @@ def is_saved(name: str, files: Iterable[str]) -> bool:
 
 
 @functools.lru_cache(maxsize=64)
-def _tree(file: str) -> ast.Module:
+def source_tree(file: str) -> ast.Module:
     try:
         with open(file, encoding="utf-8") as source:
             return ast.parse(source.read())
@@ -173,8 +181,9 @@ def _tree(file: str) -> ast.Module:
 def _deciding(file: str, writes: frozenset[int], there: bool) -> tuple[tuple[int, frozenset[str]], ...]:
     """Return for each function, by its first line, the names by which it decides; 0 for the module itself."""
     found: dict[int, set[str]] = {}
-    for node, line in _by_function(_tree(file)):
-        found.setdefault(line, set()).update(_decided(node, writes, there=there))
+    for node, line in by_function(source_tree(file)):
+        if not is_for_people(node, source_tree(file)):
+            found.setdefault(line, set()).update(decided_by(node, writes, there=there))
     return tuple((line, frozenset(names)) for line, names in found.items() if names)
 
 
@@ -185,12 +194,12 @@ def _reading(file: str, *, beside_presence: bool = False) -> tuple[tuple[int, fr
     With `beside_presence`, conditions that ask whether a name is there say nothing of it, nor do their bodies.
     """
     found: dict[int, set[str]] = {}
-    waiting: list[tuple[ast.AST, int]] = [(_tree(file), 0)]
+    waiting: list[tuple[ast.AST, int]] = [(source_tree(file), 0)]
     while waiting:
         node, line = waiting.pop()
         if isinstance(node, ast.Call) and called_name(node) == "print":
             continue
-        if isinstance(node, ast.If) and all(map(_is_message, [*node.body, *node.orelse])):
+        if is_for_people(node, source_tree(file)):
             continue
         if beside_presence and isinstance(node, ast.If):
             asked = _taken_for(node.test, sizes=False, presence=True)
@@ -200,24 +209,17 @@ def _reading(file: str, *, beside_presence: bool = False) -> tuple[tuple[int, fr
                 waiting.extend((child, line) for child in node.orelse)
                 continue
         match node:
-            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
-                found.setdefault(line, set()).add(name)
-            case ast.Subscript(slice=ast.Constant(value=str(name)), ctx=ast.Load()):
-                found.setdefault(line, set()).add(name)
+            case ast.Name(id=name, ctx=ast.Load()):
+                found.setdefault(line, set()).update((name, VARIABLE + name))
+            case (
+                ast.Attribute(attr=name, ctx=ast.Load())
+                | ast.Subscript(slice=ast.Constant(value=str(name)), ctx=ast.Load())
+            ):
+                found.setdefault(line, set()).update((name, INSIDE + name))
         for child in ast.iter_child_nodes(node):
             inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             waiting.append((child, _first_line(child) if inner else line))
     return tuple((line, frozenset(names)) for line, names in found.items())
-
-
-def _is_message(statement: ast.stmt) -> bool:
-    """Return whether a statement prints, or sets something to a constant: what a message wants beside its text."""
-    match statement:
-        case ast.Expr(value=ast.Call() as call):
-            return called_name(call) == "print"
-        case ast.Assign(value=value):
-            return _is_constant(value)
-    return False
 
 
 def _first_line(node: ast.AST) -> int:
@@ -226,7 +228,7 @@ def _first_line(node: ast.AST) -> int:
     return min([node.lineno, *(one.lineno for one in decorators)])  # type: ignore[attr-defined]
 
 
-def _decided(node: ast.AST, writes: frozenset[int], *, there: bool) -> set[str]:
+def decided_by(node: ast.AST, writes: frozenset[int], *, there: bool) -> set[str]:
     """Return the names by which one statement decides."""
     if isinstance(node, ast.If) and is_table(node):
         return set()
@@ -253,7 +255,7 @@ def _decided(node: ast.AST, writes: frozenset[int], *, there: bool) -> set[str]:
 @functools.lru_cache(maxsize=64)
 def _saved(file: str) -> frozenset[str]:
     found: set[str] = set()
-    for node in ast.walk(_tree(file)):
+    for node in ast.walk(source_tree(file)):
         if isinstance(node, ast.Call) and SAVES.search(called_name(node)):
             found.update(*map(_identifiers, [*node.args, *(k.value for k in node.keywords)]))
     return frozenset(found)
@@ -263,7 +265,7 @@ def _saved(file: str) -> frozenset[str]:
 def _filling(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
     """Return for each function, by its first line, the names of tables that it fills; 0 for the module."""
     found: dict[int, set[str]] = {}
-    for node, line in _by_function(_tree(file)):
+    for node, line in by_function(source_tree(file)):
         if isinstance(node, ast.If) and is_table(node):
             elements = [one.value for one in ast.walk(node) if isinstance(one, ast.Subscript)]
             found.setdefault(line, set()).update(
@@ -278,13 +280,13 @@ def _filling(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
 def _indexing(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
     """Return for each function, by its first line, the names in subscripts that it takes; 0 for the module."""
     found: dict[int, set[str]] = {}
-    for node, line in _by_function(_tree(file)):
+    for node, line in by_function(source_tree(file)):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             found.setdefault(line, set()).update(_identifiers(node.slice))
     return tuple((line, frozenset(names)) for line, names in found.items())
 
 
-def _by_function(tree: ast.AST) -> Iterator[tuple[ast.AST, int]]:
+def by_function(tree: ast.AST) -> Iterator[tuple[ast.AST, int]]:
     """Yield every node with the first line of the function that it is in; 0 stands for the module."""
     waiting: list[tuple[ast.AST, int]] = [(tree, 0)]
     while waiting:

@@ -12,7 +12,6 @@ from parity import sides
 from parity.capture import Leaf, StateSnapshot, differing
 from parity.checks.judging import (
     NONE,
-    Asked,
     EqualRunsEnvelope,
     Evidence,
     Kill,
@@ -21,7 +20,6 @@ from parity.checks.judging import (
     TwoStates,
     Uninterrupted,
     both_runs,
-    identifiers,
     is_floating,
     is_unfinished,
     judge_files,
@@ -34,29 +32,22 @@ from parity.checks.judging import (
     text_of,
 )
 from parity.checks.resume.loss_curve import loss_curves
-from parity.checks.resume.numbers import lost_numbers
-from parity.checks.resume.same_training import equal_so_far, is_training, put_back_later
 from parity.checks.resume.scenarios import Scenario
+from parity.checks.resume.taken import TakenValues
+from parity.checks.resume.trained import equal_so_far, is_training, lost_numbers, put_back_later
 from parity.checks.running import (
-    Access,
     Reader,
     Request,
     Runner,
     Trace,
     contents,
     copy_folder,
-    is_unread,
     list_folder,
     set_apart,
 )
 from parity.results import Curves
 
 __all__ = ["Driver"]
-
-UNTAKEN = (
-    "{holder} is another after the resume, and no later step of this run changes it: whether one beyond it would is "
-    "not known; give more steps, restore it, or say that it is meant: ignore={{'{holder}': reason}}"
-)
 
 UNFINISHED = (
     "scenario {scenario}: the process was killed before a save that had begun was finished, and the run began anew: "
@@ -103,8 +94,7 @@ class Driver:
         """Files that resumed runs read: the checkpoints."""
         self._full: Trace | None = None
         self._left: dict[str, Leaf] | None = None
-        self._loads: set[Access] = set()
-        self._measured: frozenset[str] = frozenset()
+        self.taken = TakenValues(runner, root, self.whole)
         self._lock = threading.Lock()
 
     def full(self, keep: Mapping[int, Sequence[str]]) -> Trace:
@@ -193,7 +183,7 @@ class Driver:
         if not outcome.broken and trace.steps[:1] == self.reference.steps[:1] and is_unfinished(self.reference, kill):
             outcome.unsure = True
             outcome.notes.append(UNFINISHED.format(scenario=scenario.name))
-        self._settle(outcome)
+        self.taken.settle(outcome, self.reference.marks, self.uninterrupted.use)
         self._leave_out_what_is_meant(outcome)
         if trace.end in ("failed", "lost"):
             outcome.broken = outcome.broken or outcome.differs or outcome.earliest  # what it may have failed by
@@ -204,7 +194,8 @@ class Driver:
             return outcome
         if self.envelope is not None and not outcome.broken and trace.marks:
             _judge_by(self.envelope, outcome, trace)
-        if not outcome.broken and trace.end == "finished" and scenario.name != "best":
+        live = not outcome.broken  # what is found from here on is what the run left or gave back
+        if live and trace.end == "finished" and scenario.name != "best":
             for found in (self._judge_files(folder, trace, left), self._judge_returned(trace)):
                 outcome.broken += found.broken
                 outcome.bookkeeping += found.bookkeeping
@@ -215,45 +206,12 @@ class Driver:
             outcome.bookkeeping += judge_printed(self.reference.printed, self.again.printed, trace.printed, end)
             self._leave_out_what_is_meant(outcome)
         if outcome.broken:  # what differs from the resume on, and at the end, is what files and numbers show
-            causes = [e for e in outcome.differs if e.path in outcome.lasting] or outcome.earliest
+            causes = [e for e in outcome.differs if e.path in outcome.lasting]
+            if not causes and live and not any(e.component.startswith("checkpoint") for e in outcome.broken):
+                causes = outcome.earliest
             outcome.broken = causes + [e for e in outcome.broken if e not in causes]
             outcome.bookkeeping = [e for e in outcome.bookkeeping if e.path not in {c.path for c in causes}]
         return outcome
-
-    def _settle(self, outcome: Outcome) -> None:
-        """Tell the losses among values that no other difference follows from: those that are read before written."""
-        names: dict[Asked, list[str]] = {}
-        untaken: dict[str, Evidence] = {}
-        for asked in outcome.asked:
-            path = asked.evidence.path
-            if path.isidentifier() and not asked.holders:  # a variable: its byte code says that it may be read
-                outcome.broken.append(asked.evidence)
-            else:  # an element is taken by its place, which no name tells: `optimizers[phase]`
-                taken_by = [one for one in asked.holders if not one.endswith("]")] if asked.holders else [path]
-                names[asked] = [(identifiers(one) or [one])[-1] for one in taken_by]
-        accesses = self._accesses(frozenset(name for found in names.values() for name in found))
-        for asked, found in names.items():
-            steps, ever = (asked.first, asked.last), not asked.holders
-            unread = all(is_unread(name, accesses, *steps, written=asked.written, ever=ever) for name in found)
-            (outcome.bookkeeping if unread else outcome.broken).append(asked.evidence)
-            if unread and asked.holders:
-                untaken.setdefault(asked.holders[0], asked.evidence)
-        for holder in untaken if not outcome.broken else ():
-            outcome.unsure = True
-            outcome.notes.append(UNTAKEN.format(holder=holder))
-
-    def _accesses(self, names: frozenset[str]) -> set[Access]:
-        """Measure the first accesses to names after each mark, in a run that nothing stops."""
-        with self._lock:
-            new = names - self._measured
-            if new:
-                folder = self.root / f"loads-{len(self._measured)}"
-                trace = self.runner.run(folder, replace(self.whole, loads=new))
-                measured = trace.end == "finished"
-                every = range(len(self.reference.marks) + 1)
-                self._loads |= trace.loads if measured else {(name, at, "load") for name in new for at in every}
-                self._measured |= new
-            return self._loads
 
     def _leave_out_what_is_meant(self, outcome: Outcome) -> None:
         for name in ("broken", "differs", "bookkeeping"):
@@ -364,6 +322,10 @@ class Driver:
         short = self.runner.run(folder, Request(steps=self.stop_at, options=options))
         if short.end != "finished":
             self.closed[scenario.name] = f"the function failed with steps={self.stop_at}"
+            return Outcome()
+        if short.steps[-1:] == self.reference.steps[-1:]:
+            last = f"step {self.reference.steps[-1]}"
+            self.closed[scenario.name] = f"with steps={self.stop_at} the function goes on to {last}, as without"
             return Outcome()
         if not equal_so_far(self.reference, short, self.uninterrupted):
             self.closed[scenario.name] = (

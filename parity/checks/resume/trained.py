@@ -1,15 +1,21 @@
-"""What is trained: the values of a run that can be what it learns; without any, a check has seen nothing."""
+"""What is trained: the values of a run that can be what it learns, and which of them two runs have to agree in.
+
+Where there is an array, what takes part in training is one. Weights in plain lists look like any other numbers: a
+loss, a mean for people. The trainer says which are state, as it writes them into its checkpoint: there such a number
+is found digit by digit. One that is another at the end of a resumed run is what the next save would have lost.
+"""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from parity.capture import PathLeaves
-from parity.checks.running import Mark
+from parity.capture import Leaf, PathLeaves
+from parity.checks.judging import Evidence, Uninterrupted, both_runs, text_of
+from parity.checks.running import Mark, Trace
 
-__all__ = ["NUMBERS", "count_trained"]
+__all__ = ["count_trained", "equal_so_far", "is_training", "lost_numbers", "put_back_later"]
 
 NUMBERS = re.compile(r"(numpy\.)?(float|complex)\d*|Fraction|Decimal")
 """Kinds of single numbers that a trainer without arrays moves."""
@@ -61,3 +67,107 @@ def _is_whole(path: str, leaves: PathLeaves) -> bool:
     if leaf.role == "array":
         return leaf.kind.startswith(("int", "uint", "bool"))
     return leaf.role == "scalar" and leaf.kind == "int" and f"{holder}.len" in leaves
+
+
+DIGITS = 6
+"""Fewest digits of a number that is known again by them: 0.5 and 1.0 are in many files."""
+
+
+def lost_numbers(
+    reference: Trace, resumed: Trace, files: Mapping[str, Leaf], noise: Collection[str]
+) -> list[Evidence]:
+    """Return the numbers that a checkpoint holds and that a resumed run ends with otherwise.
+
+    Args:
+        reference: The uninterrupted run.
+        resumed: The run of the process that resumed.
+        files: What the folder held at the kill, decoded.
+        noise: Paths that differ between equal runs.
+    """
+    ends = (reference.marks[-1].snapshot, resumed.marks[-1].snapshot) if resumed.marks else None
+    if ends is None or reference.steps[-1] != resumed.steps[-1]:
+        return []
+    written = {_digits(leaf.digest) for leaf in files.values()}
+    step = reference.steps[-1]
+    found = []
+    for path, leaf in ends[0].leaves.items():
+        other = ends[1].leaves.get(path)
+        differs = other is not None and other.digest != leaf.digest
+        if not differs or path in noise or ends[0].is_dead(path) or not NUMBERS.fullmatch(leaf.kind):
+            continue
+        if _was_saved(path, reference.marks, written):
+            found.append(Evidence(leaf.component, path, step, leaf.text, text_of(other), "at the end"))
+    return found
+
+
+def _was_saved(path: str, marks: Sequence[Mark], written: Collection[str]) -> bool:
+    """Return whether one of the values that a number has had is in what was written."""
+    leaves = (mark.snapshot.leaves.get(path) for mark in marks)
+    values = {_digits(leaf.digest) for leaf in leaves if leaf is not None}
+    return any(value in written for value in values if sum(letter.isdigit() for letter in value) >= DIGITS)
+
+
+def _digits(text: str) -> str:
+    """Return a number as Python writes it, without what a kind adds: quotes, or the name of a class."""
+    return text.removeprefix("Decimal(").removeprefix("Fraction(").rstrip(")").strip("'\"")
+
+
+def equal_so_far(reference: Trace, short: Trace, uninterrupted: Uninterrupted) -> bool:
+    """Return whether a shorter run holds the same state as a longer one, up to its last mark but one.
+
+    Where it does not, to extend it is no resume of the same training: a horizon that follows `steps` is another one.
+    """
+    ignored = uninterrupted.noise | uninterrupted.rounded
+    for both in both_runs(reference.marks, short.marks[:-1] or short.marks):
+        for path, leaf in both.left.leaves.items():
+            other = both.right.leaves.get(path)
+            counts = leaf.role in ("state", "array") and path in uninterrupted.changing and path not in ignored
+            if counts and other is not None and not both.is_dead(path) and not leaf.same(other):
+                return False
+            rate = leaf.role == "state" and leaf.component.startswith(("schedule", "optimizer.hyper"))
+            if rate and path not in ignored and other is not None and not leaf.same(other):
+                return False
+    return True
+
+
+def is_training(path: str, leaf: Leaf, uninterrupted: Uninterrupted, often: Collection[str]) -> bool:
+    """Return whether a leaf is trained by what it is, or changes with the steps and not with the evaluations.
+
+    Args:
+        path: Its path.
+        leaf: The leaf.
+        uninterrupted: What equal runs say.
+        often: Arrays that change in more than half of the steps of both runs, of which one evaluates less often.
+    """
+    if leaf.role == "stream":
+        return path in uninterrupted.streams
+    if leaf.role == "state":
+        return not leaf.component.startswith(("schedule", "model.mode"))
+    return path in often
+
+
+def put_back_later(parted: Sequence[Collection[str]]) -> set[int]:
+    """Return the marks at which runs differ in what later steps wrote before they read it.
+
+    Weights that an evaluation exchanges, and that the next step puts back when it begins: two runs that evaluate at
+    other steps differ at such marks, and are equal again, bit for bit. What a step had trained with would not be. At
+    the end nothing can tell; what was put back before, after as many marks, counts as such there.
+
+    Args:
+        parted: Paths of what is trained that differ, at each mark.
+    """
+    found: set[int] = set()
+    known: set[str] = set()
+    longest, begin = 0, None
+    for at, paths in enumerate([*parted, ()]):
+        if paths:
+            begin = at if begin is None else begin
+            continue
+        if begin is not None:
+            stretch = range(begin, at)
+            here = {path for index in stretch for path in parted[index]}
+            if at < len(parted) or (known >= here and len(stretch) <= longest):
+                found |= {*stretch}
+                known, longest = known | here, max(longest, len(stretch))
+        begin = None
+    return found

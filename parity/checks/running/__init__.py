@@ -7,7 +7,7 @@ from parity.checks.running.child import tail_of
 from parity.checks.running.decoded import CURVES, Reader, contents
 from parity.checks.running.folder import AtOriginalPath, copy_folder, is_log, list_folder, set_apart
 from parity.checks.running.inline import Train
-from parity.checks.running.loads import Access, is_unread
+from parity.checks.running.loads import Access, Decision, DecisionSite, is_unread
 from parity.checks.running.nudge import Compute, Nudge
 from parity.checks.running.opening import RunMode, open_workdir, runner_of
 from parity.checks.running.recorder import Killed, MarkError
@@ -20,6 +20,8 @@ __all__ = [
     "Access",
     "AtOriginalPath",
     "Compute",
+    "Decision",
+    "DecisionSite",
     "Effect",
     "Killed",
     "Mark",

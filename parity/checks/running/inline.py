@@ -148,7 +148,7 @@ def _drive(
         last = bool(marks) and marks[-1].step >= recorder.request.steps - 1
         if last:
             sys.setprofile(recorder.watch_return({scope.code for scope in scopes[-1:]}))
-        if recorder.traces and recorder.frame is not None and marks and (not last or recorder.request.loads):
+        if recorder.traces and recorder.frame is not None and marks and (not last or recorder.follows):
             recorder.trace_frame(recorder.frame)
             sys.settrace(recorder.trace_calls)
         try:

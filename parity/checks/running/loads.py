@@ -2,6 +2,10 @@
 
 A value that differs at a resume matters where it is read before it is written. For variables of the loop the code
 says which; for attributes and keys that any function may take it is measured, in one more run of the same steps.
+
+A condition has the name alone too. A meter for people has a `count`, and so has the object that stops the run: whose
+it is, the run says. At each condition that was asked for, the object before the name is looked up in the frame and
+known again by its identity among the objects that the last mark reached. Nothing is called for that.
 """
 
 from __future__ import annotations
@@ -10,9 +14,11 @@ import dis
 import functools
 from collections.abc import Callable, Collection, Mapping
 from types import CodeType, FrameType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-__all__ = ["Access", "LoadWatch", "is_unread"]
+import numpy as np
+
+__all__ = ["Access", "Decision", "DecisionSite", "DecisionWatch", "LoadWatch", "is_unread"]
 
 AccessKind = Literal["load", "store"]
 Access = tuple[str, int, AccessKind]
@@ -113,3 +119,90 @@ def is_unread(
     if written:
         return kinds.get(last) == "store" and all(kinds.get(at) is None for at in range(first, last))
     return not kinds
+
+
+class DecisionSite(NamedTuple):
+    """A name in a condition."""
+
+    file: str
+    line: int
+    """Of the statement."""
+    name: str
+    base: str | None
+    """Source of the object before an attribute or a key; empty for a variable, None where it cannot be looked up."""
+
+
+class Decision(NamedTuple):
+    """What a condition took."""
+
+    how: Literal["path", "value", "name"]
+    """A value at a known path; a value that is known by what it was; or no more than a name."""
+    what: str
+    """The path, or the name."""
+    value: str = ""
+    """As a leaf shows it, where the value is what is known."""
+    at: int = 0
+    """Marks before it, there."""
+
+
+class DecisionWatch:
+    """Notes whose values conditions take.
+
+    Args:
+        sites: The names in conditions that are looked for.
+        count: Returns how many marks there were.
+        found: Takes the decisions.
+    """
+
+    def __init__(self, sites: Collection[DecisionSite], count: Callable[[], int], found: set[Decision]) -> None:
+        self._sites: dict[tuple[str, int], list[DecisionSite]] = {}
+        for site in sites:
+            self._sites.setdefault((site.file, site.line), []).append(site)
+        self._files = {site.file for site in sites}
+        self._count, self._found = count, found
+        self.owners: Mapping[int, str] = {}
+        """Identity to path of the objects that the last mark reached; they are kept alive by `held`."""
+        self.held: Any = None
+        self.marking: set[CodeType] = set()
+        """Code of the frames that marks are made in: their variables are paths by themselves."""
+
+    def enter(self, frame: FrameType) -> Any:
+        """Watch a frame from now on, if its file has one of the sites."""
+        return self.trace if frame.f_code.co_filename in self._files else None
+
+    def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
+        """Trace function of a frame."""
+        if event == "line":
+            for site in self._sites.get((frame.f_code.co_filename, frame.f_lineno), ()):
+                self._found.add(self._decision(site, frame))
+        return self.trace
+
+    def _decision(self, site: DecisionSite, frame: FrameType) -> Decision:
+        name, unknown = site.name, Decision("name", site.name)
+        if site.base is None:
+            return unknown
+        if not site.base:
+            if frame.f_code in self.marking:
+                return Decision("path", name)
+            value = frame.f_locals.get(name, frame.f_globals.get(name))
+            path = self.owners.get(id(value))
+            return Decision("path", path) if path is not None else self._known_by(name, value)
+        try:
+            owner = eval(_compiled(site.base), frame.f_globals, frame.f_locals)  # names, attributes and keys alone
+        except Exception:  # not there yet, or a property that raises
+            return unknown
+        path = self.owners.get(id(owner))
+        if path is not None:
+            return Decision("path", f"{path}.{name}")
+        inside = owner if type(owner) is dict else getattr(owner, "__dict__", {})
+        return self._known_by(name, inside[name]) if name in inside else unknown
+
+    def _known_by(self, name: str, value: Any) -> Decision:
+        if not isinstance(value, bool | int | float | str | None | np.generic):
+            return Decision("name", name)
+        return Decision("value", name, repr(value.item() if isinstance(value, np.generic) else value), self._count())
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _compiled(base: str) -> CodeType:
+    return compile(base, "<condition>", "eval")

@@ -163,7 +163,7 @@ def merge_traces(traces: Sequence[Trace]) -> Trace:
     merged.nudged = [prefix(at) + path for at, trace in enumerate(traces) for path in trace.nudged]
     merged.returned = _of_all([trace.returned for trace in traces])
     merged.printed = _of_all([trace.printed for trace in traces])
-    for name in ("names", "reads", "restored", "executed", "loads", "renamed"):
+    for name in ("names", "reads", "restored", "executed", "loads", "decisions", "renamed"):
         setattr(merged, name, set().union(*(getattr(trace, name) for trace in traces)))
     merged.writes = list(dict.fromkeys(one for trace in traces for one in trace.writes))
     merged.frameworks = tuple(dict.fromkeys(one for trace in traces for one in trace.frameworks))

@@ -11,11 +11,11 @@ from types import CodeType, FrameType
 from typing import Any
 
 from parity import sides
-from parity.capture import Region, Scope, StateSnapshot, capture, outer_scopes
+from parity.capture import Region, Scope, StateSnapshot, Walk, capture, outer_scopes
 from parity.checks.running.effects import StatementWatch
 from parity.checks.running.entry import EntryWatch, entry_of
 from parity.checks.running.folder import LogGrowth, copy_folder, hidden, list_folder, wait_for_rest
-from parity.checks.running.loads import LoadWatch
+from parity.checks.running.loads import DecisionWatch, LoadWatch
 from parity.checks.running.nudge import nudge_parameters
 from parity.checks.running.rank import Rank
 from parity.checks.running.regions import RegionWatch
@@ -54,6 +54,7 @@ class Recorder:
         self.trace = Trace(folder=folder)
         self.watch = StatementWatch(self) if request.watch else None
         self.loads = LoadWatch(request.loads, lambda: len(self.trace.marks), self.trace.loads, is_users)
+        self.decisions = DecisionWatch(request.decisions, lambda: len(self.trace.marks), self.trace.decisions)
         self.frame: FrameType | None = None
         """The frame that holds the marks, as far as it is known."""
         self.left: Path | None = None
@@ -63,7 +64,7 @@ class Recorder:
         self._others = threading.enumerate() if others is None else others
         self._rank = rank
         self._meet()
-        self._files = list_folder(folder)
+        self._files = self._begun = list_folder(folder)
         self._hidden = hidden(folder)
         self._process = os.getpid()
         self._last_state: tuple[FrameType, Mapping[str, Any]] | None = None
@@ -81,7 +82,7 @@ class Recorder:
         self.trace.state_was_named = bool(state)
         if step >= self.request.steps - 1:
             sys.setprofile(self.watch_return({frame.f_code}))
-        if self.traces and (step < self.request.steps - 1 or self.request.loads):
+        if self.traces and (step < self.request.steps - 1 or self.follows):
             around: FrameType | None = frame
             while around is not None:
                 self.trace_frame(around)
@@ -118,6 +119,16 @@ class Recorder:
         if self.on_kill is not None:
             self.on_kill()
 
+    def has_written(self, name: str) -> bool:
+        """Return whether a file was written whole since the first mark: as a copy of the checkpoint, for the best."""
+        if not self.trace.marks or name in self.trace.appended:
+            return False
+        try:
+            status = os.lstat(self.folder / name)
+        except OSError:
+            return False
+        return self._begun.get(name) != (status.st_size, status.st_mtime_ns, status.st_ino)
+
     def _meet(self) -> None:
         """Wait until every rank has come here, so that the folder holds what all of them have saved."""
         if self._rank is not None:
@@ -132,6 +143,7 @@ class Recorder:
         number = self._number(step)
         index = len(self.trace.marks)
         if index == 0:
+            self._begun = list_folder(self.folder)
             self.trace.restored = set(self.trace.reads)
             if self.entry is not None:
                 self.entry.stop()
@@ -169,7 +181,12 @@ class Recorder:
     ) -> StateSnapshot:
         """Capture what frames reach, with the values of some paths."""
         self.trace.frameworks = tuple(sides.adapters())
-        return capture(scopes, state, hide=self._hidden, keep=keep, finite=finite)
+        walk = Walk(self._hidden, keep, finite=finite)
+        found = capture(scopes, state, walk=walk)
+        if self.request.decisions:
+            self.decisions.owners, self.decisions.held = walk.owners, walk
+            self.decisions.marking |= {scope.code for scope in scopes}
+        return found
 
     def _enter(self, scopes: Sequence[Scope]) -> None:
         """Capture the state in which the first step begins."""
@@ -190,19 +207,27 @@ class Recorder:
     @property
     def traces(self) -> bool:
         """Return whether the code of the trainer is traced between its marks."""
-        return self.watch is not None or bool(self.request.loads)
+        return self.watch is not None or self.follows
+
+    @property
+    def follows(self) -> bool:
+        """Return whether it is followed what the trainer's code takes."""
+        return bool(self.request.loads or self.request.decisions)
 
     def trace_frame(self, frame: FrameType) -> None:
         """Trace a frame that is there already, line by line or instruction by instruction."""
-        frame.f_trace = self.watch.trace if self.watch is not None else self.loads.enter(frame)
+        if self.watch is not None:
+            frame.f_trace = self.watch.trace
+        else:
+            frame.f_trace = self.decisions.enter(frame) if self.request.decisions else self.loads.enter(frame)
 
     def trace_calls(self, frame: FrameType, event: str, argument: Any) -> Any:
         """Trace function of the thread: notes which functions of the trainer are called, and traces none of them.
 
         Where the accesses to some names are asked for, it traces those that have one in them.
         """
-        if self.request.loads:
-            return self.loads.enter(frame)
+        if self.follows:
+            return self.decisions.enter(frame) if self.request.decisions else self.loads.enter(frame)
         code = frame.f_code
         if code not in self._called:
             self._called.add(code)

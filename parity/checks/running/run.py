@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from parity.capture import Leaf, StateSnapshot
 from parity.checks.running.entry import LoopEntry
-from parity.checks.running.loads import Access
+from parity.checks.running.loads import Access, Decision, DecisionSite
 from parity.checks.running.nudge import Nudge
 
 __all__ = [
@@ -81,6 +81,8 @@ class Request:
     """Whether the state before and after statements that save or evaluate is compared."""
     loads: frozenset[str] = frozenset()
     """Names of which is noted whether the trainer takes or writes them first in a step."""
+    decisions: frozenset[DecisionSite] = frozenset()
+    """Names in conditions of which is noted whose value is taken."""
     writes: Sequence[tuple[str, int]] = ()
     """Files and lines that write to the folder, from an earlier run: statements to watch."""
     nudge: Nudge | None = None
@@ -188,6 +190,8 @@ class Trace:
     """File and first line of each function of the trainer that was called after the first mark, in a watched run."""
     loads: set[Access] = field(default_factory=set)
     """First accesses to names that the request asks for, after each mark."""
+    decisions: set[Decision] = field(default_factory=set)
+    """What conditions took that the request asks for."""
 
     def saves(self, reads: Collection[str] = (), passing: Collection[str] = ()) -> list[int]:
         """Return the marks, counted from 0, before which a checkpoint was saved.

@@ -48,6 +48,9 @@ class WatchedFolder(Protocol):
     folder: Path
     frame: FrameType | None
 
+    def has_written(self, name: str) -> bool:
+        """Return whether a file was written whole since the first mark."""
+
 
 class WriteWatch:
     """Notes which files below the folder are opened: to write, with the line of the marked frame, or to read."""
@@ -84,7 +87,8 @@ class WriteWatch:
             trace.removed.append((max(0, len(trace.marks) - 1), name))
         elif isinstance(mode, str) and not set(mode) & set("wax+"):
             trace.reads.add(name)
-            trace.reading = True
+            # what this very process wrote since it began cannot give back what it did not load
+            trace.reading = trace.reading or not recorder.has_written(name)
         elif isinstance(mode, str) and recorder.frame is not None:
             for where in _lines(sys._getframe(1), recorder.frame):
                 if where not in trace.writes:

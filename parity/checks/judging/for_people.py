@@ -1,0 +1,69 @@
+"""Conditions for people alone: what they guard is printed, or kept for the next time that it is printed.
+
+As a progress bar that prints every so many steps: `if self.step - self.last >= 5: self.last = self.step; print(...)`.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+
+__all__ = ["is_for_people"]
+
+_QUIET = frozenset(
+    ("print", "float", "int", "len", "max", "min", "round", "str", "sum", "time", "perf_counter", "monotonic")
+)
+"""Calls that change nothing: of Python itself, and of its clocks."""
+
+Place = tuple[type[ast.AST], str]
+"""A variable's or an attribute's name."""
+
+
+def is_for_people(node: ast.AST, tree: ast.Module) -> bool:
+    """Return whether a condition guards nothing but prints and values that nothing else takes.
+
+    Args:
+        node: A statement.
+        tree: The module that it is in.
+    """
+    if not isinstance(node, ast.If):
+        return False
+    places: set[Place] = set()
+    for statement in [*node.body, *node.orelse]:
+        match statement:
+            case ast.Assign(targets=[ast.Name() | ast.Attribute() as target]):
+                places.add(_place(target))
+            case ast.AugAssign(target=ast.Name() | ast.Attribute() as target):
+                places.add(_place(target))
+            case ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
+                continue
+            case _:
+                return False
+        calls = [one.func for one in ast.walk(statement) if isinstance(one, ast.Call)]
+        if any(_name(call) not in _QUIET for call in calls):
+            return False
+    inside = {id(one) for one in ast.walk(node)}
+    return not any(place in places and id(one) not in inside for one, place in _taken(tree))
+
+
+def _name(call: ast.expr) -> str:
+    return call.id if isinstance(call, ast.Name) else call.attr if isinstance(call, ast.Attribute) else ""
+
+
+def _place(target: ast.Name | ast.Attribute) -> Place:
+    return type(target), target.id if isinstance(target, ast.Name) else target.attr
+
+
+@functools.lru_cache(maxsize=64)
+def _taken(tree: ast.Module) -> tuple[tuple[ast.AST, Place], ...]:
+    """Return the variables and attributes that a module takes for anything but a message."""
+    found: list[tuple[ast.AST, Place]] = []
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+            continue
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            found.append((node, _place(node)))
+        waiting.extend(ast.iter_child_nodes(node))
+    return tuple(found)

@@ -1,0 +1,81 @@
+"""Sites of decisions: where in a trainer's source a name decides, and what stands before it there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Sequence
+
+from parity.checks.judging.for_people import is_for_people
+from parity.checks.judging.ordering import OUTER, identifiers
+from parity.checks.judging.usage import Use, by_function, decided_by, source_tree
+from parity.checks.running import Decision, DecisionSite, Mark
+
+__all__ = ["is_decided", "sites_of"]
+
+
+def sites_of(use: Use, names: Collection[str]) -> frozenset[DecisionSite]:
+    """Return where some names decide, in functions that ran.
+
+    Args:
+        use: What of the trainer's source ran.
+        names: Last identifiers of paths.
+    """
+    found: set[DecisionSite] = set()
+    for file in use.files:
+        writes = frozenset(at for of, at in use.writes if of == file)
+        for node, function in by_function(source_tree(file)):
+            here = decided_by(node, writes, there=True) & set(names)
+            if here and not is_for_people(node, source_tree(file)) and use.ran(file, function):
+                found |= set(_sites(file, node, here))
+    return frozenset(found)
+
+
+def _sites(file: str, node: ast.AST, names: Collection[str]) -> Iterator[DecisionSite]:
+    part = node.test if isinstance(node, ast.If | ast.While) else getattr(node, "value", None)
+    line = getattr(node, "lineno", 0)
+    for one in ast.walk(part) if part is not None else ():
+        match one:
+            case ast.Name(id=name) if name in names:
+                yield DecisionSite(file, line, name, "")
+            case (
+                ast.Attribute(attr=name, value=base) | ast.Subscript(slice=ast.Constant(value=str(name)), value=base)
+            ) if name in names:
+                yield DecisionSite(file, line, name, ast.unparse(base) if _is_plain(base) else None)
+
+
+def _is_plain(node: ast.expr) -> bool:
+    """Return whether an expression is looked up and calls nothing: names, attributes, keys."""
+    match node:
+        case ast.Name():
+            return True
+        case ast.Attribute(value=base):
+            return _is_plain(base)
+        case ast.Subscript(value=base, slice=ast.Constant() | ast.Name()):
+            return _is_plain(base)
+    return False
+
+
+def is_decided(path: str, decisions: Collection[Decision], marks: Sequence[Mark]) -> bool:
+    """Return whether a condition took the value at a path.
+
+    Args:
+        path: The path.
+        decisions: What conditions took, in a run of the same steps.
+        marks: Marks of that run, or of an equal one.
+    """
+    path = path.removesuffix(".len")
+    inner = OUTER.sub("", path)
+    name = (identifiers(path) or [path])[-1]
+
+    def is_it(one: Decision) -> bool:
+        if one.how == "path":
+            return any(p == one.what or p.startswith((f"{one.what}.", f"{one.what}[")) for p in (path, inner))
+        return one.how == "name" and one.what == name
+
+    def was_it(one: Decision) -> bool:
+        around = [mark.snapshot.leaves.get(path) for mark in marks[max(one.at - 1, 0) : one.at + 1]]
+        return any(leaf is not None and leaf.digest == one.value for leaf in around)
+
+    # what is handed to a function has the name of its parameter there: it is the same value each time, not by chance
+    values = [was_it(one) for one in decisions if one.how == "value" and one.what == name]
+    return any(map(is_it, decisions)) or 2 * sum(values) > len(values)
