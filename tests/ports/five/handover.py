@@ -41,8 +41,13 @@ class CarriedRun:
     """Largest difference of a parameter or a moment at their end, of the largest element of its kind."""
     floor: float
     """Largest difference that one unit in the last place of PyTorch's parameters makes in its own losses."""
-    back: float
-    """Largest difference of a loss of as many steps more, in PyTorch from the state of JAX and in JAX."""
+    back: float | None
+    """Largest difference of a loss of as many steps more, in PyTorch from the state of JAX and in JAX; None: not led
+    back."""
+    islands: tuple[str, ...]
+    """Casts to float32 within the training, of either framework, that were answered in float64; with their places."""
+    unlifted: float | None
+    """How far those of PyTorch move its first loss after the handover; None: not measured."""
     seconds_map: float
     seconds: float
 
@@ -122,11 +127,15 @@ def carry(name: str, folder: Path, **options: Any) -> CarriedRun:
     state = state_distance(folder / "stayed.pt", folder / "back.pt")
     shaken, returned = TorchRun(name), TorchRun(name)
     shaken.load(last)
+    lifted, as_it_is = (shaken.loss(BEFORE, lift=lift) for lift in (True, False))
+    unlifted = distance([lifted], [as_it_is])
     one_ulp(shaken)
     floor = distance(stayed, shaken.advance(AFTER))
     returned.load(folder / "back.pt")
     back = distance(port.advance(AFTER), returned.advance(AFTER))
     proof = found.proof
+    casts = {one.where: one.what for one in (*run.islands.values(), *port.islands.values())}
     return CarriedRun(name, len(found.found.rows) + len(found.found.alone), len(found.found.rules), found.verdict,
-                      max(proof.outputs, proof.gradients), curve, state, floor, back, mapped,
+                      max(proof.outputs, proof.gradients), curve, state, floor, back,
+                      tuple(f"{where} ({what})" for where, what in casts.items()), unlifted, mapped,
                       time.perf_counter() - began)  # fmt: skip

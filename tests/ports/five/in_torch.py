@@ -27,12 +27,12 @@ RATE, DECAY, CLIP = 1e-3, 0.1, 1.0
 
 
 @contextmanager
-def exact() -> Iterator[Islands]:
-    """Compute in float64, what the libraries cast to float32 too; yields what was answered in float64."""
+def exact(*, lift: bool = True) -> Iterator[Islands]:
+    """Compute in float64, what the libraries cast to float32 too unless `lift` is off; yields those casts."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with Islands(lift=True) as islands:
+        with Islands(lift=lift) as islands:
             yield islands
     finally:
         torch.set_default_dtype(before)
@@ -71,6 +71,8 @@ class TorchRun:
 
     def __init__(self, name: str) -> None:
         self.name, self.step = name, 0
+        self.islands: dict[str, Any] = {}
+        """Place to the cast to float32 there that was answered in float64."""
         self.model, self.optimizer = both(name)
         self.model.train()
         warm = LinearLR(self.optimizer, start_factor=0.1, total_iters=WARMUP)
@@ -81,17 +83,25 @@ class TorchRun:
         """Train, and return the loss of each step."""
         losses = []
         for _ in range(steps):
-            given = {key: torch.from_numpy(value) for key, value in batch(self.name, self.step).items()}
-            with exact():
-                loss = self.model(**given).loss
+            with exact() as islands:
+                loss = self.model(**self._given(self.step)).loss
                 self.optimizer.zero_grad()
                 loss.backward()
+            self.islands |= {one.where: one for one in islands.found}
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
             self.optimizer.step()
             self.scheduler.step()
             self.step += 1
             losses.append(loss.item())
         return losses
+
+    def loss(self, step: int, *, lift: bool) -> float:
+        """Return the loss of a step, with the casts of the libraries or without them."""
+        with exact(lift=lift), torch.no_grad():
+            return float(self.model(**self._given(step)).loss)
+
+    def _given(self, step: int) -> dict[str, torch.Tensor]:
+        return {key: torch.from_numpy(value) for key, value in batch(self.name, step).items()}
 
     def save(self, path: Path) -> None:
         """Write all of it."""

@@ -25,8 +25,6 @@ VARIANTS: Mapping[str, tuple[str, Mapping[str, Any], bool]] = {
        for name, usual in (("gpt2", True), ("llama", False), ("bert", True))},
     **{f"{name}, stacked": (name, {"fused": name == "gpt2", "stacked": True}, False) for name in ported.MODELS},
     **{f"{name}, without names": (name, {"fused": name == "gpt2"}, True) for name in ported.MODELS},
-    **{f"{name}, fused, stacked": (name, {"fused": True, "stacked": True}, False)
-       for name in ported.MODELS if name != "gpt2"},
 }  # fmt: skip
 """Text to the model, the options of its port, and whether the port is a flat tree with drawn names."""
 
