@@ -18,7 +18,7 @@ from parity.checks.models.inputs import BothInputs
 from parity.checks.models.opening import ModelSource
 from parity.cli.main import main
 from parity.results import Verdict
-from tests.ports.five import hugging, ported
+from tests.ports.five import hugging, in_jax, ported
 from tests.ports.five.in_jax import JaxRun
 from tests.ports.five.in_torch import AFTER, BEFORE, TorchRun, one_ulp
 
@@ -101,12 +101,13 @@ def state_distance(one: Path, other: Path) -> float:
     return worst
 
 
-def carry(name: str, folder: Path, **options: Any) -> CarriedRun:
+def carry(name: str, folder: Path, tx: str = "tx", **options: Any) -> CarriedRun:
     """Train in PyTorch, carry the state to the port and back, and compare with the runs that stayed.
 
     Args:
         name: Of the model.
         folder: An empty one, for the files.
+        tx: The transformation of `in_jax` that continues.
         options: Of the port.
     """
     began = time.perf_counter()
@@ -117,10 +118,10 @@ def carry(name: str, folder: Path, **options: Any) -> CarriedRun:
     run.advance(BEFORE)
     run.save(last)
     words = ("--rules", str(rules), "--model", f"tests.ports.five.in_torch:{name}")
-    command("convert", str(last), str(here), "--to", "orbax", *words, "--optimizer", "tests.ports.five.in_jax:tx")
+    command("convert", str(last), str(here), "--to", "orbax", *words, "--optimizer", f"tests.ports.five.in_jax:{tx}")
     stayed = run.advance(AFTER)
     run.save(folder / "stayed.pt")
-    port = JaxRun(name, here, **options)
+    port = JaxRun(name, here, getattr(in_jax, tx), **options)
     curve = distance(stayed, port.advance(AFTER))
     port.save(there)
     command("convert", str(there), str(folder / "back.pt"), "--to", "torch.save", "--rules", str(rules))

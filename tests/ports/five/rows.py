@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,8 +47,16 @@ class RowCount:
         return self.right / self.rows
 
 
-def mapped(variant: str, layers: int = hugging.LAYERS) -> tuple[MappedModels, RowCount]:
-    """Return the proposed map of a variant and its proof, and the count of its rows."""
+def mapped(
+    variant: str, layers: int = hugging.LAYERS, exchange: tuple[str, str] | None = None
+) -> tuple[MappedModels, RowCount]:
+    """Return the proposed map of a variant and its proof, and the count of its rows.
+
+    Args:
+        variant: One of `VARIANTS`.
+        layers: Of both models.
+        exchange: A planted fault: two leaves of the port whose rows change places before they are counted.
+    """
     name, options, nameless = VARIANTS[variant]
     tied = {"tied": options["tied"]} if "tied" in options else {}
     made, truth = lambda: ported.MODELS[name](layers=layers, **options), None
@@ -63,8 +71,22 @@ def mapped(variant: str, layers: int = hugging.LAYERS) -> tuple[MappedModels, Ro
     )
     found = map_opened(subjects, None, None)
     seconds = time.perf_counter() - began
+    if exchange is not None:
+        found = _exchanged(found, *exchange)
     usual = name != "llama"
     return found, counted(name, options, found, subjects, truth, options.get("tied", usual), seconds)
+
+
+def _exchanged(found: MappedModels, one: str, other: str) -> MappedModels:
+    assert found.found is not None
+    turned = {(one,): (other,), (other,): (one,)}
+    rows = tuple(
+        replace(row, second=turned[row.second], rule=row.rule and replace(row.rule, target=turned[row.second]))
+        if row.second in turned
+        else row
+        for row in found.found.rows
+    )
+    return replace(found, found=replace(found.found, rows=rows))
 
 
 def counted(
