@@ -7,6 +7,7 @@ import pytest
 import torch
 from flax import nnx
 
+from docs.examples.nnx_voice import Layer
 from parity.checks.models import map_models
 
 INPUTS = [np.array([[0, 3, 0, 5], [2, 0, 1, 4]])]
@@ -60,3 +61,22 @@ def test_a_bias_that_nothing_uses_has_no_counterpart_and_takes_none():
     assert [what for what, _ in found.found.alone] == ["Untied: bias"]
     assert {row.first[0]: row.second[0] for row in found.found.rows} == {
         "decoder.weight": "kernel", "decoder.bias": "bias"}  # fmt: skip
+
+
+class Recurrent(torch.nn.Module):
+    """PyTorch's LSTM has two biases for each layer, which do the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = torch.nn.LSTM(3, 2, batch_first=True)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+def test_two_biases_of_a_layer_of_lstm_do_the_same_and_are_unsure():
+    found = map_models(torch=Recurrent, jax=lambda: Layer(3, 2, jnp.float32, nnx.Rngs(0)), inputs="f[4,5,3]")
+    assert found.verdict == "inconclusive"
+    assert found.proof.verdict == "holds", found.text()
+    unsure = {name for row in found.found.unsure for name in row.first}
+    assert unsure == {"lstm.bias_ih_l0", "lstm.bias_hh_l0"}

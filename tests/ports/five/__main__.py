@@ -17,7 +17,9 @@ from tests.ports.five.table import RECORD, note_carried, note_variant, read_reco
 def main() -> int:
     """Measure what was asked for; exit code 1 where a bar is not reached."""
     parser = argparse.ArgumentParser(prog="python -m tests.ports.five", description=__doc__)
-    parser.add_argument("--models", default="gpt2,llama,bert,vit,t5,trainer", help="carried over; `none` for none")
+    parser.add_argument(
+        "--models", default="gpt2,llama,bert,vit,t5,trainer,voice", help="carried over; `none` for none"
+    )
     parser.add_argument("--variants", default="", help="maps of variants whose text has one of these, split by ;")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="the page whose tables are written")
     args = parser.parse_args()
@@ -41,9 +43,11 @@ def main() -> int:
 def _carried(name: str) -> object:
     from tests.ports.five.handover import carry
     from tests.ports.five.hf_trainer import carry_trainer
+    from tests.ports.five.voice import carry_voice
 
+    special = {"trainer": carry_trainer, "voice": carry_voice}
     with tempfile.TemporaryDirectory() as folder:
-        return carry_trainer(Path(folder)) if name == "trainer" else carry(name, Path(folder))
+        return special[name](Path(folder)) if name in special else carry(name, Path(folder))
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ def carry(name: str, folder: Path, tx: str = "tx", **options: Any) -> CarriedRun
     shaken.load(last)
     lifted, as_it_is = (shaken.loss(BEFORE, lift=lift) for lift in (True, False))
     unlifted = distance([lifted], [as_it_is])
-    one_ulp(shaken)
+    one_ulp(shaken.model)
     floor = distance(stayed, shaken.advance(AFTER))
     returned.load(folder / "back.pt")
     back = distance(port.advance(AFTER), returned.advance(AFTER))

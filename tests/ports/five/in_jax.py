@@ -59,7 +59,7 @@ SCHEDULE = Schedule(
                eta_min=RATE / 10)), milestones=(WARMUP,)), [RATE])  # fmt: skip
 tx = make_tx(traced(SCHEDULE, 4 * (BEFORE + AFTER)))
 with_optax_clip = make_tx(traced(SCHEDULE, 4 * (BEFORE + AFTER)), optax.clip_by_global_norm)
-"""A planted fault that few would see: a gradient of norm 1 and more is larger by a part in a million."""
+"""A planted fault that few would see: a gradient that is clipped is larger by a part in a million."""
 
 
 class JaxRun:

@@ -20,7 +20,7 @@ MARKS = ("<!-- five:begin -->", "<!-- five:end -->")
 BARS: Mapping[str, float] = {"curve": 1e-10, "state": 1e-10, "back": 1e-10, "floor": 1e-11, "share": 0.95}
 """Largest relative differences, and the least part of the rows that are sure and right."""
 
-NAMES = {"gpt2": "GPT-2", "llama": "Llama", "bert": "BERT", "vit": "ViT", "t5": "T5"}
+NAMES = {"gpt2": "GPT-2", "llama": "Llama", "bert": "BERT", "vit": "ViT", "t5": "T5", "voice": "Resemblyzer's LSTM"}
 
 
 def read_record(path: Path) -> dict[str, Any]:
