@@ -9,7 +9,7 @@ from flax import nnx
 
 from parity.checks.models import map_models
 from parity.checks.models.pieces import Cutting
-from parity.checks.models.plan import cut_plans
+from parity.checks.models.plan import _beside, cut_plans
 from parity.errors import SpecError
 
 WIDTH, KEYS, HIDDEN, WORDS = 32, 16, 48, 61
@@ -19,14 +19,16 @@ def shapes(counts):
     return Counter({("parameter", shape): count for shape, count in counts.items()})
 
 
-def test_grouped_queries_in_one_array_are_cut_into_queries_keys_and_values_and_norms_stay_whole():
-    separate = {(WORDS, WIDTH): 2, (WIDTH,): 5, (WIDTH, WIDTH): 4, (KEYS, WIDTH): 4, (HIDDEN, WIDTH): 4,
-                (WIDTH, HIDDEN): 2}  # fmt: skip
-    fused = {(WORDS, WIDTH): 1, (WIDTH, WORDS): 1, (WIDTH,): 5, (WIDTH, 8, 8): 2, (4, 8, WIDTH): 2,
-             (WIDTH, 2 * HIDDEN): 2, (HIDDEN, WIDTH): 2}  # fmt: skip
+@pytest.mark.parametrize("layers", [1, 2, 4, 6, 12])
+def test_grouped_queries_in_one_array_are_cut_into_queries_keys_and_values_and_norms_stay_whole(layers):
+    separate = {(WORDS, WIDTH): 2, (WIDTH,): 2 * layers + 1, (WIDTH, WIDTH): 2 * layers, (KEYS, WIDTH): 2 * layers,
+                (HIDDEN, WIDTH): 2 * layers, (WIDTH, HIDDEN): layers}  # fmt: skip
+    fused = {(WORDS, WIDTH): 1, (WIDTH, WORDS): 1, (WIDTH,): 2 * layers + 1, (WIDTH, 8, 8): layers,
+             (4, 8, WIDTH): layers, (WIDTH, 2 * HIDDEN): layers, (HIDDEN, WIDTH): layers}  # fmt: skip
     first, *_ = cut_plans(shapes(separate), shapes(fused))
     assert first.left == 0
     assert not first.first, "the keys of one model are no stack of the other's norms"
+    assert first.second[WIDTH, 2 * HIDDEN].extents == (HIDDEN, HIDDEN)
     assert first.second[WIDTH, 8, 8] == Cutting((WIDTH, 64), None, 1, (WIDTH, KEYS, KEYS))
 
 
@@ -36,6 +38,14 @@ def test_a_table_with_the_shape_of_stacked_norms_is_cut_alike_in_both():
     first, *_ = cut_plans(layers, stacked)
     assert first.left == 0
     assert first.first[2, WIDTH] == first.second[2, WIDTH] == Cutting((2, WIDTH), stacked=0)
+
+
+def test_the_parts_of_another_model_are_found_among_its_pieces_alone():
+    pool = {("parameter", (2, 3, 3)), ("parameter", (3, 5)), ("statistic", (3, 7)), ("parameter", (3,))}
+    assert _beside("parameter", (1, 3), pool) == {5}
+    assert _beside("parameter", (3, 3), pool) == {2}
+    assert _beside("parameter", (3, 2), pool) == {3}
+    assert _beside("parameter", (), pool) == {3}
 
 
 class Layered(torch.nn.Module):

@@ -127,17 +127,19 @@ def _tried(
     costs = [_cost(doubtful[unit][2], way) for unit, way in zip(units, ways, strict=True)]
     descent = _descend(left, moves, sizes, np.array(units), costs)
     # of two moves that leave as much over, the simpler one may lead nowhere good: each is left out in turn
-    descents = {tuple(sorted(one)) for one in (descent, *(
+    descents = dict.fromkeys(tuple(sorted(one)) for one in (descent, *(
         _descend(left, moves, sizes, np.array(units), costs, without=move) for move in descent[:MOST_OTHERS]
-    ))}  # fmt: skip
+    )))  # fmt: skip
     found: list[tuple[int, int, CutPlan]] = []
     for chosen in descents:
         variants = [[ways[move], *_reordered(ways[move])] for move in chosen]
-        for some in islice(product(*variants), most):
+        for number, some in enumerate(islice(product(*variants), most)):
             plan = _shared([doubtful[units[move]] for move in chosen], some, models)
             if plan is not None:
                 over = sum(abs(n) * math.prod(key[1]) for key, n in _imbalance(models, plan).items())
-                found.append((over, sum(costs[move] for move in chosen), CutPlan(plan[0], plan[1], over)))
+                # another order of parts is as much as another part, so that no plan has all the tries
+                price = sum(costs[move] for move in chosen) + number
+                found.append((over, price, CutPlan(plan[0], plan[1], over)))
     return [plan for _, _, plan in sorted(found, key=lambda one: one[:2])]
 
 
@@ -188,7 +190,9 @@ def _imbalance(models: Sequence[ShapeCounts], plan: Sequence[Cuts]) -> Counter[E
 
 
 def _cost(shape: tuple[int, ...], way: Cutting) -> int:
-    return (way.merged != shape) + (way.stacked is not None) * 2 + (way.axis is not None) * len(way.extents)
+    """Return how much a way does: parts that are not equal count more, as any sum can be made of those of others."""
+    parts = 0 if way.axis is None else len(way.extents) + len(set(way.extents)) - 1
+    return (way.merged != shape) + (way.stacked is not None) * 2 + parts
 
 
 def _shared(
@@ -292,10 +296,23 @@ def _splits(kind: str, shape: tuple[int, ...], pool: set[ExtentsKey]) -> Iterato
         for parts in equal:
             if key_of(kind, (*rest, n // parts)) in pool:
                 yield axis, (n // parts,) * parts
-        known = sorted((m for m in range(2, n) if key_of(kind, (*rest, m)) in pool), reverse=True)
+        known = sorted((m for m in _beside(kind, rest, pool) if 1 < m < n), reverse=True)
         if len(known) > 8 or (not rest and n > 4096):
             continue
         for parts in (2, 3):
             for chosen in combinations_with_replacement(known, parts):
                 if sum(chosen) == n and len(set(chosen)) > 1:
                     yield axis, chosen
+
+
+def _beside(kind: str, rest: Sequence[int], pool: set[ExtentsKey]) -> set[int]:
+    """Return the extents that make a piece of the other model with those of the rest."""
+    own = Counter(n for n in rest if n != 1)
+    found = set()
+    for other, extents in pool:
+        if other == kind and len(extents) == own.total() + 1:
+            more = Counter(extents)
+            more.subtract(own)
+            if min(more.values()) >= 0:
+                found.update(+more)
+    return found
