@@ -308,7 +308,7 @@ def _splits(kind: str, shape: tuple[int, ...], pool: set[ExtentsKey]) -> Iterato
 def _beside(kind: str, rest: Sequence[int], pool: set[ExtentsKey]) -> set[int]:
     """Return the extents that make a piece of the other model with those of the rest."""
     own = Counter(n for n in rest if n != 1)
-    found = set()
+    found: set[int] = set()
     for other, extents in pool:
         if other == kind and len(extents) == own.total() + 1:
             more = Counter(extents)
