@@ -6,6 +6,7 @@ Nothing of the size of the parameters is allocated: the state is traced, and its
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -15,7 +16,18 @@ import optax
 from parity.errors import SpecError
 from parity.formats import Array, InMemory, Tree, map_leaves
 
-__all__ = ["optimizer_template"]
+__all__ = ["optimizer_template", "wide_types"]
+
+
+def wide_types(params: Tree) -> AbstractContextManager[Any]:
+    """Return a context in which parameters keep their types while something is traced with them.
+
+    A loop with parameters of float64 runs under `jax_enable_x64`; without it a trace would make them float32, and the
+    state of the optimizer with them.
+    """
+    wide: list[bool] = []
+    map_leaves(params, lambda _, one: wide.append(np.dtype(one.dtype) == np.float64))
+    return jax.enable_x64(True) if any(wide) else nullcontext()
 
 
 def optimizer_template(option: str, tx: Any, params: Tree, shape_only: Callable[..., Array]) -> Tree:
@@ -31,18 +43,19 @@ def optimizer_template(option: str, tx: Any, params: Tree, shape_only: Callable[
         SpecError: It is no transformation, or cannot be initialised with these parameters.
     """
     try:
-        tx = tx if hasattr(tx, "init") else tx()
-        shapes = map_leaves(params, lambda _, one: jax.ShapeDtypeStruct(one.shape, one.dtype))
-        made = jax.eval_shape(tx.init, shapes)
-        flat, structure = jax.tree.flatten(made)
-        small = [at for at, leaf in enumerate(flat) if leaf.ndim == 0]
+        with wide_types(params):
+            tx = tx if hasattr(tx, "init") else tx()
+            shapes = map_leaves(params, lambda _, one: jax.ShapeDtypeStruct(one.shape, one.dtype))
+            made = jax.eval_shape(tx.init, shapes)
+            flat, structure = jax.tree.flatten(made)
+            small = [at for at, leaf in enumerate(flat) if leaf.ndim == 0]
 
-        def scalars() -> list[jax.Array]:
-            zeros = jax.tree.map(lambda one: jax.numpy.zeros(one.shape, one.dtype), shapes)
-            found = jax.tree.leaves(tx.init(zeros))
-            return [found[at] for at in small]
+            def scalars() -> list[jax.Array]:
+                zeros = jax.tree.map(lambda one: jax.numpy.zeros(one.shape, one.dtype), shapes)
+                found = jax.tree.leaves(tx.init(zeros))
+                return [found[at] for at in small]
 
-        values: dict[int, Any] = dict(zip(small, jax.jit(scalars)(), strict=True))
+            values: dict[int, Any] = dict(zip(small, jax.jit(scalars)(), strict=True))
     except Exception as error:  # anything that the user's code does
         lines = f"{type(error).__name__}: {error}".splitlines()
         raise SpecError(option, f"its init cannot take these parameters: {lines[0][:300]}") from error

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import optax
 
+from jax_side.formats.optimizer_template import wide_types
 from parity.errors import SpecError
 from parity.formats import Tree, map_leaves
 
@@ -45,11 +46,12 @@ def transformations_of(option: str, tx: Any, params: Tree) -> frozenset[str]:
 
     before = sys.getprofile()
     try:
-        tx = tx if hasattr(tx, "init") else tx()
-        shapes = map_leaves(params, lambda _, one: jax.ShapeDtypeStruct(one.shape, one.dtype))
-        state = jax.eval_shape(tx.init, shapes)
-        sys.setprofile(note)
-        jax.eval_shape(lambda *given: tx.update(*given), shapes, state, shapes)
+        with wide_types(params):
+            tx = tx if hasattr(tx, "init") else tx()
+            shapes = map_leaves(params, lambda _, one: jax.ShapeDtypeStruct(one.shape, one.dtype))
+            state = jax.eval_shape(tx.init, shapes)
+            sys.setprofile(note)
+            jax.eval_shape(lambda *given: tx.update(*given), shapes, state, shapes)
     except Exception as error:  # anything that the user's code does
         sys.setprofile(before)
         lines = f"{type(error).__name__}: {error}".splitlines()

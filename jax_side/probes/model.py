@@ -56,6 +56,7 @@ class JaxProbe:
         self.statistics, self.collections = tree.statistics & set(moving), tree.collections
         self._called: dict[str, Mapping[str, object]] = {}
         self._programs: dict[tuple[Any, ...], Any] = {}
+        self._lifted, self._narrow = tree, ()  # type: tuple[ModelTree, tuple[str, ...]]
 
     def evaluate(
         self, values: Mapping[str, NDArray[np.float64]], inputs: Inputs, weigh: Weigh | None = None, *,
@@ -66,14 +67,36 @@ class JaxProbe:
             held = {path: jnp.asarray(values[path], jnp.float64) for path in self.leaves}
             given = _arrays(inputs)
             try:
-                if calls:
-                    return self._with_calls(held, given, weigh, lift)
-                return self._run(held, given, weigh, lift)
+                return self._evaluated(held, given, weigh, calls, lift)
             except SpecError:
                 raise
             except Exception as error:  # anything that the user's code does
                 why = " ".join(f"{type(error).__name__}: {error}".split())
                 raise SpecError("inputs", f"{self.name} cannot be called with them: {why[:300]}") from error
+
+    def _evaluated(
+        self, held: dict[str, Any], inputs: Inputs, weigh: Weigh | None, calls: bool, lift: bool
+    ) -> Evaluation:
+        """Return what it computes; modules that say a narrow type are made float64 where casts alone do not do.
+
+        `nnx.Embed` computes in the type that its table had when it was made, which is what a scan over layers takes
+        then: layers of float64 parameters give it float64 back, and it cannot be traced, let alone be lifted.
+        """
+        run = self._with_calls if calls else self._run
+        if self._narrow and not lift:  # as it is, it takes only the types that it was made with
+            held = {path: one.astype(self.tree.arrays[path].dtype) for path, one in held.items()}
+            types = {one.dtype for one in self.tree.arrays.values() if jnp.issubdtype(one.dtype, jnp.floating)}
+            inputs = _arrays(inputs, jnp.result_type(*types))
+        try:
+            return run(held, inputs, weigh, lift)
+        except TypeError:
+            if self._narrow or self.tree.wide is None or not lift:
+                raise
+            self._lifted, self._narrow = self.tree.wide()
+            if not self._narrow:
+                raise
+            self._programs.clear()
+            return run(held, inputs, weigh, lift)
 
     def _run(self, held: dict[str, Any], inputs: Inputs, weigh: Weigh | None, lift: bool) -> Evaluation:
         program, found = self._program(weigh is not None, lift, inputs)
@@ -87,15 +110,19 @@ class JaxProbe:
         gradients = {path: np.asarray(grad) for path, grad in grads.items() if path not in self.statistics}
         return Evaluation(_outputs(made, self.name), gradients, islands=tuple(found.values()))
 
+    def _islands(self, lift: bool) -> dict[tuple[str, str], Island]:
+        """Return the modules whose narrow type was replaced, to which a trace adds its casts."""
+        return {(one, "type of the module"): Island(one, "type of the module", True) for one in self._narrow if lift}
+
     def _program(self, graded: bool, lift: bool, inputs: Inputs) -> Any:
         """Return a compiled function of leaves, inputs and weights; what it was compiled for is kept."""
         static, arrays = _parted(inputs)
         key = (graded, lift, repr(static), repr(jax.tree.map(lambda one: (one.shape, one.dtype), arrays)))
         if key not in self._programs:
-            found: dict[tuple[str, str], Island] = {}
+            found, tree = self._islands(lift), self._lifted if lift else self.tree
 
             def outputs(held: dict[str, Any], arrays: Any) -> list[jax.Array]:
-                return _floats(self.tree.call({**self._rest, **held}, _joined(static, arrays)))
+                return _floats(tree.call({**self._rest, **held}, _joined(static, arrays)))
 
             wide = lifted(outputs, found) if lift else outputs
 
@@ -115,19 +142,19 @@ class JaxProbe:
 
     def _with_calls(self, held: dict[str, Any], inputs: Inputs, weigh: Weigh | None, lift: bool) -> Evaluation:
         """Return outputs, gradients and calls; a second trace adds zeros to what modules return, for gradients."""
-        found: dict[tuple[str, str], Island] = {}
+        found, tree = self._islands(lift), self._lifted if lift else self.tree
         told: list[tuple[str, str]] = []
 
         def run(held: dict[str, Any], moves: Any) -> Any:
             recorder = CallRecorder(moves)
-            with recorded(recorder, self.tree.module) as know:
-                if self.tree.bind is None:
-                    returned = self.tree.call({**self._rest, **held}, inputs)
+            with recorded(recorder, tree.module) as know:
+                if tree.bind is None:
+                    returned = tree.call({**self._rest, **held}, inputs)
                 else:
-                    bound = self.tree.bind({**self._rest, **held})
+                    bound = tree.bind({**self._rest, **held})
                     know(bound)
                     args, named = (inputs, {}) if isinstance(inputs, tuple) else ((), dict(inputs))
-                    returned = bound(*args, **{**modes_of(type(self.tree.module).__call__), **named})
+                    returned = bound(*args, **{**modes_of(type(tree.module).__call__), **named})
             told[:] = [(path, kind) for path, kind, _, _ in recorder.seen]
             self._called |= {path: _settings(module) for path, module in recorder.modules.items()}
             return _floats(returned), [(taken, made) for _, _, taken, made in recorder.seen]
@@ -192,11 +219,11 @@ def _is_setting(value: Any) -> bool:
     return plain or (isinstance(value, tuple) and all(isinstance(one, int | str) for one in value))
 
 
-def _arrays(inputs: Inputs) -> Inputs:
+def _arrays(inputs: Inputs, dtype: Any = jnp.float64) -> Inputs:
     def one(value: Any) -> Any:
-        if not isinstance(value, np.ndarray):
+        if not isinstance(value, np.ndarray | jax.Array):
             return value
-        return jnp.asarray(value, jnp.float64) if np.issubdtype(value.dtype, np.floating) else jnp.asarray(value)
+        return jnp.asarray(value, dtype) if jnp.issubdtype(value.dtype, jnp.floating) else jnp.asarray(value)
 
     if isinstance(inputs, Mapping):
         return {name: one(value) for name, value in inputs.items()}

@@ -35,6 +35,8 @@ class ModelTree:
     module: Any = None
     """The module of NNX or linen; None for functions."""
     notes: tuple[str, ...] = ()
+    wide: Callable[[], tuple[ModelTree, tuple[str, ...]]] | None = None
+    """NNX: returns it with float64 in place of the narrow types that its modules compute in, and these modules."""
 
 
 def keys_of(path: Sequence[Any]) -> str:
@@ -145,8 +147,16 @@ def _nnx(module: Any) -> ModelTree:
         args, named = call_with(inputs)
         return bind(values)(*args, **{**modes, **named})
 
+    def wide() -> tuple[ModelTree, tuple[str, ...]]:
+        copied, found = nnx.clone(module), []
+        for path, one in nnx.iter_modules(copied):
+            if (narrow := getattr(one, "dtype", None)) is not None and jnp.dtype(narrow).itemsize < 8:
+                one.dtype = jnp.float64
+                found.append(f"{'.'.join(map(str, path))} ({type(one).__name__}, dtype={jnp.dtype(narrow).name})")
+        return _nnx(copied), tuple(found)
+
     statistics = frozenset(name for name, (which, _) in places.items() if which)
-    return ModelTree(held, call, statistics, {}, bind, module, _said(modes))
+    return ModelTree(held, call, statistics, {}, bind, module, _said(modes), wide)
 
 
 def _linen(option: str, name: str, module: Any, inputs: Inputs) -> ModelTree:

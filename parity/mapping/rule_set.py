@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from parity.errors import CheckpointError
 from parity.mapping.names import by_keys, fill_keys
+from parity.mapping.parts import Tie
 from parity.mapping.row import ConversionRule
 from parity.mapping.rule import LeafRule, RulePlacement
 
@@ -35,8 +37,8 @@ class ConversionRules:
 
         Raises:
             CheckpointError: Two rules take one name, a rule takes none, two names go to one path, a path lies below
-                another, a rule that takes several names lacks one, or the layers of a stack are not numbered from 0
-                without a gap.
+                another, a rule that takes several names lacks one (any of tied names is enough), or the layers of a
+                stack are not numbered from 0 without a gap.
         """
         taken: dict[str, LeafRule] = {}
         placements = []
@@ -89,11 +91,15 @@ class ConversionRules:
             return _stack(rule, bound)
         placements = []
         for stars, members in bound.items():
-            if None in members:
+            made = tuple(name for name in members if name is not None)
+            if len(made) < len(members) and rule.ties:
+                rule_here = _tied_less(rule, len(made))
+            elif len(made) < len(members):
                 lacking = fill_keys(rule.source[members.index(None)], stars)
                 raise CheckpointError(f"a rule takes {' + '.join(rule.source)} together, and {lacking} is not there")
-            made = tuple(name for name in members if name is not None)
-            placements.append(RulePlacement(made, tuple(fill_keys(path, stars) for path in rule.target), rule))
+            else:
+                rule_here = rule
+            placements.append(RulePlacement(made, tuple(fill_keys(path, stars) for path in rule.target), rule_here))
         return placements
 
     @staticmethod
@@ -121,6 +127,15 @@ def _bind(patterns: Sequence[str], names: Sequence[str]) -> dict[tuple[str, ...]
             if found := takes.fullmatch(name):
                 bound.setdefault(found.groups(), [None] * len(patterns))[at] = name
     return bound
+
+
+def _tied_less(rule: LeafRule, count: int) -> LeafRule:
+    """Return a rule of tied names for those of a file that leaves some of them out, as safetensors of models do.
+
+    The names are one parameter, so any of them says it.
+    """
+    tie = (Tie(count),) if count > 1 else ()
+    return replace(rule, transforms=(*tie, *(one for one in rule.transforms if not isinstance(one, Tie))))
 
 
 def _unchanged(names: Sequence[str], taken: Collection[str]) -> list[RulePlacement]:

@@ -46,9 +46,9 @@ def model_of() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
 
 
-def torch_state(path: Path, kind: str, steps: int = STEPS) -> Path:
+def torch_state(path: Path, kind: str, steps: int = STEPS, dtype: torch.dtype = torch.float32) -> Path:
     """Save a run whose gradients are the parameters themselves."""
-    model = model_of()
+    model = model_of().to(dtype)
     optimizer = getattr(torch.optim, kind)(model.parameters(), lr=0.01)
     for _ in range(steps):
         optimizer.zero_grad()
@@ -179,3 +179,13 @@ def sgd() -> Any:
 
 def nesterov_sgd() -> Any:
     return optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1, momentum=0.9, nesterov=True))
+
+
+def test_a_run_of_float64_fills_a_transformation_of_float64(tmp_path: Path) -> None:
+    source = torch_state(tmp_path / "a.pt", "Adam", dtype=torch.float64)
+    assert convert(source, tmp_path / "o", "orbax", "--optimizer", f"{__name__}:adam") == 0
+    held = ocp.PyTreeCheckpointer().restore((tmp_path / "o").absolute())
+    moments = held["opt_state"]["inner_opt_state"]["inner_state"][0]["mu"]
+    assert {leaf.dtype for leaf in jax.tree.leaves(moments)} == {np.dtype(np.float64)}
+    assert convert(tmp_path / "o", tmp_path / "b.pt", "torch.save") == 0
+    assert main(["compare", str(source), str(tmp_path / "b.pt")]) == 0

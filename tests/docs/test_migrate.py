@@ -12,6 +12,7 @@ from parity.cli import COMMANDS, main
 from parity.results import EXIT_CODES
 from tests.docs import pages
 from tests.docs.pages import ROOT, expect_failure
+from tests.ports.five import table as five
 
 PAGE = "docs/migrate.md"
 
@@ -53,7 +54,8 @@ def test_the_exit_codes_of_the_page_are_those_of_the_verdicts():
 @pytest.mark.takes_seconds
 def test_the_commands_of_the_page_print_what_it_shows(folder, capsys):
     commands = re.findall(r"^parity (?:map|where|convert) .*$", pages.read(PAGE), re.MULTILINE)
-    wrong, norm, gelu, right, convert = commands
+    wrong, norm, gelu, right, convert, *of_the_five = commands
+    assert len(of_the_five) == 2, "these are run by tests/ports/five"
     assert run(wrong, capsys)[0] == 1
     for command, name in ((norm, "norm"), (gelu, "gelu")):
         code, out = run(command, capsys)
@@ -74,9 +76,31 @@ def test_the_commands_of_the_page_print_what_it_shows(folder, capsys):
     assert (folder / "run").is_dir()
 
 
+def test_the_tables_of_the_five_models_are_those_of_the_record():
+    text, missed = five.tables(five.read_record(five.RECORD))
+    assert missed == []
+    begin, end = five.MARKS
+    assert pages.read(PAGE).split(begin)[1].split(end)[0].strip() == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "word", "value"),
+    [("carried", "t5", "curve", 2e-10), ("carried", "gpt2", "floor", 2e-11), ("carried", "vit", "proof", "broken"),
+     ("carried", "bert", "back", float("nan")), ("variants", "llama, fused", "wrong", 1),
+     ("variants", "llama, fused", "right", 14)],
+)  # fmt: skip
+def test_a_bar_that_is_not_reached_is_noticed(kind, name, word, value):
+    record = five.read_record(five.RECORD)
+    record[kind][name][word] = value
+    assert len(five.tables(record)[1]) == 1
+
+
 PLANTS: dict[Callable[[], None], list[tuple[str, str, str]]] = {
     test_the_exit_codes_of_the_page_are_those_of_the_verdicts: [
         (PAGE, "| inconclusive | 4 |", "| inconclusive | 5 |"),
+    ],
+    test_the_tables_of_the_five_models_are_those_of_the_record: [
+        (PAGE, "| Llama, fused | 15 | 15 | 0 |", "| Llama, fused | 15 | 14 | 0 |"),
     ],
 }
 """What the page might say instead: by the test that must notice, the page, its words and others."""

@@ -13,6 +13,7 @@ LOADING, POLICY, RESULTS, VERSIONS = "docs/loading.md", "docs/policy.md", "docs/
 SCHEDULES, PORT, FORMATS = "docs/schedules.md", "docs/your-port.md", "docs/formats.md"
 OTHERS, DIFFERENCES = "docs/other-tools.md", "docs/differences.md"
 COMPOSITIONS, COMMANDS = "docs/compositions.md", "docs/commands.md"
+MIGRATE = "docs/migrate.md"
 
 GENERATED = {
     (BUGS, "bug", "reported"): "docs/test_your_trainer::test_the_page_of_bugs_is_the_one_of_the_catalogue",
@@ -46,6 +47,11 @@ GENERATED = {
         "class of torch.optim",
         "PyTorch",
     ): "optim/test_equivalence::test_the_page_is_the_one_of_the_figures",
+    (MIGRATE, "model", "rows sure"): "docs/test_migrate::test_the_tables_of_the_five_models_are_those_of_the_record",
+    (MIGRATE, "variant", "rows"): "docs/test_migrate::test_the_tables_of_the_five_models_are_those_of_the_record",
+    (MIGRATE, "cast to float32 that was answered in float64", "in the training of"): (
+        "docs/test_migrate::test_the_tables_of_the_five_models_are_those_of_the_record"
+    ),
     (POLICY, "rule", "case"): "parity/test_policy_page::test_the_page_shows_the_table_of_cases_as_it_is",
     (POLICY, "rule", "parity, jax"): (
         "parity/test_policy_page::test_every_rule_is_a_row_of_the_peers_table_and_our_own_columns_hold"
@@ -57,7 +63,7 @@ COMPARED = {
     (COMMANDS, "command", "0"): (
         "cli/test_exit_codes::test_the_page_has_the_commands_and_codes_that_are_tested_here"
     ),
-    ("docs/migrate.md", "verdict", "exit code"): (
+    (MIGRATE, "verdict", "exit code"): (
         "docs/test_migrate::test_the_exit_codes_of_the_page_are_those_of_the_verdicts"
     ),
     (COMMANDS, "column", "meaning"): "docs/test_facts::test_the_columns_of_the_table_of_checks_are_explained",

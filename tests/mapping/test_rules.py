@@ -115,6 +115,24 @@ def test_tied_names_are_one_array_and_lead_back_to_each() -> None:
         placement.forward([one, InMemory(A[0])])
 
 
+@pytest.mark.parametrize("held", [("head",), ("embedding",), ("head", "embedding")])
+def test_any_of_tied_names_is_enough_where_a_file_leaves_the_others_out(held: tuple[str, ...]) -> None:
+    rule = ConversionRule(torch=("head", "embedding"), jax=("words",), tie=True, transpose=True)
+    [placement] = ConversionRules([rule]).place(held)
+    array = np.arange(6.0).reshape(2, 3)
+    [made] = placement.forward([InMemory(array)] * len(held))
+    assert np.array_equal(made.load(), array.T)
+    back = placement.backward([made], [array.shape] * len(held))
+    assert placement.source == held
+    assert [one.load().tolist() for one in back] == [array.tolist()] * len(held)
+
+
+def test_names_that_are_joined_are_all_needed() -> None:
+    rule = ConversionRule(torch=("q", "k"), jax=("qk",), join=0)
+    with pytest.raises(CheckpointError, match=r"a rule takes q \+ k together, and k is not there"):
+        ConversionRules([rule]).place(["q"])
+
+
 @pytest.mark.parametrize(
     ("transforms", "shapes", "message"),
     [

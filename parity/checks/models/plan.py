@@ -31,6 +31,9 @@ Cuts = Mapping[tuple[int, ...], Cutting]
 MOST_PARTS = 8
 """Equal parts of a fused projection: query, key and value are 3, the gates of an LSTM 4."""
 
+MOST_OTHERS = 8
+"""Moves of the best plan that are left out in turn, to find others."""
+
 
 @dataclass(frozen=True)
 class CutPlan:
@@ -120,28 +123,36 @@ def _tried(
     keys = list(dict.fromkeys(key for counter in (base, *counters) for key in counter))
     sizes = np.array([math.prod(key[1]) for key in keys])
     moves = np.array([[counter[key] for key in keys] for counter in counters]).reshape(len(counters), len(keys))
-    chosen = _descend(np.array([base[key] for key in keys]), moves, sizes, np.array(units), [
-        _cost(doubtful[unit][2], way) for unit, way in zip(units, ways, strict=True)
-    ])  # fmt: skip
-    variants = [[ways[move], *_reordered(ways[move])] for move in chosen]
-    found = []
-    for some in islice(product(*variants), most):
-        plan = _shared([doubtful[units[move]] for move in chosen], some, models)
-        if plan is not None:
-            left = sum(abs(n) * math.prod(key[1]) for key, n in _imbalance(models, plan).items())
-            found.append(CutPlan(plan[0], plan[1], left))
-    return sorted(found, key=lambda plan: plan.left)
+    left = np.array([base[key] for key in keys])
+    costs = [_cost(doubtful[unit][2], way) for unit, way in zip(units, ways, strict=True)]
+    descent = _descend(left, moves, sizes, np.array(units), costs)
+    # of two moves that leave as much over, the simpler one may lead nowhere good: each is left out in turn
+    descents = dict.fromkeys(tuple(sorted(one)) for one in (descent, *(
+        _descend(left, moves, sizes, np.array(units), costs, without=move) for move in descent[:MOST_OTHERS]
+    )))  # fmt: skip
+    found: list[tuple[int, int, CutPlan]] = []
+    for chosen in descents:
+        variants = [[ways[move], *_reordered(ways[move])] for move in chosen]
+        for number, some in enumerate(islice(product(*variants), most)):
+            plan = _shared([doubtful[units[move]] for move in chosen], some, models)
+            if plan is not None:
+                over = sum(abs(n) * math.prod(key[1]) for key, n in _imbalance(models, plan).items())
+                # another order of parts is as much as another part, so that no plan has all the tries
+                price = sum(costs[move] for move in chosen) + number
+                found.append((over, price, CutPlan(plan[0], plan[1], over)))
+    return [plan for _, _, plan in sorted(found, key=lambda one: one[:2])]
 
 
 def _descend(
     left: NDArray[np.int64], moves: NDArray[np.int64], sizes: NDArray[np.int64], units: NDArray[np.int64],
-    costs: Sequence[int],
+    costs: Sequence[int], without: int = -1,
 ) -> list[int]:  # fmt: skip
-    """Return the moves that lead to the fewest elements left over, each the best of its time."""
+    """Return the moves that lead to the fewest elements left over, each the best of its time; one may be left out."""
     chosen: list[int] = []
     price = np.array(costs) * 1e-6  # of two that leave as much, the simpler one
     while True:
-        free = [at for at in range(len(moves)) if units[at] not in {units[one] for one in chosen}]
+        taken = {units[one] for one in chosen}
+        free = [at for at in range(len(moves)) if at != without and units[at] not in taken]
         best, step = float(np.abs(left) @ sizes), ()  # type: tuple[float, tuple[int, ...]]
         for at in free:
             after = left + moves[at]
@@ -179,7 +190,9 @@ def _imbalance(models: Sequence[ShapeCounts], plan: Sequence[Cuts]) -> Counter[E
 
 
 def _cost(shape: tuple[int, ...], way: Cutting) -> int:
-    return (way.merged != shape) + (way.stacked is not None) * 2 + (way.axis is not None) * len(way.extents)
+    """Return how much a way does: parts that are not equal count more, as any sum can be made of those of others."""
+    parts = 0 if way.axis is None else len(way.extents) + len(set(way.extents)) - 1
+    return (way.merged != shape) + (way.stacked is not None) * 2 + parts
 
 
 def _shared(
@@ -187,24 +200,31 @@ def _shared(
 ) -> list[dict[tuple[int, ...], Cutting]] | None:
     """Return the plan of both, where leaves of the extents of one that is cut are cut alike in either model.
 
-    Which of them is the fused one only behaviour can tell, and both must have the same values until then.
+    Which of them is the fused or the stacked one only behaviour can tell, and both must have the same values until
+    then: two layers of norms have the shape of a table of two segments.
     """
     plan: list[dict[tuple[int, ...], Cutting]] = [{}, {}]
     for (at, _, shape), way in zip(doubtful, ways, strict=True):
         if way != Cutting(shape):
             plan[at][shape] = way
     for (_, kind, _), way in zip(doubtful, ways, strict=True):
-        if way.axis is None:
+        if way.axis is None and way.stacked is None:
             continue
-        inner = [n for axis, n in enumerate(way.merged) if axis != way.stacked]
-        extent = inner[way.axis]
+        layers = None if way.stacked is None else way.merged[way.stacked]
+        extent = (
+            None if way.axis is None else [n for axis, n in enumerate(way.merged) if axis != way.stacked][way.axis]
+        )
         for at, shapes in enumerate(models):
             for other_kind, shape in shapes:
-                if other_kind != kind or key_of(kind, shape) != key_of(kind, inner) or shape in plan[at]:
+                if other_kind != kind or key_of(kind, shape) != key_of(kind, way.merged) or shape in plan[at]:
                     continue
-                if shape.count(extent) != 1:
+                if any(n is not None and shape.count(n) != 1 for n in (layers, extent)):
                     return None
-                plan[at][shape] = Cutting(shape, axis=shape.index(extent), extents=way.extents)
+                stacked = None if layers is None else shape.index(layers)
+                inner = [n for axis, n in enumerate(shape) if axis != stacked]
+                plan[at][shape] = Cutting(
+                    shape, stacked, None if extent is None else inner.index(extent), way.extents
+                )
     return plan
 
 
@@ -276,10 +296,23 @@ def _splits(kind: str, shape: tuple[int, ...], pool: set[ExtentsKey]) -> Iterato
         for parts in equal:
             if key_of(kind, (*rest, n // parts)) in pool:
                 yield axis, (n // parts,) * parts
-        known = sorted((m for m in range(2, n) if key_of(kind, (*rest, m)) in pool), reverse=True)
+        known = sorted((m for m in _beside(kind, rest, pool) if 1 < m < n), reverse=True)
         if len(known) > 8 or (not rest and n > 4096):
             continue
         for parts in (2, 3):
             for chosen in combinations_with_replacement(known, parts):
                 if sum(chosen) == n and len(set(chosen)) > 1:
                     yield axis, chosen
+
+
+def _beside(kind: str, rest: Sequence[int], pool: set[ExtentsKey]) -> set[int]:
+    """Return the extents that make a piece of the other model with those of the rest."""
+    own = Counter(n for n in rest if n != 1)
+    found: set[int] = set()
+    for other, extents in pool:
+        if other == kind and len(extents) == own.total() + 1:
+            more = Counter(extents)
+            more.subtract(own)
+            if min(more.values()) >= 0:
+                found.update(+more)
+    return found
