@@ -99,6 +99,8 @@ class RemoteHead:
     checkpoints: Mapping[int, RemoteCheckpoint] = field(default_factory=dict)
     given_up: tuple[RemoteCheckpoint, ...] = ()
     """Those after a step from which the run was continued on purpose; kept, as `abandoned/` keeps them on disk."""
+    unsafe: bool = False
+    """Whether the store was taken though it keeps no conditions; who writes there without being told so asks anew."""
 
     def with_checkpoints(self, checkpoints: Mapping[int, RemoteCheckpoint]) -> RemoteHead:
         """Return the head with other checkpoints."""
@@ -118,6 +120,8 @@ def head_text(head: RemoteHead) -> str:
         "checkpoints": [_row(one) for one in head.checkpoints.values()],
         "given_up": [_row(one) for one in head.given_up],
     }
+    if head.unsafe:
+        value["unsafe"] = True
     text = json.dumps(value, indent=1, allow_nan=False)
     return f'{text[:-2]},\n "self": "{xxhash.xxh3_128_hexdigest(text.encode())}"\n}}\n'
 
@@ -150,6 +154,7 @@ def parse_head(data: bytes, url: StoreUrl) -> RemoteHead:
             seconds=float(value["seconds"]),
             checkpoints={row.step: row for row in rows},
             given_up=tuple(_checkpoint(row) for row in value["given_up"]),
+            unsafe=value.get("unsafe", False) is True,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CheckpointError(f"{where} is not the head of a run: {explain(error)}") from error

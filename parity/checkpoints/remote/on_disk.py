@@ -17,14 +17,18 @@ from parity.checkpoints.beside import seal_beside
 from parity.checkpoints.remote.fetching import choose_row, fetch
 from parity.checkpoints.remote.head import RemoteCheckpoint, RemoteHead
 from parity.checkpoints.remote.lease import read_head
-from parity.errors import CheckpointError, StoreMissingError
+from parity.checkpoints.seal import LONE
+from parity.errors import CheckpointError, ParityError, StoreMissingError
 from parity.formats import recognise
 from parity.policy import Which
 from parity.storage.stores import Objects, StoreUrl, Version, download, open_store
 
-__all__ = ["Located", "assemble_run", "fetch_foreign", "locate", "on_disk"]
+__all__ = ["Located", "assemble_run", "fetch_foreign", "locate", "name_of", "on_disk"]
 
 STEPS = "checkpoints"
+
+_FETCHED: dict[str, str] = {}
+"""Where something is fetched to at present, to its URL; of each pair the longer path first."""
 
 
 @dataclass(frozen=True)
@@ -85,17 +89,46 @@ def on_disk(
     """
     with tempfile.TemporaryDirectory(prefix="parity-") as home:
         found = locate(url)
-        if found.head is None:
-            path, _ = fetch_foreign(found.store, Path(home))
-            yield path
-            return
-        row = found.row(which, mode)
-        draft = Path(home, "draft")
-        draft.mkdir()
-        fetch(found.store, row, draft)
-        place = Path(home, found.store.url.name)
-        assemble_run(draft, place, row.step)
-        yield place if run and found.step is None else place / STEPS / str(row.step)
+        place = Path(home, "fetched", found.store.url.name)
+        place.parent.mkdir()
+        with _called(place, found.store.url):
+            if found.head is None:
+                path, _ = fetch_foreign(found.store, place.parent)
+                yield path
+                return
+            row = found.row(which, mode)
+            draft = Path(home, "draft")
+            draft.mkdir()
+            fetch(found.store, row, draft)
+            assemble_run(draft, place, row.step)
+            alone = found.step is not None or found.head.run == LONE  # a tree by itself is no run
+            yield place if run and not alone else place / STEPS / str(row.step)
+
+
+def name_of(path: Path) -> str:
+    """Return what people call a path: its URL while it is what `on_disk` fetched, and else the path."""
+    return _renamed(str(path))
+
+
+@contextmanager
+def _called(place: Path, url: StoreUrl) -> Iterator[None]:
+    """Have errors of the block, and `name_of`, say the URL in place of where it is fetched to."""
+    rows = {str(place): str(url), str(place.parent): str(url.parent)}
+    _FETCHED.update(rows)
+    try:
+        yield
+    except ParityError as error:
+        error.args = tuple(_renamed(one) if isinstance(one, str) else one for one in error.args)
+        raise
+    finally:
+        for one in rows:
+            del _FETCHED[one]
+
+
+def _renamed(text: str) -> str:
+    for place, url in list(_FETCHED.items()):
+        text = text.replace(place, url)
+    return text
 
 
 def assemble_run(draft: Path, run: Path, step: int) -> None:

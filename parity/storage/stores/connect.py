@@ -59,8 +59,8 @@ def open_store(url: str | StoreUrl, environment: Mapping[str, str] = os.environ)
             given |= {name: value for name, value in named.items() if value}
             if (provider := profile_of(place, environment)) is not None:
                 given["credential_provider"] = provider
-            return Objects(S3Store(place.bucket, **given), place)
-        if host := environment.get("STORAGE_EMULATOR_HOST"):
+            return Objects(S3Store(place.bucket, **given), place, endpoint or "")
+        if host := environment.get("STORAGE_EMULATOR_HOST", ""):
             base = host if "://" in host else f"http://{host}"
             given |= {"config": {"base_url": base}, "credential_provider": lambda: {"token": "", "expires_at": None}}
-        return Objects(GCSStore(place.bucket, **given), place)
+        return Objects(GCSStore(place.bucket, **given), place, host)
