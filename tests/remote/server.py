@@ -307,9 +307,7 @@ class _Handler(BaseHTTPRequestHandler):
             return 200, _headers(held), text.encode()
         if self.command == "POST" and "delete" in query:
             keys = re.findall(r"<Key>(.*?)</Key>", body.decode())
-            for one in keys:
-                memory.delete(bucket, one)
-            done = "".join(f"<Deleted><Key>{escape(one)}</Key></Deleted>" for one in keys)
+            done = "".join(_deleted(memory, bucket, one) for one in keys)
             return 200, {}, f"<DeleteResult>{done}</DeleteResult>".encode()
         if self.command == "DELETE" and "uploadId" in query:
             memory.abort(query["uploadId"])
@@ -366,6 +364,16 @@ class _Handler(BaseHTTPRequestHandler):
         token = f"<NextContinuationToken>{escape(last)}</NextContinuationToken>" if more else ""
         head = f"<IsTruncated>{str(more).lower()}</IsTruncated>{token}"
         return 200, {"content-type": "application/xml"}, f"<ListBucketResult>{head}{text}</ListBucketResult>".encode()
+
+
+def _deleted(memory: Memory, bucket: str, key: str) -> str:
+    """Delete one of the objects of a request; S3 says in its answer, and not by its status, which were refused."""
+    try:
+        memory.delete(bucket, key)
+    except Refusal as error:
+        said = f"<Code>{error.code}</Code><Message>no, AKIASECRETNAME</Message>"
+        return f"<Error><Key>{escape(key)}</Key>{said}</Error>"
+    return f"<Deleted><Key>{escape(key)}</Key></Deleted>"
 
 
 def _headers(held: Held) -> dict[str, str]:

@@ -13,7 +13,7 @@ from parity.checkpoints.remote.fetching import (
 )
 from parity.checkpoints.remote.head import HEAD, Owner, RemoteCheckpoint, RemoteHead, head_text, parse_head
 from parity.checkpoints.remote.lease import LEASE_SECONDS, Lease, read_head
-from parity.checkpoints.remote.on_disk import Located, assemble_run, fetch_foreign, locate, name_of, on_disk
+from parity.checkpoints.remote.on_disk import Located, assemble_run, fetched_foreign, locate, name_of, on_disk
 from parity.checkpoints.remote.opening import require_place
 from parity.checkpoints.remote.sending import RECORDS, clean, drop, give_up_after, send
 from parity.checkpoints.remote.token import read_token, write_token
@@ -33,7 +33,7 @@ __all__ = [
     "clean",
     "drop",
     "fetch",
-    "fetch_foreign",
+    "fetched_foreign",
     "give_up_after",
     "head_text",
     "locate",

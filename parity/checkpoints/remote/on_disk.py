@@ -23,7 +23,7 @@ from parity.formats import recognise
 from parity.policy import Which
 from parity.storage.stores import Objects, StoreUrl, Version, download, open_store
 
-__all__ = ["Located", "assemble_run", "fetch_foreign", "locate", "name_of", "on_disk"]
+__all__ = ["Located", "assemble_run", "fetched_foreign", "locate", "name_of", "on_disk"]
 
 STEPS = "checkpoints"
 
@@ -93,7 +93,7 @@ def on_disk(
         place.parent.mkdir()
         with _called(place, found.store.url):
             if found.head is None:
-                path, _ = fetch_foreign(found.store, place.parent)
+                path, _ = _fetch_foreign(found.store, place.parent)
                 yield path
                 return
             row = found.row(which, mode)
@@ -103,6 +103,24 @@ def on_disk(
             assemble_run(draft, place, row.step)
             alone = found.step is not None or found.head.run == LONE  # a tree by itself is no run
             yield place if run and not alone else place / STEPS / str(row.step)
+
+
+@contextmanager
+def fetched_foreign(url: StoreUrl) -> Iterator[tuple[Path, dict[str, Version]]]:
+    """Fetch what is none of ours, and yield where it lies until the block ends, with the version of each object.
+
+    Args:
+        url: One object, which is fetched with the files that belong to it, or a place, with all objects below it.
+
+    Raises:
+        CheckpointError: Nothing is there.
+        StoreError: The store refused or was not reached.
+    """
+    with tempfile.TemporaryDirectory(prefix="parity-") as home:
+        place = Path(home, "fetched", url.name)
+        place.parent.mkdir()
+        with _called(place, url):
+            yield _fetch_foreign(open_store(url), place.parent)
 
 
 def name_of(path: Path) -> str:
@@ -150,7 +168,7 @@ def assemble_run(draft: Path, run: Path, step: int) -> None:
     shutil.rmtree(draft)
 
 
-def fetch_foreign(store: Objects, home: Path) -> tuple[Path, dict[str, Version]]:
+def _fetch_foreign(store: Objects, home: Path) -> tuple[Path, dict[str, Version]]:
     """Fetch what is none of ours: one object with the files that belong to it, or all objects below a place.
 
     Args:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from parity.checkpoints.remote.head import HEAD
 from parity.checkpoints.remote.lease import read_head
 from parity.checkpoints.remote.sending import ASIDE
-from parity.errors import RunDirectoryError
+from parity.errors import RunDirectoryError, StoreMissingError
 from parity.storage.stores import Objects, require_safe
 
 __all__ = ["require_place"]
@@ -29,6 +31,10 @@ def require_place(store: Objects) -> None:
 
 def _require_empty(store: Objects) -> None:
     """Refuse a prefix with objects of somebody else: what checkpoints remove there must be theirs."""
+    if store.url.key:
+        with suppress(StoreMissingError):
+            store.up().look(store.url.name)
+            raise RunDirectoryError(f"{store.url} is an object, and no place for checkpoints; name another prefix")
     if held := [key for key in store.first(100) if not key.startswith(ASIDE)]:
         shown = ", ".join(held[:3]) + (", ..." if len(held) > 3 else "")
         raise RunDirectoryError(

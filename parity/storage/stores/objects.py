@@ -114,8 +114,10 @@ class Objects:
         Raises:
             StoreError: The store refused or was not reached.
         """
-        with suppress(StoreMissingError):
-            self.read(f"absent-{uuid.uuid4().hex}")
+        import obstore
+
+        with suppress(StoreMissingError), translated(self.url, "read"):
+            obstore.get(self._store, self.path(f"absent-{uuid.uuid4().hex}"))
 
     @contextmanager
     def writing(self, key: str, part: int) -> Iterator[Callable[[bytes], None]]:
