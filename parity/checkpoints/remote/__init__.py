@@ -15,7 +15,7 @@ from parity.checkpoints.remote.head import HEAD, Owner, RemoteCheckpoint, Remote
 from parity.checkpoints.remote.lease import LEASE_SECONDS, Lease, read_head
 from parity.checkpoints.remote.on_disk import Located, assemble_run, fetched_foreign, locate, name_of, on_disk
 from parity.checkpoints.remote.opening import require_place
-from parity.checkpoints.remote.sending import RECORDS, clean, drop, give_up_after, send
+from parity.checkpoints.remote.sending import RECORDS, clean, drop, give_up_after, note_metrics, send
 from parity.checkpoints.remote.token import read_token, write_token
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "head_text",
     "locate",
     "name_of",
+    "note_metrics",
     "on_disk",
     "parse_head",
     "read_head",
