@@ -53,7 +53,11 @@ class Request:
 
 Fault = str
 """`500`, `503`, `429`: that status. `cut`: the connection ends in the middle of the answer, after the request was
-carried out. `slow`: a second late. `lost`: the request is carried out and no answer comes."""
+carried out. `slow`: `Server.late` seconds late. `lost`: the request is carried out and no answer comes. `silent`: it
+is not, and the connection stays open until the client gives up. `torn`: half of what is sent is read, and none kept."""
+
+MOST_SILENT = 5.0
+"""Seconds after which a connection is closed that no client has closed."""
 
 
 def every(count: int, fault: Fault, *, from_then_on: bool = False) -> Callable[[Request], Fault | None]:
@@ -167,6 +171,7 @@ class Server:
         self.refusal: Refusal | None = None
         """Given to every request: no permission, an expired token."""
         self.requests: list[Request] = []
+        self.late = 1.0
         self.port = 0
         self._http: _Http | None = None
 
@@ -240,7 +245,6 @@ class _Handler(BaseHTTPRequestHandler):
     def do_any(self) -> None:
         store = self.server.store
         size = int(self.headers.get("content-length") or 0)
-        body = self.rfile.read(size)
         parts = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
         bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
@@ -248,8 +252,16 @@ class _Handler(BaseHTTPRequestHandler):
             request = Request(self.command, key, query, len(store.requests) + 1)
             store.requests.append(request)
         fault = store.trouble(request)
+        body = self.rfile.read(size // 2 if fault == "torn" else size)
         if fault == "slow":
-            time.sleep(1)
+            time.sleep(store.late)
+        if fault in ("silent", "torn"):
+            self.connection.settimeout(MOST_SILENT)
+            with suppress(OSError):
+                _ = fault == "silent" and self.connection.recv(1)  # returns when the client closes
+            self.close_connection = True
+            self.connection.close()
+            return
         try:
             if fault and fault.isdigit():
                 raise Refusal(int(fault), "SlowDown" if fault != "500" else "InternalError")
