@@ -54,7 +54,7 @@ class Request:
 Fault = str
 """`500`, `503`, `429`: that status. `cut`: the connection ends in the middle of the answer, after the request was
 carried out. `slow`: `Server.late` seconds late. `lost`: the request is carried out and no answer comes. `silent`: it
-is not, and the connection stays open until the client gives up. `torn`: half of what is sent is read, and none kept."""
+is not, and the connection stays open until the client gives up. `torn`: half of what comes is read, none kept."""
 
 MOST_SILENT = 5.0
 """Seconds after which a connection is closed that no client has closed."""
