@@ -52,14 +52,14 @@ def trained_in(trouble: Callable[[Request], Fault | None], server: Server, home:
     return code
 
 
-def cases(kinds: tuple[str, ...], numbers: tuple[int, ...]) -> list[Any]:
+def cases(kinds: tuple[str, ...], number: int, others: tuple[int, ...]) -> list[Any]:
     """Return each fault with each number; those that are named are quick, all others wait for the soak."""
-    quick = [(kind, number) for kind in kinds for number in numbers]
-    rest = [(kind, number) for kind in FAULTS for number in (5, 9, 14, 20, 27, 35, 44) if (kind, number) not in quick]
+    quick = [(kind, number) for kind in kinds]
+    rest = [(kind, other) for kind in FAULTS for other in (number, *others) if (kind, other) not in quick]
     return [pytest.param(*one) for one in quick] + [pytest.param(*one, marks=soak) for one in rest]
 
 
-@pytest.mark.parametrize(("fault", "number"), cases(("slow", "silent", "torn"), (11,)))
+@pytest.mark.parametrize(("fault", "number"), cases(("slow", "silent", "torn"), 11, (5, 9, 20)))
 def test_every_so_many_requests_fail(
     fault: str, number: int, server: Server, tmp_path: Path, undisturbed: list[Any]
 ) -> None:
@@ -69,14 +69,14 @@ def test_every_so_many_requests_fail(
     assert records(tmp_path / "run") == undisturbed
 
 
-@pytest.mark.parametrize(("fault", "number"), cases(("503", "silent"), (20,)))
+@pytest.mark.parametrize(("fault", "number"), cases(("503", "silent"), 20, (27, 35, 44)))
 def test_all_requests_fail_from_one_on_until_the_next_start(
     fault: str, number: int, server: Server, tmp_path: Path, undisturbed: list[Any],
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     code = trained_in(every(number, fault, from_then_on=True), server, tmp_path / "run")
     told = capsys.readouterr()
-    if fault != "slow":
+    if fault not in ("slow", "cut"):  # an answer to a put has no body that could be cut
         assert code == 3
         assert "training continues, and checkpoints are copied later" in told.out
         assert "the next start of the run copies them" in told.err
