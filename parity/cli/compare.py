@@ -190,7 +190,8 @@ def _kind_of(path: Path) -> ComparedKind:
     Raises:
         ResultError: Nothing that can be compared.
     """
-    if not path.is_dir() and path.suffix != ".json" and is_checkpoint(path):
+    result = path.suffix == ".json" and not path.name.endswith(".index.json")  # that one names shards
+    if not path.is_dir() and not result and is_checkpoint(path):
         return "checkpoint of another tool"
     if not path.is_dir():
         return "result of checks" if isinstance(read_result(path), CheckResult) else "file of benchmarks"

@@ -8,12 +8,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from parity import policy, storage
-from parity.checkpoints.beside import seal_beside
+from parity.checkpoints.beside import read_seal_beside, seal_beside
 from parity.checkpoints.remote.fetching import choose_row, fetch
 from parity.checkpoints.remote.head import RemoteCheckpoint, RemoteHead
 from parity.checkpoints.remote.lease import read_head
@@ -195,14 +195,20 @@ def _fetch_foreign(store: Objects, home: Path) -> tuple[Path, dict[str, Version]
         versions = _fetch_beside(above, [name], home)
     except StoreMissingError as error:
         raise CheckpointError(f"{store.url}: nothing is there") from error
-    beside = recognise(path).beside
-    versions |= _fetch_beside(above, [] if beside is None else _named(path), home)
-    try:
-        seal = seal_beside(path).name
-        versions |= _fetch_beside(above, [seal], home)
-    except StoreMissingError:
-        pass
+    with suppress(StoreMissingError):
+        versions |= _fetch_beside(above, [seal_beside(path).name], home)
+    for one in _belonging(path):
+        with suppress(StoreMissingError):  # what reads the file, or its seal, says that it is missing
+            versions |= _fetch_beside(above, [one], home)
     return path, versions
+
+
+def _belonging(path: Path) -> list[str]:
+    """Return the files that belong to one: those that its seal names, for which the file itself may be damaged."""
+    try:
+        return [name for name in read_seal_beside(path).files if name != path.name]
+    except CheckpointError:
+        return [] if recognise(path).beside is None else _named(path)
 
 
 def _named(index: Path) -> list[str]:
