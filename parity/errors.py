@@ -32,6 +32,7 @@ __all__ = [
     "StateError",
     "StoreConflictError",
     "StoreContentionError",
+    "StoreDeniedError",
     "StoreError",
     "StoreMissingError",
     "TrainerError",
@@ -351,6 +352,10 @@ class StoreError(ParityError, RuntimeError):
 
 class StoreMissingError(StoreError):
     """An object that is not there."""
+
+
+class StoreDeniedError(StoreError):
+    """A request that these credentials may not make, whatever the store keeps: unknown, expired, not allowed."""
 
 
 class StoreContentionError(StoreError):
