@@ -32,7 +32,6 @@ __all__ = [
     "StateError",
     "StoreConflictError",
     "StoreContentionError",
-    "StoreDeniedError",
     "StoreError",
     "StoreMissingError",
     "TrainerError",
@@ -342,20 +341,17 @@ class StoreError(ParityError, RuntimeError):
     Attributes:
         url: What was asked for.
         transient: Whether the same request may succeed later.
+        denied: Whether it is the credentials that may not, whatever the store keeps.
     """
 
-    def __init__(self, url: object, problem: str, *, transient: bool = False) -> None:
-        self.url, self.transient = str(url), transient
+    def __init__(self, url: object, problem: str, *, transient: bool = False, denied: bool = False) -> None:
+        self.url, self.transient, self.denied = str(url), transient, denied
         self.exit_code = 3 if transient else 2
         super().__init__(f"{url}: {problem}")
 
 
 class StoreMissingError(StoreError):
     """An object that is not there."""
-
-
-class StoreDeniedError(StoreError):
-    """A request that these credentials may not make, whatever the store keeps: unknown, expired, not allowed."""
 
 
 class StoreContentionError(StoreError):

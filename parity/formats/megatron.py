@@ -106,7 +106,7 @@ def open_megatron_directory(path: Path) -> Source:
 
 
 @dataclass(frozen=True)
-class _Rank:
+class _RankFiles:
     """The files of one rank, opened."""
 
     name: str
@@ -152,7 +152,7 @@ def open_megatron(path: Path) -> Source:
     )
 
 
-def _open_rank(path: Path, name: str) -> _Rank:
+def _open_rank(path: Path, name: str) -> _RankFiles:
     found = _RANK.fullmatch(name)
     assert found is not None
     folder = path / name
@@ -160,10 +160,10 @@ def _open_rank(path: Path, name: str) -> _Rank:
     if not isinstance(main.tree, dict):
         raise CheckpointError(f"{main.path} holds no dictionary, as Megatron saves one")
     optimizer = open_torch_file(inside(folder, OPTIMIZER)) if (folder / OPTIMIZER).exists() else None
-    return _Rank(name, tuple(int(one) for one in found.groups() if one is not None), main, optimizer)
+    return _RankFiles(name, tuple(int(one) for one in found.groups() if one is not None), main, optimizer)
 
 
-def _require_all(path: Path, ranks: list[_Rank]) -> bool:
+def _require_all(path: Path, ranks: list[_RankFiles]) -> bool:
     """Check that no rank is missing; return whether the checkpoint itself says how many there were."""
     if len({len(rank.at) for rank in ranks}) != 1:
         raise CheckpointError(f"{path} has ranks of two saves: {ranks[0].name} and {ranks[-1].name}")

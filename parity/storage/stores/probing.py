@@ -20,7 +20,6 @@ from parity.errors import (
     ParityError,
     StoreConflictError,
     StoreContentionError,
-    StoreDeniedError,
     StoreError,
     StoreMissingError,
 )
@@ -93,9 +92,7 @@ def probe(store: Objects) -> Probed:
             except (StoreConflictError, StoreContentionError, StoreMissingError) as error:
                 problem = f"refused what must succeed: {error}"
             except StoreError as error:
-                if error.transient or isinstance(
-                    error, StoreDeniedError
-                ):  # this says nothing of what the store keeps
+                if error.transient or error.denied:  # this says nothing of what the store keeps
                     raise
                 problem = f"refused what must succeed: {error}"
             rows.append(ProbeRow(name, promise, problem))

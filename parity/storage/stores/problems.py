@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from parity.errors import ParityError, StoreConflictError, StoreDeniedError, StoreError, StoreMissingError
+from parity.errors import ParityError, StoreConflictError, StoreError, StoreMissingError
 from parity.storage.stores.url import StoreUrl
 
 __all__ = ["translated"]
@@ -47,7 +47,6 @@ def translated(url: StoreUrl, operation: str) -> Iterator[None]:
     Raises:
         StoreMissingError: There is no such object.
         StoreConflictError: A condition did not hold.
-        StoreDeniedError: These credentials may not do it.
         StoreError: Anything else.
     """
     try:
@@ -73,23 +72,21 @@ def _problem(url: StoreUrl, operation: str, error: Exception) -> StoreError:
     if operation == "open":
         return StoreError(url, f"it cannot be opened as the environment is; check {credentials} and the region")
     if any(one in text for one in _INSTANCE):
-        return StoreDeniedError(url, f"there are no credentials; set {credentials}")
+        return _denied(url, f"there are no credentials; set {credentials}")
     if _TOKEN_FILE in text:
-        return StoreDeniedError(url, "AWS_WEB_IDENTITY_TOKEN_FILE names a file that cannot be read")
+        return _denied(url, "AWS_WEB_IDENTITY_TOKEN_FILE names a file that cannot be read")
     if _TOKEN_REQUEST in text and 400 <= status < 500:
-        return StoreDeniedError(
-            url, f"these credentials were refused a token ({status}); renew them and set {credentials}"
-        )
+        return _denied(url, f"these credentials were refused a token ({status}); renew them and set {credentials}")
     if _NO_REQUEST in text:
         return StoreError(url, f"a request to {operation} it cannot be made; check the endpoint and {credentials}")
     if code == "NoSuchBucket":
         return StoreError(url, f"there is no bucket {url.bucket!r}; create it, or name another one")
     if code in CLOCK:
-        return StoreDeniedError(url, "the clock of this machine differs from the store's by too much; set it (NTP)")
+        return _denied(url, "the clock of this machine differs from the store's by too much; set it (NTP)")
     if code in EXPIRED:
-        return StoreDeniedError(url, f"the token has expired; renew it and set {credentials} and the token anew")
+        return _denied(url, f"the token has expired; renew it and set {credentials} and the token anew")
     if code in UNKNOWN_KEY or kind == "UnauthenticatedError":
-        return StoreDeniedError(url, f"the store does not know these credentials; check {credentials}")
+        return _denied(url, f"the store does not know these credentials; check {credentials}")
     if code in REGION or "incorrectly configured region" in text or status == 301:
         there = f": the bucket is in {found[1]}" if (found := _REGION.search(text)) else ""
         return StoreError(url, f"the region is another one{there}; set AWS_REGION")
@@ -103,11 +100,13 @@ def _problem(url: StoreUrl, operation: str, error: Exception) -> StoreError:
     if isinstance(error, FileNotFoundError) or status == 404 or code == "NoSuchKey":
         return StoreMissingError(url, "there is no such object")
     if kind == "PermissionDeniedError" or status == 403 or code == "AccessDenied":
-        return StoreDeniedError(
-            url, f"no permission to {operation}; docs/remote.md lists what these credentials need"
-        )
+        return _denied(url, f"no permission to {operation}; docs/remote.md lists what these credentials need")
     if status:
         return StoreError(url, f"the store refused to {operation} it ({f'{status} {code}'.strip()})")
     if kind in ("GenericError", "JoinError", "OSError", "TimeoutError", "ConnectionError"):
         return StoreError(url, f"the store cannot be reached to {operation} it", transient=True)
     return StoreError(url, f"{operation} failed ({kind})")
+
+
+def _denied(url: StoreUrl, problem: str) -> StoreError:
+    return StoreError(url, problem, denied=True)
