@@ -14,7 +14,7 @@ import torch
 
 import torch_side
 from parity.cli import main
-from parity.errors import CheckpointError, StoreError
+from parity.errors import CheckpointError, LockedError, StoreError
 from parity.storage.stores import open_store
 from tests.remote.server import Refusal, Request, Server
 from tests.remote.test_runs import URL, quickly, words
@@ -214,6 +214,23 @@ def test_no_secret_is_in_what_a_run_with_troubles_prints_or_writes(
     server.refusal, server.trouble = None, lambda request: None
     assert main(words(tmp_path / "run", 30)) == 0
     assert without_secrets(tmp_path, capsys.readouterr(), server)
+
+
+@pytest.mark.parametrize(("argv", "kept"), [(["train.py"], False), (["/bin/parity", "train"], True)])
+def test_the_arguments_of_a_users_program_go_nowhere(
+    argv: list[str], kept: bool, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner of a lease is named by its command, in the head and in messages; ours take no key."""
+    monkeypatch.setattr("sys.argv", [*argv, "--key=PLANTED"])
+    with torch_side.CheckpointManager(URL) as manager:
+        manager.save(1, {"a": {"w": torch.ones(2)}})
+        manager.wait()
+        assert any(b"PLANTED" in data for data in server.objects.values()) is kept
+        monkeypatch.setenv("XDG_CACHE_HOME", os.environ["XDG_CACHE_HOME"] + "-of another machine")
+        with pytest.raises(LockedError) as refused:
+            torch_side.CheckpointManager(URL).save(2, {"a": {"w": torch.ones(2)}})
+    assert argv[0] in str(refused.value)
+    assert ("PLANTED" in str(refused.value)) is kept
 
 
 def test_the_variables_of_the_tests_are_those_that_are_looked_for(server: Server) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,7 @@ __all__ = ["quickly"]
 URL = "s3://bucket/trees/a"
 each_side = pytest.mark.parametrize("side", ["jax", "torch"])
 KEEP = Rules(mode="max", keep_latest=2)
+ROOT = Path(__file__).resolve().parents[2]
 NOTICED = r"not what was sealed|not hold the bytes|was changed|cannot be read"
 
 
@@ -276,6 +281,38 @@ def test_what_is_kept_at_a_place_is_never_mixed(
     assert {k: v for k, v in server.objects.items() if k not in heads} == {
         k: v for k, v in before.items() if k not in heads
     }
+
+
+def kill_savers(server: Server, times: int) -> None:
+    """Kill processes that save one tree after another; each begins with the place at which the one before ended."""
+    draw, first, seen = random.Random(5), 0, 0
+    torch_side = side_of("torch")
+    for _ in range(times):
+        command = [sys.executable, "-m", "tests.remote.tree_saver", URL, str(first)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as one:
+            assert one.stdout is not None
+            one.stdout.readline()
+            time.sleep(draw.uniform(0, 0.3))
+            one.kill()
+            told = [first, *map(int, one.stdout.read().split())]
+        for number in told:
+            assert torch_side.restore(f"{URL}/{number}").tree["step"] == number
+        first = told[-1] + 1
+        head = read_head(open_store(f"{URL}/{first}"))
+        if head is None or not head.checkpoints:
+            seen += 1
+            with pytest.raises(CheckpointError, match=r"nothing is there|no latest|there is no checkpoint"):
+                torch_side.restore(f"{URL}/{first}")
+        else:
+            first += 1
+    assert seen, "none was killed between two trees"
+
+
+@pytest.mark.processes
+@pytest.mark.soak
+def test_killed_savers_leave_each_tree_whole_or_absent(server: Server) -> None:
+    """The next one on this machine saves to the place at once, whatever the killed one left there."""
+    kill_savers(server, 30)
 
 
 def test_other_urls_and_bad_names_are_one_line(server: Server) -> None:

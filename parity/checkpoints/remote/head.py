@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 import xxhash
@@ -50,12 +51,17 @@ class Owner:
             token: That of its run directory.
         """
         since = time.strftime("%Y-%m-%d %H:%M:%S %z")
-        return cls(
-            host=socket.gethostname(), pid=os.getpid(), since=since, command=" ".join(sys.argv)[:300], token=token
-        )
+        return cls(host=socket.gethostname(), pid=os.getpid(), since=since, command=_command(), token=token)
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host} since {self.since} ({self.command})"
+
+
+def _command() -> str:
+    """Return the command of this process: of a user's program its name alone, as its arguments may hold a key."""
+    program = Path(sys.argv[0])
+    ours = program.name == "parity" or program.parent.name == "parity"
+    return " ".join(sys.argv if ours else sys.argv[:1])[:300]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,7 +62,7 @@ class StoredTrees:
     """
 
     def __init__(self, url: StoreUrl, kind: str) -> None:
-        self.url, self.home = url, cache_of(url, "trees")
+        self.url, self.home = url, cache_of(url, "trees").absolute()
         """The directory of this machine that a save is written to; its lock must be held while the place is open."""
         self._store, self._kind = open_store(url), kind
         self._lease: Lease | None = None
