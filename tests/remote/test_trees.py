@@ -17,7 +17,7 @@ from parity.checkpoints.remote import Lease, head_text, parse_head, read_head
 from parity.cli import main
 from parity.errors import CheckpointError, DamagedError, LockedError, ParityError, RunDirectoryError, SaveError
 from parity.policy import Rules
-from parity.storage.stores import open_store, parse_url
+from parity.storage.stores import Probed, ProbeRow, asked, open_store, parse_url, require_safe
 from tests.remote.server import Server, every
 from tests.remote.test_runs import quickly, words
 from tests.support.tree_states import array, side_of
@@ -281,6 +281,27 @@ def test_what_is_kept_at_a_place_is_never_mixed(
     assert {k: v for k, v in server.objects.items() if k not in heads} == {
         k: v for k, v in before.items() if k not in heads
     }
+
+
+def test_a_save_costs_the_requests_that_the_page_says(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a bucket that was probed."""
+    module, counts = side_of("torch"), []
+    kept = Probed(tuple(ProbeRow(name, promise) for name, promise, _ in asked.TRIED))
+    monkeypatch.setattr(asked, "probe", lambda store: kept)
+    monkeypatch.setattr("parity.checkpoints.remote.opening.require_safe", require_safe)
+    module.save(f"{URL}/first", tree("torch"))
+    server.requests.clear()
+    module.save(f"{URL}/one", tree("torch"))
+    counts.append(len(server.requests))
+    with module.CheckpointManager(f"{URL}/many", keep=Rules(keep_latest=2, mode="min")) as manager:
+        for step in (1, 2, 3):
+            server.requests.clear()
+            manager.save(step, {"a": tree("torch", step)})
+            manager.wait()
+            counts += [len(server.requests)] if step > 1 else []
+    page = (ROOT / "docs" / "remote.md").read_text()
+    said = "new prefix: {} requests; a save of a manager with one item: {}, with a removal {}."
+    assert said.format(*counts) in page
 
 
 def kill_savers(server: Server, times: int) -> None:
