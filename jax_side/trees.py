@@ -27,13 +27,15 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     The directory is an Orbax checkpoint, which Orbax restores by itself, beside a seal and a description of the tree.
 
     Args:
-        path: A local directory that does not exist.
+        path: A local directory that does not exist, or the URL of a place at a store where nothing is
+            (docs/remote.md); the tree is there when this returns.
         tree: Arrays of JAX and NumPy, PRNG keys (typed and raw), numbers, text and None, in dicts, lists, tuples,
             named tuples, dataclasses, NNX modules and what else is registered with JAX. Static fields are not saved.
 
     Raises:
         CheckpointError: The directory exists, a leaf cannot be saved (each is named), or a write failed.
-        RunDirectoryError: The path is a URL.
+        RunDirectoryError: The path is a URL of another kind, or of a place that cannot be used.
+        StoreError: The store refused or was not reached.
 
     Example:
         >>> import tempfile, jax, jax.numpy as jnp, jax_side
@@ -60,7 +62,8 @@ def restore(
     """Restore a tree, after every byte of it was compared with its seal.
 
     Args:
-        path: A directory that `save` made, or one step of a manager.
+        path: A directory that `save` made, or one step of a manager; or the URL of either, or of a checkpoint of
+            another tool at a store.
         like: The template: a tree of the wanted structure, whose leaves are arrays or `jax.ShapeDtypeStruct`. Leaves
             are matched by name; each takes dtype, devices and sharding from the template, and an NNX module becomes
             a new module. None for plain dicts, lists, tuples and NumPy arrays.
@@ -78,7 +81,8 @@ def restore(
     Raises:
         DamagedError: The checkpoint is not what was sealed; names each file and leaf.
         CheckpointError: There is none, or it does not fit the template; names each leaf.
-        RunDirectoryError: The path is a URL.
+        RunDirectoryError: The path is a URL of another kind.
+        StoreError: The store refused or was not reached.
 
     Example:
         >>> import tempfile, jax, jax.numpy as jnp, jax_side

@@ -341,10 +341,11 @@ class StoreError(ParityError, RuntimeError):
     Attributes:
         url: What was asked for.
         transient: Whether the same request may succeed later.
+        denied: Whether it is the credentials that may not, whatever the store keeps.
     """
 
-    def __init__(self, url: object, problem: str, *, transient: bool = False) -> None:
-        self.url, self.transient = str(url), transient
+    def __init__(self, url: object, problem: str, *, transient: bool = False, denied: bool = False) -> None:
+        self.url, self.transient, self.denied = str(url), transient, denied
         self.exit_code = 3 if transient else 2
         super().__init__(f"{url}: {problem}")
 

@@ -32,13 +32,15 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     description of the tree.
 
     Args:
-        path: A local directory that does not exist.
+        path: A local directory that does not exist, or the URL of a place at a store where nothing is
+            (docs/remote.md); the tree is there when this returns.
         tree: Tensors, NumPy arrays, numbers, text and None, in dicts, lists, tuples, named tuples and dataclasses;
             also modules, optimizers, schedulers, scalers, generators and what else has `state_dict`, by their state.
 
     Raises:
         CheckpointError: The directory exists, a leaf cannot be saved (each is named), or a write failed.
-        RunDirectoryError: The path is a URL.
+        RunDirectoryError: The path is a URL of another kind, or of a place that cannot be used.
+        StoreError: The store refused or was not reached.
 
     Example:
         >>> import tempfile, torch, torch_side
@@ -67,7 +69,8 @@ def restore(
     """Restore a tree, after every byte of it was compared with its seal.
 
     Args:
-        path: A directory that `save` made, or one step of a manager.
+        path: A directory that `save` made, or one step of a manager; or the URL of either, or of a checkpoint of
+            another tool at a store.
         like: The template: a tree of the wanted structure. Leaves are matched by name; each takes dtype and device
             from the template. Modules, optimizers and other objects with state take it over in place, as
             `load_state_dict` does, after everything was checked. None for plain dicts, lists, tuples and tensors.
@@ -87,7 +90,8 @@ def restore(
     Raises:
         DamagedError: The checkpoint is not what was sealed; names each file and leaf.
         CheckpointError: There is none, or it does not fit the template; names each leaf.
-        RunDirectoryError: The path is a URL.
+        RunDirectoryError: The path is a URL of another kind.
+        StoreError: The store refused or was not reached.
 
     Example:
         >>> import tempfile, torch, torch_side

@@ -8,7 +8,7 @@ from parity.checkpoints.compare import compare, sealed_alike
 from parity.checkpoints.label import LABEL, label_of
 from parity.checkpoints.meanwhile import identities, identity, steadily, while_it_stays
 from parity.checkpoints.neutral import neutral_source
-from parity.checkpoints.pointers import read_mode, read_pointer
+from parity.checkpoints.pointers import mode_in, read_mode, read_pointer
 from parity.checkpoints.ranges import ByteRange, is_intact
 from parity.checkpoints.saving import Checkpoints, Labels, Neutral, SaveUnderWay, fitting
 from parity.checkpoints.seal import (
@@ -19,6 +19,7 @@ from parity.checkpoints.seal import (
     after_save,
     commit,
     examine,
+    parse_seal,
     read_seal,
     require_own,
     seal_text,
@@ -64,7 +65,9 @@ __all__ = [
     "identity",
     "is_intact",
     "label_of",
+    "mode_in",
     "neutral_source",
+    "parse_seal",
     "read_meta",
     "read_mode",
     "read_pointer",

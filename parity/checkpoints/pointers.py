@@ -7,7 +7,7 @@ is removed, so it names a checkpoint that is there; one that names a missing one
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,7 +15,7 @@ from parity import policy
 from parity.errors import CheckpointError, RunDirectoryError
 from parity.storage import named, plain, read_json, replace_file
 
-__all__ = ["read_mode", "read_pointer", "write_pointers"]
+__all__ = ["mode_in", "read_mode", "read_pointer", "write_pointers"]
 
 
 def read_pointer(file: Path) -> policy.Saved | None:
@@ -31,10 +31,14 @@ def read_pointer(file: Path) -> policy.Saved | None:
 def read_mode(file: Path) -> policy.Mode | None:
     """Return by what the checkpoint of a pointer is the best; None where that is not written, or cannot be read."""
     try:
-        value = read_json(file).get("mode")
+        return mode_in(read_json(file))
     except CheckpointError:
         return None
-    return next((mode for mode in get_args(policy.Mode) if mode == value), None)
+
+
+def mode_in(pointer: Mapping[str, Any]) -> policy.Mode | None:
+    """Return what the content of a pointer says is better; None where that is not written."""
+    return next((mode for mode in get_args(policy.Mode) if mode == pointer.get("mode")), None)
 
 
 def write_pointers(home: Path, saved: Iterable[policy.Saved], mode: policy.Mode | None) -> None:

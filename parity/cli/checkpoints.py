@@ -30,6 +30,7 @@ from parity.checkpoints import (
     verify_file,
     while_it_stays,
 )
+from parity.checkpoints.remote import name_of
 from parity.cli.compare import compare_checkpoints
 from parity.cli.foreign import is_foreign, is_other_tools, print_foreign_path, verify_foreign
 from parity.cli.homes import Home, find_home, hash_of_run, home_of
@@ -150,7 +151,8 @@ def _verify(options: argparse.Namespace) -> int:
         before = identity(target)
         result = verify(target, expected)
         if not result.whole and before is not None and identity(target) != before:
-            gone = f"       {clean(target)}: removed or replaced while it was read, by a process that saves there"
+            what = "removed or replaced while it was read, by a process that saves there"
+            gone = f"       {clean(name_of(target))}: {what}"
             console.print(Text.assemble(("gone", "yellow"), gone), soft_wrap=True)
             continue
         results.append(result)
@@ -159,7 +161,7 @@ def _verify(options: argparse.Namespace) -> int:
     for line in missing:
         console.print(Text.assemble(("missing", "bold red"), f"    {line}"), soft_wrap=True)
     if not results:
-        print(f"parity: {path} holds no checkpoint: nothing was verified", file=sys.stderr)
+        print(f"parity: {name_of(path)} holds no checkpoint: nothing was verified", file=sys.stderr)
     code = EXIT_CODES["broken"] if missing else _code(results)
     if options.against is not None and code == EXIT_CODES["holds"]:
         return compare_checkpoints(targets[0], options.against, by_seal=False)
@@ -186,7 +188,7 @@ def _verify_steps(console: Console, steps: list[Path]) -> int:
         try:
             codes.add(verify_foreign(console, step))
         except CheckpointError as error:
-            console.print(Text.assemble(("damaged", "bold red"), f"    {clean(step)}"), soft_wrap=True)
+            console.print(Text.assemble(("damaged", "bold red"), f"    {clean(name_of(step))}"), soft_wrap=True)
             console.print(Text(clean(f"  {error}")), soft_wrap=True)
             codes.add(EXIT_CODES["broken"])
     worst = [EXIT_CODES["broken"], EXIT_CODES["inconclusive"], EXIT_CODES["empty"], EXIT_CODES["holds"]]
@@ -240,10 +242,10 @@ def _print_verified(console: Console, result: Verified) -> None:
         size = sum(f.size for f in seal.files.values())
         metric = "" if seal.metric is None else f", metric {plain(seal.metric)}"
         what = f"step {seal.step}{metric}, {len(seal.files)} files, {size:,} bytes, {len(seal.leaves)} leaves"
-        console.print(Text.assemble(("whole", "green"), f"      {result.path}: {what}"), soft_wrap=True)
+        console.print(Text.assemble(("whole", "green"), f"      {name_of(result.path)}: {what}"), soft_wrap=True)
         return
     word = ("unverified", "yellow") if result.unsealed else ("damaged", "bold red")
-    console.print(Text.assemble(word, " " * (11 - len(word[0])), str(result.path)), soft_wrap=True)
+    console.print(Text.assemble(word, " " * (11 - len(word[0])), name_of(result.path)), soft_wrap=True)
     for name, problem in describe(result.faults, most=None):
         console.print(Text(f"  {name}: {problem}"), soft_wrap=True)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from parity.checkpoints import FILE, LONE, compare, describe, neutral_source, read_seal, sealed_alike, verify
+from parity.checkpoints.remote import name_of
 from parity.checks import compare_runs
 from parity.cli.options import add_fail_on, local_path, on_disk, place, print_found, tolerance
 from parity.cli.report import compare_results
@@ -147,7 +148,7 @@ def compare_checkpoints(a: Path, b: Path, *, by_seal: bool = True) -> int:
         result = verify(path)
         if not result.whole:
             with quoted(sys.stdout):
-                print(f"{path} is {'unverified' if result.unsealed else 'damaged'}, so it is not compared:")
+                print(f"{name_of(path)} is {'unverified' if result.unsealed else 'damaged'}, so it is not compared:")
                 for name, problem in describe(result.faults):
                     print(f"  {clean(name)}: {clean(problem)}")
             return EXIT_CODES["inconclusive" if result.unsealed else "broken"]
@@ -189,7 +190,8 @@ def _kind_of(path: Path) -> ComparedKind:
     Raises:
         ResultError: Nothing that can be compared.
     """
-    if not path.is_dir() and path.suffix != ".json" and is_checkpoint(path):
+    result = path.suffix == ".json" and not path.name.endswith(".index.json")  # that one names shards
+    if not path.is_dir() and not result and is_checkpoint(path):
         return "checkpoint of another tool"
     if not path.is_dir():
         return "result of checks" if isinstance(read_result(path), CheckResult) else "file of benchmarks"

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from parity.checkpoints import FILE
+from parity.checkpoints.remote import name_of
 from parity.convert import choose, is_checkpoint, prove
 from parity.errors import CheckpointError
 from parity.policy import Which
@@ -48,17 +49,17 @@ def verify_foreign(console: Console, path: Path) -> int:
     """
     found = prove(path)
     if found.faults:
-        console.print(Text.assemble(("damaged", "bold red"), f"    {clean(path)}"), soft_wrap=True)
+        console.print(Text.assemble(("damaged", "bold red"), f"    {clean(name_of(path))}"), soft_wrap=True)
         for name, problem in found.faults:
             console.print(Text(clean(f"  {name}: {problem}")), soft_wrap=True)
         return EXIT_CODES["broken"]
     if not found.arrays and not found.values:
-        print(f"parity: {path} holds nothing that can be read: nothing was verified", file=sys.stderr)
+        print(f"parity: {name_of(path)} holds nothing that can be read: nothing was verified", file=sys.stderr)
         for what in found.unread:
             print(f"parity: {clean(what)}", file=sys.stderr)
         return EXIT_CODES["empty"]
     size = f"{found.format}, {found.arrays:,} arrays, {found.nbytes:,} bytes"
-    console.print(Text.assemble(("unverified", "yellow"), f" {clean(path)}: {size}"), soft_wrap=True)
+    console.print(Text.assemble(("unverified", "yellow"), f" {clean(name_of(path))}: {size}"), soft_wrap=True)
     fits = f"; {found.checked} fits" if found.checked else "; the format has no checksum to compare with"
     console.print(Text(f"  read: its structure is whole{fits}"), soft_wrap=True)
     for what in found.unread:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from parity import storage
-from parity.checkpoints import remote
+from parity.checkpoints import mode_in, remote
+from parity.checkpoints.trees import BEST
 from parity.contract import RunPlan
 from parity.errors import RunDirectoryError, similar
 from parity.policy import INT32, Mode, Which
@@ -27,7 +28,6 @@ from parity.storage.stores import StoreUrl, is_url, parse_url
 __all__ = [
     "add_fail_on",
     "add_spec_options",
-    "cache_of",
     "count",
     "deadline",
     "directory",
@@ -46,6 +46,8 @@ __all__ = [
     "tolerance",
     "word_or_step",
 ]
+
+SPEC = "spec.toml"
 
 
 def add_spec_options(parser: argparse.ArgumentParser, *, epochs: bool = False) -> None:
@@ -126,7 +128,9 @@ def on_disk(given: Path | StoreUrl, which: Which = "latest", *, run: bool = Fals
 
 
 def mode_of_run(url: StoreUrl) -> Mode | None:
-    """Return by what the best checkpoint of a run at a store is the best; None for what is no run of ours.
+    """Return by what the best checkpoint at a place in a store is the best: of a run, or of a manager.
+
+    None where nothing says it, and for what is neither.
 
     Raises:
         StoreError: The store refused or was not reached.
@@ -135,8 +139,14 @@ def mode_of_run(url: StoreUrl) -> Mode | None:
     if found.head is None or not found.head.checkpoints:
         return None
     newest = found.head.checkpoints[max(found.head.checkpoints)]
-    text, _ = found.store.at(newest.folder).read("records/spec.toml")
-    return from_toml(text.decode("utf-8-sig")).plan.mode
+    records = found.store.at(newest.folder).at("records")
+    if SPEC in newest.records:
+        text, _ = records.read(SPEC)
+        return from_toml(text.decode("utf-8-sig")).plan.mode
+    if BEST in newest.records:
+        data, _ = records.read(BEST)
+        return mode_in(storage.parse_json(data, f"{records.url}/{BEST}"))
+    return None
 
 
 def directory(text: str) -> Path:
@@ -160,15 +170,6 @@ def directory_or_url(text: str) -> Path | StoreUrl:
         argparse.ArgumentTypeError: The text is neither.
     """
     return store_url(text) if is_url(text) else directory(text)
-
-
-def cache_of(url: StoreUrl) -> Path:
-    """Return the directory of this machine for a run that is named by its URL, the same each time.
-
-    It is below `XDG_CACHE_HOME`, or `~/.cache`.
-    """
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "parity" / "runs" / url.scheme / url.bucket / url.key
 
 
 def positive(text: str) -> int:

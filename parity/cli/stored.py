@@ -15,7 +15,7 @@ from parity.errors import CheckpointError
 from parity.report import clean, open_console
 from parity.results import EXIT_CODES
 from parity.storage import plain
-from parity.storage.stores import StoreUrl, open_store, probe
+from parity.storage.stores import StoreUrl, ask, open_store
 
 __all__ = ["add", "print_stored_path", "verify_stored"]
 
@@ -34,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _probe(options: argparse.Namespace) -> int:
     console = open_console(sys.stdout)
-    found = probe(open_store(options.url))
+    found = ask(open_store(options.url), again=True)
     for row in found.rows:
         word = ("kept", "green") if not row.problem else ("not kept", "bold red")
         console.print(Text.assemble(word, " " * (10 - len(word[0])), f"{row.name}: {row.promise}"), soft_wrap=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from parity import sides
-from parity.cli.options import add_spec_options, cache_of, count, deadline, directory_or_url, positive, word_or_step
+from parity.cli.options import add_spec_options, count, deadline, directory_or_url, positive, word_or_step
 from parity.cli.progress import Progress
 from parity.contract import StepRecord, prepare_process, processes_of
 from parity.errors import SpecError
@@ -18,7 +18,7 @@ from parity.report import print_split
 from parity.results import EXIT_CODES
 from parity.runs import DEADLINE_SECONDS, FaultInjection, Observers, ProcessOptions, RemoteCopy, join, train
 from parity.spec import PRESETS, RunSpec, identity_of, load
-from parity.storage.stores import StoreUrl
+from parity.storage.stores import StoreUrl, cache_of
 from parity.trackers import TRACKERS, Trackers
 from parity.trackers import load as load_trackers
 from parity.twins import batches_per_epoch

@@ -5,6 +5,7 @@ Knows formats by `parity.formats` and no framework; trains nothing.
 
 from parity.convert.aligning import aligned
 from parity.convert.assigning import parts_of
+from parity.convert.background_sealing import Sealing, seal
 from parity.convert.choosing import choose
 from parity.convert.comparison import Comparison, LeafComparison, LeafOutcome, Tolerance, compare_sources
 from parity.convert.components import COMPONENTS, Part, component_of_key
@@ -16,7 +17,7 @@ from parity.convert.optax_names import NAMES, name_of
 from parity.convert.optimizer_layout import LAYOUTS
 from parity.convert.proof import Proof, prove
 from parity.convert.registered import Registered, registered
-from parity.convert.sealing import Sealing, seal, seal_checkpoint
+from parity.convert.sealing import seal_checkpoint
 from parity.convert.sealing_stored import seal_stored
 from parity.convert.selecting import JAX_PARTS
 from parity.convert.to_jax import Options, to_jax

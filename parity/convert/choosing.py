@@ -10,7 +10,7 @@ from typing import Literal
 
 from parity.convert.opening import is_checkpoint, open_any
 from parity.errors import CheckpointError
-from parity.formats import Opaque, Tree
+from parity.formats import TRACKER, Opaque, Tree, newest_of_megatron
 from parity.storage import MAX_BYTES, read_given
 
 __all__ = ["choose"]
@@ -25,9 +25,9 @@ _TEMPORARY = re.compile(r"\.tmp$|\.orbax-checkpoint-tmp|^tmp|^\.|~$|\.part$")
 def choose(folder: Path, which: Literal["best", "latest"] | int) -> tuple[Path, str]:
     """Return a checkpoint in a directory that a tool fills, and why it is that one.
 
-    The latest is the one that DeepSpeed's file `latest` names, else the one of the largest number in its name; times
-    of files are not looked at, as a copy changes them. The best is what the tool recorded: `best_model_checkpoint`
-    of transformers' Trainer, `best_model_path` of a Lightning callback.
+    The latest is the one that DeepSpeed's file `latest` or that of Megatron's tracker names, else the one of the
+    largest number in its name; times of files are not looked at, as a copy changes them. The best is what the tool
+    recorded: `best_model_checkpoint` of transformers' Trainer, `best_model_path` of a Lightning callback.
 
     Args:
         folder: The directory.
@@ -46,6 +46,8 @@ def choose(folder: Path, which: Literal["best", "latest"] | int) -> tuple[Path, 
     pointer = folder / "latest"
     if which == "latest" and pointer.is_file():
         return _pointed(folder, pointer)
+    if which == "latest" and (folder / TRACKER).is_file():
+        return newest_of_megatron(folder), f"the file {TRACKER} names it"
     if not numbered:
         raise CheckpointError(f"{folder} holds no checkpoint with a number in its name; there are {_names(folder)}")
     number = max(numbered) if which == "latest" else which

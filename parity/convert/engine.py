@@ -160,7 +160,9 @@ def _note_keys(tree: Tree, writer: Writer, ledger: Ledger) -> None:
 
 
 def _require_state(opened: Source) -> Source:
-    """Refuse a checkpoint that is one object, such as a whole module, as only code could rebuild it."""
+    """Refuse a checkpoint that is one object, such as a whole module, and one whose leaves are no whole ones."""
+    if opened.divided:
+        raise CheckpointError(f"{opened.path} is not converted: {opened.divided}")
     if isinstance(opened.tree, Opaque):
         raise CheckpointError(
             f"{opened.path} is an {opened.tree} as a whole, which only its code could rebuild: load it with PyTorch "

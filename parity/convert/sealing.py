@@ -7,10 +7,8 @@ several threads, in pieces of 1 MiB.
 
 from __future__ import annotations
 
-import logging
 import os
 import stat
-import threading
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -31,15 +29,12 @@ from parity.checkpoints import (
 from parity.environment import versions
 from parity.errors import CheckpointError
 from parity.formats import recognise, steps_of
-from parity.storage import digest_files, list_files, local_path
+from parity.storage import digest_files, list_files
 
-__all__ = ["Sealing", "require_seal", "seal", "seal_checkpoint"]
+__all__ = ["FilesThen", "look", "require_foreign_seal", "require_seal", "seal_checkpoint", "write_seal"]
 
 RUN = ("spec.toml", "steps.jsonl", "latest.json")
 """Files that lie beside `checkpoints/` in the directory of a run or of a manager of ours."""
-
-_one_at_a_time = threading.Lock()
-"""One background seal reads at a time: two would only take the disk from each other, and from the loop."""
 
 
 class _MarkOfFile(NamedTuple):
@@ -51,82 +46,13 @@ class _MarkOfFile(NamedTuple):
     """Nanoseconds of the last change of content or name."""
 
 
-class _FilesThen(NamedTuple):
+class FilesThen(NamedTuple):
     """The files of a checkpoint as they stand at one moment."""
 
     root: Path
     place: Path
     """Where the seal goes."""
     marks: dict[str, _MarkOfFile]
-
-
-class Sealing:
-    """A seal that is being made in the background, as `seal` returns it."""
-
-    def __init__(self, path: Path, listing: _FilesThen) -> None:
-        self.path = path
-        self._listing = listing
-        self._seal: Seal | None = None
-        self._failure: BaseException | None = None
-        self._asked = False
-        self._thread = threading.Thread(target=self._run, name=f"seal-{path.name}")
-        self._thread.start()
-
-    @property
-    def done(self) -> bool:
-        """Return whether the seal is written, or failed."""
-        return not self._thread.is_alive()
-
-    def wait(self) -> Seal:
-        """Wait until the seal is written, and return it.
-
-        Raises:
-            CheckpointError: A file changed since `seal` was called.
-            OSError: A file cannot be read, or the seal cannot be written.
-        """
-        self._asked = True
-        self._thread.join()
-        if self._failure is not None:
-            raise self._failure
-        assert self._seal is not None
-        return self._seal
-
-    def _run(self) -> None:
-        try:
-            with _one_at_a_time:
-                self._seal = _write(self.path, self._listing)
-        except BaseException as error:
-            self._failure = error
-            if not self._asked:  # a loop that never waits must hear of it all the same
-                logging.getLogger("parity").error("no seal for %s: %s", self.path, storage.reason(error))
-
-
-def seal(path: str | os.PathLike[str]) -> Sealing:
-    """Seal a checkpoint that another tool has just saved; returns at once and digests in the background.
-
-    Call it when the save is complete, such as `parity.seal("ckpt.pt")` after `torch.save`. A seal that lies there
-    already is of what the name held before, and is removed at once. The process does not end before the seal is
-    written.
-
-    Args:
-        path: A file or a directory of a format that `parity inspect` knows; a local path.
-
-    Returns:
-        A handle: `wait()` returns the seal, or raises what went wrong; without it a failure is logged.
-
-    Raises:
-        CheckpointError: There is no checkpoint of a known format, it is one of a run or a manager of ours, which have
-            seals of their own, or a part of it is a link.
-        RunDirectoryError: The path is a URL.
-        OSError: The old seal cannot be removed.
-    """
-    target = local_path(path).absolute()
-    listing = _look(target)
-    if os.path.lexists(listing.place):
-        if target.is_dir():
-            _require_foreign_seal(target)
-        listing.place.unlink()
-    return Sealing(target, listing)
 
 
 def seal_checkpoint(path: Path, *, replace: bool = False) -> Seal:
@@ -137,10 +63,10 @@ def seal_checkpoint(path: Path, *, replace: bool = False) -> Seal:
         replace: Whether a seal that does not fit what is there any more is replaced.
 
     Raises:
-        CheckpointError: As of `seal`; or there is a seal already that does not fit; or a file changed meanwhile.
+        CheckpointError: As of `look`; or there is a seal already that does not fit; or a file changed meanwhile.
         OSError: A file cannot be read, or the seal cannot be written.
     """
-    listing = _look(path)
+    listing = look(path)
     if os.path.lexists(listing.place):
         found = verify(path) if path.is_dir() else verify_file(path)
         if found.whole and found.seal is not None:
@@ -153,8 +79,8 @@ def seal_checkpoint(path: Path, *, replace: bool = False) -> Seal:
                 rows,
             )
         if path.is_dir():
-            _require_foreign_seal(path)
-    return _write(path, listing)
+            require_foreign_seal(path)
+    return write_seal(path, listing)
 
 
 def require_seal(path: Path) -> None:
@@ -174,8 +100,12 @@ def require_seal(path: Path) -> None:
         raise CheckpointError(f"{path} holds {len(steps)} checkpoints; seal one of them, such as {steps[-1]}")
 
 
-def _require_foreign_seal(path: Path) -> None:
-    """Refuse to replace a seal that a save of ours wrote: its digests of leaves would be lost."""
+def require_foreign_seal(path: Path) -> None:
+    """Refuse to replace a seal that a save of ours wrote: its digests of leaves would be lost.
+
+    Raises:
+        CheckpointError: It is one.
+    """
     try:
         old = read_seal(path)
     except CheckpointError:
@@ -186,16 +116,20 @@ def _require_foreign_seal(path: Path) -> None:
         )
 
 
-def _look(path: Path) -> _FilesThen:
-    """Return what is there now; only its description is read."""
+def look(path: Path) -> FilesThen:
+    """Return what is there now; only its description is read.
+
+    Raises:
+        CheckpointError: There is no checkpoint that can be sealed; as of `require_seal`, or a part of it is a link.
+    """
     require_seal(path)
     known = recognise(path)
     known.open(path)  # what cannot be opened is no checkpoint, however well it would be sealed
     if path.is_dir():
         names = [name for name in list_files(path) if name != FILE]
-        return _FilesThen(path, path / FILE, _marks(path, names))
+        return FilesThen(path, path / FILE, _marks(path, names))
     names = [path.name, *(known.beside(path) if known.beside else ())]
-    return _FilesThen(path.parent, seal_beside(path), _marks(path.parent, names))
+    return FilesThen(path.parent, seal_beside(path), _marks(path.parent, names))
 
 
 def _marks(root: Path, names: list[str]) -> dict[str, _MarkOfFile]:
@@ -209,8 +143,13 @@ def _marks(root: Path, names: list[str]) -> dict[str, _MarkOfFile]:
     return found
 
 
-def _write(path: Path, listing: _FilesThen) -> Seal:
-    """Digest the files of a listing and write the seal, unless one changed since."""
+def write_seal(path: Path, listing: FilesThen) -> Seal:
+    """Digest the files of a listing and write the seal, unless one changed since.
+
+    Raises:
+        CheckpointError: A file changed.
+        OSError: A file cannot be read, or the seal cannot be written.
+    """
     files = digest_files(listing.root, listing.marks)
     _require_same(path, listing)
     made = Seal(
@@ -226,7 +165,7 @@ def _write(path: Path, listing: _FilesThen) -> Seal:
     return made
 
 
-def _require_same(path: Path, listing: _FilesThen) -> None:
+def _require_same(path: Path, listing: FilesThen) -> None:
     """Raise CheckpointError if a file of a checkpoint came, went or changed since it was listed."""
     now = [name for name in list_files(path) if name != FILE] if path.is_dir() else list(listing.marks)
     try:

@@ -22,6 +22,7 @@ from parity.formats.document import TREE_ENTRY, decode_tree, encode_tree
 from parity.formats.flax_msgpack import open_flax
 from parity.formats.joblib_file import read_joblib
 from parity.formats.mapping import map_file
+from parity.formats.megatron import TRACKER, newest_of_megatron
 from parity.formats.ocdbt import StorePlace, files_of, place_of, stored_values
 from parity.formats.orbax import EMPTY_ARRAYS, open_orbax
 from parity.formats.raw_chunks import chunk_name
@@ -45,6 +46,7 @@ __all__ = [
     "MOST_BITS",
     "PLAIN_CALLS",
     "SAFETENSORS",
+    "TRACKER",
     "TREE_ENTRY",
     "WRITTEN",
     "Array",
@@ -80,6 +82,7 @@ __all__ = [
     "leaves",
     "map_file",
     "map_leaves",
+    "newest_of_megatron",
     "number_of",
     "open_checkpoint",
     "open_dcp",

@@ -18,6 +18,13 @@ from parity.formats.deepspeed_shards import is_deepspeed
 from parity.formats.flax_msgpack import is_flax, is_flax_directory, open_flax, open_flax_directory, steps_of_flax
 from parity.formats.hugging_face import is_hugging_face, open_hugging_face
 from parity.formats.mapping import read_head
+from parity.formats.megatron import (
+    is_megatron,
+    is_megatron_directory,
+    open_megatron,
+    open_megatron_directory,
+    steps_of_megatron,
+)
 from parity.formats.orbax import is_orbax, is_orbax_manager, open_orbax, open_orbax_manager, steps_of_orbax
 from parity.formats.safetensors_file import open_safetensors
 from parity.formats.shards import open_shards, shards_of
@@ -116,6 +123,15 @@ FORMATS: tuple[Format, ...] = (
         written=HUGGING_FACE,
     ),
     Format("deepspeed", "torch", "a directory of DeepSpeed", is_deepspeed, open_deepspeed),
+    Format("megatron", "torch", "a directory of Megatron's ranks", is_megatron, open_megatron),
+    Format(
+        "megatron",
+        "torch",
+        "a directory of iterations of Megatron",
+        is_megatron_directory,
+        open_megatron_directory,
+        steps=steps_of_megatron,
+    ),
 )
 """In the order in which they are tried; a path has the first format that fits. A directory that fits others, which
 the first does not cover, is refused."""

@@ -73,6 +73,8 @@ class Source:
     """What `verify` compares, as a phrase."""
     unproven: str = ""
     """What nothing in the format can prove, as a phrase."""
+    divided: str = ""
+    """Why leaves are no whole ones, as a phrase: such a checkpoint is read and sealed, and not converted."""
     notes: tuple[str, ...] = ()
     """What of it is read as something else than it was saved as, as sentences."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from parity import policy
 from parity.checkpoints import Scan, identities
-from parity.checkpoints.remote import RECORDS, Lease, clean, drop, give_up_after, send
+from parity.checkpoints.remote import RECORDS, Lease, clean, drop, give_up_after, note_metrics, send
 from parity.contract import RunPlan
 from parity.errors import DamagedError, OtherRunError, ParityError, RunDirectoryError
 from parity.policy import Saved
@@ -178,6 +178,7 @@ class RunCopies(NoCopies):
         scan = self._run.store.scan()
         for saved in self._missing(lease, scan):
             self._send(lease, saved)
+        note_metrics(lease, {(saved.step, saved.saved_at): saved.metric for saved in scan.whole})
         rows = lease.head.checkpoints
         kept = policy.kept([row.saved for row in rows.values()], self._plan.keep)
         drop(lease, [step for step in rows if step not in kept])

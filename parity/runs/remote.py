@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import dataclass
 
 from parity import policy
-from parity.checkpoints.remote import LEASE_SECONDS, Lease, RemoteHead, read_head
+from parity.checkpoints.remote import (
+    LEASE_SECONDS,
+    Lease,
+    RemoteHead,
+    read_token,
+    require_place,
+    write_token,
+)
 from parity.contract import RunIdentity, RunPlan
 from parity.errors import (
     CheckpointError,
-    ParityError,
     RunDirectoryError,
     SpecError,
     SpecMismatchError,
@@ -22,13 +27,9 @@ from parity.runs.arrival import arrive
 from parity.runs.copies import NoCopies, RunCopies
 from parity.runs.directory import RunDirectory
 from parity.runs.resume import Log, ResumeChoice
-from parity.storage import read_json, replace_file
-from parity.storage.stores import ONE_WRITER, Objects, open_store, probe, require_safe
+from parity.storage.stores import ONE_WRITER, Objects, ask, open_store
 
 __all__ = ["NO_REMOTE", "RemoteCopy", "RemoteStart"]
-
-TOKEN = "remote.json"
-"""File of the run directory with what the lease of its prefix is known by."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,9 @@ class RemoteCopy:
 
 
 NO_REMOTE = RemoteCopy()
+
+SPEC = "spec.toml"
+"""The record that every checkpoint of a run has with it."""
 
 
 class RemoteStart:
@@ -117,7 +121,7 @@ class RemoteStart:
         """
         if self._store is None or self._lease is not None:
             return
-        self._token = self._read_token()
+        self._token = read_token(self._run.path, self._store.url)
         try:
             self._take()
         except StoreError as error:
@@ -146,8 +150,7 @@ class RemoteStart:
             start: The step that was resumed from.
         """
         if self._store is not None:
-            text = json.dumps({"url": str(self._store.url), "token": self._token}) + "\n"
-            replace_file(self._run.path / TOKEN, text)
+            write_token(self._run.path, self._store.url, self._token)
             self._copies = RunCopies(self._run, plan, self._take, start)
         return self._copies
 
@@ -167,15 +170,12 @@ class RemoteStart:
         return self._lease
 
     def _check(self, store: Objects) -> None:
-        """Ask a store once for each prefix whether it keeps what is needed: a prefix that has a head was asked."""
-        if self._asked.unsafe:
-            if any(row.promise == ONE_WRITER for row in probe(store).problems):
-                store.conditional = False
-                self._log(
-                    f"{store.url}: without one writer for each prefix, as was asked: never start a second process"
-                )
-        elif read_head(store) is None:
-            require_safe(store)
+        """Refuse what is not ours, and a store that does not keep what is needed; a prefix with a head was asked."""
+        if not self._asked.unsafe:
+            require_place(store)
+        elif any(row.promise == ONE_WRITER for row in ask(store).problems):
+            store.conditional = False
+            self._log(f"{store.url}: without one writer for each prefix, as was asked: never start a second process")
 
     def _require_no_later(self, lease: Lease) -> None:
         """Refuse to continue here from an older step than the newest there, unless a step was named on purpose."""
@@ -192,11 +192,17 @@ class RemoteStart:
 
     def _require_same_spec(self, store: Objects, head: RemoteHead) -> None:
         """Refuse a run that differs in a field that may not change; what cannot be read now, the fetch judges."""
-        if self._asked.identity is None or not head.checkpoints:
+        if not head.checkpoints:
             return
         newest = head.checkpoints[max(head.checkpoints)]
+        if SPEC not in newest.records:
+            raise RunDirectoryError(
+                f"{store.url} holds what `save` or a manager saved, and no run; name another prefix"
+            )
+        if self._asked.identity is None:
+            return
         try:
-            text = store.at(newest.folder).read("records/spec.toml")[0].decode("utf-8-sig")
+            text = store.at(newest.folder).read(f"records/{SPEC}")[0].decode("utf-8-sig")
             changed = self._asked.identity.differences(text)
         except (CheckpointError, SpecError, StoreMissingError, ValueError):
             return
@@ -210,13 +216,3 @@ class RemoteStart:
                 f"{lease.store.url} holds another run (other model, data, optimizer or seed): its hash is "
                 f"{there[:12]!r}, this run's {self._hash[:12]!r}; name another prefix"
             )
-
-    def _read_token(self) -> str:
-        """Return what the lease of this directory is known by; a new one where there is none, or for another URL."""
-        try:
-            held = read_json(self._run.path / TOKEN)
-        except ParityError:
-            return self._token
-        token = held.get("token")
-        same = self._store is not None and held.get("url") == str(self._store.url)
-        return token if same and isinstance(token, str) else self._token

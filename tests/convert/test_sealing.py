@@ -306,9 +306,9 @@ def test_a_seal_of_ours_is_not_replaced_by_one_without_leaves(tmp_path: Path) ->
     assert (tmp_path / "d" / FILE).read_bytes() == sealed
 
 
-def test_a_url_is_refused() -> None:
+def test_a_url_of_another_kind_is_refused() -> None:
     with pytest.raises(RunDirectoryError, match="is a URL"):
-        parity.seal("s3://bucket/x.pt")
+        parity.seal("hf://bucket/x.pt")
 
 
 def test_a_seal_that_names_a_file_elsewhere_is_refused(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def lead_to(server: Server, monkeypatch: pytest.MonkeyPatch, home: Path) -> None
         "STORAGE_EMULATOR_HOST": server.endpoint,
         "AWS_SHARED_CREDENTIALS_FILE": str(home / "credentials"),
         "AWS_CONFIG_FILE": str(home / "config"),
+        "XDG_CACHE_HOME": str(home / "cache"),
     }
     for name, value in values.items():
         monkeypatch.setenv(name, value)

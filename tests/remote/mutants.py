@@ -52,6 +52,14 @@ class AlwaysConflicts(Memory):
             raise Refusal(409, "ConditionalRequestConflict")
 
 
+class KnowsNoConditions(Memory):
+    """501 for every conditional put, as from a store that does not implement them."""
+
+    def check(self, held: Held | None, asked: dict[str, str]) -> None:
+        if {"if-match", "if-none-match"} & set(asked):
+            raise Refusal(501, "NotImplemented")
+
+
 class RefusesAndWrites(Memory):
     """412, and the content is replaced all the same."""
 
@@ -220,6 +228,7 @@ MUTANTS: dict[type[Memory], str] = {
     ChecksBeforeItLocks: "puts at once",
     SwapsBeforeItLocks: "puts at once",
     AlwaysConflicts: "create-only puts",
+    KnowsNoConditions: "create-only puts",
     RefusesAndWrites: "create-only puts",
     SaysYesAndDoesNothing: "compare-and-swap puts",
     ListsWhatIsDeleted: "deletes",

@@ -53,7 +53,11 @@ class Request:
 
 Fault = str
 """`500`, `503`, `429`: that status. `cut`: the connection ends in the middle of the answer, after the request was
-carried out. `slow`: a second late. `lost`: the request is carried out and no answer comes."""
+carried out. `slow`: `Server.late` seconds late. `lost`: the request is carried out and no answer comes. `silent`: it
+is not, and the connection stays open until the client gives up. `torn`: half of what comes is read, none kept."""
+
+MOST_SILENT = 5.0
+"""Seconds after which a connection is closed that no client has closed."""
 
 
 def every(count: int, fault: Fault, *, from_then_on: bool = False) -> Callable[[Request], Fault | None]:
@@ -167,6 +171,7 @@ class Server:
         self.refusal: Refusal | None = None
         """Given to every request: no permission, an expired token."""
         self.requests: list[Request] = []
+        self.late = 1.0
         self.port = 0
         self._http: _Http | None = None
 
@@ -240,7 +245,6 @@ class _Handler(BaseHTTPRequestHandler):
     def do_any(self) -> None:
         store = self.server.store
         size = int(self.headers.get("content-length") or 0)
-        body = self.rfile.read(size)
         parts = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
         bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
@@ -248,8 +252,16 @@ class _Handler(BaseHTTPRequestHandler):
             request = Request(self.command, key, query, len(store.requests) + 1)
             store.requests.append(request)
         fault = store.trouble(request)
+        body = self.rfile.read(size // 2 if fault == "torn" else size)
         if fault == "slow":
-            time.sleep(1)
+            time.sleep(store.late)
+        if fault in ("silent", "torn"):
+            self.connection.settimeout(MOST_SILENT)
+            with suppress(OSError):
+                _ = fault == "silent" and self.connection.recv(1)  # returns when the client closes
+            self.close_connection = True
+            self.connection.close()
+            return
         try:
             if fault and fault.isdigit():
                 raise Refusal(int(fault), "SlowDown" if fault != "500" else "InternalError")
@@ -307,9 +319,7 @@ class _Handler(BaseHTTPRequestHandler):
             return 200, _headers(held), text.encode()
         if self.command == "POST" and "delete" in query:
             keys = re.findall(r"<Key>(.*?)</Key>", body.decode())
-            for one in keys:
-                memory.delete(bucket, one)
-            done = "".join(f"<Deleted><Key>{escape(one)}</Key></Deleted>" for one in keys)
+            done = "".join(_deleted(memory, bucket, one) for one in keys)
             return 200, {}, f"<DeleteResult>{done}</DeleteResult>".encode()
         if self.command == "DELETE" and "uploadId" in query:
             memory.abort(query["uploadId"])
@@ -366,6 +376,16 @@ class _Handler(BaseHTTPRequestHandler):
         token = f"<NextContinuationToken>{escape(last)}</NextContinuationToken>" if more else ""
         head = f"<IsTruncated>{str(more).lower()}</IsTruncated>{token}"
         return 200, {"content-type": "application/xml"}, f"<ListBucketResult>{head}{text}</ListBucketResult>".encode()
+
+
+def _deleted(memory: Memory, bucket: str, key: str) -> str:
+    """Delete one of the objects of a request; S3 says in its answer, and not by its status, which were refused."""
+    try:
+        memory.delete(bucket, key)
+    except Refusal as error:
+        said = f"<Code>{error.code}</Code><Message>no, AKIASECRETNAME</Message>"
+        return f"<Error><Key>{escape(key)}</Key>{said}</Error>"
+    return f"<Deleted><Key>{escape(key)}</Key></Deleted>"
 
 
 def _headers(held: Held) -> dict[str, str]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
 import pytest
+from moto import settings
 from moto.server import ThreadedMotoServer
 
 from parity.checkpoints.remote import Lease, drop, read_head, send, verify_remote
+from parity.cli import main
 from parity.errors import LockedError, StoreError
 from parity.storage.stores import open_store, probe
 from tests.support.sealed import save
@@ -49,3 +54,57 @@ def test_it_keeps_what_is_needed_and_a_checkpoint_goes_there_and_is_verified(buc
     assert not [key for key in store.list() if key.startswith("checkpoints/1/")]
     with pytest.raises(StoreError, match="there is no bucket 'absent'"):
         open_store("s3://absent/x").look_around()
+
+
+@pytest.fixture
+def guarded(bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """Have moto check signatures and permissions from now on; return the keys of a user who may only read."""
+    endpoint = os.environ["AWS_ENDPOINT_URL_S3"]
+    iam = boto3.client("iam", endpoint_url=endpoint, region_name="us-east-1")
+    iam.create_user(UserName="reader")
+    key = iam.create_access_key(UserName="reader")["AccessKey"]
+    allowed = {"Effect": "Allow", "Action": ["s3:GetObject", "s3:ListBucket"], "Resource": "*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+    iam.put_user_policy(UserName="reader", PolicyName="p", PolicyDocument=policy)
+    before = min(settings.INITIAL_NO_AUTH_ACTION_COUNT, 1 << 31)
+    unguarded(endpoint, 0)
+    yield {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
+    unguarded(endpoint, int(before))
+
+
+def unguarded(endpoint: str, requests: float) -> None:
+    """Have moto check nothing for so many requests, and everything from then on."""
+    kind = {"Content-Type": "text/plain"}
+    given = urllib.request.Request(f"{endpoint}/moto-api/reset-auth", data=str(requests).encode(), headers=kind)
+    urllib.request.urlopen(given)
+
+
+def test_its_refusals_are_one_line_that_says_what_to_set(
+    bucket: str, guarded: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"s3://{bucket}/refused"
+    for changed, said in (
+        ({}, "the store does not know these credentials; check AWS_ACCESS_KEY_ID"),
+        ({**guarded, "AWS_SECRET_ACCESS_KEY": "PLANTED"}, "the store does not know these credentials"),
+        ({**guarded, "AWS_SESSION_TOKEN": "PLANTED", "AWS_ACCESS_KEY_ID": "ASIAPLANTED"}, "does not know these"),
+    ):
+        with monkeypatch.context() as patch:
+            for name, value in changed.items():
+                patch.setenv(name, value)
+            for given in (["verify", url], ["remote", "probe", url]):
+                assert main(given) == 2
+                err = capsys.readouterr().err
+                assert err.startswith(f"parity: error: {url}: ")
+                assert said in err
+                assert (err.count("\n"), "PLANTED" in err) == (1, False)
+    for name, value in guarded.items():
+        monkeypatch.setenv(name, value)
+    assert main(["verify", url]) == 2
+    assert "nothing is there" in capsys.readouterr().err, "reading is allowed"
+    assert main(["remote", "probe", url]) == 2
+    assert "no permission to write; docs/remote.md lists what these credentials need" in capsys.readouterr().err
+    store = open_store(url)
+    with pytest.raises(StoreError, match="no permission to delete"):
+        store.delete(["x"])
+    with pytest.raises(StoreError, match="no permission to write"):
+        Lease.take(store, "one")

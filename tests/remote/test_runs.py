@@ -50,7 +50,7 @@ def records(directory: Path) -> list[Any]:
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(copies, "PATIENCE_SECONDS", 1.0)
-    monkeypatch.setattr("parity.runs.remote.require_safe", lambda store: None)
+    monkeypatch.setattr("parity.checkpoints.remote.opening.require_safe", lambda store: None)
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
@@ -161,7 +161,7 @@ def test_every_seventh_request_fails_and_nothing_is_lost(fault: str, server: Ser
 def test_a_store_is_asked_once_and_refused_where_it_keeps_no_condition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("parity.runs.remote.require_safe", require_safe)
+    monkeypatch.setattr("parity.checkpoints.remote.opening.require_safe", require_safe)
     with Server(IgnoresIfMatch()) as server:
         lead_to(server, monkeypatch, tmp_path)
         assert main(words(tmp_path / "one", 10)) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+import parity
 import torch_side
 from parity.checkpoints.remote import HEAD
 from parity.cli import main
 from parity.convert import seal_checkpoint
-from parity.errors import CheckpointError, DamagedError
+from parity.errors import CheckpointError, DamagedError, StoreError
 from parity.storage.stores import open_store, upload
-from tests.remote.server import Server
+from tests.remote.server import Request, Server
 from tests.remote.test_runs import URL, quickly, words
 
 __all__ = ["quickly"]
@@ -194,6 +196,63 @@ def test_what_another_tool_saved_at_a_store_is_sealed_there(
     assert main(["seal", url, "--replace"]) == 2
     assert "changed while it was sealed" in capsys.readouterr().err
     assert {key: value for key, value in server.objects.items() if key.endswith("seal.json")} == before
+
+
+@pytest.mark.parametrize("name", ["m.safetensors", "checkpoint-5"])
+def test_a_loop_seals_what_it_has_just_put_to_a_store(
+    name: str, server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    save_file({"w": torch.arange(6.0)}, tmp_path / "m.safetensors")
+    data = (tmp_path / "m.safetensors").read_bytes()
+    store, url = open_store("s3://bucket/others"), f"s3://bucket/others/{name}"
+    key = name if name == "m.safetensors" else "checkpoint-5/model.safetensors"
+    seal = "others/checkpoint-5/seal.json" if name == "checkpoint-5" else "others/.m.safetensors.seal.json"
+    store.put("checkpoint-5/config.json", b"{}")
+    store.put(key, data)
+    made = parity.seal(url).wait()
+    assert made.files[key.rpartition("/")[2]].size == len(data)
+    assert main(["verify", url]) == 0
+    first = server.objects[seal]
+    store.put(key, data[:-4] + b"abcd")
+    assert main(["verify", url]) == 1
+    parity.seal(url).wait()
+    assert (main(["verify", url]), server.objects[seal] != first) == (0, True)
+
+    def written_meanwhile(request: Request) -> None:
+        if request.method == "GET" and request.key == f"others/{key}" and not request.query:
+            server.memory.write("bucket", f"others/{key}", data)
+
+    server.trouble = written_meanwhile  # type: ignore[assignment]
+    with pytest.raises(CheckpointError, match="changed while it was sealed"):
+        parity.seal(url).wait()
+    assert seal not in server.objects, "the old one was of what was there before"
+    server.trouble = lambda request: "503" if request.method == "GET" and request.key.startswith("others/") else None
+    with pytest.raises(StoreError, match="could not"):
+        parity.seal(url)
+    server.trouble = lambda request: None
+    store.put("x.txt", b"no checkpoint")
+    sealing = parity.seal("s3://bucket/others/x.txt")
+    while not sealing.done:
+        time.sleep(0.01)
+    assert "no seal for s3://bucket/others/x.txt: s3://bucket/others/x.txt: a file that starts with" in caplog.text
+    with pytest.raises(CheckpointError, match="nothing is there"):
+        parity.seal("s3://bucket/others/absent.pt")
+
+
+def test_a_seal_of_ours_at_a_store_is_not_replaced_by_one_without_leaves(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch_side.save(tmp_path / "tree", {"w": torch.ones(2)})
+    store = open_store("s3://bucket/tree")
+    upload(store, {one.name: one for one in (tmp_path / "tree").iterdir()}, lambda: None)
+    before = server.objects
+    assert main(["verify", "s3://bucket/tree"]) == 0
+    with pytest.raises(CheckpointError, match="as it saved; it is not replaced"):
+        parity.seal("s3://bucket/tree")
+    assert main(["seal", "s3://bucket/tree"]) == 0, "it fits"
+    assert torch.equal(torch_side.restore("s3://bucket/tree").tree["w"], torch.ones(2))
+    assert server.objects == before
+    capsys.readouterr()
 
 
 def test_a_run_of_ours_is_not_sealed_anew(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -334,7 +334,7 @@ def test_a_place_that_cannot_be_saved_to_is_one_clear_error(side: str, tmp_path:
     assert (tmp_path / "a" / "seal.json").read_bytes() == before
     with pytest.raises(CheckpointError, match=r"b could not be saved: mkdir .*/file: File exists|Not a directory"):
         module.save(saved_file / "b", tree)
-    for act in (lambda: module.save("gs://bucket/a", tree), lambda: module.restore("hf://bucket/a")):
+    for act in (lambda: module.save("hf://bucket/b", tree), lambda: module.restore("hf://bucket/a")):
         with pytest.raises(RunDirectoryError, match=r"is a URL"):
             act()
     with pytest.raises(CheckpointError, match=r"there is no checkpoint$"):
@@ -442,7 +442,7 @@ def test_items_are_saved_by_step_and_come_back_by_latest_best_or_step(side: str,
     assert module.restore(tmp_path / "checkpoints" / "4").step == 4, "one step is a tree of its items"
     assert read_seal(tmp_path / "checkpoints" / "4").spec_hash != LONE
     with pytest.raises(RunDirectoryError, match="is a URL"):
-        module.CheckpointManager("gs://bucket/a")
+        module.CheckpointManager("hf://bucket/a")
 
 
 @each_side

@@ -13,8 +13,10 @@ from parity.checkpoints.remote.fetching import (
 )
 from parity.checkpoints.remote.head import HEAD, Owner, RemoteCheckpoint, RemoteHead, head_text, parse_head
 from parity.checkpoints.remote.lease import LEASE_SECONDS, Lease, read_head
-from parity.checkpoints.remote.on_disk import Located, assemble_run, fetch_foreign, locate, on_disk
-from parity.checkpoints.remote.sending import RECORDS, clean, drop, give_up_after, send
+from parity.checkpoints.remote.on_disk import Located, assemble_run, fetched_foreign, locate, name_of, on_disk
+from parity.checkpoints.remote.opening import require_place
+from parity.checkpoints.remote.sending import RECORDS, clean, drop, give_up_after, note_metrics, send
+from parity.checkpoints.remote.token import read_token, write_token
 
 __all__ = [
     "HEAD",
@@ -31,15 +33,20 @@ __all__ = [
     "clean",
     "drop",
     "fetch",
-    "fetch_foreign",
+    "fetched_foreign",
     "give_up_after",
     "head_text",
     "locate",
+    "name_of",
+    "note_metrics",
     "on_disk",
     "parse_head",
     "read_head",
     "read_remote_seal",
+    "read_token",
     "require_head",
+    "require_place",
     "send",
     "verify_remote",
+    "write_token",
 ]

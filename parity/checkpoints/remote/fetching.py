@@ -26,7 +26,7 @@ def require_head(store: Objects) -> RemoteHead:
     """
     head = read_head(store)
     if head is None:
-        held = ", ".join(list(store.list())[:3])
+        held = ", ".join(store.first(3))
         there = f"it holds {held}" if held else "nothing is there"
         raise CheckpointError(f"{store.url} holds no run: there is no {HEAD}; {there}")
     return head

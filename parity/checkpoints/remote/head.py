@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 import xxhash
@@ -50,12 +51,17 @@ class Owner:
             token: That of its run directory.
         """
         since = time.strftime("%Y-%m-%d %H:%M:%S %z")
-        return cls(
-            host=socket.gethostname(), pid=os.getpid(), since=since, command=" ".join(sys.argv)[:300], token=token
-        )
+        return cls(host=socket.gethostname(), pid=os.getpid(), since=since, command=_command(), token=token)
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host} since {self.since} ({self.command})"
+
+
+def _command() -> str:
+    """Return the command of this process: of a user's program its name alone, as its arguments may hold a key."""
+    program = Path(sys.argv[0])
+    ours = program.name == "parity" or program.parent.name == "parity"
+    return " ".join(sys.argv if ours else sys.argv[:1])[:300]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +105,8 @@ class RemoteHead:
     checkpoints: Mapping[int, RemoteCheckpoint] = field(default_factory=dict)
     given_up: tuple[RemoteCheckpoint, ...] = ()
     """Those after a step from which the run was continued on purpose; kept, as `abandoned/` keeps them on disk."""
+    unsafe: bool = False
+    """Whether the store was taken though it keeps no conditions; who writes there without being told so asks anew."""
 
     def with_checkpoints(self, checkpoints: Mapping[int, RemoteCheckpoint]) -> RemoteHead:
         """Return the head with other checkpoints."""
@@ -118,6 +126,8 @@ def head_text(head: RemoteHead) -> str:
         "checkpoints": [_row(one) for one in head.checkpoints.values()],
         "given_up": [_row(one) for one in head.given_up],
     }
+    if head.unsafe:
+        value["unsafe"] = True
     text = json.dumps(value, indent=1, allow_nan=False)
     return f'{text[:-2]},\n "self": "{xxhash.xxh3_128_hexdigest(text.encode())}"\n}}\n'
 
@@ -150,6 +160,7 @@ def parse_head(data: bytes, url: StoreUrl) -> RemoteHead:
             seconds=float(value["seconds"]),
             checkpoints={row.step: row for row in rows},
             given_up=tuple(_checkpoint(row) for row in value["given_up"]),
+            unsafe=value.get("unsafe", False) is True,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CheckpointError(f"{where} is not the head of a run: {explain(error)}") from error

@@ -71,7 +71,7 @@ class Lease:
         try:
             data, entry = store.read(HEAD)
         except StoreMissingError:
-            head = RemoteHead(epoch=1, owner=owner, seconds=seconds)
+            head = RemoteHead(epoch=1, owner=owner, seconds=seconds, unsafe=not store.conditional)
             try:
                 return cls(store, head, store.create(HEAD, head_text(head).encode()))
             except StoreConflictError:
@@ -83,7 +83,7 @@ class Lease:
                 renewed = f"which renewed its lease {max(0, age):.0f} s ago"
                 ends = f"without renewal it ends in {found.seconds - age:.0f} s"
                 raise LockedError(store.url, f"{found.owner}, {renewed}; {ends}")
-        head = replace(found, epoch=found.epoch + 1, owner=owner, seconds=seconds)
+        head = replace(found, epoch=found.epoch + 1, owner=owner, seconds=seconds, unsafe=not store.conditional)
         try:
             return cls(store, head, store.swap(HEAD, head_text(head).encode(), entry.version))
         except StoreConflictError as error:

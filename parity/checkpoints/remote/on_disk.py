@@ -8,23 +8,27 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from parity import policy, storage
-from parity.checkpoints.beside import seal_beside
+from parity.checkpoints.beside import read_seal_beside, seal_beside
 from parity.checkpoints.remote.fetching import choose_row, fetch
 from parity.checkpoints.remote.head import RemoteCheckpoint, RemoteHead
 from parity.checkpoints.remote.lease import read_head
-from parity.errors import CheckpointError, StoreMissingError
+from parity.checkpoints.seal import LONE
+from parity.errors import CheckpointError, ParityError, StoreMissingError
 from parity.formats import recognise
 from parity.policy import Which
 from parity.storage.stores import Objects, StoreUrl, Version, download, open_store
 
-__all__ = ["Located", "assemble_run", "fetch_foreign", "locate", "on_disk"]
+__all__ = ["Located", "assemble_run", "fetched_foreign", "locate", "name_of", "on_disk"]
 
 STEPS = "checkpoints"
+
+_FETCHED: dict[str, str] = {}
+"""Where something is fetched to at present, to its URL; of each pair the longer path first."""
 
 
 @dataclass(frozen=True)
@@ -85,17 +89,64 @@ def on_disk(
     """
     with tempfile.TemporaryDirectory(prefix="parity-") as home:
         found = locate(url)
-        if found.head is None:
-            path, _ = fetch_foreign(found.store, Path(home))
-            yield path
-            return
-        row = found.row(which, mode)
-        draft = Path(home, "draft")
-        draft.mkdir()
-        fetch(found.store, row, draft)
-        place = Path(home, found.store.url.name)
-        assemble_run(draft, place, row.step)
-        yield place if run and found.step is None else place / STEPS / str(row.step)
+        place = Path(home, "fetched", found.store.url.name)
+        place.parent.mkdir()
+        with _called(place, found.store.url):
+            if found.head is None:
+                path, _ = _fetch_foreign(found.store, place.parent)
+                yield path
+                return
+            row = found.row(which, mode)
+            draft = Path(home, "draft")
+            draft.mkdir()
+            fetch(found.store, row, draft)
+            assemble_run(draft, place, row.step)
+            alone = found.step is not None or found.head.run == LONE  # a tree by itself is no run
+            yield place if run and not alone else place / STEPS / str(row.step)
+
+
+@contextmanager
+def fetched_foreign(url: StoreUrl) -> Iterator[tuple[Path, dict[str, Version]]]:
+    """Fetch what is none of ours, and yield where it lies until the block ends, with the version of each object.
+
+    Args:
+        url: One object, which is fetched with the files that belong to it, or a place, with all objects below it.
+
+    Raises:
+        CheckpointError: Nothing is there.
+        StoreError: The store refused or was not reached.
+    """
+    with tempfile.TemporaryDirectory(prefix="parity-") as home:
+        place = Path(home, "fetched", url.name)
+        place.parent.mkdir()
+        with _called(place, url):
+            yield _fetch_foreign(open_store(url), place.parent)
+
+
+def name_of(path: Path) -> str:
+    """Return what people call a path: its URL while it is what `on_disk` fetched, and else the path."""
+    return _renamed(str(path))
+
+
+@contextmanager
+def _called(place: Path, url: StoreUrl) -> Iterator[None]:
+    """Have errors of the block, and `name_of`, say the URL in place of where it is fetched to."""
+    rows = {str(place): str(url), str(place.parent): str(url.parent)}
+    _FETCHED.update(rows)
+    try:
+        yield
+    except ParityError as error:
+        error.args = tuple(_renamed(one) if isinstance(one, str) else one for one in error.args)
+        raise
+    finally:
+        for one in rows:
+            del _FETCHED[one]
+
+
+def _renamed(text: str) -> str:
+    for place, url in list(_FETCHED.items()):
+        text = text.replace(place, url)
+    return text
 
 
 def assemble_run(draft: Path, run: Path, step: int) -> None:
@@ -117,7 +168,7 @@ def assemble_run(draft: Path, run: Path, step: int) -> None:
     shutil.rmtree(draft)
 
 
-def fetch_foreign(store: Objects, home: Path) -> tuple[Path, dict[str, Version]]:
+def _fetch_foreign(store: Objects, home: Path) -> tuple[Path, dict[str, Version]]:
     """Fetch what is none of ours: one object with the files that belong to it, or all objects below a place.
 
     Args:
@@ -144,14 +195,20 @@ def fetch_foreign(store: Objects, home: Path) -> tuple[Path, dict[str, Version]]
         versions = _fetch_beside(above, [name], home)
     except StoreMissingError as error:
         raise CheckpointError(f"{store.url}: nothing is there") from error
-    beside = recognise(path).beside
-    versions |= _fetch_beside(above, [] if beside is None else _named(path), home)
-    try:
-        seal = seal_beside(path).name
-        versions |= _fetch_beside(above, [seal], home)
-    except StoreMissingError:
-        pass
+    with suppress(StoreMissingError):
+        versions |= _fetch_beside(above, [seal_beside(path).name], home)
+    for one in _belonging(path):
+        with suppress(StoreMissingError):  # what reads the file, or its seal, says that it is missing
+            versions |= _fetch_beside(above, [one], home)
     return path, versions
+
+
+def _belonging(path: Path) -> list[str]:
+    """Return the files that belong to one: those that its seal names, for which the file itself may be damaged."""
+    try:
+        return [name for name in read_seal_beside(path).files if name != path.name]
+    except CheckpointError:
+        return [] if recognise(path).beside is None else _named(path)
 
 
 def _named(index: Path) -> list[str]:

@@ -14,10 +14,10 @@ from parity.checkpoints.remote.lease import Lease
 from parity.checkpoints.seal import FILE, Seal
 from parity.checkpoints.verify import require_verified
 from parity.errors import DamagedError, OtherRunError
-from parity.storage import digest_files
+from parity.storage import digest_files, plain
 from parity.storage.stores import upload
 
-__all__ = ["RECORDS", "clean", "drop", "give_up_after", "send"]
+__all__ = ["RECORDS", "clean", "drop", "give_up_after", "note_metrics", "send"]
 
 RECORDS = ("spec.toml", "side", "steps.jsonl", "validations.jsonl", "attempts.jsonl", "metrics.jsonl")
 """Files of a run that a checkpoint needs to be continued from; those that are there are sent with it."""
@@ -89,6 +89,23 @@ def drop(lease: Lease, steps: Iterable[int]) -> None:
         folder = lease.store.at(one.folder)
         folder.delete([FILE])
         folder.delete(folder.list())
+
+
+def note_metrics(lease: Lease, metrics: Mapping[tuple[int, float | None], float | None]) -> None:
+    """Give checkpoints the metrics that were measured after they were sent: the best there is the best here.
+
+    Args:
+        lease: Of the prefix.
+        metrics: Step and time of the save to the metric; others keep theirs.
+
+    Raises:
+        LeaseLostError: Another process has the lease.
+        StoreError: The store refused or was not reached.
+    """
+    rows = lease.head.checkpoints
+    now = {step: replace(row, metric=metrics.get((step, row.saved_at), row.metric)) for step, row in rows.items()}
+    if any(plain(now[step].metric) != plain(row.metric) for step, row in rows.items()):  # nan is not itself
+        lease.change(lambda head: head.with_checkpoints({**head.checkpoints, **now}))
 
 
 def give_up_after(lease: Lease, step: int | None) -> list[int]:

@@ -3,10 +3,11 @@
 Knows no framework: what a container, an array and a file of one is, a side says with a `TreeForm`.
 """
 
+from parity.checkpoints.trees.checkpoints import TREES
 from parity.checkpoints.trees.document import DTYPES, is_scalar
 from parity.checkpoints.trees.fit import Reference, RestoredTree, RestoreRequest, Take
 from parity.checkpoints.trees.form import SavedPart, TreeForm, Written, sealed_name
-from parity.checkpoints.trees.manager import TREES, CheckpointManager, is_managed
+from parity.checkpoints.trees.manager import CheckpointManager, is_managed
 from parity.checkpoints.trees.nodes import (
     ArrayType,
     Branch,
@@ -22,8 +23,10 @@ from parity.checkpoints.trees.nodes import (
 )
 from parity.checkpoints.trees.rules import Rule, RuleLike
 from parity.checkpoints.trees.single import restore_tree, save_tree
+from parity.checkpoints.trees.stored import BEST
 
 __all__ = [
+    "BEST",
     "DTYPES",
     "TREES",
     "ArrayType",

@@ -12,31 +12,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from parity import checkpoints, policy, storage
-from parity.checkpoints import (
-    DRAFT,
-    CheckpointStore,
-    Labels,
-    Neutral,
-    SaveUnderWay,
-    read_pointer,
-    read_seal,
-    steadily,
-)
+from parity import policy, storage
+from parity.checkpoints import CheckpointStore, read_pointer, read_seal, steadily
+from parity.checkpoints.trees.checkpoints import TREES, TreeCheckpoints
 from parity.checkpoints.trees.fit import Reference, RestoredTree, RestoreRequest
 from parity.checkpoints.trees.form import TreeForm
-from parity.checkpoints.trees.reading import Pending, is_described, read_tree
+from parity.checkpoints.trees.reading import is_described
 from parity.checkpoints.trees.rules import RuleLike
-from parity.checkpoints.trees.snapshot import META, TreeSnapshot
+from parity.checkpoints.trees.snapshot import TreeSnapshot
+from parity.checkpoints.trees.stored import StoredCheckpoints, StoredTrees
 from parity.contract import RunPlan
-from parity.errors import CheckpointError, UnknownNameError, UnsealedError
-from parity.policy import Rules
+from parity.errors import CheckpointError, UnknownNameError
+from parity.policy import Rules, Saved
 from parity.storage import WriterLock, local_path
+from parity.storage.stores import is_url, parse_url
 
-__all__ = ["TREES", "CheckpointManager", "TreeCheckpoints", "is_managed"]
-
-TREES = "trees"
-"""What the seal of a manager's checkpoint has in place of the hash of a run."""
+__all__ = ["CheckpointManager", "is_managed"]
 
 KEEP = Rules(mode="min")
 
@@ -65,49 +56,6 @@ def is_managed(directory: Path) -> bool:
     return False
 
 
-class TreeCheckpoints(checkpoints.Checkpoints[Any, Pending, TreeSnapshot]):
-    """The checkpoints of one manager; a state is a snapshot to save, or a request to restore.
-
-    Args:
-        form: What the framework saves, and in which files.
-        store: Where they are.
-        plan: Which of them stay, and what best is measured by.
-    """
-
-    meta = META
-    partial = True
-
-    def __init__(self, form: TreeForm, store: CheckpointStore, plan: RunPlan) -> None:
-        super().__init__(store, plan, TREES, "idle")
-        self.side, self._form = form.side, form
-
-    def take_spare(self) -> TreeSnapshot | None:
-        """Wait, and return the snapshot of the last save, whose buffers are free."""
-        self.wait()
-        spare, self._spare = self._spare, None
-        return spare
-
-    def _snapshot(self, state: Any, spare: TreeSnapshot | None) -> TreeSnapshot:
-        del spare
-        assert isinstance(state, TreeSnapshot)
-        return state
-
-    def _write(self, save: SaveUnderWay[TreeSnapshot]) -> None:
-        storage.make_directory(self.store.path)
-        draft = self.store.path / f"{DRAFT}{save.step}-{os.getpid()}"
-        files, places = save.snapshot.write(draft, save.meta(), save.leaves())
-        self._commit(save, draft, files, places)
-
-    def _read(self, path: Path, state: Any, *, sealed: bool) -> tuple[Pending, Neutral, Labels]:
-        if not sealed:
-            raise UnsealedError(f"{path} has no seal, and nothing else proves that it is whole")
-        pending = read_tree(self._form, path, state)
-        return pending, pending.neutral(), {}
-
-    def _reason(self, error: Exception, step: int) -> str:
-        return self._form.reason(error, self.store.path / str(step))
-
-
 class CheckpointManager(ABC):
     """Checkpoints by step, each of named items; a context manager.
 
@@ -115,14 +63,17 @@ class CheckpointManager(ABC):
     writes them, and the next save, `wait` or `close` raises what went wrong.
 
     Args:
-        directory: A local directory; it need not exist. Checkpoints are `checkpoints/<step>` in it.
+        directory: A local directory; it need not exist. Checkpoints are `checkpoints/<step>` in it. Or the URL of a
+            place at a store, whole or absent there too (docs/remote.md): one process saves there, by a lease, and a
+            save is done when the store has it.
         keep: Which checkpoints stay, and whether a larger or a smaller metric is better; by default the three newest
             and the one of the smallest metric. `Rules(keep_latest=2)` asks for no best, and takes no metric.
         save_interval_steps: `save` saves steps that are multiples of it, and the first one of an empty directory, as
             Orbax does; it returns at once for others.
 
     Raises:
-        RunDirectoryError: The directory is a URL.
+        RunDirectoryError: The directory is a URL of another kind.
+        MissingPackageError: It is a URL, and obstore is not installed.
         ValueError: The interval is below 1.
     """
 
@@ -132,21 +83,32 @@ class CheckpointManager(ABC):
         self._interval = operator.index(save_interval_steps)
         if self._interval < 1:
             raise ValueError(f"save_interval_steps must be at least 1, got {save_interval_steps}")
-        self.directory = local_path(directory).absolute()
-        self._store = CheckpointStore(self.directory)
         self._plan = RunPlan(steps=policy.INT32, save_every=1, metric="metric", keep=keep)
-        self._checkpoints = TreeCheckpoints(self._form(), self._store, self._plan)
+        self._stored = StoredTrees(parse_url(os.fspath(directory)), TREES) if is_url(directory) else None
+        self.directory = local_path(directory).absolute() if self._stored is None else self._stored.home
+        """Where checkpoints are written; of a place at a store, before each is sent."""
+        self._store = CheckpointStore(self.directory)
+        self._checkpoints = (
+            TreeCheckpoints(self._form(), self._store, self._plan)
+            if self._stored is None
+            else StoredCheckpoints(self._form(), self._store, self._plan, self._stored)
+        )
         self._lock: WriterLock | None = None
-        self._saved = False
+        self._holds_some = False
+        """Whether there is a checkpoint, as far as is known: a store is not asked at every step."""
 
     def should_save(self, step: int) -> bool:
         """Return whether `save` saves a step: it is a multiple of the interval, or the first one there is.
 
         Raises:
             CheckpointError: It is no number of steps.
+            StoreError: The store refused or was not reached.
             TypeError: It is no integer.
         """
-        return _number(step) % self._interval == 0 or not (self._saved or self._store.steps())
+        if _number(step) % self._interval == 0:
+            return True
+        self._holds_some = self._holds_some or bool(self._steps())
+        return not self._holds_some
 
     def save(self, step: int, items: Mapping[str, Any], metric: float | None = None, *, force: bool = False) -> bool:
         """Save items as the checkpoint of a step; returns when they are copied.
@@ -166,7 +128,8 @@ class CheckpointManager(ABC):
                 there; the step or the name of an item cannot be used; something in the items cannot be saved (each
                 leaf is named); a metric is given, and the rules have no mode; or the directory cannot be written to.
             LockedError: Another process, or another manager of this one, saves to the directory.
-            SaveError: The save before failed.
+            SaveError: The save before failed; at a store, because it refused or was not reached, too.
+            StoreError: The store refused or was not reached, before anything was copied.
             TypeError: The step is no integer.
         """
         number = _number(step)
@@ -189,7 +152,7 @@ class CheckpointManager(ABC):
         self._require_kept(number, value)
         snapshot = TreeSnapshot(self._form(), dict(items), items=True, spare=spare)
         self._checkpoints.save(number, snapshot, {"counters.step": number, **snapshot.scalars()}, value)
-        self._saved = True
+        self._holds_some = True
         return True
 
     def restore(
@@ -237,15 +200,15 @@ class CheckpointManager(ABC):
 
     def all_steps(self) -> list[int]:
         """Return the steps of the whole checkpoints, in ascending order; without that of a save under way."""
-        return [saved.step for saved in self._store.scan().whole]
+        return [saved.step for saved in self._whole()]
 
     def latest_step(self) -> int | None:
         """Return the step of the newest whole checkpoint; None if there is none."""
-        return _step_of(policy.latest(self._store.scan().whole))
+        return _step_of(policy.latest(self._whole()))
 
     def best_step(self) -> int | None:
         """Return the step of the best whole checkpoint; None if none has a finite metric."""
-        return _step_of(policy.best(self._store.scan().whole, self._plan.mode))
+        return _step_of(policy.best(self._whole(), self._plan.mode))
 
     def wait(self) -> None:
         """Return when the last save is durable.
@@ -264,6 +227,8 @@ class CheckpointManager(ABC):
         try:
             self._checkpoints.close()
         finally:
+            if self._stored is not None:
+                self._stored.close()
             lock, self._lock = self._lock, None
             if lock is not None:
                 lock.__exit__(None, None, None)
@@ -284,22 +249,32 @@ class CheckpointManager(ABC):
         if which not in ("latest", "best") and type(which) is not int:
             raise UnknownNameError("checkpoint", str(which), ["latest", "best", "or a step, an integer"])
         self._checkpoints.wait()
+        if self._stored is not None:
+            with self._stored.fetched(which, self._plan.mode) as (home, step):
+                return _read(TreeCheckpoints(form, CheckpointStore(home), self._plan), step, request)
         reader = TreeCheckpoints(form, self._store, self._plan)
-        found = steadily(self._store.path, which, lambda: reader.restore(which, request))
-        assert found.seal is not None
-        return found.state.finish(found.step, found.seal.metric)
+        return steadily(self._store.path, which, lambda: _read(reader, which, request))
+
+    def _whole(self) -> list[Saved]:
+        """Return the checkpoints that count: by their seals, or those that the head of a place at a store names."""
+        return self._store.scan().whole if self._stored is None else self._stored.whole()
+
+    def _steps(self) -> list[int]:
+        """Return the steps that have an entry, whole or not."""
+        return self._store.steps() if self._stored is None else [saved.step for saved in self._stored.whole()]
 
     def _require_kept(self, step: int, metric: float | None) -> None:
         """Refuse a step that the rules would remove as soon as it is saved; only an older one can be such."""
-        if not any(other > step for other in self._store.steps()):
+        if not any(other > step for other in self._steps()):
             return
-        whole, rules = self._store.scan().whole, self._plan.keep
+        whole, rules = self._whole(), self._plan.keep
         new = policy.Saved(step=step, metric=metric, saved_at=time.time())
         if step in policy.kept([*(saved for saved in whole if saved.step != step), new], rules):
             return
         newer = [saved.step for saved in whole if saved.step > step]
+        where = self._store.path if self._stored is None else self._stored.url
         raise CheckpointError(
-            f"step {step} is older than {', '.join(map(str, newer[-5:]))} in {self._store.path}, and would be "
+            f"step {step} is older than {', '.join(map(str, newer[-5:]))} in {where}, and would be "
             f"removed as soon as it is saved: {rules}; move the newer ones away, save to another directory, or keep "
             f"more: keep_latest={len(newer) + 1}"
         )
@@ -309,10 +284,26 @@ class CheckpointManager(ABC):
         if self._lock is None:
             try:
                 storage.make_directory(self.directory)
-                self._lock = WriterLock(self.directory).__enter__()
-                self._store.clean()
+                lock = WriterLock(self.directory).__enter__()
             except OSError as error:
                 raise CheckpointError(f"{self.directory} cannot be saved to: {storage.reason(error)}") from error
+            try:
+                self._store.clean()
+                if self._stored is not None:
+                    self._stored.open(self._plan.mode)
+            except OSError as error:
+                lock.__exit__(None, None, None)
+                raise CheckpointError(f"{self.directory} cannot be saved to: {storage.reason(error)}") from error
+            except BaseException:
+                lock.__exit__(None, None, None)
+                raise
+            self._lock = lock
+
+
+def _read(reader: TreeCheckpoints, which: policy.Which, request: RestoreRequest) -> RestoredTree:
+    found = reader.restore(which, request)
+    assert found.seal is not None
+    return found.state.finish(found.step, found.seal.metric)
 
 
 def _number(step: int) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,17 @@ from parity.checkpoints import (
     while_it_stays,
 )
 from parity.checkpoints.remote import on_disk
+from parity.checkpoints.trees.checkpoints import TREES
 from parity.checkpoints.trees.fit import RestoredTree, RestoreRequest
 from parity.checkpoints.trees.foreign import open_foreign, read_foreign, seal_of_file
 from parity.checkpoints.trees.form import TreeForm
-from parity.checkpoints.trees.manager import TREES
 from parity.checkpoints.trees.reading import is_described, read_tree
 from parity.checkpoints.trees.snapshot import TreeSnapshot
+from parity.checkpoints.trees.stored import StoredTrees
 from parity.errors import CheckpointError, LockedError, SaveError
 from parity.state import TrainingState
 from parity.storage import WriterLock, local_path
-from parity.storage.stores import is_url, parse_url
+from parity.storage.stores import StoreUrl, is_url, parse_url
 
 __all__ = ["restore_tree", "save_tree"]
 
@@ -41,20 +43,45 @@ def save_tree(form: TreeForm, path: str | os.PathLike[str], tree: Any) -> None:
 
     Args:
         form: What the framework saves, and in which files.
-        path: A local directory that does not exist.
+        path: A local directory that does not exist, or the URL of a place at a store where nothing is.
         tree: Arrays and scalars in the containers that the form knows.
 
     Raises:
         CheckpointError: The directory exists, a leaf cannot be saved (each is named), another saves to it, or a write
             failed.
-        RunDirectoryError: The path is a URL.
+        RunDirectoryError: The path is a URL of another kind, or something else is at the place; or the store does not
+            keep what checkpoints need.
+        StoreError: The store refused or was not reached; nothing is saved.
     """
+    if is_url(path):
+        _save_to_store(form, parse_url(os.fspath(path)), tree)
+        return
     target = local_path(path).absolute()
     if target.name in ("", ".."):
         raise CheckpointError(f"{path} names no directory to save to")
     if os.path.lexists(target):
         raise CheckpointError(f"{target} exists already; it is not overwritten: remove it, or give another name")
+    _save_to_disk(form, target, TreeSnapshot(form, tree, items=False))
+
+
+def _save_to_store(form: TreeForm, url: StoreUrl, tree: Any) -> None:
+    """Save a tree to a place at a store: written and sealed on this machine, sent, and removed here."""
     snapshot = TreeSnapshot(form, tree, items=False)
+    stored = StoredTrees(url, LONE)
+    storage.make_directory(stored.home)
+    try:
+        with WriterLock(stored.home), closing(stored), tempfile.TemporaryDirectory(prefix="parity-") as folder:
+            stored.open()
+            if stored.whole():
+                raise CheckpointError(f"{url} exists already; it is not overwritten: give another name")
+            path = Path(folder, url.name)
+            _save_to_disk(form, path, snapshot)
+            stored.send(path, None)
+    except LockedError as error:
+        raise CheckpointError(f"{url} is being saved by another: {error.owner}") from error
+
+
+def _save_to_disk(form: TreeForm, target: Path, snapshot: TreeSnapshot) -> None:
     try:
         with _draft(target) as draft:
             save = SaveUnderWay(

@@ -3,9 +3,11 @@
 Needs the extra `remote`, which is imported when a store is opened. Knows nothing of checkpoints.
 """
 
+from parity.storage.stores.asked import ask, require_safe
+from parity.storage.stores.cache import cache_of
 from parity.storage.stores.connect import open_store
 from parity.storage.stores.objects import ObjectEntry, Objects, Version
-from parity.storage.stores.probing import ONE_WRITER, Probed, ProbeRow, probe, require_safe
+from parity.storage.stores.probing import ONE_WRITER, Probed, ProbeRow, probe
 from parity.storage.stores.transfer import MOST_BYTES_IN_MEMORY, digest_objects, download, upload
 from parity.storage.stores.url import StoreUrl, is_url, parse_url
 
@@ -18,6 +20,8 @@ __all__ = [
     "Probed",
     "StoreUrl",
     "Version",
+    "ask",
+    "cache_of",
     "digest_objects",
     "download",
     "is_url",

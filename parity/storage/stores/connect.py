@@ -11,6 +11,7 @@ from parity.errors import MissingPackageError
 from parity.storage.stores.credentials import profile_of, profile_region
 from parity.storage.stores.objects import Objects
 from parity.storage.stores.problems import translated
+from parity.storage.stores.settings import endpoint_of, require_settings
 from parity.storage.stores.url import StoreUrl, parse_url
 
 __all__ = ["open_store"]
@@ -52,15 +53,16 @@ def open_store(url: str | StoreUrl, environment: Mapping[str, str] = os.environ)
     }
     retry = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_SECONDS)}
     given: dict[str, Any] = {"client_options": times, "retry_config": retry}
+    require_settings(place, environment)
+    endpoint = endpoint_of(place, environment)
     with translated(place, "open"):
         if place.scheme == "s3":
-            endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
             named = {"endpoint": endpoint, "region": profile_region(environment)}
             given |= {name: value for name, value in named.items() if value}
             if (provider := profile_of(place, environment)) is not None:
                 given["credential_provider"] = provider
-            return Objects(S3Store(place.bucket, **given), place)
-        if host := environment.get("STORAGE_EMULATOR_HOST"):
-            base = host if "://" in host else f"http://{host}"
-            given |= {"config": {"base_url": base}, "credential_provider": lambda: {"token": "", "expires_at": None}}
-        return Objects(GCSStore(place.bucket, **given), place)
+            return Objects(S3Store(place.bucket, **given), place, endpoint)
+        if endpoint:
+            config = {"base_url": endpoint}
+            given |= {"config": config, "credential_provider": lambda: {"token": "", "expires_at": None}}
+        return Objects(GCSStore(place.bucket, **given), place, endpoint)

@@ -6,6 +6,7 @@ body of each is unique, and where one fails, the object is read: it holds our bo
 
 from __future__ import annotations
 
+import builtins
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -44,24 +45,26 @@ class Objects:
     Args:
         store: obstore's.
         url: The place.
+        endpoint: Where requests go; empty for the cloud that the URL names.
     """
 
-    def __init__(self, store: Any, url: StoreUrl) -> None:
-        self._store, self.url = store, url
+    def __init__(self, store: Any, url: StoreUrl, endpoint: str = "") -> None:
+        self._store, self.url, self.endpoint = store, url, endpoint
         self.conditional = True
         """Whether conditions are asked for; plain puts take their place where a user has said so."""
 
     def at(self, name: str) -> Objects:
         """Return the objects below a part of this place."""
-        below = Objects(self._store, self.url / name)
-        below.conditional = self.conditional
-        return below
+        return self._moved(self.url / name)
 
     def up(self) -> Objects:
         """Return the objects below the place one part further up."""
-        above = Objects(self._store, self.url.parent)
-        above.conditional = self.conditional
-        return above
+        return self._moved(self.url.parent)
+
+    def _moved(self, url: StoreUrl) -> Objects:
+        other = Objects(self._store, url, self.endpoint)
+        other.conditional = self.conditional
+        return other
 
     def path(self, key: str) -> str:
         """Return the key in the bucket."""
@@ -111,8 +114,10 @@ class Objects:
         Raises:
             StoreError: The store refused or was not reached.
         """
-        with suppress(StoreMissingError):
-            self.read(f"absent-{uuid.uuid4().hex}")
+        import obstore
+
+        with suppress(StoreMissingError), translated(self.url, "read"):
+            obstore.get(self._store, self.path(f"absent-{uuid.uuid4().hex}"))
 
     @contextmanager
     def writing(self, key: str, part: int) -> Iterator[Callable[[bytes], None]]:
@@ -217,6 +222,19 @@ class Objects:
         mode: Any = "create" if version is None else {name: value for name, value in names if value is not None}
         with translated(self.url / key, "write"):
             return _version(obstore.put(self._store, self.path(key), data, mode=mode))
+
+    def first(self, most: int) -> builtins.list[str]:
+        """Return some of the keys below this place, the first that the store gives; the rest is not asked for.
+
+        Raises:
+            StoreError: The store refused.
+        """
+        import obstore
+
+        base = f"{self.url.key}/" if self.url.key else ""
+        with translated(self.url, "list"):
+            chunk = next(iter(obstore.list(self._store, self.url.key or None, chunk_size=most)), [])
+        return [row["path"].removeprefix(base) for row in chunk if row["path"].startswith(base)]
 
     def list(self, prefix: str = "") -> dict[str, ObjectEntry]:
         """Return the objects below a part of this place, by key relative to the place.

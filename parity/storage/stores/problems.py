@@ -14,11 +14,16 @@ from parity.storage.stores.url import StoreUrl
 
 __all__ = ["translated"]
 
-_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>")
+_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>|\(code: ([A-Za-z0-9]{1,60})\)")
+"""In an answer; and in what the client says of one that refuses single objects of a request, as deletes of S3 are."""
 _STATUS = re.compile(r"status code: (\d{3})")
 _REGION = re.compile(r"<Region>([a-z0-9-]{1,40})</Region>")
-_INSTANCE = ("169.254.169.254", "metadata.google.internal", "/latest/api/token")
-"""The service that gives credentials on a cloud's own machines: asked last, so it fails where there are none."""
+_INSTANCE = ("169.254.169.254", "169.254.170.2", "metadata.google.internal", "/latest/api/token")
+"""The services that give credentials on a cloud's own machines: asked last, so they fail where there are none."""
+_TOKEN_FILE = "Failed to read token file"
+_TOKEN_REQUEST = "Error performing token request"
+_NO_REQUEST = "builder error"
+"""What the client says of credentials that it could not turn into a token, and of requests it could not make."""
 
 WHAT = {"s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE", "gs": "GOOGLE_APPLICATION_CREDENTIALS"}
 
@@ -33,7 +38,7 @@ BUSY = {"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "Op
 def translated(url: StoreUrl, operation: str) -> Iterator[None]:
     """Raise what fails in the block as a StoreError.
 
-    The cause is not chained: its text has the whole answer of the store.
+    What was raised is not shown with it: its text has the whole answer of the store.
 
     Args:
         url: The object, or the prefix.
@@ -50,40 +55,58 @@ def translated(url: StoreUrl, operation: str) -> Iterator[None]:
         raise
     except Exception as error:
         problem = _problem(url, operation, error)
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of the client, which is no Exception of Python
+            raise
+        problem = StoreError(url, f"the client failed to {operation} it; check {WHAT[url.scheme]} and the endpoint")
     else:
         return
-    raise problem
+    raise problem from None
 
 
 def _problem(url: StoreUrl, operation: str, error: Exception) -> StoreError:
     text, kind = str(error), type(error).__name__
-    code = found[1] if (found := _CODE.search(text)) else ""
+    code = found[1] or found[2] if (found := _CODE.search(text)) else ""
     status = int(found[1]) if (found := _STATUS.search(text)) else 0
     credentials = WHAT[url.scheme]
+    if operation == "open":
+        return StoreError(url, f"it cannot be opened as the environment is; check {credentials} and the region")
     if any(one in text for one in _INSTANCE):
-        return StoreError(url, f"there are no credentials; set {credentials}")
+        return _denied(url, f"there are no credentials; set {credentials}")
+    if _TOKEN_FILE in text:
+        return _denied(url, "AWS_WEB_IDENTITY_TOKEN_FILE names a file that cannot be read")
+    if _TOKEN_REQUEST in text and 400 <= status < 500:
+        return _denied(url, f"these credentials were refused a token ({status}); renew them and set {credentials}")
+    if _NO_REQUEST in text:
+        return StoreError(url, f"a request to {operation} it cannot be made; check the endpoint and {credentials}")
     if code == "NoSuchBucket":
         return StoreError(url, f"there is no bucket {url.bucket!r}; create it, or name another one")
     if code in CLOCK:
-        return StoreError(url, "the clock of this machine differs from the store's by too much; set it (NTP)")
+        return _denied(url, "the clock of this machine differs from the store's by too much; set it (NTP)")
     if code in EXPIRED:
-        return StoreError(url, f"the token has expired; renew it and set {credentials} and the token anew")
+        return _denied(url, f"the token has expired; renew it and set {credentials} and the token anew")
     if code in UNKNOWN_KEY or kind == "UnauthenticatedError":
-        return StoreError(url, f"the store does not know these credentials; check {credentials}")
+        return _denied(url, f"the store does not know these credentials; check {credentials}")
     if code in REGION or "incorrectly configured region" in text or status == 301:
         there = f": the bucket is in {found[1]}" if (found := _REGION.search(text)) else ""
         return StoreError(url, f"the region is another one{there}; set AWS_REGION")
+    if code == "NotImplemented" or status == 501:
+        return StoreError(url, f"the store does not know how to {operation} it as it is asked to (501)")
     if code in BUSY or status in (408, 429) or status >= 500:
         said = f"{status or ''} {code}".strip()
         return StoreError(url, f"the store could not {operation} it now ({said})", transient=True)
     if kind == "AlreadyExistsError" or kind == "PreconditionError" or status in (409, 412):
         return StoreConflictError(url, "another writer changed it first")
-    if isinstance(error, FileNotFoundError) or status == 404:
+    if isinstance(error, FileNotFoundError) or status == 404 or code == "NoSuchKey":
         return StoreMissingError(url, "there is no such object")
-    if kind == "PermissionDeniedError" or status == 403:
-        return StoreError(url, f"no permission to {operation}; docs/remote.md lists what these credentials need")
+    if kind == "PermissionDeniedError" or status == 403 or code == "AccessDenied":
+        return _denied(url, f"no permission to {operation}; docs/remote.md lists what these credentials need")
     if status:
         return StoreError(url, f"the store refused to {operation} it ({f'{status} {code}'.strip()})")
     if kind in ("GenericError", "JoinError", "OSError", "TimeoutError", "ConnectionError"):
         return StoreError(url, f"the store cannot be reached to {operation} it", transient=True)
     return StoreError(url, f"{operation} failed ({kind})")
+
+
+def _denied(url: StoreUrl, problem: str) -> StoreError:
+    return StoreError(url, problem, denied=True)
