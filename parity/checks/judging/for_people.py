@@ -15,8 +15,8 @@ _QUIET = frozenset(
 )
 """Calls that change nothing: of Python itself, and of its clocks."""
 
-Place = tuple[type[ast.AST], str]
-"""A variable's or an attribute's name."""
+NameUse = tuple[type[ast.AST], str]
+"""Whether it is a variable or an attribute, and its name."""
 
 
 def is_for_people(node: ast.AST, tree: ast.Module) -> bool:
@@ -28,7 +28,7 @@ def is_for_people(node: ast.AST, tree: ast.Module) -> bool:
     """
     if not isinstance(node, ast.If):
         return False
-    places: set[Place] = set()
+    places: set[NameUse] = set()
     for statement in [*node.body, *node.orelse]:
         match statement:
             case ast.Assign(targets=[ast.Name() | ast.Attribute() as target]):
@@ -50,14 +50,14 @@ def _name(call: ast.expr) -> str:
     return call.id if isinstance(call, ast.Name) else call.attr if isinstance(call, ast.Attribute) else ""
 
 
-def _place(target: ast.Name | ast.Attribute) -> Place:
+def _place(target: ast.Name | ast.Attribute) -> NameUse:
     return type(target), target.id if isinstance(target, ast.Name) else target.attr
 
 
 @functools.lru_cache(maxsize=64)
-def _taken(tree: ast.Module) -> tuple[tuple[ast.AST, Place], ...]:
+def _taken(tree: ast.Module) -> tuple[tuple[ast.AST, NameUse], ...]:
     """Return the variables and attributes that a module takes for anything but a message."""
-    found: list[tuple[ast.AST, Place]] = []
+    found: list[tuple[ast.AST, NameUse]] = []
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
