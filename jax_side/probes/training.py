@@ -48,13 +48,13 @@ class JaxPort:
             held = {path: jnp.asarray(values[path], jnp.float64) for path in self.model.leaves}
             program, plain, found = self._program(rest, arrays)
             try:
-                (loss, outputs), grads = program(held, arrays)
+                (loss, (inputs, outputs)), grads = program(held, arrays)
             except jax.errors.JAXTypeError:  # it looks at values of the batch: they are constants of the program then
                 fixed = lifted(lambda held: plain(held, arrays), found)
-                (loss, outputs), grads = jax.value_and_grad(fixed, has_aux=True)(held)
+                (loss, (inputs, outputs)), grads = jax.value_and_grad(fixed, has_aux=True)(held)
         gradients = {path: np.asarray(one) for path, one in grads.items() if path not in self.model.statistics}
-        shown = tuple(np.asarray(one, np.float64) for one in outputs)
-        return LossEvaluation(float(loss), gradients, shown, tuple(found.values()))
+        taken, shown = (tuple(np.asarray(one, np.float64) for one in arrays) for arrays in (inputs, outputs))
+        return LossEvaluation(float(loss), gradients, shown, taken, tuple(found.values()))
 
     def _program(self, rest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
         """Return the loss with its gradients, compiled and as it is; kept for batches of the same shapes."""
@@ -99,28 +99,28 @@ class JaxPort:
         return model
 
     def _recorded(self, held: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Return the model, and a context that gives a function of what it returned while the loss called it."""
+        """Return the model, and a context that gives a function of what the loss gave it and what it returned."""
         tree, model = self.model.tree, self._model(held)
-        kept: list[Any] = []
+        kept: list[tuple[Any, Any]] = []
         if tree.module is None:
             if isinstance(model, tuple) and callable(model[1]):
                 own = model[1]
 
                 def called(*args: Any, **kwargs: Any) -> Any:
                     made = own(*args, **kwargs)
-                    kept.append(made)
+                    kept.append((_floats([args[1:], kwargs]), _floats(made)))
                     return made
 
-                return (model[0], called), nullcontext(lambda: _floats(kept))
-            return model, nullcontext(lambda: [])
+                return (model[0], called), nullcontext(lambda: _both(kept))
+            return model, nullcontext(lambda: ([], []))
         recorder = CallRecorder()
 
         @contextmanager
-        def watch() -> Iterator[Callable[[], list[Any]]]:
+        def watch() -> Iterator[Callable[[], tuple[list[Any], list[Any]]]]:
             with recorded(recorder, tree.module) as know:
                 if tree.bind is not None:
                     know(model)
-                yield lambda: [one for path, _, _, made in recorder.seen if path == "" for one in made]
+                yield lambda: _both([(taken, made) for path, _, taken, made in recorder.seen if path == ""])
 
         return model, watch()
 
@@ -166,5 +166,13 @@ class JaxPortRun:
             return view_of(self.state, self.model)
 
 
-def _floats(kept: Any) -> list[Any]:
-    return [one for one in jax.tree.leaves(kept) if hasattr(one, "dtype") and jnp.issubdtype(one.dtype, jnp.floating)]
+def _both(kept: list[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
+    return [one for taken, _ in kept for one in taken], [one for _, made in kept for one in made]
+
+
+def _arrays(value: Any) -> list[Any]:
+    return [one for one in jax.tree.leaves(value) if hasattr(one, "dtype")]
+
+
+def _floats(value: Any) -> list[Any]:
+    return [one for one in _arrays(value) if jnp.issubdtype(one.dtype, jnp.floating)]

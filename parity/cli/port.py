@@ -36,6 +36,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="RULES.toml",
         help="which leaf is which; by default what parity map proposes and proves",
     )
+    parser.add_argument(
+        "--convert",
+        metavar="MODULE:NAME",
+        help="for the handover: a function of two folders that reads what the first's loop saved and writes what the "
+        "second's resumes from",
+    )
     parser.add_argument("--steps", type=int, default=50, metavar="N", help="updates that are compared (50)")
     parser.add_argument(
         "--until", choices=STAGES, metavar="STAGE", help=f"the last stage that is looked at: {', '.join(STAGES)}"
@@ -52,7 +58,13 @@ def _run(options: argparse.Namespace) -> int:
         raise CheckpointError(f"{options.output} exists already; name a file that does not, or remove it")
     first, second = _sources(options)
     proof = prove_sources(
-        first, second, inputs=given_inputs(options), rules=options.rules, steps=options.steps, until=options.until
+        first,
+        second,
+        inputs=given_inputs(options),
+        rules=options.rules,
+        steps=options.steps,
+        until=options.until,
+        convert=sides.named_object("--convert", options.convert) if options.convert else None,
     )
     if options.json:
         print(json.dumps(proof.as_json(), indent=1))

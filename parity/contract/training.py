@@ -26,6 +26,8 @@ class LossEvaluation:
     """Of each parameter, in its shape; zeros where none reaches."""
     outputs: tuple[NDArray[np.float64], ...] = ()
     """Float arrays that the model returned when the loss called it, in order; empty where it was not seen."""
+    inputs: tuple[NDArray[Any], ...] = ()
+    """Float arrays that the loss called the model with, in order; empty where that was not seen."""
     islands: tuple[Island, ...] = ()
 
 

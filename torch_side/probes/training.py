@@ -44,7 +44,9 @@ class TorchPort:
         """Return the loss and its gradients; see `parity.contract.TrainerProbe`."""
         module = self._module(values)
         islands, seen = Islands(lift=True), list[Any]()
-        handle = module.register_forward_hook(lambda _m, _a, made: seen.append(made))
+        handle = module.register_forward_hook(
+            lambda _m, args, kwargs, made: seen.append(([*args, *kwargs.values()], made)), with_kwargs=True
+        )
         try:
             with self._wide("loss"), islands:
                 made = self.functions["loss"](module, dict(batch))
@@ -61,8 +63,9 @@ class TorchPort:
             path: np.zeros(tuple(one.shape)) if grad is None else grad.double().numpy()
             for (path, one), grad in zip(wanted.items(), found, strict=True)
         }
-        outputs = tuple(one.detach().double().numpy() for made in seen for one in arrays_in(made))
-        return LossEvaluation(float(made.detach()), gradients, outputs, islands.found)
+        outputs = tuple(one.detach().double().numpy() for _, given in seen for one in arrays_in(given))
+        inputs = tuple(one.detach().double().numpy() for args, _ in seen for one in arrays_in(args))
+        return LossEvaluation(float(made.detach()), gradients, outputs, inputs, islands.found)
 
     def begin(self, values: Mapping[str, NDArray[np.float64]], *, lift: bool = False) -> TorchPortRun:
         """Begin a training; see `parity.contract.TrainerProbe`."""

@@ -62,11 +62,11 @@ class Lane:
         self.keep(loss)
 
     def keep(self, loss: float) -> None:
-        """Keep the state as it is; what lies more than `AHEAD` + 2 steps back is dropped, but for the start."""
+        """Keep the state as it is; what lies more than `AHEAD` + 2 steps back is dropped, but for the first."""
         view = self.run.view()  # type: ignore[attr-defined]
         self.moments.append(self._settled(SlotMoment(loss, view, slots_of(view, self.trainer.model))))
         old = len(self.moments) - AHEAD - 3
-        if old > 0:
+        if old > 1:
             self.moments[old] = SlotMoment(self.moments[old].loss, StateView({}), {})
 
     def settle(self, given: Mapping[str, NDArray[np.float64]]) -> None:

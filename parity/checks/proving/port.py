@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from parity.checks.ports import Convert
 from parity.checks.proving.opened import sources_of
 from parity.checks.proving.sources import PortSource
 from parity.checks.proving.stages import Proving
@@ -35,7 +36,7 @@ PortBrokenError.__module__ = "parity"
 def prove_port(
     *, torch: Any = None, jax: Any = None, inputs: object = None, rules: Path | Sequence[LeafRule] | None = None,
     torch_args: Any = (), jax_args: Any = (), names: Mapping[str, str] | None = None, steps: int = 50,
-    until: str | None = None,
+    until: str | None = None, convert: Convert | None = None,
 ) -> PortProof:  # fmt: skip
     """Return whether a port trains as its trainer does: model, loss, gradients, updates, resume and handover.
 
@@ -50,6 +51,8 @@ def prove_port(
         names: What is asked for (`step`) to the name that it has in both modules (`train_step`).
         steps: Updates that are compared, at least 2.
         until: The last stage that is looked at (`parity.checks.proving.STAGES`); by default all.
+        convert: Called as `convert(source, target)` with two folders, for the handover: reads what `train` of the
+            first saved, and writes what `train` of the second resumes from.
 
     Returns:
         The verdict: `holds`, `broken` at the first stage that parts, with its cause, or `inconclusive` where a stage
@@ -63,12 +66,12 @@ def prove_port(
     the last place of the start moves it.
     """
     first, second = sources_of({"torch": (torch, torch_args), "jax": (jax, jax_args)}, names or {})
-    return prove_sources(first, second, inputs=inputs, rules=rules, steps=steps, until=until)
+    return prove_sources(first, second, inputs=inputs, rules=rules, steps=steps, until=until, convert=convert)
 
 
 def prove_sources(
     first: PortSource, second: PortSource, *, inputs: object = None, rules: Path | Sequence[LeafRule] | None = None,
-    steps: int = 50, until: str | None = None,
+    steps: int = 50, until: str | None = None, convert: Convert | None = None,
 ) -> PortProof:  # fmt: skip
     """Return the verdict on two trainers; see `prove_port`."""
     if not isinstance(steps, int) or isinstance(steps, bool) or steps < 2:
@@ -76,7 +79,7 @@ def prove_sources(
     if until is not None and until not in STAGES:
         raise UnknownNameError("stage", until, STAGES)
     began = time.perf_counter()
-    proving = Proving(first, second, inputs, rules, steps)
+    proving = Proving(first, second, inputs, rules, steps, convert)
     last = until or STAGES[-1]
     for name in STAGES[: STAGES.index(last) + 1]:
         proving.look_at(name)

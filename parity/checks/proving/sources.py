@@ -137,9 +137,18 @@ def open_port(first: PortSource, second: PortSource, inputs: object) -> tuple[Su
 def _inputs_of(own: list[Any]) -> Any:
     """Return what both modules say their models are called with: each its own where both say it by arrays.
 
-    Axes may be in another order in the second, as of images; texts and what one alone says go for both.
+    Axes may be in another order in the second, as of images. Of texts the second's count where they say so.
     """
     said = [one for one in own if one is not None]
-    if len(said) < 2 or isinstance(said[0], str) or (isinstance(said[0], list) and isinstance(said[0][0], str)):
+    texts = [[one] if isinstance(one, str) else list(one) for one in said if _is_text(one)]
+    if texts:
+        return next((one for one in reversed(texts) if any("->" in text for text in one)), texts[0])
+    if len(said) < 2:
         return said[0] if said else None
     return BothInputs(both_inputs(own[0]).first, both_inputs(own[1]).second)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) or (
+        isinstance(value, list | tuple) and bool(value) and all(isinstance(one, str) for one in value)
+    )

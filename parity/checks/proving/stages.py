@@ -6,13 +6,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from parity.checks.models import MappedModels, Subjects, map_opened, parting_of, placed
+from parity.checks.ports import Convert
 from parity.checks.progress import tell
 from parity.checks.proving.batches import compare_batches
+from parity.checks.proving.gradient_causes import gradient_cause, mode_cause
+from parity.checks.proving.initial import compare_starts
+from parity.checks.proving.loss_causes import loss_cause
 from parity.checks.proving.losses import LossPair, Pairing, evaluate_losses, gradient_gaps, loss_gap, other_values
 from parity.checks.proving.sources import PortSource, PortTrainer, open_port
+from parity.checks.proving.trained import handover_stage, resume_stage
+from parity.checks.proving.update_causes import update_cause
 from parity.checks.proving.updates import judge_updates
 from parity.checks.proving.verdict import PortStage
-from parity.checks.proving.walk import TwoWalks
+from parity.checks.proving.walk import TwoWalks, scaled
 from parity.mapping import LeafRule
 
 __all__ = ["Proving"]
@@ -42,11 +48,15 @@ class Proving:
         inputs: What the models are called with; None for what the modules say.
         rules: Which leaf is which; None for what is proposed.
         steps: Updates that are compared.
+        convert: Takes what the trainer saved to what the port resumes from; None where there is none.
     """
 
-    def __init__(self, first: PortSource, second: PortSource, inputs: object,
-                 rules: Path | Sequence[LeafRule] | None, steps: int) -> None:  # fmt: skip
+    def __init__(
+        self, first: PortSource, second: PortSource, inputs: object, rules: Path | Sequence[LeafRule] | None,
+        steps: int, convert: Convert | None = None,
+    ) -> None:  # fmt: skip
         self.first, self.second, self.inputs, self.rules, self.steps = first, second, inputs, rules, steps
+        self.convert = convert
         self.stages: list[PortStage] = []
         self.notes: list[str] = []
         self.figures: dict[str, float] = {}
@@ -63,6 +73,7 @@ class Proving:
         looks: dict[str, Callable[[], PortStage]] = {
             "interface": self._interface, "batches": self._batches, "forward": self._forward, "loss": self._loss,
             "gradients": self._gradients, "update": self._update, "steps": self._steps,
+            "initial values": self._initial, "resume": self._resume, "handover": self._handover,
         }  # fmt: skip
         both = (self.first, self.second)
         needed = NEEDS.get(name, ())
@@ -136,7 +147,8 @@ class Proving:
                     f"{pair.first.loss!r} and {pair.second.loss!r} on batch {step}, {where}: {gap:.1e} apart "
                     f"where {limit:.1e} passes"
                 )
-                return PortStage("loss", "broken", said)
+                cause = mode_cause(self.pairing, *self.trainers, values, step) or loss_cause(pair)
+                return PortStage("loss", "broken", said, cause)
             worst = max(worst, gap)
         self.figures["loss"] = worst
         return PortStage("loss", "holds", f"2 batches, at initial and at drawn values: {worst:.1e} apart at most")
@@ -154,7 +166,7 @@ class Proving:
                     f"the loss agrees, and gradients of {len(parted)} of {len(pair.expected)} leaves do not: "
                     f"{names[path]} -> {path}, {parted[path]:.1e} of the largest element"
                 )
-                return PortStage("gradients", "broken", said)
+                return PortStage("gradients", "broken", said, gradient_cause(pair, parted, names))
         self.figures["gradients"] = worst
         leaves = len(self.losses[0].expected)
         return PortStage("gradients", "holds", f"of every one of {leaves} leaves: {worst:.1e} apart at most")
@@ -166,6 +178,8 @@ class Proving:
         self.walked, self.told, notes = judge_updates(self.pairing, *self.trainers, values, self.steps)
         self.notes += notes
         walk = self.walked
+        if walk.what and not self.told:
+            self.told = update_cause(walk)
         if walk.what and (walk.done == 1 or any(since == 1 for since, _ in walk.suspects.values())):
             return self._parted(walk, "update")
         slots = f" and {len(walk.matched)} slots ({', '.join(sorted(walk.matched))})" if walk.matched else ""
@@ -181,13 +195,34 @@ class Proving:
         if walk.chaotic:
             said = f"{moved} at update {walk.done}: too chaotic to judge; fewer steps help"
             return PortStage("steps", "inconclusive", said)
-        if walk.suspects:
-            slot, (since, _) = next(iter(walk.suspects.items()))
-            said = f"the models train alike, and nothing in the state of the port is {slot} after update {since}"
-            return PortStage("steps", "inconclusive", f"{said}: what it is for cannot be told")
+        for slot, (since, gap) in walk.suspects.items():
+            factor = scaled(walk, slot)
+            if factor is None:
+                said = f"the models train alike, and nothing in the state of the port is {slot} after update {since}"
+                return PortStage("steps", "inconclusive", f"{said}: what it is for cannot be told")
+            self.notes.append(f"{gap.other} of the port is {factor:.6g} times {slot}; both train alike all the same")
         self.figures |= {"steps": walk.worst, "noise": walk.noise}
         said = f"{walk.done} updates: losses {walk.worst:.1e} apart at most, where {moved}"
         return PortStage("steps", "holds", said)
+
+    def _initial(self) -> PortStage:
+        if self.pairing is None:
+            return PortStage("initial values", "inconclusive", UNMAPPED)
+        unlike, count = compare_starts(self.pairing)
+        if not unlike:
+            said = f"{count} leaves: constants, means and spreads as far as one draw of each tells"
+            return PortStage("initial values", "holds", said)
+        names = self.pairing.names()
+        shown = [f"{names[one.leaf]} -> {one.leaf}: {one.said}" for one in unlike]
+        cause = f"initial values of another distribution: {unlike[0].leaf} is {unlike[0].said}"
+        return PortStage("initial values", "broken", f"{len(unlike)} of {count} leaves begin otherwise", cause,
+                         tuple(shown[:5]))  # fmt: skip
+
+    def _resume(self) -> PortStage:
+        return resume_stage(self.first, self.second)
+
+    def _handover(self) -> PortStage:
+        return handover_stage(self.first, self.second, self.convert)
 
     def _parted(self, walk: TwoWalks, name: str) -> PortStage:
         if walk.what == "loss":

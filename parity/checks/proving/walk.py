@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.criteria import FLOAT64_LIMIT
-from parity.checks.noise import distance
 from parity.checks.progress import tell
 from parity.checks.proving.averages import average_of
 from parity.checks.proving.lockstep import AHEAD, MODEL, SLOW, Lane, SlotGap, begin_lanes, gaps_of
 from parity.checks.proving.losses import Pairing
 from parity.checks.proving.sources import PortTrainer
 
-__all__ = ["TwoWalks", "walk_updates"]
+__all__ = ["TwoWalks", "scaled", "walk_updates"]
 
 MOST_NOISE = 1e-6
 """Relative movement of the loss by one unit in the last place at the start above which nothing can be judged: a
@@ -189,5 +188,20 @@ def _zero(held: Mapping[str, NDArray[np.float64]]) -> bool:
     return not any(np.any(array) for array in held.values())
 
 
-def _distance(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    return float(distance(a, b).max(initial=0.0))
+def scaled(walk: TwoWalks, slot: str) -> float | None:
+    """Return c where a slot of the second is c times one of the first at all leaves; None where there is no such one.
+
+    Args:
+        walk: Two trainers after some updates.
+        slot: Of the first, without an equal in the second.
+    """
+    _, gap = walk.suspects[slot]
+    one = walk.pairing.over(walk.lanes[0].moments[walk.done].slots[slot])
+    two = walk.lanes[1].moments[walk.done].slots.get(gap.other, {})
+    if not one or set(one) - set(two):
+        return None
+    a, b = (np.concatenate([held[leaf].ravel() for leaf in one]) for held in (one, two))
+    if not np.any(a) or not np.any(b):
+        return None
+    factor = float(a @ b) / float(a @ a)
+    return factor if float(np.abs(b - factor * a).max()) <= 1e-9 * float(np.abs(b).max()) else None
