@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         hands_over,
         twins_agree,
     )
+    from parity.checks.proving import PortBrokenError, assert_port, prove_port
     from parity.checks.resume import ResumeBrokenError, assert_resumes, resumes
     from parity.contract import StepRecord, Trainer, Validation
     from parity.convert import seal
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HandoverBrokenError",
     "MapBrokenError",
+    "PortBrokenError",
     "ResumeBrokenError",
     "RunSpec",
     "StepRecord",
@@ -36,6 +38,7 @@ __all__ = [
     "TwinsDifferError",
     "Validation",
     "assert_handover",
+    "assert_port",
     "assert_resumes",
     "assert_same_model",
     "assert_twins",
@@ -45,6 +48,7 @@ __all__ = [
     "map_models",
     "mark",
     "preset",
+    "prove_port",
     "register",
     "resumes",
     "saving",
@@ -55,11 +59,13 @@ __all__ = [
 _PACKAGES = {
     "HandoverBrokenError": "checks.ports",
     "MapBrokenError": "checks.models",
+    "PortBrokenError": "checks.proving",
     "ResumeBrokenError": "checks.resume",
     "RunSpec": "spec",
     "TrainingState": "state",
     "TwinsDifferError": "checks.ports",
     "assert_handover": "checks.ports",
+    "assert_port": "checks.proving",
     "assert_resumes": "checks.resume",
     "assert_same_model": "checks.models",
     "assert_twins": "checks.ports",
@@ -69,6 +75,7 @@ _PACKAGES = {
     "map_models": "checks.models",
     "mark": "capture",
     "preset": "spec",
+    "prove_port": "checks.proving",
     "register": "capture",
     "resumes": "checks.resume",
     "saving": "capture",

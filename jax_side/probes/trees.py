@@ -35,6 +35,9 @@ class ModelTree:
     module: Any = None
     """The module of NNX or linen; None for functions."""
     notes: tuple[str, ...] = ()
+    assemble: Callable[[Mapping[str, Any]], Any] | None = None
+    """Returns what the user's own functions take as the model: a module of NNX or a pytree with these arrays, the
+    pair of a module of linen and its variables, or the pair of parameters and a function."""
 
 
 def keys_of(path: Sequence[Any]) -> str:
@@ -151,7 +154,7 @@ def _nnx(module: Any) -> ModelTree:
         return bind(values)(*args, **{**modes, **named})
 
     statistics = frozenset(name for name, (which, _) in places.items() if which)
-    return ModelTree(held, call, statistics, {}, bind, module, _said(modes))
+    return ModelTree(held, call, statistics, {}, bind, module, _said(modes), bind)
 
 
 def _linen(option: str, name: str, module: Any, inputs: Inputs) -> ModelTree:
@@ -175,10 +178,13 @@ def _linen(option: str, name: str, module: Any, inputs: Inputs) -> ModelTree:
 
     def call(values: Mapping[str, Any], inputs: Inputs) -> Any:
         args, named = call_with(inputs)
-        whole = jax.tree_util.tree_unflatten(tree, [values[one] for one in order])
-        return module.apply(whole, *args, **{**modes, **named})
+        return module.apply(whole(values), *args, **{**modes, **named})
 
-    return ModelTree(held, call, frozenset(statistics), collections, None, module, _said(modes))
+    def whole(values: Mapping[str, Any]) -> Any:
+        return jax.tree_util.tree_unflatten(tree, [values[one] for one in order])
+
+    return ModelTree(held, call, frozenset(statistics), collections, None, module, _said(modes),
+                     lambda values: (module, whole(values)))  # fmt: skip
 
 
 def _function(params: Any, function: Any) -> ModelTree:
@@ -188,10 +194,13 @@ def _function(params: Any, function: Any) -> ModelTree:
 
     def call(values: Mapping[str, Any], inputs: Inputs) -> Any:
         args, named = call_with(inputs)
-        whole = jax.tree_util.tree_unflatten(tree, [values[one] for one in names])
-        return function(whole, *args, **{**modes, **named})
+        return function(whole(values), *args, **{**modes, **named})
 
-    return ModelTree(dict(zip(names, (leaf for _, leaf in flat), strict=True)), call, notes=_said(modes))
+    def whole(values: Mapping[str, Any]) -> Any:
+        return jax.tree_util.tree_unflatten(tree, [values[one] for one in names])
+
+    return ModelTree(dict(zip(names, (leaf for _, leaf in flat), strict=True)), call, notes=_said(modes),
+                     assemble=lambda values: (whole(values), function))  # fmt: skip
 
 
 def _callable_tree(built: Any) -> ModelTree:
@@ -206,7 +215,10 @@ def _callable_tree(built: Any) -> ModelTree:
 
     def call(values: Mapping[str, Any], inputs: Inputs) -> Any:
         args, named = call_with(inputs)
-        leaves = [values.get(name, leaf) for name, (_, leaf) in zip(names, flat, strict=True)]
-        return jax.tree_util.tree_unflatten(tree, leaves)(*args, **{**modes, **named})
+        return whole(values)(*args, **{**modes, **named})
 
-    return ModelTree(moving, call, notes=_said(modes))
+    def whole(values: Mapping[str, Any]) -> Any:
+        leaves = [values.get(name, leaf) for name, (_, leaf) in zip(names, flat, strict=True)]
+        return jax.tree_util.tree_unflatten(tree, leaves)
+
+    return ModelTree(moving, call, notes=_said(modes), assemble=whole)

@@ -21,6 +21,7 @@ from parity.cli import (
     model_map,
     optim,
     policy,
+    port,
     report,
     seal,
     spec,
@@ -182,6 +183,21 @@ COMMANDS: dict[str, Command] = {
             4: "a row of the map is not sure, or no module could be looked at",
         },
         add=where.add,
+    ),
+    "port": Command(
+        help="prove that a port trains as its trainer does, or name the first stage that parts",
+        examples=(
+            "parity port --torch mine --jax mine_jax",
+            "parity port --torch mine --torch mine_refactored --until steps --json",
+            "parity port --torch mine --jax mine_jax --step train_step --rules map.toml",
+        ),
+        codes={
+            0: "every stage that was asked for is equal",
+            1: "a stage parts",
+            2: REFUSED,
+            4: "a stage could not be looked at, and none parts",
+        },
+        add=port.add,
     ),
     "rules": Command(
         help="check the rules of a conversion against a checkpoint",

@@ -19,14 +19,21 @@ class _Model(argparse.Action):
         namespace.models = [*given, (option_string.removeprefix("--"), values)]
 
 
-def add_models(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which two models they are, and what both are called with."""
+def add_models(parser: argparse.ArgumentParser, *, trainers: bool = False) -> None:
+    """Add the options that say which two models they are, and what both are called with.
+
+    Args:
+        parser: Gets them.
+        trainers: Whether they are modules of trainers, which hold a model and more.
+    """
     for name, what in (("torch", "PyTorch"), ("jax", "JAX: of NNX or linen, a pytree, or (parameters, function)")):
         parser.add_argument(
             f"--{name}",
             action=_Model,
-            metavar="MODULE:NAME",
-            help=f"a model of {what}, its class, or a function that makes it; two models in all",
+            metavar="MODULE" if trainers else "MODULE:NAME",
+            help=f"the module of a trainer of {what.partition(':')[0]}; two in all"
+            if trainers
+            else f"a model of {what}, its class, or a function that makes it; two models in all",
         )
         parser.add_argument(
             f"--{name}-args",

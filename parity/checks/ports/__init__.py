@@ -10,11 +10,12 @@ from parity.checks.ports.assertions import (
     assert_handover,
     assert_twins,
 )
-from parity.checks.ports.handover import hands_over
+from parity.checks.ports.handover import Convert, hands_over
 from parity.checks.ports.twins import twins_agree
 from parity.mapping import Pair, PairRule
 
 __all__ = [
+    "Convert",
     "CrossingBrokenError",
     "HandoverBrokenError",
     "Pair",
