@@ -1,7 +1,7 @@
 """The corpus of ports under `parity port`, one line for each entry, and the counts: `python -m tests.ports.report`.
 
-Words choose entries whose name has one of them; `--until STAGE` ends each proof there; `--full` prints the whole text of
-what is not as the table says. The exit code is 1 where a wrong port is accepted or a right one refused.
+Words choose entries whose name has one of them; `--until STAGE` ends each proof there; `--full` prints the whole text
+of what is not as the table says. The exit code is 1 where a wrong port is accepted or a right one refused.
 """
 
 from __future__ import annotations
