@@ -25,7 +25,7 @@ Rest = dict[ExtentsKey, tuple[list[LeafPart], list[LeafPart]]]
 
 def match_quiet(
     subjects: Subjects, firsts: Sequence[LeafPart], seconds: Sequence[LeafPart], told: Sequence[Alike],
-    quiet: tuple[Sequence[LeafPart], Sequence[LeafPart]],
+    quiet: tuple[Sequence[LeafPart], Sequence[LeafPart]], doubted: Sequence[Alike] = (),
 ) -> tuple[list[Alike], list[tuple[Alike, str]], list[tuple[LeafPart, str]]]:  # fmt: skip
     """Return all that is sure, what is likely, and what is without a counterpart.
 
@@ -35,22 +35,23 @@ def match_quiet(
         seconds: Pieces of the second.
         told: What gradients told.
         quiet: Parameters of both that no gradient reaches.
+        doubted: Pairs that are likely already; their pieces get no other.
     """
     sure = list(told)
     silent = {one for pieces in quiet for one in pieces}
     moved = _moved(subjects, firsts, seconds, sure, silent)
-    for here, there in _rest(firsts, seconds, sure).values():
+    for here, there in _rest(firsts, seconds, [*sure, *doubted]).values():
         seen = [[p for p in pieces if p.index.ndim == 1 and np.any(moved.get(p, 0.0))] for pieces in (here, there)]
         sure += match_pieces(seen[0], seen[1], moved, moved) if all(seen) else []
     sure += _by_module(firsts, seconds, sure, silent)
     sure += by_gates(subjects, firsts, seconds, sure, silent)
-    for here, there in _rest(firsts, seconds, sure).values():
+    for here, there in _rest(firsts, seconds, [*sure, *doubted]).values():
         # of two that a gradient reaches behaviour has said that they are not one
         if len(here) == len(there) == 1 and here[0] in silent and there[0] in silent:
             orders = turns(here[0].index.shape, there[0].index.shape)
             if len(orders) == 1:
                 sure.append(Alike(here[0], there[0], orders[0], 0.0, np.inf, "shape"))
-    unsure, alone = _left_over(_rest(firsts, seconds, sure), silent)
+    unsure, alone = _left_over(_rest(firsts, seconds, [*sure, *doubted]), silent)
     return sure, unsure, alone
 
 
