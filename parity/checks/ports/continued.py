@@ -14,7 +14,7 @@ from typing import Any
 
 from parity.checks.heard import announce
 from parity.checks.ports.arrays import PortDifference, exact
-from parity.checks.ports.basis import Basis, build_basis, different_settings
+from parity.checks.ports.basis import Basis, build_basis, different_counts, different_settings
 from parity.checks.ports.handover import Convert
 from parity.checks.ports.judge import Judged, judge_pair
 from parity.checks.ports.noise import measure_noise
@@ -160,4 +160,6 @@ def _compare(
         judged = judge_pair(left, right, basis.pairs, basis.curves, noise, basis.precision, every)
         if judged.verdict != "broken":
             break
+    if counts := different_counts(a, again_b, start):
+        return sides.conclude(judged, basis, noise, settings=counts, component="optimizer.step"), basis
     return sides.conclude(judged, basis, noise, settings=different_settings(a, b)), basis
