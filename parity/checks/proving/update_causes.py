@@ -43,9 +43,15 @@ def update_cause(walk: TwoWalks) -> str:
 
 def average_cause(walk: TwoWalks) -> str:
     """Return what two averages of the parameters differ in; empty where there is none in either state."""
-    a, b = walk.lanes[:2]
-    here = {s: found for s in a.moments[walk.done].slots if s != MODEL and (found := average_of(a, s, walk.done))}
-    there = {s: found for s in b.moments[walk.done].slots if s != MODEL and (found := average_of(b, s, walk.done))}
+    # each by its own updates, those made ahead too: an average of what was before has not moved after the first
+    here, there = (
+        {
+            s: one
+            for s in lane.moments[walk.done].slots
+            if s != MODEL and (one := average_of(lane, s, len(lane.moments) - 1))
+        }
+        for lane in walk.lanes[:2]
+    )
     here = {s: one for s, one in here.items() if not walk.matched.get(s)}
     taken = set(walk.matched.values())
     there = {s: one for s, one in there.items() if s not in taken}
