@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         TwinsDifferError,
         assert_handover,
         assert_twins,
+        hand_over,
         hands_over,
         twins_agree,
     )
@@ -44,6 +45,7 @@ __all__ = [
     "assert_twins",
     "evaluation",
     "find_parting",
+    "hand_over",
     "hands_over",
     "map_models",
     "mark",
@@ -71,6 +73,7 @@ _PACKAGES = {
     "assert_twins": "checks.ports",
     "evaluation": "capture",
     "find_parting": "checks.models",
+    "hand_over": "checks.ports",
     "hands_over": "checks.ports",
     "map_models": "checks.models",
     "mark": "capture",

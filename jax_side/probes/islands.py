@@ -80,7 +80,9 @@ def _apply(eqn: Any, values: list[Any], found: dict[tuple[str, str], Island]) ->
         return _scan(eqn.params, values, found)
     # literals too: a gradient begins with one divided by a count, and that is rounded in float32
     values = [jnp.asarray(one, jnp.float64) if _dtype(one) in _NARROW else one for one in values]
-    params = {key: jnp.dtype("float64") if _is_narrow(one) else one for key, one in eqn.params.items()}
+    params: dict[str, Any] = {
+        key: jnp.dtype("float64") if _is_narrow(one) else one for key, one in eqn.params.items()
+    }
     if narrow and params.get("update_jaxpr") is not None:  # of scatters: what joins an element with its update
         params["update_jaxpr"] = _widened(params["update_jaxpr"], params["update_consts"], found)
     bound = eqn.primitive.get_bind_params(params)

@@ -16,6 +16,7 @@ from parity.cli import (
     completion,
     convert,
     demo,
+    handover,
     inspect,
     launch,
     model_map,
@@ -198,6 +199,20 @@ COMMANDS: dict[str, Command] = {
             4: "a stage could not be looked at, and none parts",
         },
         add=port.add,
+    ),
+    "handover": Command(
+        help="check that a training goes on in another trainer as in its own, from one checkpoint",
+        examples=(
+            "parity handover last.pt --torch mine:train --jax mine_jax:train --rules map.toml --place to --steps 50",
+            "parity handover run/40 --jax mine_jax:train --torch mine:train --convert mine:carry --steps 50 --json",
+        ),
+        codes={
+            0: "what was taken over is equal, and both train alike to the end",
+            1: "something was lost, or they part",
+            2: REFUSED,
+            4: "nothing could be concluded: the trainer does not read the checkpoint, or nothing was compared",
+        },
+        add=handover.add,
     ),
     "rules": Command(
         help="check the rules of a conversion against a checkpoint",

@@ -8,10 +8,10 @@ from parity import sides
 from parity.checks.models import ModelSource, arguments
 from parity.errors import SpecError
 
-__all__ = ["add_models", "given_inputs", "given_models"]
+__all__ = ["ModelOption", "add_models", "given_inputs", "given_models"]
 
 
-class _Model(argparse.Action):
+class ModelOption(argparse.Action):
     """Keep models in the order in which they were given, whichever framework they are of."""
 
     def __call__(self, parser, namespace, values, option_string=None):  # type: ignore[no-untyped-def]
@@ -29,7 +29,7 @@ def add_models(parser: argparse.ArgumentParser, *, trainers: bool = False) -> No
     for name, what in (("torch", "PyTorch"), ("jax", "JAX: of NNX or linen, a pytree, or (parameters, function)")):
         parser.add_argument(
             f"--{name}",
-            action=_Model,
+            action=ModelOption,
             metavar="MODULE" if trainers else "MODULE:NAME",
             help=f"the module of a trainer of {what.partition(':')[0]}; two in all"
             if trainers

@@ -56,7 +56,7 @@ def rate(step):
 
 def clip(max_norm, epsilon=1e-6):
     def update(grads, state, params=None):
-        norm = optax.global_norm(grads)
+        norm = optax.tree.norm(grads)
         return jax.tree.map(lambda g: g * jnp.minimum(1.0, max_norm / (norm + epsilon)), grads), state
 
     return optax.GradientTransformation(lambda _: optax.EmptyState(), update)

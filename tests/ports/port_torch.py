@@ -79,9 +79,10 @@ def train(folder: Path, steps: int = 12):
         for name in ("model", "optimizer", "scheduler"):
             state[name].load_state_dict(held[name])
         state["ema"], begin = held["ema"], held["step"]
+        torch.set_rng_state(held["rng"])  # of dropout
     for at in range(begin, steps):
         yield at
         state, _loss = step(state, batch(at))
         if (at + 1) % 4 == 0:
             held = {name: state[name].state_dict() for name in ("model", "optimizer", "scheduler")}
-            torch.save({**held, "ema": state["ema"], "step": at + 1}, folder / "last.pt")
+            torch.save({**held, "ema": state["ema"], "step": at + 1, "rng": torch.get_rng_state()}, folder / "last.pt")

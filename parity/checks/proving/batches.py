@@ -79,6 +79,11 @@ def _cause(first: PortSource, second: PortSource, step: int, key: str, both: tup
     for other in range(max(steps, 4)):
         if other != step and _same(batch_of(first, other)[key], b):
             return f"batch order: the port reads at step {step} what the trainer reads at step {other}"
+    if a.dtype.kind == "f" and a.size > 2 and float(np.ptp(a)) > 0.0:
+        x, y = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
+        factor, shift = np.polyfit(x, y, 1)
+        if float(np.abs(factor * x + shift - y).max()) <= 1e-5 * float(np.abs(y).max(initial=0.0)):
+            return f"scale of {key}: the port reads {factor:.6g} times the trainer's, and {shift:.4g} more"
     rows = [np.sort(x.reshape(x.shape[0], -1), axis=0) if x.ndim else x for x in both]
     if a.ndim and np.array_equal(np.sort(a, axis=None), np.sort(b, axis=None)):
         how = "its rows" if np.array_equal(rows[0], rows[1]) else "its numbers"

@@ -74,6 +74,6 @@ def mode_cause(
     if follows[0] == follows[1]:
         return ""
     return (
-        f"mode: {'the port' if follows[1] else 'the trainer'} takes the loss in evaluation mode, with "
+        f"mode: {'the port' if follows[1] else 'the trainer'} takes the loss in evaluation mode (batch norm), with "
         f"running statistics"
     )

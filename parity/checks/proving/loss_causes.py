@@ -42,7 +42,13 @@ def loss_cause(pair: LossPair) -> str:
             f"equal outputs, another loss: {'the trainer' if here else 'the port'} takes {known[0]}, "
             f"the other does not"
         )
-    return f"loss: {here[0]} here, {there[0]} there"
+    both = [way for way in here if way in there]
+    if both:
+        return ""
+    ratio = pair.second.loss / pair.first.loss
+    whole = next((r for r in (ratio, 1 / ratio) if round(r) >= 2 and abs(r - round(r)) <= CLOSE * r), None)
+    times = f" ({ratio:.6g} times the trainer's)" if whole else ""
+    return f"loss: {here[0]} here, {there[0]} there{times}"
 
 
 def _inputs_cause(pair: LossPair) -> str:
@@ -121,6 +127,11 @@ def _of_classes(outputs: NDArray[np.float64], batch: StepBatch, loss: float) -> 
                     if 0.0 < share < 1.0 and abs(share * 1000 - round(share * 1000)) < 1e-6:
                         smoothing = f"{reduced} of the cross entropy{weighted} with label smoothing {share:.3g}"
                         yield smoothing, (1 - share) * plain + share * flat
+                    classes = logits.shape[-1]
+                    others = share * (classes - 1) / classes
+                    if 0.0 < others < 1.0 and abs(others * 1000 - round(others * 1000)) < 1e-6:
+                        words = f"with label smoothing {others:.3g} over the other classes"
+                        yield f"{reduced} of the cross entropy{weighted} {words}", loss
                 penalty = reduce(square**2)
                 if penalty:
                     share = (loss - plain) / penalty

@@ -36,7 +36,8 @@ def move_cause(walk: TwoWalks) -> str:
         return _statistics_cause(walk, before, after, [leaf for leaf in walk.gap.leaves if leaf in statistics])
     moves = [{leaf: one[leaf] - before[leaf] for leaf in before if leaf not in statistics} for one in after]
     return (
-        _rate_cause(walk, moves)
+        _nesterov_cause(walk)
+        or _rate_cause(walk, moves)
         or _decay_cause(walk, before, moves, parted)
         or _epsilon_cause(walk, before, moves, parted)
         or _frozen_cause(moves, parted)
@@ -49,6 +50,38 @@ def _frozen_cause(moves: Sequence[Leaves], parted: Sequence[str]) -> str:
         if still:
             return f"frozen: {who} does not move {names_of(still)}, the other does"
     return ""
+
+
+def _nesterov_cause(walk: TwoWalks) -> str:
+    """Return that one moves by its momentum, and the other ahead of it: by the momentum before it too."""
+    parts = []
+    for lane in walk.lanes[:2]:
+        now, before, start = (lane.moments[at].slots if len(lane.moments) > at else {} for at in (2, 1, 0))
+        parts.append(_ahead(now, before))
+        if not now or not start:
+            return ""
+    if None in parts:
+        return ""
+    ahead = [abs(part) > 1e-6 for part in parts if part is not None]
+    if ahead[0] == ahead[1]:
+        return ""
+    who, other = ("the trainer", "the port") if ahead[0] else ("the port", "the trainer")
+    return f"Nesterov: {who} moves ahead of its momentum, {other} by its momentum alone"
+
+
+def _ahead(now: Mapping[str, Leaves], before: Mapping[str, Leaves]) -> float | None:
+    """Return how much of the momentum before is in a move, relative to now; None where no slot makes it."""
+    params = [leaf for leaf in now.get(MODEL, {}) if leaf in before.get(MODEL, {})]
+    for slot, held in now.items():
+        leaves = [leaf for leaf in params if leaf in held and leaf in before.get(slot, {}) and np.any(held[leaf])]
+        if slot == MODEL or not leaves:
+            continue
+        u = np.concatenate([(now[MODEL][leaf] - before[MODEL][leaf]).ravel() for leaf in leaves])
+        table = np.stack([np.concatenate([one[slot][leaf].ravel() for leaf in leaves]) for one in (now, before)], 1)
+        (part, rest), *_ = np.linalg.lstsq(table, u, rcond=None)
+        if part and float(np.abs(table @ (part, rest) - u).max()) <= FIT * float(np.abs(u).max(initial=0.0)):
+            return float(rest / part)
+    return None
 
 
 def _rate_cause(walk: TwoWalks, moves: Sequence[Leaves]) -> str:
@@ -156,7 +189,12 @@ def _epsilon_cause(walk: TwoWalks, before: Leaves, moves: Sequence[Leaves], part
     ]
     for first in (s for s in slots[0] if s != MODEL):
         for second in (s for s in slots[0] if s not in (MODEL, first)):
+            under = [_line(slots[0], first, second, move, before, parted, squared=True) for move in moves]
             one, two = (_line(slots[0], first, second, move, before, parted) for move in moves)
+            if one is not None and two is None and under[1] is not None:
+                return "epsilon of the optimizer: under the root there, beside it here"
+            if two is not None and one is None and under[0] is not None:
+                return "epsilon of the optimizer: under the root here, beside it there"
             if one is None or two is None:
                 continue
             (slope, cut), (other, moved) = one, two
@@ -174,17 +212,20 @@ def _epsilon_cause(walk: TwoWalks, before: Leaves, moves: Sequence[Leaves], part
     return ""
 
 
-def _line(slots: Mapping[str, Leaves], first: str, second: str, move: Leaves, before: Leaves, parted: Sequence[str]
-          ) -> tuple[float, float] | None:  # fmt: skip
-    """Return slope and cut where a moment over its move is a line of the root of another moment."""
+def _line(slots: Mapping[str, Leaves], first: str, second: str, move: Leaves, before: Leaves, parted: Sequence[str],
+          *, squared: bool = False) -> tuple[float, float] | None:  # fmt: skip
+    """Return slope and cut where a moment over its move is a line of the root of another moment.
+
+    Where `squared`, both are squared, as an epsilon under the root has it.
+    """
     xs, ys = [], []
     for leaf in parted:
         if leaf not in slots[first] or leaf not in slots[second] or before[leaf].ndim > 1:
             continue
         m, v, u = slots[first][leaf].ravel(), slots[second][leaf].ravel(), move[leaf].ravel()
         good = (u != 0.0) & (v > 0.0) & (np.abs(u) > 1e-3 * np.abs(u).max(initial=0.0))
-        xs.append(np.sqrt(v[good]))
-        ys.append(m[good] / u[good])
+        xs.append(v[good] if squared else np.sqrt(v[good]))
+        ys.append((m[good] / u[good]) ** (2 if squared else 1))
     x, y = (np.concatenate(one) if one else np.zeros(0) for one in (xs, ys))
     if len(x) < 4:
         return None

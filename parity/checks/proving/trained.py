@@ -20,13 +20,16 @@ STEPS = 12
 def resume_stage(first: PortSource, second: PortSource) -> PortStage:
     """Return whether the loops of both resume exactly, each against itself.
 
+    Runs are made within this process, where a kill leaves them suspended: seconds, where new processes take minutes.
+    What only a new process loses is for `parity.assert_resumes`.
+
     Raises:
         SpecError: A loop cannot be called.
     """
     said = []
     for source in (first, second):
         try:
-            found = resumes(source.get("train"), steps=STEPS, name=source.name)
+            found = resumes(source.get("train"), steps=STEPS, name=source.name, mode="inline")
         except ParityError as error:
             return PortStage("resume", "inconclusive", f"{source.name}: {error}".splitlines()[0])
         if found.verdict == "broken":
@@ -35,7 +38,7 @@ def resume_stage(first: PortSource, second: PortSource) -> PortStage:
         if found.verdict != "holds":
             return PortStage("resume", "inconclusive", f"{source.name}: {'; '.join(found.notes[:2])}")
         said.append(f"{source.name} in {len(found.scenarios)} scenarios")
-    return PortStage("resume", "holds", f"{' and '.join(said)}, bit for bit")
+    return PortStage("resume", "holds", f"{' and '.join(said)}, bit for bit, in this process")
 
 
 def handover_stage(first: PortSource, second: PortSource, convert: Convert | None) -> PortStage:
@@ -50,7 +53,7 @@ def handover_stage(first: PortSource, second: PortSource, convert: Convert | Non
         said = "no conversion was given: --convert MODULE:NAME, a function of the trainer's folder and the port's"
         return PortStage("handover", "inconclusive", said)
     try:
-        found = hands_over(first.get("train"), second.get("train"), convert=convert, steps=STEPS)
+        found = hands_over(first.get("train"), second.get("train"), convert=convert, steps=STEPS, mode="inline")
     except ParityError as error:
         return PortStage("handover", "inconclusive", str(error).splitlines()[0])
     if found.verdict == "broken":

@@ -19,6 +19,9 @@ from parity.checks.proving.walk import TwoWalks
 
 __all__ = ["average_cause", "update_cause"]
 
+EPSILON = 1e-6
+"""What `torch.nn.utils.clip_grad_norm_` adds to the norm."""
+
 Leaves = Mapping[str, NDArray[np.float64]]
 
 
@@ -40,9 +43,15 @@ def update_cause(walk: TwoWalks) -> str:
 
 def average_cause(walk: TwoWalks) -> str:
     """Return what two averages of the parameters differ in; empty where there is none in either state."""
-    a, b = walk.lanes[:2]
-    here = {s: found for s in a.moments[walk.done].slots if s != MODEL and (found := average_of(a, s, walk.done))}
-    there = {s: found for s in b.moments[walk.done].slots if s != MODEL and (found := average_of(b, s, walk.done))}
+    # each by its own updates, those made ahead too: an average of what was before has not moved after the first
+    here, there = (
+        {
+            s: one
+            for s in lane.moments[walk.done].slots
+            if s != MODEL and (one := average_of(lane, s, len(lane.moments) - 1))
+        }
+        for lane in walk.lanes[:2]
+    )
     here = {s: one for s, one in here.items() if not walk.matched.get(s)}
     taken = set(walk.matched.values())
     there = {s: one for s, one in there.items() if s not in taken}
@@ -122,6 +131,18 @@ def _decay_cause(here: Taken, there: Taken) -> str:
     return f"decay: {who} adds {decay:.4g} times the parameters to the gradient (L2) {where}"
 
 
+def _rate_in_momentum(here: Taken, there: Taken, walk: TwoWalks) -> str:
+    """Return that the momentum of one holds the rate: the first updates agree, and the momenta are multiples."""
+    ratio = one_value({leaf: there.gradient[leaf] / part for leaf, part in here.gradient.items() if part and leaf in
+                       there.gradient})  # fmt: skip
+    if here.square or there.square or ratio is None or abs(ratio - 1.0) <= 1e-9 or walk.done == 1:
+        return ""
+    return (
+        f"momentum: the port's is {ratio:.6g} times the trainer's, the first update the same: the rate is taken "
+        f"{'into the momentum there, after it here' if ratio < 1 else 'after the momentum there, into it here'}"
+    )
+
+
 def _clip_value_cause(here: Taken, there: Taken, walk: TwoWalks) -> str:
     for who, one, other, lane in (("the port", there, here, 1), ("the trainer", here, there, 0)):
         if one.loose and not other.loose:
@@ -176,16 +197,31 @@ def _scale_cause(here: Taken, there: Taken, gradient: Leaves) -> str:
     return _clip_cause(ratio, norm, here, there, gradient)
 
 
+def _whole(ratio: float, close: float) -> str:
+    """Return a ratio that is a whole number of at least 2, or one by such a number; empty where it is none."""
+    for value, words in ((ratio, ""), (1 / ratio if ratio else 0.0, "1/")):
+        if round(value) >= 2 and abs(value - round(value)) <= close * value and value < 1e4:
+            return f"{words}{round(value)}"
+    return ""
+
+
 def _clip_cause(ratio: float, norm: float, here: Taken, there: Taken, gradient: Leaves) -> str:
-    for words, made in (("here, not there", (norm + 1e-6) / norm), ("there, not here", norm / (norm + 1e-6))):
-        if abs(ratio - made) <= 1e-3 * abs(made - 1.0):
+    """Return why all gradients are scaled alike: by clipping, or before it.
+
+    Where both clip, c / (norm + epsilon) takes any scale back but for the epsilon: what is left tells the scale.
+    """
+    for words, share in (("here, not there", ((norm + EPSILON) / ratio - norm) / EPSILON),
+                         ("there, not here", ((norm + EPSILON) * ratio - norm) / EPSILON)):  # fmt: skip
+        if abs(share) <= 1e-3:
             return f"clip epsilon: 1e-6 is added to the norm of the gradients {words}"
-    for whole, words in ((ratio, "once less"), (1 / ratio, "once more")):
-        if abs(whole - round(whole)) <= 1e-9 * whole and round(whole) >= 2:
-            return (
-                f"accumulation: the gradients of the port are divided by {round(whole)} {words} than the trainer's "
-                "(the mean over micro-batches, taken twice or not at all)"
-            )
+        scale = share if words.startswith("there") else 1 / share
+        if whole := _whole(scale, 1e-3):
+            return f"accumulation: before both clip, the gradients of the port are {whole} times the trainer's"
+    if whole := _whole(ratio, 1e-9):
+        return (
+            f"accumulation: the gradients of the port are {whole} times the trainer's (the mean over micro-batches, "
+            "taken twice or not at all)"
+        )
     kept = [leaf for leaf in here.gradient if here.gradient[leaf]]
     part = float(np.sqrt(sum(float((gradient[leaf] ** 2).sum()) for leaf in kept)))
     for epsilon in (1e-6, 0.0):

@@ -77,12 +77,15 @@ def _narrow_cause(walk: TwoWalks) -> str:
 def kept_narrow(lane: Lane, done: int) -> dict[str, str]:
     """Return slots whose every element that moved is one of bfloat16 or float16, with the type."""
     found = {}
+    statistics = lane.trainer.model.statistics
     start, now = lane.moments[0].slots, lane.moments[done].slots
     for slot, held in now.items():
         moved = [
             array.ravel()
             for leaf, array in held.items()
-            if not np.array_equal(array, start.get(slot, {}).get(leaf, np.nan)) and np.any(array)
+            if leaf not in statistics
+            and not np.array_equal(array, start.get(slot, {}).get(leaf, np.nan))
+            and np.any(array)
         ]
         values = np.concatenate(moved) if moved else np.zeros(0)
         values = values[values != 0.0]
