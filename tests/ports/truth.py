@@ -85,7 +85,8 @@ class TorchRun:
                     if word in slots:
                         found.setdefault(slot, {})[names[id(p)]] = slots[word].numpy()
         if "ema" in self.state:
-            found["ema"] = {name: one.detach().numpy() for name, one in self._leaves(self.state["ema"]).items()}
+            kept = self._leaves(self.state["ema"])  # of a module that holds the averaged one as `module`
+            found["ema"] = {name.removeprefix("module."): one.detach().numpy() for name, one in kept.items()}
         return {slot: {name: one.copy() for name, one in values.items()} for slot, values in found.items()}
 
 
