@@ -1,4 +1,4 @@
-"""Causes inside an attention with rotary places and shared keys: each for its fault alone, none for an unknown one."""
+"""Causes inside an attention with rotary places and shared keys: each for its fault alone, none for an unknown."""
 
 import numpy as np
 import pytest

@@ -69,6 +69,7 @@ class TorchRun:
         return float(loss.detach()), grads
 
     def start(self) -> None:
+        self.model.zero_grad(set_to_none=True)  # a leaf that training freezes has none
         self.state = self.port.start(self.model)
 
     def step(self, batch: Any) -> float:
@@ -97,6 +98,9 @@ class JaxRun:
         self.port = port
         with jax.enable_x64(True):
             self.model = port.opened()
+            for _, one in nnx.iter_modules(self.model) if isinstance(self.model, nnx.Module) else ():
+                if isinstance(one, nnx.Embed):
+                    one.dtype = None  # it would cast its table to the type that it was built in
             self._split()
             self._leaves = jax.tree.map(_to_float64, self._leaves)
         self._program: Any = None
