@@ -49,8 +49,8 @@ def grouped_cause(befores: Sequence[Float64s], first: Float64s, second: Float64s
     """Return what two attentions do differently with the same q, k and v; empty where that is not known.
 
     Args:
-        befores: What agrees in both, the nearest first: one fused projection of [batch, time, widths of q, k, v], or three
-            one after the other, those of k and v perhaps narrower.
+        befores: What agrees in both, the nearest first: one fused projection of [batch, time, widths of q, k, v], or
+            three one after the other, those of k and v perhaps narrower.
         first: What one model made of it, float64[batch, time, width], before the projection of the output.
         second: What the other made of it.
     """
