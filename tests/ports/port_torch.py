@@ -85,6 +85,5 @@ def train(folder: Path, steps: int = 12):
         state, _loss = step(state, batch(at))
         if (at + 1) % 4 == 0:
             held = {name: state[name].state_dict() for name in ("model", "optimizer", "scheduler")}
-            torch.save(
-                {**held, "ema": state["ema"], "step": at + 1, "rng": torch.get_rng_state()}, folder / "last.pt"
-            )
+            held |= {"ema": state["ema"], "step": at + 1, "rng": torch.get_rng_state()}
+            torch.save(held, folder / "last.pt")

@@ -297,5 +297,5 @@ def test_a_port_to_nnx_holds_with_its_casts_left_out():
     from tests.ports import port_jax
 
     found = parity.prove_port(torch=port_torch, jax=port_jax, steps=12, until="initial values")
-    assert [one.verdict for one in found.stages[1:]] == ["holds"] * 7, found.text()
+    assert found.verdict == "holds", found.text()
     assert any("cast to a narrower type" in note for note in found.notes)

@@ -23,7 +23,7 @@ PARTS = (3, 2)
 """Parts of a fused projection that is of one shape in both models: query, key and value; key and value, or gate and
 up."""
 
-Cuts = dict[tuple[int, ...], Cutting]
+CutsByShape = dict[tuple[int, ...], Cutting]
 
 
 def finer_plans(first: ShapeCounts, second: ShapeCounts, base: CutPlan) -> Iterator[CutPlan]:
@@ -46,7 +46,7 @@ def _heads(extent: int) -> list[int]:
     return [n for n in range(2, extent) if extent % n == 0]
 
 
-def _heads_of_cut(cuts: Sequence[Cuts]) -> Iterator[tuple[Cuts, Cuts]]:
+def _heads_of_cut(cuts: Sequence[CutsByShape]) -> Iterator[tuple[CutsByShape, CutsByShape]]:
     """Yield plans in which what is cut into equal parts is cut head by head."""
     fused = {
         (at, way.extents)
@@ -62,8 +62,8 @@ def _heads_of_cut(cuts: Sequence[Cuts]) -> Iterator[tuple[Cuts, Cuts]]:
             yield (turned, cuts[1]) if at == 0 else (cuts[0], turned)
 
 
-def _heads_of_whole(models: Sequence[Mapping[tuple[int, ...], str]], cuts: Sequence[Cuts]
-                    ) -> Iterator[tuple[Cuts, Cuts]]:  # fmt: skip
+def _heads_of_whole(models: Sequence[Mapping[tuple[int, ...], str]], cuts: Sequence[CutsByShape]
+                    ) -> Iterator[tuple[CutsByShape, CutsByShape]]:  # fmt: skip
     """Yield plans in which a projection that is fused in both models is head by head in one of them."""
     extents = [{n for shape in shapes for n in shape} for shapes in models]
     for parts in PARTS:
@@ -77,7 +77,7 @@ def _heads_of_whole(models: Sequence[Mapping[tuple[int, ...], str]], cuts: Seque
                     yield made[0], made[1]
 
 
-def _whole(shapes: Mapping[tuple[int, ...], str], ways: Cuts, n: int, parts: int, heads: int) -> Cuts:
+def _whole(shapes: Mapping[tuple[int, ...], str], ways: CutsByShape, n: int, parts: int, heads: int) -> CutsByShape:
     """Return how leaves that have an axis of some extent are cut along it, those left out that are cut already."""
     return {
         shape: Cutting(shape, axis=shape.index(n), extents=(n // parts,) * parts, heads=heads)
@@ -86,7 +86,9 @@ def _whole(shapes: Mapping[tuple[int, ...], str], ways: Cuts, n: int, parts: int
     }
 
 
-def _kernels(models: Sequence[Mapping[tuple[int, ...], str]], cuts: Sequence[Cuts]) -> Iterator[tuple[Cuts, Cuts]]:
+def _kernels(
+    models: Sequence[Mapping[tuple[int, ...], str]], cuts: Sequence[CutsByShape]
+) -> Iterator[tuple[CutsByShape, CutsByShape]]:
     """Yield plans in which a matrix has the axes of a kernel in another order than the kernel's own."""
     for at, ways in enumerate(cuts):
         for shape, way in ways.items():

@@ -79,8 +79,8 @@ def prove_sources(
     if until is not None and until not in STAGES:
         raise UnknownNameError("stage", until, STAGES)
     began = time.perf_counter()
-    proving = Proving(first, second, inputs, rules, steps, convert)
     last = until or STAGES[-1]
+    proving = Proving(first, second, inputs, rules, steps, convert, last)
     for name in STAGES[: STAGES.index(last) + 1]:
         proving.look_at(name)
         if proving.stages and proving.stages[-1].verdict == "broken":

@@ -13,11 +13,11 @@ from parity.checks.proving.gradient_causes import gradient_cause, mode_cause
 from parity.checks.proving.initial import compare_starts
 from parity.checks.proving.loss_causes import loss_cause
 from parity.checks.proving.losses import LossPair, Pairing, evaluate_losses, gradient_gaps, loss_gap, other_values
-from parity.checks.proving.sources import PortSource, PortTrainer, open_port
+from parity.checks.proving.sources import NAMES, PortSource, PortTrainer, open_port
 from parity.checks.proving.trained import handover_stage, resume_stage
 from parity.checks.proving.update_causes import update_cause
 from parity.checks.proving.updates import judge_updates
-from parity.checks.proving.verdict import PortStage
+from parity.checks.proving.verdict import STAGES, PortStage
 from parity.checks.proving.walk import TwoWalks, scaled
 from parity.mapping import LeafRule
 
@@ -49,14 +49,15 @@ class Proving:
         rules: Which leaf is which; None for what is proposed.
         steps: Updates that are compared.
         convert: Takes what the trainer saved to what the port resumes from; None where there is none.
+        until: The last stage that will be looked at: what only later ones need is not asked for.
     """
 
     def __init__(
         self, first: PortSource, second: PortSource, inputs: object, rules: Path | Sequence[LeafRule] | None,
-        steps: int, convert: Convert | None = None,
+        steps: int, convert: Convert | None = None, until: str = STAGES[-1],
     ) -> None:  # fmt: skip
         self.first, self.second, self.inputs, self.rules, self.steps = first, second, inputs, rules, steps
-        self.convert = convert
+        self.convert, self.until = convert, until
         self.stages: list[PortStage] = []
         self.notes: list[str] = []
         self.figures: dict[str, float] = {}
@@ -85,10 +86,14 @@ class Proving:
         tell()
 
     def _interface(self) -> PortStage:
-        lacking = [f"{source.name} has no {word}" for source in (self.first, self.second) for word in source.lacking]
+        asked = STAGES[: STAGES.index(self.until) + 1]
+        needed = {word for stage in asked for word in NEEDS.get(stage, ())}
+        both = (self.first, self.second)
+        lacking = [f"{one.name} has no {word}" for one in both for word in one.lacking if word in needed]
         if lacking:
             return PortStage("interface", "inconclusive", ", ".join(lacking))
-        return PortStage("interface", "holds", "both have a model, batches, a loss, a start, a step and a loop")
+        words = [word for word in NAMES if word in needed]
+        return PortStage("interface", "holds", f"both have {', '.join(words)}")
 
     def _batches(self) -> PortStage:
         return compare_batches(self.first, self.second, self.steps)

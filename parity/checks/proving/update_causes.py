@@ -135,7 +135,15 @@ def _rate_in_momentum(here: Taken, there: Taken, walk: TwoWalks) -> str:
     """Return that the momentum of one holds the rate: the first updates agree, and the momenta are multiples."""
     ratio = one_value({leaf: there.gradient[leaf] / part for leaf, part in here.gradient.items() if part and leaf in
                        there.gradient})  # fmt: skip
-    if here.square or there.square or ratio is None or abs(ratio - 1.0) <= 1e-9 or walk.done == 1:
+    if here.square or there.square or ratio is None or abs(ratio - 1.0) <= 1e-9:
+        return ""
+    before = walk.pairing.over(walk.lanes[0].moments[0].slots[MODEL])
+    here_now, there_now = (
+        walk.pairing.over(walk.lanes[0].moments[1].slots[MODEL]),
+        walk.lanes[1].moments[1].slots[MODEL],
+    )
+    moves = [np.concatenate([(one[leaf] - before[leaf]).ravel() for leaf in before]) for one in (here_now, there_now)]
+    if float(np.abs(moves[0] - moves[1]).max(initial=0.0)) > 1e-9 * float(np.abs(moves[0]).max(initial=0.0)):
         return ""
     return (
         f"momentum: the port's is {ratio:.6g} times the trainer's, the first update the same: the rate is taken "
