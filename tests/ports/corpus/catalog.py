@@ -163,7 +163,7 @@ WRONG = (
         "dropout is not scaled": ("loss", "keep"),
         "decay of another size": ("update", "decay"),
         "epsilon of Adam": ("update", "epsilon"),
-        "the stem is frozen": ("update", "patch_embed"),
+        "the stem is frozen": ("update", "frozen", "stem"),
         "average is missing": ("update", "ema"),
         "average without warm-up": ("update", "ema"),
         "average of the values before": ("update", "ema"),
