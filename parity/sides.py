@@ -20,7 +20,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from parity.contract import Inputs, LeastSquares, ModelProbe, Side, Translation
+from parity.contract import Inputs, LeastSquares, ModelProbe, Side, TrainerProbe, Translation
 from parity.errors import MissingFrameworkError, SideError, SpecError, UnknownNameError
 from parity.state import OptimizerKind
 
@@ -35,6 +35,7 @@ __all__ = [
     "installed",
     "is_builtin",
     "load",
+    "named_module",
     "named_object",
     "optimizers",
     "probes",
@@ -100,6 +101,9 @@ class Probes(Protocol):
         self, option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mapping[str, Any], inputs: Inputs
     ) -> ModelProbe:
         """Return a model, built from a user's object, as a function of its named leaves in float64."""
+
+    def open_trainer(self, model: ModelProbe, functions: Mapping[str, Callable[..., Any]]) -> TrainerProbe:
+        """Return a trainer of a model that this side has opened, from the user's `loss`, `start` and `step`."""
 
 
 def load(name: str) -> Side:
@@ -202,12 +206,31 @@ def named_object(option: str, text: str) -> Any:
     module, colon, name = text.partition(":")
     if not (colon and module and name and all(part.isidentifier() for part in f"{module}.{name}".split("."))):
         raise SpecError(option, f"expected MODULE:NAME, such as mine:Model, got {text!r}")
+    return _imported(option, text, module, name.split("."))
+
+
+def named_module(option: str, text: str) -> Any:
+    """Return a module of the user's own code, such as `mine`; the working directory is looked in first.
+
+    Args:
+        option: The option that names it, for messages.
+        text: Its name. Importing it runs it: what it prints goes to standard error.
+
+    Raises:
+        SpecError: It is no name of a module, or cannot be imported.
+    """
+    if not all(part.isidentifier() for part in text.split(".")):
+        raise SpecError(option, f"expected a module, such as mine or package.mine, got {text!r}")
+    return _imported(option, text, text, [])
+
+
+def _imported(option: str, text: str, module: str, names: Sequence[str]) -> Any:
     path = list(sys.path)
     sys.path.insert(0, os.getcwd())
     try:
         with contextlib.redirect_stdout(sys.stderr):
             found: Any = importlib.import_module(module)
-            for part in name.split("."):
+            for part in names:
                 found = getattr(found, part)
     except Exception as error:  # anything that the module does when it is imported
         why = " ".join(f"{type(error).__name__}: {error}".split())

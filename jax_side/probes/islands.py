@@ -78,13 +78,26 @@ def _apply(eqn: Any, values: list[Any], found: dict[tuple[str, str], Island]) ->
         return _evaluate(jaxpr, consts, values, found)
     if name == "scan" and narrow:
         return _scan(eqn.params, values, found)
-    if any(_dtype(one) == np.float64 for one in values):
-        values = [jnp.asarray(one, jnp.float64) if _dtype(one) in _NARROW else one for one in values]
-    params = {key: jnp.dtype("float64") if _is_narrow(one) else one for key, one in eqn.params.items()}
+    # literals too: a gradient begins with one divided by a count, and that is rounded in float32
+    values = [jnp.asarray(one, jnp.float64) if _dtype(one) in _NARROW else one for one in values]
+    params: dict[str, Any] = {
+        key: jnp.dtype("float64") if _is_narrow(one) else one for key, one in eqn.params.items()
+    }
+    if narrow and params.get("update_jaxpr") is not None:  # of scatters: what joins an element with its update
+        params["update_jaxpr"] = _widened(eqn.params["update_jaxpr"], eqn.params["update_consts"], found)
     bound = eqn.primitive.get_bind_params(params)
     functions, params = bound if isinstance(bound, tuple) else ((), bound)  # a pair before jax 0.10
     made = eqn.primitive.bind(*functions, *values, **params)
     return list(made) if eqn.primitive.multiple_results else [made]
+
+
+def _widened(jaxpr: Any, consts: Sequence[Any], found: dict[tuple[str, str], Island]) -> Any:
+    """Return a function of scalars in a trace as one of float64."""
+    scalars = [
+        jax.ShapeDtypeStruct(one.aval.shape, jnp.float64 if one.aval.dtype in _NARROW else one.aval.dtype)
+        for one in jaxpr.invars
+    ]
+    return jax.make_jaxpr(lambda *args: _evaluate(jaxpr, consts, args, found))(*scalars).jaxpr
 
 
 def _scan(params: Mapping[str, Any], values: list[Any], found: dict[tuple[str, str], Island]) -> list[Any]:

@@ -35,6 +35,9 @@ class ModelTree:
     module: Any = None
     """The module of NNX or linen; None for functions."""
     notes: tuple[str, ...] = ()
+    assemble: Callable[[Mapping[str, Any]], Any] | None = None
+    """Returns what the user's own functions take as the model: a module of NNX or a pytree with these arrays, the
+    pair of a module of linen and its variables, or the pair of parameters and a function."""
     wide: Callable[[], tuple[ModelTree, tuple[str, ...]]] | None = None
     """NNX: returns it with float64 in place of the narrow types that its modules compute in, and these modules."""
 
@@ -123,6 +126,11 @@ def _nnx(module: Any) -> ModelTree:
     from flax import nnx
 
     module.eval()
+    for _, one in nnx.iter_modules(module):
+        # it keeps the type of its table when it is built (flax/nnx/nn/linear.py, Embed.__init__), and would cast a
+        # table of float64 to that; what a user multiplies with then is rounded too, which no lifting brings back
+        if isinstance(one, nnx.Embed) and one.dtype == one.embedding.dtype:
+            one.dtype = None
     graph, params, stats, rest = nnx.split(module, nnx.Param, nnx.BatchStat, ...)
     held: dict[str, Any] = {}
     places: dict[str, tuple[int, int]] = {}
@@ -156,7 +164,7 @@ def _nnx(module: Any) -> ModelTree:
         return _nnx(copied), tuple(found)
 
     statistics = frozenset(name for name, (which, _) in places.items() if which)
-    return ModelTree(held, call, statistics, {}, bind, module, _said(modes), wide)
+    return ModelTree(held, call, statistics, {}, bind, module, _said(modes), bind, wide)
 
 
 def _linen(option: str, name: str, module: Any, inputs: Inputs) -> ModelTree:
@@ -180,10 +188,13 @@ def _linen(option: str, name: str, module: Any, inputs: Inputs) -> ModelTree:
 
     def call(values: Mapping[str, Any], inputs: Inputs) -> Any:
         args, named = call_with(inputs)
-        whole = jax.tree_util.tree_unflatten(tree, [values[one] for one in order])
-        return module.apply(whole, *args, **{**modes, **named})
+        return module.apply(whole(values), *args, **{**modes, **named})
 
-    return ModelTree(held, call, frozenset(statistics), collections, None, module, _said(modes))
+    def whole(values: Mapping[str, Any]) -> Any:
+        return jax.tree_util.tree_unflatten(tree, [values[one] for one in order])
+
+    return ModelTree(held, call, frozenset(statistics), collections, None, module, _said(modes),
+                     lambda values: (module, whole(values)))  # fmt: skip
 
 
 def _function(params: Any, function: Any) -> ModelTree:
@@ -193,10 +204,13 @@ def _function(params: Any, function: Any) -> ModelTree:
 
     def call(values: Mapping[str, Any], inputs: Inputs) -> Any:
         args, named = call_with(inputs)
-        whole = jax.tree_util.tree_unflatten(tree, [values[one] for one in names])
-        return function(whole, *args, **{**modes, **named})
+        return function(whole(values), *args, **{**modes, **named})
 
-    return ModelTree(dict(zip(names, (leaf for _, leaf in flat), strict=True)), call, notes=_said(modes))
+    def whole(values: Mapping[str, Any]) -> Any:
+        return jax.tree_util.tree_unflatten(tree, [values[one] for one in names])
+
+    return ModelTree(dict(zip(names, (leaf for _, leaf in flat), strict=True)), call, notes=_said(modes),
+                     assemble=lambda values: (whole(values), function))  # fmt: skip
 
 
 def _callable_tree(built: Any) -> ModelTree:
@@ -211,7 +225,10 @@ def _callable_tree(built: Any) -> ModelTree:
 
     def call(values: Mapping[str, Any], inputs: Inputs) -> Any:
         args, named = call_with(inputs)
-        leaves = [values.get(name, leaf) for name, (_, leaf) in zip(names, flat, strict=True)]
-        return jax.tree_util.tree_unflatten(tree, leaves)(*args, **{**modes, **named})
+        return whole(values)(*args, **{**modes, **named})
 
-    return ModelTree(moving, call, notes=_said(modes))
+    def whole(values: Mapping[str, Any]) -> Any:
+        leaves = [values.get(name, leaf) for name, (_, leaf) in zip(names, flat, strict=True)]
+        return jax.tree_util.tree_unflatten(tree, leaves)
+
+    return ModelTree(moving, call, notes=_said(modes), assemble=whole)

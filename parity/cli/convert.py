@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,10 @@ from parity.convert import (
     open_any,
     read_torch_state,
     registered,
+    writer_of,
 )
 from parity.errors import CheckpointError, SpecError, UnknownNameError
-from parity.formats import FAMILIES, WRITTEN, Writer
+from parity.formats import FAMILIES, WRITTEN
 from parity.mapping import CLASSES, ConversionRules, Zeros, read_rules
 from parity.report import print_ledger, print_placements, quoted
 from parity.results import EXIT_CODES
@@ -187,7 +187,7 @@ def _run(options: argparse.Namespace) -> int:
         keys=None if options.keys is None else tuple(options.keys.split(",")),
         parts=dict(options.parts),
     )
-    writer = _writer(options.to)
+    writer = writer_of(options.to)
     with on_disk(options.source) as source:
         ledger = convert(source, options.target, writer, asked, like=options.like, now=time.time())
     print_found(ledger, partial(print_ledger, str(options.target)), options)
@@ -210,23 +210,6 @@ def _own(text: str) -> Any:
     if ":" not in text:
         raise UnknownNameError("value of --optimizer", text, [*LAYOUTS, *NAMES, "MODULE:NAME"])
     return sides.named_object("--optimizer", text)
-
-
-def _writer(name: str) -> Writer:
-    """Return the writer of a format; only its own side is imported.
-
-    Raises:
-        CheckpointError: The side is not installed, or has no such writer.
-    """
-    written = WRITTEN[name]
-    if written != "side":
-        return written
-    side = sides.load(FAMILIES[name])
-    writers: Callable[[], tuple[Writer, ...]] | None = getattr(side, "writers", None)
-    found = {writer.format: writer for writer in (writers() if writers else ())}
-    if name not in found:
-        raise CheckpointError(f"the side {FAMILIES[name]} writes {', '.join(found)}, not {name}")
-    return found[name]
 
 
 def _read_names(path: Path) -> list[str]:

@@ -8,10 +8,10 @@ from parity import sides
 from parity.checks.models import ModelSource, arguments
 from parity.errors import SpecError
 
-__all__ = ["add_models", "given_inputs", "given_models"]
+__all__ = ["ModelOption", "add_models", "given_inputs", "given_models"]
 
 
-class _Model(argparse.Action):
+class ModelOption(argparse.Action):
     """Keep models in the order in which they were given, whichever framework they are of."""
 
     def __call__(self, parser, namespace, values, option_string=None):  # type: ignore[no-untyped-def]
@@ -19,14 +19,21 @@ class _Model(argparse.Action):
         namespace.models = [*given, (option_string.removeprefix("--"), values)]
 
 
-def add_models(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which two models they are, and what both are called with."""
+def add_models(parser: argparse.ArgumentParser, *, trainers: bool = False) -> None:
+    """Add the options that say which two models they are, and what both are called with.
+
+    Args:
+        parser: Gets them.
+        trainers: Whether they are modules of trainers, which hold a model and more.
+    """
     for name, what in (("torch", "PyTorch"), ("jax", "JAX: of NNX or linen, a pytree, or (parameters, function)")):
         parser.add_argument(
             f"--{name}",
-            action=_Model,
-            metavar="MODULE:NAME",
-            help=f"a model of {what}, its class, or a function that makes it; two models in all",
+            action=ModelOption,
+            metavar="MODULE" if trainers else "MODULE:NAME",
+            help=f"the module of a trainer of {what.partition(':')[0]}; two in all"
+            if trainers
+            else f"a model of {what}, its class, or a function that makes it; two models in all",
         )
         parser.add_argument(
             f"--{name}-args",

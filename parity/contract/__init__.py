@@ -55,6 +55,7 @@ from parity.contract.trainer import (
     Validation,
     require_trainer,
 )
+from parity.contract.training import LossEvaluation, StateView, StepBatch, TrainerProbe, TrainingRun
 from parity.contract.translation import (
     LeastSquares,
     Measured,
@@ -70,6 +71,7 @@ __all__ = [
     "Island",
     "LeafSplit",
     "LeastSquares",
+    "LossEvaluation",
     "Measured",
     "ModelProbe",
     "ModuleCall",
@@ -81,8 +83,12 @@ __all__ = [
     "RunPlan",
     "Side",
     "StateSplit",
+    "StateView",
+    "StepBatch",
     "StepRecord",
     "Trainer",
+    "TrainerProbe",
+    "TrainingRun",
     "Translation",
     "Validation",
     "Weigh",

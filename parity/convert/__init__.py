@@ -23,6 +23,7 @@ from parity.convert.selecting import JAX_PARTS
 from parity.convert.to_jax import Options, to_jax
 from parity.convert.to_torch import to_torch
 from parity.convert.torch_state import TorchState, read_torch_state
+from parity.convert.writers import writer_of
 from parity.mapping import (
     CLASSES,
     ConversionRule,
@@ -83,4 +84,5 @@ __all__ = [
     "to_jax",
     "to_torch",
     "without_document",
+    "writer_of",
 ]

@@ -8,7 +8,7 @@ from parity.mapping.lazy import Zeros
 from parity.mapping.names import by_keys, by_text, fill_keys, fill_text
 from parity.mapping.owners import pair_slots, words_of
 from parity.mapping.pair import Pair, PairRule, matching
-from parity.mapping.pairing import pair_leaves
+from parity.mapping.pairing import pair_leaves, permutation_of
 from parity.mapping.parts import Add, Copies, Join, Split, Stack, Tie, Unstack
 from parity.mapping.row import ConversionRule, row_of
 from parity.mapping.rows import parse_rules, read_rules, rules_text
@@ -52,6 +52,7 @@ __all__ = [
     "pair_leaves",
     "pair_slots",
     "parse_rules",
+    "permutation_of",
     "read_rules",
     "row_of",
     "rules_text",

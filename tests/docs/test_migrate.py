@@ -5,6 +5,7 @@ import shlex
 import sys
 from collections.abc import Callable
 
+import jax
 import pytest
 import torch
 
@@ -16,6 +17,8 @@ from tests.ports.five import table as five
 
 PAGE = "docs/migrate.md"
 
+EXAMPLES = ("migrate_torch", "migrate_nnx", "trainer_torch", "trainer_nnx", "port_torch", "port_optax")
+
 
 def shown(name: str) -> str:
     """Return a block of the page, without the fence."""
@@ -25,18 +28,18 @@ def shown(name: str) -> str:
 
 def rounded(text: str) -> str:
     """Return a text with every float cut to what any processor gives, and rounding of any size as one word."""
-    text = re.sub(r"\b\d\.\de-1[3-7]\b", "rounding", text)
+    text = re.sub(r"\b\d\.\d{1,2}e-1[3-7]\b|\b0\.0e\+00\b", "rounding", text)
     return re.sub(r"-?\d+\.(\d{4})\d{4,}", r"0.\1", text).strip()
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("migrate_torch", "migrate_nnx"):
+    for name in EXAMPLES:
         (tmp_path / f"{name}.py").write_text((ROOT / "docs" / "examples" / f"{name}.py").read_text())
         sys.modules.pop(name, None)
     yield tmp_path
-    for name in ("migrate_torch", "migrate_nnx"):
+    for name in EXAMPLES:
         sys.modules.pop(name, None)
 
 
@@ -93,6 +96,48 @@ def test_a_bar_that_is_not_reached_is_noticed(kind, name, word, value):
     record = five.read_record(five.RECORD)
     record[kind][name][word] = value
     assert len(five.tables(record)[1]) == 1
+
+
+def sized(text: str) -> str:
+    """Return a text of a port without what the first draws of the models decide: which leaves part most."""
+    return re.sub(r"\d+ leaves part, .*", "leaves part", rounded(text))
+
+
+@pytest.mark.takes_seconds
+def test_the_port_of_the_page_parts_at_the_clip_and_is_named(folder, capsys):
+    wrong, _ = re.findall(r"^parity port .*$", pages.read(PAGE), re.MULTILINE)
+    code, out = run(wrong, capsys)
+    assert (code, sized(out)) == (1, sized(shown("clip")))
+
+
+@pytest.mark.soak
+def test_the_port_of_the_page_that_was_put_right_holds(folder, capsys):
+    _, right = re.findall(r"^parity port .*$", pages.read(PAGE), re.MULTILINE)
+    code, out = run(right, capsys)
+    assert (code, sized(out)) == (0, sized(shown("equal")))
+
+
+@pytest.mark.takes_seconds
+def test_the_handover_of_the_page_prints_what_it_shows(folder, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(folder))
+    from port_torch import train
+
+    (folder / "run").mkdir()
+    for _ in train(folder / "run", 25):
+        pass
+    (folder / "run" / "state.pt").rename(folder / "state.pt")
+    [command] = re.findall(r"^parity handover .*$", pages.read(PAGE), re.MULTILINE)
+    before = jax.config.jax_enable_x64
+    try:
+        code, out = run(command, capsys)
+    finally:
+        jax.config.update("jax_enable_x64", before)  # the port sets it for its process
+    assert (code, shared(out)) == (0, shared(shown("handover")))
+
+
+def shared(text: str) -> str:
+    """Return a text with the shares of what passes as words."""
+    return re.sub(r"\b0\.\d+ of what", "a share of what", rounded(text))
 
 
 PLANTS: dict[Callable[[], None], list[tuple[str, str, str]]] = {

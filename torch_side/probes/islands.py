@@ -28,11 +28,13 @@ class Islands(TorchFunctionMode):
 
     Args:
         lift: Whether narrow types are answered in float64.
+        in_graph: Whether only casts count through which a gradient will go: those of a forward pass, and not those of
+            an update, which keeps its parameters or moments in a narrow type on purpose.
     """
 
-    def __init__(self, *, lift: bool) -> None:
+    def __init__(self, *, lift: bool, in_graph: bool = False) -> None:
         super().__init__()
-        self.lift = lift
+        self.lift, self.in_graph = lift, in_graph
         self._found: dict[tuple[str, str, bool], Island] = {}
 
     @property
@@ -47,6 +49,9 @@ class Islands(TorchFunctionMode):
         given = dict(kwargs or {})
         wide = any(isinstance(a, torch.Tensor) and a.dtype == torch.float64 for a in args)
         asked = func in _CASTS or any(isinstance(one, torch.dtype) and one in _NARROW for one in _flat(args, given))
+        if asked and self.in_graph:
+            tracked = any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
+            asked = tracked and torch.is_grad_enabled()
         if asked and wide:
             self._note(func, self.lift)
         if asked and self.lift:

@@ -86,10 +86,11 @@ class TorchProbe:
                 ties[known] = (*ties.get(known, ()), path)
             else:
                 leaves[path] = parameter
+        # a batch norm that a user wrote has both as buffers under the names of PyTorch's own
         statistics = {
             f"{path}.{word}".lstrip(".")
             for path, one in module.named_modules()
-            if isinstance(one, _NormBase)
+            if isinstance(one, _NormBase) or set(_STATISTICS) <= set(dict(one.named_buffers(recurse=False)))
             for word in _STATISTICS
             if getattr(one, word, None) is not None
         }

@@ -3,6 +3,8 @@
 Knows no framework: models are `parity.contract.ModelProbe`, functions of named leaves in float64.
 """
 
+from parity.checks.models.draws import drawn
+from parity.checks.models.inputs import BothInputs, both_inputs
 from parity.checks.models.maps import (
     MapBrokenError,
     MappedModels,
@@ -14,18 +16,27 @@ from parity.checks.models.maps import (
 from parity.checks.models.opening import ModelSource, arguments, open_subjects
 from parity.checks.models.parting import Parting
 from parity.checks.models.partings import find_parting, parting_of
+from parity.checks.models.proof import NOISE, carried, placed
+from parity.checks.models.subjects import Subjects
 
 __all__ = [
+    "NOISE",
+    "BothInputs",
     "MapBrokenError",
     "MappedModels",
     "ModelSource",
     "Parting",
+    "Subjects",
     "arguments",
     "assert_same_model",
+    "both_inputs",
+    "carried",
+    "drawn",
     "find_parting",
     "map_models",
     "map_opened",
     "open_subjects",
     "opened_models",
     "parting_of",
+    "placed",
 ]

@@ -10,11 +10,14 @@ from parity.checks.ports.assertions import (
     assert_handover,
     assert_twins,
 )
-from parity.checks.ports.handover import hands_over
+from parity.checks.ports.continued import hand_over
+from parity.checks.ports.converting import conversion
+from parity.checks.ports.handover import Convert, hands_over
 from parity.checks.ports.twins import twins_agree
 from parity.mapping import Pair, PairRule
 
 __all__ = [
+    "Convert",
     "CrossingBrokenError",
     "HandoverBrokenError",
     "Pair",
@@ -22,6 +25,8 @@ __all__ = [
     "TwinsDifferError",
     "assert_handover",
     "assert_twins",
+    "conversion",
+    "hand_over",
     "hands_over",
     "twins_agree",
 ]

@@ -7,10 +7,10 @@ from flax import linen, nnx
 WIDTH, HEADS, LAYERS, VOCABULARY, LENGTH = 16, 2, 2, 31, 8
 
 
-def attend(q, k, v):
-    """Return causal attention, [batch, time, heads, size]."""
+def attend(q, k, v, ahead=0):
+    """Return causal attention, [batch, time, heads, size]; each place sees `ahead` places more than it should."""
     scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / jnp.sqrt(q.shape[-1])
-    mask = jnp.tril(jnp.ones(scores.shape[-2:], bool))
+    mask = jnp.tril(jnp.ones(scores.shape[-2:], bool), ahead)
     return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(jnp.where(mask, scores, -jnp.inf), -1), v)
 
 
@@ -19,10 +19,10 @@ def split_heads(x):
 
 
 class Block(nnx.Module):
-    def __init__(self, how, eps, approximate, rngs):
+    def __init__(self, how, eps, approximate, rngs, dropout, ahead):
         self.norm1 = nnx.LayerNorm(WIDTH, epsilon=eps, rngs=rngs)
         self.norm2 = nnx.LayerNorm(WIDTH, epsilon=eps, rngs=rngs)
-        self.how, self.approximate = how, approximate
+        self.how, self.approximate, self.ahead = how, approximate, ahead
         if how == "own":
             self.attn = nnx.MultiHeadAttention(HEADS, WIDTH, decode=False, rngs=rngs)
         elif how == "fused":
@@ -30,7 +30,7 @@ class Block(nnx.Module):
         else:
             self.q, self.k, self.v, self.o = (nnx.Linear(WIDTH, WIDTH, rngs=rngs) for _ in range(4))
         self.up, self.down = nnx.Linear(WIDTH, 4 * WIDTH, rngs=rngs), nnx.Linear(4 * WIDTH, WIDTH, rngs=rngs)
-        self.drop = nnx.Dropout(0.1, rngs=rngs)
+        self.drop = nnx.Dropout(dropout, rngs=rngs)
 
     def __call__(self, x):
         h = self.norm1(x)
@@ -38,15 +38,17 @@ class Block(nnx.Module):
             y = self.attn(h, mask=nnx.make_causal_mask(x[..., 0]))
         else:
             parts = jnp.split(self.qkv(h), 3, -1) if self.how == "fused" else (self.q(h), self.k(h), self.v(h))
-            y = self.o(attend(*map(split_heads, parts)).reshape(x.shape))
+            y = self.o(attend(*map(split_heads, parts), ahead=self.ahead).reshape(x.shape))
         x = x + self.drop(y)
         return x + self.drop(self.down(jax.nn.gelu(self.up(self.norm2(x)), approximate=self.approximate)))
 
 
 class Model(nnx.Module):
-    def __init__(self, how="separate", layers=LAYERS, eps=1e-5, approximate=False, tied=True, *, rngs):
+    def __init__(
+        self, how="separate", layers=LAYERS, eps=1e-5, approximate=False, tied=True, dropout=0.1, ahead=0, *, rngs
+    ):
         self.tok, self.pos = nnx.Embed(VOCABULARY, WIDTH, rngs=rngs), nnx.Embed(LENGTH, WIDTH, rngs=rngs)
-        self.blocks = nnx.List([Block(how, eps, approximate, rngs) for _ in range(layers)])
+        self.blocks = nnx.List([Block(how, eps, approximate, rngs, dropout, ahead) for _ in range(layers)])
         self.norm = nnx.LayerNorm(WIDTH, epsilon=eps, rngs=rngs)
         self.head = None if tied else nnx.Linear(WIDTH, VOCABULARY, use_bias=False, rngs=rngs)
 
@@ -58,29 +60,39 @@ class Model(nnx.Module):
         return self.tok.attend(x) if self.head is None else self.head(x)
 
 
+DRAWN = linen.initializers.normal(0.2)
+
+
 class LinenBlock(linen.Module):
     eps: float = 1e-5
+    dropout: float = 0.1
 
     @linen.compact
     def __call__(self, x, deterministic):
         h = linen.LayerNorm(epsilon=self.eps)(x)
-        q, k, v = (linen.DenseGeneral((HEADS, WIDTH // HEADS), name=name)(h) for name in ("query", "key", "value"))
-        y = linen.DenseGeneral(WIDTH, axis=(-2, -1), name="out")(attend(q, k, v))
-        x = x + linen.Dropout(0.1, deterministic=deterministic)(y)
-        h = linen.gelu(linen.Dense(4 * WIDTH)(linen.LayerNorm(epsilon=self.eps)(x)), approximate=False)
-        return x + linen.Dropout(0.1, deterministic=deterministic)(linen.Dense(WIDTH)(h))
+        q, k, v = (
+            linen.DenseGeneral((HEADS, WIDTH // HEADS), name=name, kernel_init=DRAWN)(h)
+            for name in ("query", "key", "value")
+        )
+        y = linen.DenseGeneral(WIDTH, axis=(-2, -1), name="out", kernel_init=DRAWN)(attend(q, k, v))
+        x = x + linen.Dropout(self.dropout, deterministic=deterministic)(y)
+        h = linen.gelu(
+            linen.Dense(4 * WIDTH, kernel_init=DRAWN)(linen.LayerNorm(epsilon=self.eps)(x)), approximate=False
+        )
+        return x + linen.Dropout(self.dropout, deterministic=deterministic)(linen.Dense(WIDTH, kernel_init=DRAWN)(h))
 
 
 class LinenModel(linen.Module):
     layers: int = LAYERS
     eps: float = 1e-5
+    dropout: float = 0.1
 
     @linen.compact
     def __call__(self, tokens, deterministic=False):
-        embed = linen.Embed(VOCABULARY, WIDTH, name="wte")
-        x = embed(tokens) + linen.Embed(LENGTH, WIDTH, name="wpe")(jnp.arange(tokens.shape[1]))
+        embed = linen.Embed(VOCABULARY, WIDTH, name="wte", embedding_init=DRAWN)
+        x = embed(tokens) + linen.Embed(LENGTH, WIDTH, name="wpe", embedding_init=DRAWN)(jnp.arange(tokens.shape[1]))
         for at in range(self.layers):
-            x = LinenBlock(self.eps, name=f"h_{at}")(x, deterministic)
+            x = LinenBlock(self.eps, self.dropout, name=f"h_{at}")(x, deterministic)
         return embed.attend(linen.LayerNorm(epsilon=self.eps, name="ln_f")(x))
 
 

@@ -9,7 +9,7 @@ inputs = ["i[2,7]<31"]
 
 
 class Block(nn.Module):
-    def __init__(self, fused: bool = True):
+    def __init__(self, fused: bool = True, dropout: float = 0.1):
         super().__init__()
         self.ln_1, self.ln_2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         if fused:
@@ -21,7 +21,7 @@ class Block(nn.Module):
             nn.Linear(WIDTH, 4 * WIDTH),
             nn.Linear(4 * WIDTH, WIDTH),
         )
-        self.dropout = nn.Dropout(0.1)
+        self.dropout = nn.Dropout(dropout)
         self.fused = fused
 
     def forward(self, x):
@@ -35,10 +35,10 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, layers: int = LAYERS, fused: bool = True, tied: bool = True):
+    def __init__(self, layers: int = LAYERS, fused: bool = True, tied: bool = True, dropout: float = 0.1):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(LENGTH, WIDTH)
-        self.h = nn.ModuleList([Block(fused) for _ in range(layers)])
+        self.h = nn.ModuleList([Block(fused, dropout) for _ in range(layers)])
         self.ln_f = nn.LayerNorm(WIDTH)
         self.lm_head = nn.Linear(WIDTH, VOCABULARY, bias=False)
         if tied:

@@ -1,0 +1,178 @@
+"""A trainer of JAX that people bring: its loss and its updates in float64, from given values of its model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from jax_side.probes.calls import CallRecorder, recorded
+from jax_side.probes.islands import lifted
+from jax_side.probes.model import JaxProbe
+from jax_side.probes.state import LiftedStep, view_of
+from parity.contract import Island, LossEvaluation, ModelProbe, StateView, StepBatch
+from parity.errors import SpecError
+
+__all__ = ["open_trainer"]
+
+
+def open_trainer(model: ModelProbe, functions: Mapping[str, Callable[..., Any]]) -> JaxPort:
+    """Return a trainer of JAX.
+
+    Args:
+        model: Its model, opened by `open_model`.
+        functions: `loss`, `start` and `step` of the user, those that there are.
+    """
+    return JaxPort(cast(JaxProbe, model), functions)
+
+
+class JaxPort:
+    """See `parity.contract.TrainerProbe`."""
+
+    def __init__(self, model: JaxProbe, functions: Mapping[str, Callable[..., Any]]) -> None:
+        self.model = model
+        self.functions = functions
+        self._programs: dict[tuple[str, str], Any] = {}
+        self.lifted = LiftedStep(functions["step"]) if "step" in functions else None
+
+    def loss(self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch) -> LossEvaluation:
+        """Return the loss and its gradients; see `parity.contract.TrainerProbe`."""
+        arrays = {name: one for name, one in batch.items() if isinstance(one, np.ndarray)}
+        rest = {name: one for name, one in batch.items() if name not in arrays}
+        with self._wide("loss"):
+            held = {path: jnp.asarray(values[path], jnp.float64) for path in self.model.leaves}
+            program, plain, found = self._program(rest, arrays)
+            try:
+                (loss, (inputs, outputs)), grads = program(held, arrays)
+            except jax.errors.JAXTypeError:  # it looks at values of the batch: they are constants of the program then
+                fixed = lifted(lambda held: plain(held, arrays), found)
+                (loss, (inputs, outputs)), grads = jax.value_and_grad(fixed, has_aux=True)(held)
+        gradients = {path: np.asarray(one) for path, one in grads.items() if path not in self.model.statistics}
+        taken, shown = (tuple(np.asarray(one, np.float64) for one in arrays) for arrays in (inputs, outputs))
+        return LossEvaluation(float(loss), gradients, shown, taken, tuple(found.values()))
+
+    def _program(self, rest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
+        """Return the loss with its gradients, compiled and as it is; kept for batches of the same shapes."""
+        key = (repr(rest), repr({name: (one.shape, one.dtype) for name, one in arrays.items()}))
+        if key not in self._programs:
+            found: dict[tuple[str, str], Island] = {}
+
+            def run(held: dict[str, Any], arrays: Any) -> Any:
+                model, outputs = self._recorded(held)
+                with outputs as seen:
+                    made = self.functions["loss"](model, {**rest, **arrays})
+                made = made[0] if isinstance(made, tuple) and made else made
+                if not hasattr(made, "dtype") or made.size != 1:
+                    raise SpecError("loss", f"{self.model.name}: expected a scalar, got {type(made).__name__}")
+                return made.reshape(()), seen()
+
+            graded = jax.jit(jax.value_and_grad(lifted(run, found), has_aux=True))
+            self._programs[key] = (graded, run, found)
+        return self._programs[key]
+
+    def begin(self, values: Mapping[str, NDArray[np.float64]], *, lift: bool = False) -> JaxPortRun:
+        """Begin a training; see `parity.contract.TrainerProbe`."""
+        with self._wide("start"):
+            model = self._model({path: jnp.asarray(values[path], jnp.float64) for path in self.model.leaves})
+            state = self.functions["start"](model)
+        return JaxPortRun(self, model, state, lift)
+
+    def _model(self, held: Mapping[str, Any]) -> Any:
+        """Return what the user's functions take, with these arrays, in the mode of training, that drops nothing."""
+        from flax import nnx
+
+        tree = self.model.tree
+        assert tree.assemble is not None
+        model = tree.assemble({**self.model._rest, **held})
+        if isinstance(model, nnx.Module):
+            model.train()
+            for _, one in nnx.iter_modules(model):
+                if isinstance(one, nnx.Dropout):
+                    one.rate = 0.0
+                elif hasattr(one, "dropout_rate"):
+                    one.dropout_rate = 0.0
+        return model
+
+    def _recorded(self, held: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return the model, and a context that gives a function of what the loss gave it and what it returned."""
+        tree, model = self.model.tree, self._model(held)
+        kept: list[tuple[Any, Any]] = []
+        if tree.module is None:
+            if isinstance(model, tuple) and callable(model[1]):
+                own = model[1]
+
+                def called(*args: Any, **kwargs: Any) -> Any:
+                    made = own(*args, **kwargs)
+                    kept.append((_floats([args[1:], kwargs]), _floats(made)))
+                    return made
+
+                return (model[0], called), nullcontext(lambda: _both(kept))
+            return model, nullcontext(lambda: ([], []))
+        recorder = CallRecorder()
+
+        @contextmanager
+        def watch() -> Iterator[Callable[[], tuple[list[Any], list[Any]]]]:
+            with recorded(recorder, tree.module) as know:
+                if tree.bind is not None:
+                    know(model)
+                yield lambda: _both([(taken, made) for path, _, taken, made in recorder.seen if path == ""])
+
+        return model, watch()
+
+    @contextmanager
+    def _wide(self, what: str) -> Iterator[None]:
+        """Call the user's code in float64, with dropout of linen left out."""
+        from flax import linen
+
+        def intercept(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
+            return args[0] if isinstance(context.module, linen.Dropout) else call(*args, **kwargs)
+
+        try:
+            with jax.enable_x64(True), linen.intercept_methods(intercept):
+                yield
+        except SpecError:
+            raise
+        except Exception as error:  # anything that the user's code does
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            raise SpecError(what, f"of {self.model.name} fails: {why[:300]}") from error
+
+
+class JaxPortRun:
+    """See `parity.contract.TrainingRun`."""
+
+    def __init__(self, trainer: JaxPort, model: Any, state: Any, lift: bool) -> None:
+        self.trainer, self.model, self.state, self.lift = trainer, model, state, lift
+
+    def step(self, batch: StepBatch) -> float:
+        """Make one update; see `parity.contract.TrainingRun`."""
+        step: Any = self.trainer.lifted if self.lift else self.trainer.functions["step"]
+        with self.trainer._wide("step"):
+            made = step(self.state, dict(batch))
+            if not isinstance(made, tuple) or len(made) != 2:
+                raise SpecError(
+                    "step", f"of {self.trainer.model.name}: expected (state, loss), got {type(made).__name__}"
+                )
+            self.state, loss = made
+            return float("nan") if loss is None else float(loss)
+
+    def view(self) -> StateView:
+        """Return a copy of the state; see `parity.contract.TrainingRun`."""
+        with jax.enable_x64(True):
+            return view_of(self.state, self.model)
+
+
+def _both(kept: list[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
+    return [one for taken, _ in kept for one in taken], [one for _, made in kept for one in made]
+
+
+def _arrays(value: Any) -> list[Any]:
+    return [one for one in jax.tree.leaves(value) if hasattr(one, "dtype")]
+
+
+def _floats(value: Any) -> list[Any]:
+    return [one for one in _arrays(value) if jnp.issubdtype(one.dtype, jnp.floating)]

@@ -1,0 +1,189 @@
+"""A trainer and its port in lock step: every array of both states after each update, by the map of their models."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.checks.criteria import FLOAT64_LIMIT
+from parity.checks.models import NOISE
+from parity.checks.noise import spread_of
+from parity.checks.proving.losses import Pairing
+from parity.checks.proving.slots import choose_model, slots_of
+from parity.checks.proving.sources import PortTrainer
+from parity.contract import StateView
+from parity.errors import SpecError
+
+__all__ = ["MODEL", "Lane", "SlotGap", "SlotMoment", "begin_lanes", "gaps_of"]
+
+LeafSlots = Mapping[str, Mapping[str, NDArray[np.float64]]]
+
+MODEL = "the model"
+"""Slot that holds the parameters and running statistics themselves."""
+
+AHEAD = 3
+"""Updates after which it is decided which slot is the model itself."""
+
+SLOW = 0.1
+"""Seconds of an update above which noise is measured by one nudged run of each side, and not by two."""
+
+
+@dataclass
+class SlotMoment:
+    """A state at one step, its slots by the leaves of the model."""
+
+    loss: float
+    view: StateView
+    slots: LeafSlots
+
+
+@dataclass
+class Lane:
+    """One run of one trainer."""
+
+    trainer: PortTrainer
+    second: bool
+    nudged: bool
+    moments: list[SlotMoment] = field(default_factory=list)
+    homes: tuple[str, ...] = ()
+    """LeafSlots that together are the model itself: its parameters, and its running statistics; they are `MODEL`."""
+    run: object = None
+    seconds: float = 0.0
+
+    def advance(self, step: int) -> None:
+        """Make the update of a step, and keep the state after it."""
+        began = time.perf_counter()
+        loss = self.run.step(self.trainer.batch(step))  # type: ignore[attr-defined]
+        self.seconds = time.perf_counter() - began
+        self.keep(loss)
+
+    def keep(self, loss: float) -> None:
+        """Keep the state as it is; what lies more than `AHEAD` + 2 steps back is dropped, but for the first."""
+        view = self.run.view()  # type: ignore[attr-defined]
+        self.moments.append(self._settled(SlotMoment(loss, view, slots_of(view, self.trainer.model))))
+        old = len(self.moments) - AHEAD - 3
+        if old > 1:
+            self.moments[old] = SlotMoment(self.moments[old].loss, StateView({}), {})
+
+    def settle(self, given: Mapping[str, NDArray[np.float64]]) -> None:
+        """Decide which slots are the model itself, from the first moments.
+
+        Args:
+            given: The values that it was begun from.
+
+        Raises:
+            SpecError: No part of the state holds the model's parameters.
+        """
+        model = self.trainer.model
+        seen = [moment.slots for moment in self.moments if moment.slots]
+        params = [leaf for leaf in model.leaves if leaf not in model.statistics]
+        home = choose_model(given, seen, params, self.moments[0].view.model)
+        if home is None:
+            held = ", ".join(list(seen[0])[:5]) or "no arrays"
+            raise SpecError("start", f"of {self.trainer.name}: its state holds no copy of the parameters under the "
+                            f"names of the model, such as {params[0]}; it has {held}")  # fmt: skip
+        homes = [home]
+        if model.statistics and not model.statistics <= set(seen[0][home]):
+            other = choose_model(given, seen, sorted(model.statistics), None)
+            if other is None:
+                raise SpecError(
+                    "start", f"of {self.trainer.name}: its state holds no running statistics of the model"
+                )
+            homes.append(other)
+        self.homes = tuple(homes)
+        self.moments = [self._settled(moment) for moment in self.moments]
+
+    def _settled(self, moment: SlotMoment) -> SlotMoment:
+        if not self.homes or not moment.slots:
+            return moment
+        merged: dict[str, NDArray[np.float64]] = {}
+        for home in self.homes:
+            merged |= moment.slots.get(home, {})
+        rest = {slot: held for slot, held in moment.slots.items() if slot not in self.homes}
+        return SlotMoment(moment.loss, moment.view, {MODEL: merged, **rest})
+
+
+def begin_lanes(pairing: Pairing, first: PortTrainer, second: PortTrainer, values: Mapping[str, NDArray[np.float64]],
+                nudges: int, *, lift: bool = False) -> list[Lane]:  # fmt: skip
+    """Begin both trainers, and nudged runs of both, from one set of values.
+
+    Args:
+        pairing: Of their models.
+        first: The trainer.
+        second: Its port.
+        values: Of the leaves of the first model.
+        nudges: Further runs of each, whose start is moved by one unit in the last place.
+        lift: As of `parity.contract.TrainerProbe.begin`.
+    """
+    lanes = []
+    for seed in range(nudges + 1):
+        rng = np.random.default_rng([7, seed])
+        start = values
+        if seed:
+            start = {leaf: np.nextafter(v, v + rng.choice((-1.0, 1.0), v.shape)) for leaf, v in values.items()}
+        for trainer, is_second in ((first, False), (second, True)):
+            lane = Lane(trainer, is_second, seed > 0)
+            lane.run = trainer.probe.begin(pairing.over(start) if is_second else start, lift=lift)
+            lane.keep(float("nan"))
+            lanes.append(lane)
+    return lanes
+
+
+@dataclass(frozen=True)
+class SlotGap:
+    """A slot of the first state that is no slot of the second at a step."""
+
+    slot: str
+    other: str
+    """The slot of the second that is nearest, or the model's; empty where there is none."""
+    leaves: tuple[str, ...]
+    """Leaves of the second model at which they part."""
+    gap: float
+    """Largest difference, relative to the largest element of its leaf."""
+
+
+def gaps_of(pairing: Pairing, lanes: list[Lane], step: int, one: str, two: str, floor: Mapping[str, float]
+            ) -> SlotGap | None:  # fmt: skip
+    """Return at which leaves a slot of the first and one of the second part at a step; None where they do not.
+
+    Args:
+        pairing: Of the models.
+        lanes: Both runs first, then nudged ones.
+        step: Completed steps.
+        one: Slot of the first.
+        two: Slot of the second.
+        floor: Largest movement of each leaf by noise up to this step, which is updated.
+
+    Numerics: a leaf may differ by 1e-12 of its largest element, by three times what one unit in the last place at the
+    start has moved it up to this step, or by 16 units in the last place of the largest element of the slot.
+    """
+    expected = pairing.over(lanes[0].moments[step].slots.get(one, {}))
+    got = lanes[1].moments[step].slots.get(two, {})
+    noise: dict[str, float] = floor  # type: ignore[assignment]
+    for lane in lanes[2:]:
+        held = lane.moments[step].slots.get(two if lane.second else one, {})
+        moved, base = (held, got) if lane.second else (pairing.over(held), expected)
+        for path, array in moved.items():
+            if path in base:
+                noise[path] = max(noise.get(path, 0.0), spread_of(array, base[path]))
+    largest = max((float(np.abs(a).max(initial=0.0)) for a in expected.values()), default=0.0)
+    parted: list[str] = []
+    worst = 0.0
+    for path, array in expected.items():
+        there = got.get(path)
+        scale = float(np.abs(array).max(initial=0.0))
+        if there is None:
+            if scale > 0.0:
+                parted.append(path)
+                worst = float("inf")
+            continue
+        scale = max(scale, float(np.abs(there).max(initial=0.0)))
+        gap = spread_of(array, there)
+        if gap > max(FLOAT64_LIMIT * scale, 3.0 * noise.get(path, 0.0), NOISE * largest):
+            parted.append(path)
+            worst = max(worst, gap / max(scale, 1e-300))
+    return SlotGap(one, two, tuple(parted), worst) if parted else None

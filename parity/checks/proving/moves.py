@@ -1,0 +1,283 @@
+"""Why parameters part though what the optimizers hold agrees: rate, decay, epsilon, running statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.checks.proving.effective import one_value
+from parity.checks.proving.lockstep import MODEL
+from parity.checks.proving.walk import TwoWalks
+
+__all__ = ["move_cause"]
+
+FIT = 1e-6
+"""How far a difference may be from what a cause gives, relative to its largest element."""
+
+MOMENTA = (0.1, 0.01, 0.05, 0.001, 0.03, 0.2, 0.9, 0.99)
+"""Weights of the new batch in a running statistic that are tried."""
+
+Leaves = Mapping[str, NDArray[np.float64]]
+
+
+def move_cause(walk: TwoWalks) -> str:
+    """Return why an update moves the models to different places from the same one; empty where nothing known does."""
+    done = walk.done
+    if walk.gap is None or walk.what != MODEL:
+        return ""
+    over, lanes = walk.pairing.over, walk.lanes
+    before = over(lanes[0].moments[done - 1].slots[MODEL])
+    after = over(lanes[0].moments[done].slots[MODEL]), lanes[1].moments[done].slots[MODEL]
+    statistics = walk.pairing.subjects.second.statistics
+    parted = [leaf for leaf in walk.gap.leaves if leaf not in statistics]
+    if not parted:
+        return _statistics_cause(walk, before, after, [leaf for leaf in walk.gap.leaves if leaf in statistics])
+    moves = [{leaf: one[leaf] - before[leaf] for leaf in before if leaf not in statistics} for one in after]
+    return (
+        _nesterov_cause(walk)
+        or _rate_cause(walk, moves)
+        or _decay_cause(walk, before, moves, parted)
+        or _epsilon_cause(walk, before, moves, parted)
+        or _frozen_cause(moves, parted)
+    )
+
+
+def _frozen_cause(moves: Sequence[Leaves], parted: Sequence[str]) -> str:
+    for who, one, other in (("the port", moves[1], moves[0]), ("the trainer", moves[0], moves[1])):
+        still = [leaf for leaf in parted if not np.any(one[leaf]) and np.any(other[leaf])]
+        if still:
+            return f"frozen: {who} does not move {names_of(still)}, the other does"
+    return ""
+
+
+def _nesterov_cause(walk: TwoWalks) -> str:
+    """Return that one moves by its momentum, and the other ahead of it: by the momentum before it too."""
+    parts = []
+    for lane in walk.lanes[:2]:
+        now, before, start = (lane.moments[at].slots if len(lane.moments) > at else {} for at in (2, 1, 0))
+        parts.append(_ahead(now, before))
+        if not now or not start:
+            return ""
+    if None in parts:
+        return ""
+    ahead = [abs(part) > 1e-6 for part in parts if part is not None]
+    if ahead[0] == ahead[1]:
+        return ""
+    who, other = ("the trainer", "the port") if ahead[0] else ("the port", "the trainer")
+    return f"Nesterov: {who} moves ahead of its momentum, {other} by its momentum alone"
+
+
+def _ahead(now: Mapping[str, Leaves], before: Mapping[str, Leaves]) -> float | None:
+    """Return how much of the momentum before is in a move, relative to now; None where no slot makes it."""
+    params = [leaf for leaf in now.get(MODEL, {}) if leaf in before.get(MODEL, {})]
+    for slot, held in now.items():
+        leaves = [leaf for leaf in params if leaf in held and leaf in before.get(slot, {}) and np.any(held[leaf])]
+        if slot == MODEL or not leaves:
+            continue
+        u = np.concatenate([(now[MODEL][leaf] - before[MODEL][leaf]).ravel() for leaf in leaves])
+        table = np.stack([np.concatenate([one[slot][leaf].ravel() for leaf in leaves]) for one in (now, before)], 1)
+        (part, rest), *_ = np.linalg.lstsq(table, u, rcond=None)
+        if part and float(np.abs(table @ (part, rest) - u).max()) <= FIT * float(np.abs(u).max(initial=0.0)):
+            return float(rest / part)
+    return None
+
+
+def _rate_cause(walk: TwoWalks, moves: Sequence[Leaves]) -> str:
+    """Return that all of one update is a multiple of the other."""
+    factors = {}
+    largest = max(float(np.abs(one).max(initial=0.0)) for one in moves[0].values())
+    for leaf, one in moves[0].items():
+        a, b = one.ravel(), moves[1][leaf].ravel()
+        square = float(a @ a)
+        if float(np.abs(a).max(initial=0.0)) <= 1e-6 * largest:
+            continue
+        factor = float(a @ b) / square
+        # a parameter is rounded at its own size, which bounds what its move can show
+        if float(np.abs(b - factor * a).max(initial=0.0)) > FIT * float(np.abs(a).max(initial=0.0)):
+            return ""
+        factors[leaf] = factor
+    shared = one_value(factors, 1e-6)
+    if shared is None or abs(shared - 1.0) <= 1e-9:
+        return ""
+    factor = shared
+    done = walk.done
+    rates = _rates(walk)
+    if rates:
+        used = rates.get(done - 1)
+        for other, words in ((done - 2, "the rate of the update before"), (done, "the rate of the update after")):
+            if used and other in rates and abs(factor * used - rates[other]) <= 1e-6 * abs(rates[other]) != 0.0:
+                return (
+                    f"schedule: off by one step: update {done} of the port uses {words} "
+                    f"({rates[other]:.6g}, not {used:.6g})"
+                )
+        if used:
+            shown = f"{factor * used:.6g} there, {used:.6g} here"
+            when = f"schedule: the rates part at update {done}" if done > 1 else "learning rate of the first update"
+            return f"{when}: {shown} ({factor:.6g} times)"
+    no_correction = _correction(walk, factor)
+    if no_correction:
+        return no_correction
+    when = (
+        f"schedule: the rates part at update {done}" if done > 1 else "learning rate of the first update (schedule)"
+    )
+    return f"{when}: the port's update is {factor:.6g} times the trainer's"
+
+
+def _correction(walk: TwoWalks, factor: float) -> str:
+    """Return that one does not correct the bias of its moments, told by the size of its first update."""
+    if walk.done != 1:
+        return ""
+    for one in (0.9, 0.95, 0.8, 0.85):
+        for two in (0.999, 0.95, 0.99, 0.98):
+            made = (1 - one) / np.sqrt(1 - two)
+            for who, value in (("the port", made), ("the trainer", 1 / made)):
+                if abs(factor - value) <= 1e-4 * value:
+                    return (
+                        f"bias correction: {who} does not correct its moments ({factor:.6g} times, "
+                        f"betas {one} and {two})"
+                    )
+    return ""
+
+
+def _rates(walk: TwoWalks) -> dict[int, float]:
+    """Return update to the rate that it uses, as far as an optimizer of the first state says it."""
+    found: dict[int, float] = {}
+    for at, moment in enumerate(walk.lanes[0].moments):
+        rates = [float(v) for place, v in moment.view.arrays.items() if ".lr." in f".{place}" and np.ndim(v) == 0]
+        if rates:
+            found[at] = rates[0]
+    return found
+
+
+def _decay_cause(walk: TwoWalks, before: Leaves, moves: Sequence[Leaves], parted: Sequence[str]) -> str:
+    """Return that the difference of the updates is a multiple of the parameters."""
+    shares: dict[str, float] = {}
+    for leaf in parted:
+        gap, p = (moves[1][leaf] - moves[0][leaf]).ravel(), before[leaf].ravel()
+        square = float(p @ p)
+        if square == 0.0:
+            return ""
+        share = float(gap @ p) / square
+        if float(np.abs(gap - share * p).max()) > 1e-4 * float(np.abs(gap).max()):
+            return ""
+        shares[leaf] = share
+    strength = one_value(shares, 1e-4)
+    if strength is None:
+        return f"weight decay: leaves decay at other strengths, such as {names_of(list(shares))}"
+    used = _rates(walk).get(walk.done - 1)
+    size = f"{-strength / used:+.4g}" if used else f"{-strength:+.4g} of the parameters for each update"
+    moving = [leaf for leaf, move in moves[0].items() if np.any(move) or np.any(moves[1][leaf])]
+    flat = [leaf for leaf in parted if before[leaf].ndim <= 1]
+    where = names_of(list(parted))
+    if len(parted) >= len(moving):
+        return f"weight decay: another strength on all leaves: the port's is {size} of the trainer's"
+    kinds = " (norms and biases)" if len(flat) == len(parted) else ""
+    return (
+        f"weight decay: on other leaves: the port's is {size} of the trainer's on {len(parted)} "
+        f"leaves{kinds}: {where}"
+    )
+
+
+def _epsilon_cause(walk: TwoWalks, before: Leaves, moves: Sequence[Leaves], parted: Sequence[str]) -> str:
+    """Return that two divide by a root of equal second moments and other epsilons."""
+    done = walk.done
+    slots = [
+        {s: walk.pairing.over(h) for s, h in walk.lanes[0].moments[done].slots.items()},
+        walk.lanes[1].moments[done].slots,
+    ]
+    for first in (s for s in slots[0] if s != MODEL):
+        for second in (s for s in slots[0] if s not in (MODEL, first)):
+            under = [_line(slots[0], first, second, move, before, parted, squared=True) for move in moves]
+            one, two = (_line(slots[0], first, second, move, before, parted) for move in moves)
+            if one is not None and two is None and under[1] is not None:
+                return "epsilon of the optimizer: under the root there, beside it here"
+            if two is not None and one is None and under[0] is not None:
+                return "epsilon of the optimizer: under the root here, beside it there"
+            if one is None or two is None:
+                continue
+            (slope, cut), (other, moved) = one, two
+            if abs(other - slope) <= 1e-4 * abs(slope) and abs(cut - moved) > 1e-6 * max(abs(cut), abs(moved)):
+                ratio = moved / cut if cut else float("inf")
+                return (
+                    f"epsilon of the optimizer: the port's is {ratio:.6g} times the trainer's, beside "
+                    f"the root of the second moment"
+                )
+            if abs(other - slope) > 1e-4 * abs(slope):
+                return (
+                    f"rate or bias correction: the port divides by {other / slope:.6g} times the root "
+                    f"of the second moment"
+                )
+    return ""
+
+
+def _line(slots: Mapping[str, Leaves], first: str, second: str, move: Leaves, before: Leaves, parted: Sequence[str],
+          *, squared: bool = False) -> tuple[float, float] | None:  # fmt: skip
+    """Return slope and cut where a moment over its move is a line of the root of another moment.
+
+    Where `squared`, both are squared, as an epsilon under the root has it.
+    """
+    xs, ys = [], []
+    for leaf in parted:
+        if leaf not in slots[first] or leaf not in slots[second] or before[leaf].ndim > 1:
+            continue
+        m, v, u = slots[first][leaf].ravel(), slots[second][leaf].ravel(), move[leaf].ravel()
+        good = (u != 0.0) & (v > 0.0) & (np.abs(u) > 1e-3 * np.abs(u).max(initial=0.0))
+        xs.append(v[good] if squared else np.sqrt(v[good]))
+        ys.append((m[good] / u[good]) ** (2 if squared else 1))
+    x, y = (np.concatenate(one) if one else np.zeros(0) for one in (xs, ys))
+    if len(x) < 4:
+        return None
+    table = np.stack([x, np.ones_like(x)], 1)
+    (slope, cut), *_ = np.linalg.lstsq(table, y, rcond=None)
+    if float(np.abs(table @ (slope, cut) - y).max()) > 1e-6 * float(np.abs(y).max()):
+        return None
+    return float(slope), float(cut)
+
+
+def _statistics_cause(walk: TwoWalks, before: Leaves, after: Sequence[Leaves], leaves: Sequence[str]) -> str:
+    """Return why running statistics part though parameters do not."""
+    moved = [{leaf: one[leaf] - before[leaf] for leaf in leaves} for one in after]
+    factors = {}
+    for leaf in leaves:
+        a, b = moved[0][leaf].ravel(), moved[1][leaf].ravel()
+        square = float(a @ a)
+        if square == 0.0 or not np.any(b):
+            who = "the port" if square else "the trainer"
+            return f"running statistics: {who} does not move {names_of(list(leaves))}: evaluation mode in training"
+        factor = float(a @ b) / square
+        if float(np.abs(b - factor * a).max()) <= 1e-6 * float(np.abs(b).max()):
+            factors[leaf] = factor
+    shared = one_value(factors) if len(factors) == len(leaves) else None
+    if shared is not None:
+        return (
+            f"momentum of running statistics: the port's move by {shared:.6g} times the trainer's on "
+            f"{names_of(list(leaves))}"
+        )
+    counts = []
+    for leaf in leaves:
+        for weight in MOMENTA:
+            kept = (1 - weight) * before[leaf]
+            a, b = (one[leaf] - kept for one in after)
+            ratio = one_value(
+                {str(i): float(x) for i, x in enumerate((a / np.where(b == 0.0, np.nan, b)).ravel())}, 1e-8
+            )
+            for who, r in (("the port", ratio), ("the trainer", 1 / ratio if ratio else None)):
+                if r is not None and r > 1.0 and abs(n := r / (r - 1.0)) < 1e7 and abs(n - round(n)) <= 1e-4 * n:
+                    counts.append((who, round(n)))
+                    break
+            else:
+                continue
+            break
+    if len(counts) == len(leaves):
+        who = counts[0][0]
+        return (
+            f"biased variance: {who} keeps the running variance over n = {counts[0][1]} values, the other over n - 1"
+        )
+    return ""
+
+
+def names_of(leaves: Sequence[str]) -> str:
+    """Return some leaves as a phrase."""
+    return ", ".join(leaves[:3]) + (f" and {len(leaves) - 3} more" if len(leaves) > 3 else "")

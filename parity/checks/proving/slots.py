@@ -1,0 +1,114 @@
+"""LeafSlots of a training state: arrays that each belong to a leaf of the model, such as moments and averages.
+
+A state of PyTorch says through its optimizer which parameter a moment belongs to. Any other state is told by places
+and shapes: arrays whose places end as the leaves of the model are called, or a list of arrays in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.contract import ModelProbe, StateView
+
+__all__ = ["LeafArrays", "choose_model", "slots_of"]
+
+LeafArrays = Mapping[str, NDArray[np.float64]]
+
+NEAR = 0.02
+"""How far, of its largest element, what stands for the model at the start may be from what it was given: rounding to
+bfloat16 is 0.004 of an element."""
+
+
+def slots_of(view: StateView, model: ModelProbe) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Return slot to leaf to array.
+
+    Args:
+        view: The state.
+        model: Whose leaves they belong to.
+    """
+    slots: dict[str, dict[str, NDArray[np.float64]]] = {}
+    for place, (slot, owner) in view.owned.items():
+        slots.setdefault(slot, {})[owner] = np.asarray(view.arrays[place], np.float64)
+    free = {place: array for place, array in view.arrays.items() if place not in view.owned}
+    loose: list[str] = []
+    named: dict[str, dict[str, NDArray[np.float64]]] = {}
+    for place, array in free.items():
+        leaf = _leaf_of(place, array.shape, model)
+        if leaf is None or array.dtype.kind != "f":
+            loose.append(place)
+        else:
+            named.setdefault(place[: -len(leaf)].rstrip("."), {})[leaf] = array
+    for slot, held in _joined(named).items():
+        slots[slot or "state"] = {**slots.get(slot or "state", {}), **held}
+    return {**slots, **_by_order(loose, view, model)}
+
+
+def _leaf_of(place: str, shape: tuple[int, ...], model: ModelProbe) -> str | None:
+    """Return the leaf by whose name a place ends, the longest."""
+    keys = place.split(".")
+    for at in range(len(keys)):
+        name = ".".join(keys[at:])
+        if name in model.leaves and model.leaves[name].shape == shape:
+            return name
+    return None
+
+
+def _joined(named: dict[str, dict[str, NDArray[np.float64]]]) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Return slots with those put together that lie apart, as an optimizer of each group of parameters keeps them."""
+    made: dict[str, dict[str, NDArray[np.float64]]] = {}
+    for slot, held in named.items():
+        word = slot.rpartition(".")[2]
+        alike = (o for o, other in made.items() if o.rpartition(".")[2] == word and not held.keys() & other.keys())
+        home = next(alike, None)
+        made.setdefault(slot if home is None else home, {}).update(held)
+    return made
+
+
+def _by_order(loose: Sequence[str], view: StateView, model: ModelProbe) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Return lists of arrays that have the shapes of the parameters, in their order."""
+    params = [leaf for leaf in model.leaves if leaf not in model.statistics]
+    lists: dict[str, list[str]] = {}
+    for place in loose:
+        home, _, last = place.rpartition(".")
+        if last.isdigit():
+            lists.setdefault(home, []).append(place)
+    found = {}
+    for home, places in lists.items():
+        if [view.arrays[p].shape for p in places] == [model.leaves[leaf].shape for leaf in params]:
+            found[home] = {
+                leaf: np.asarray(view.arrays[p], np.float64) for leaf, p in zip(params, places, strict=True)
+            }
+    return found
+
+
+def choose_model(
+    given: LeafArrays, views: Sequence[Mapping[str, LeafArrays]], leaves: Sequence[str], known: str | None
+) -> str | None:
+    """Return the slot that is the model itself, where several held its values at the start, as an average does.
+
+    Args:
+        given: The values that the training was begun from.
+        views: LeafSlots at the start, and after each of some updates.
+        leaves: Those that the slot must have.
+        known: The slot that is the object that was given; it is taken.
+
+    Returns:
+        Of the slots that begin at these values the one that moves most: an average lags behind, a copy stays.
+    """
+    if known is not None and all(leaf in views[0].get(known, {}) for leaf in leaves):
+        return known
+    fits = []
+    for slot, held in views[0].items():
+        if all(leaf in held and _near(held[leaf], given[leaf]) for leaf in leaves):
+            moved = sum(float(np.abs(held[leaf] - views[-1].get(slot, held)[leaf]).sum()) for leaf in leaves)
+            fits.append((moved, slot))
+    return max(fits, key=lambda one: one[0])[1] if fits else None
+
+
+def _near(array: NDArray[np.float64], given: NDArray[np.float64]) -> bool:
+    if array.shape != given.shape:
+        return False
+    return float(np.abs(array - given).max(initial=0.0)) <= NEAR * float(np.abs(given).max(initial=0.0))

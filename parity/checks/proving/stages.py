@@ -1,0 +1,241 @@
+"""The stages of a proof: each looks at one thing, and leaves what the next ones need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from parity.checks.models import MappedModels, Subjects, map_opened, parting_of, placed
+from parity.checks.ports import Convert
+from parity.checks.progress import tell
+from parity.checks.proving.batches import compare_batches
+from parity.checks.proving.gradient_causes import gradient_cause, mode_cause
+from parity.checks.proving.initial import compare_starts
+from parity.checks.proving.loss_causes import loss_cause
+from parity.checks.proving.losses import LossPair, Pairing, evaluate_losses, gradient_gaps, loss_gap, other_values
+from parity.checks.proving.sources import NAMES, PortSource, PortTrainer, open_port
+from parity.checks.proving.trained import handover_stage, resume_stage
+from parity.checks.proving.update_causes import update_cause
+from parity.checks.proving.updates import judge_updates
+from parity.checks.proving.verdict import STAGES, PortStage
+from parity.checks.proving.walk import TwoWalks, scaled
+from parity.mapping import LeafRule
+
+__all__ = ["Proving"]
+
+NEEDS = {
+    "batches": ("batch",),
+    "forward": ("Model",),
+    "loss": ("Model", "batch", "loss"),
+    "gradients": ("Model", "batch", "loss"),
+    "update": ("Model", "batch", "start", "step"),
+    "steps": ("Model", "batch", "start", "step"),
+    "initial values": ("Model",),
+    "resume": ("train",),
+    "handover": ("train",),
+}
+"""Stage to what both modules must expose for it."""
+
+UNMAPPED = "the models have no proven map"
+
+
+class Proving:
+    """The stages of one proof.
+
+    Args:
+        first: The trainer.
+        second: Its port.
+        inputs: What the models are called with; None for what the modules say.
+        rules: Which leaf is which; None for what is proposed.
+        steps: Updates that are compared.
+        convert: Takes what the trainer saved to what the port resumes from; None where there is none.
+        until: The last stage that will be looked at: what only later ones need is not asked for.
+    """
+
+    def __init__(
+        self, first: PortSource, second: PortSource, inputs: object, rules: Path | Sequence[LeafRule] | None,
+        steps: int, convert: Convert | None = None, until: str = STAGES[-1],
+    ) -> None:  # fmt: skip
+        self.first, self.second, self.inputs, self.rules, self.steps = first, second, inputs, rules, steps
+        self.convert, self.until = convert, until
+        self.stages: list[PortStage] = []
+        self.notes: list[str] = []
+        self.figures: dict[str, float] = {}
+        self.rules_text = ""
+        self.trainers: tuple[PortTrainer, PortTrainer] | None = None
+        self.pairing: Pairing | None = None
+        self.walked: TwoWalks | None = None
+        self.losses: list[LossPair] = []
+        self.told = ""
+
+    def look_at(self, name: str) -> None:
+        """Look at a stage, and keep what was found."""
+        tell(f"port: {name}")
+        looks: dict[str, Callable[[], PortStage]] = {
+            "interface": self._interface, "batches": self._batches, "forward": self._forward, "loss": self._loss,
+            "gradients": self._gradients, "update": self._update, "steps": self._steps,
+            "initial values": self._initial, "resume": self._resume, "handover": self._handover,
+        }  # fmt: skip
+        both = (self.first, self.second)
+        needed = NEEDS.get(name, ())
+        lacking = [f"{one.name} has no {word}" for word in needed for one in both if one.get(word) is None]
+        if lacking:
+            self.stages.append(PortStage(name, "inconclusive", ", ".join(lacking)))
+        elif name in looks:
+            self.stages.append(looks[name]())
+        tell()
+
+    def _interface(self) -> PortStage:
+        asked = STAGES[: STAGES.index(self.until) + 1]
+        needed = {word for stage in asked for word in NEEDS.get(stage, ())}
+        both = (self.first, self.second)
+        lacking = [f"{one.name} has no {word}" for one in both for word in one.lacking if word in needed]
+        if lacking:
+            return PortStage("interface", "inconclusive", ", ".join(lacking))
+        words = [word for word in NAMES if word in needed]
+        return PortStage("interface", "holds", f"both have {', '.join(words)}")
+
+    def _batches(self) -> PortStage:
+        return compare_batches(self.first, self.second, self.steps)
+
+    def _opened(self) -> Subjects:
+        subjects, one, two = open_port(self.first, self.second, self.inputs)
+        self.trainers = one, two
+        return subjects
+
+    def _forward(self) -> PortStage:
+        subjects = self._opened()
+        mapped = map_opened(subjects, self.rules, None)
+        proof = mapped.proof
+        if proof is None or proof.verdict != "holds":
+            return self._forward_parted(subjects, mapped)
+        rules = list(mapped.rules)
+        if mapped.found is not None:
+            rules = [row.rule for row in mapped.found.rows if row.rule is not None]
+            self.rules_text = mapped.rules_text if mapped.found.rules else ""
+            if mapped.found.unsure:
+                self.notes.append(
+                    f"{len(mapped.found.unsure)} of {len(mapped.found.rows)} rows of the map are not told by "
+                    "behaviour; the proof is under the likely ones"
+                )
+        self.pairing = Pairing(subjects, placed(subjects, rules)[0])
+        self.figures |= {"outputs": proof.outputs or 0.0, "gradients of outputs": proof.gradients or 0.0}
+        said = (f"{len(subjects.first.leaves)} leaves, outputs differ by {proof.outputs:.1e} and gradients by "
+                f"{proof.gradients:.1e} at most")  # fmt: skip
+        return PortStage("forward", "holds", said)
+
+    def _forward_parted(self, subjects: Subjects, mapped: MappedModels) -> PortStage:
+        lines = mapped.text().splitlines()
+        if mapped.verdict != "broken":
+            return PortStage("forward", "inconclusive", lines[0], lines=tuple(lines[1:6]))
+        parting = parting_of(subjects, self.rules if self.rules is not None else None)
+        said = next((line for line in lines[1:] if not line.startswith("unsure")), lines[0])
+        more = [line.strip() for line in parting.text().splitlines()[:6]] if parting.what else []
+        return PortStage("forward", "broken", said, parting.cause, tuple(more))
+
+    def _loss(self) -> PortStage:
+        if self.pairing is None or self.trainers is None:
+            return PortStage("loss", "inconclusive", UNMAPPED)
+        worst = 0.0
+        self.losses.clear()
+        for step, values in ((0, dict(self.pairing.subjects.first.leaves)), (1, other_values(self.pairing, 41))):
+            pair = evaluate_losses(self.pairing, *self.trainers, values, step)
+            self.losses.append(pair)
+            for repeats, trainer in zip(pair.repeats, self.trainers, strict=True):
+                if not repeats:
+                    said = f"the loss of {trainer.name} is another one when it is asked again"
+                    return PortStage("loss", "inconclusive", f"{said}: give what it draws in the batch")
+            gap, limit = loss_gap(pair)
+            if not gap <= limit:
+                where = "at the trainer's initial values" if step == 0 else "at drawn values"
+                said = (
+                    f"{pair.first.loss!r} and {pair.second.loss!r} on batch {step}, {where}: {gap:.1e} apart "
+                    f"where {limit:.1e} passes"
+                )
+                cause = mode_cause(self.pairing, *self.trainers, values, step) or loss_cause(pair)
+                return PortStage("loss", "broken", said, cause)
+            worst = max(worst, gap)
+        self.figures["loss"] = worst
+        return PortStage("loss", "holds", f"2 batches, at initial and at drawn values: {worst:.1e} apart at most")
+
+    def _gradients(self) -> PortStage:
+        if self.pairing is None or not self.losses:
+            return PortStage("gradients", "inconclusive", UNMAPPED)
+        names, worst = self.pairing.names(), 0.0
+        for pair in self.losses:
+            parted, largest = gradient_gaps(pair)
+            worst = max(worst, largest)
+            if parted:
+                path = max(parted, key=lambda one: parted[one])
+                said = (
+                    f"the loss agrees, and gradients of {len(parted)} of {len(pair.expected)} leaves do not: "
+                    f"{names[path]} -> {path}, {parted[path]:.1e} of the largest element"
+                )
+                return PortStage("gradients", "broken", said, gradient_cause(pair, parted, names))
+        self.figures["gradients"] = worst
+        leaves = len(self.losses[0].expected)
+        return PortStage("gradients", "holds", f"of every one of {leaves} leaves: {worst:.1e} apart at most")
+
+    def _update(self) -> PortStage:
+        if self.pairing is None or self.trainers is None:
+            return PortStage("update", "inconclusive", UNMAPPED)
+        values = dict(self.pairing.subjects.first.leaves)
+        self.walked, self.told, notes = judge_updates(self.pairing, *self.trainers, values, self.steps)
+        self.notes += notes
+        walk = self.walked
+        if walk.what and not self.told:
+            self.told = update_cause(walk)
+        if walk.what and (walk.done == 1 or any(since == 1 for since, _ in walk.suspects.values())):
+            return self._parted(walk, "update")
+        slots = f" and {len(walk.matched)} slots ({', '.join(sorted(walk.matched))})" if walk.matched else ""
+        return PortStage("update", "holds", f"every leaf of the model{slots}")
+
+    def _steps(self) -> PortStage:
+        walk = self.walked
+        if walk is None:
+            return PortStage("steps", "inconclusive", UNMAPPED)
+        if walk.what:
+            return self._parted(walk, "steps")
+        moved = f"one unit in the last place of the start moves the loss by {walk.noise:.1e}"
+        if walk.chaotic:
+            said = f"{moved} at update {walk.done}: too chaotic to judge; fewer steps help"
+            return PortStage("steps", "inconclusive", said)
+        for slot, (since, gap) in walk.suspects.items():
+            factor = scaled(walk, slot)
+            if factor is None:
+                said = f"the models train alike, and nothing in the state of the port is {slot} after update {since}"
+                return PortStage("steps", "inconclusive", f"{said}: what it is for cannot be told")
+            self.notes.append(f"{gap.other} of the port is {factor:.6g} times {slot}; both train alike all the same")
+        self.figures |= {"steps": walk.worst, "noise": walk.noise}
+        said = f"{walk.done} updates: losses {walk.worst:.1e} apart at most, where {moved}"
+        return PortStage("steps", "holds", said)
+
+    def _initial(self) -> PortStage:
+        if self.pairing is None:
+            return PortStage("initial values", "inconclusive", UNMAPPED)
+        unlike, count = compare_starts(self.pairing)
+        if not unlike:
+            said = f"{count} leaves: constants, means and spreads as far as one draw of each tells"
+            return PortStage("initial values", "holds", said)
+        names = self.pairing.names()
+        shown = [f"{names[one.leaf]} -> {one.leaf}: {one.said}" for one in unlike]
+        cause = f"initial values of another distribution: {unlike[0].leaf} is {unlike[0].said}"
+        return PortStage("initial values", "broken", f"{len(unlike)} of {count} leaves begin otherwise", cause,
+                         tuple(shown[:5]))  # fmt: skip
+
+    def _resume(self) -> PortStage:
+        return resume_stage(self.first, self.second)
+
+    def _handover(self) -> PortStage:
+        return handover_stage(self.first, self.second, self.convert)
+
+    def _parted(self, walk: TwoWalks, name: str) -> PortStage:
+        if walk.what == "loss":
+            said = f"the losses of update {walk.done}: {walk.losses[0]!r} and {walk.losses[1]!r}"
+            return PortStage(name, "broken", said, self.told)
+        assert walk.gap is not None
+        said = (
+            f"{walk.what} after update {walk.done}: {len(walk.gap.leaves)} leaves part, {walk.gap.gap:.1e} of the "
+            f"largest element: {', '.join(walk.gap.leaves[:3])}"
+        )
+        return PortStage(name, "broken", said, self.told)

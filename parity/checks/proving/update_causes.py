@@ -1,0 +1,246 @@
+"""Why an update parts: what both optimizers took of the gradient is compared first, then what they made of it.
+
+The order is that of an update: gradient, clipping, moments, average; then rate, decay and epsilon. What comes first
+explains what follows. Every cause is read off the values of both states; none is a guess from a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.checks.proving.averages import average_of
+from parity.checks.proving.effective import SAME, Taken, one_value, taken_of
+from parity.checks.proving.lockstep import MODEL
+from parity.checks.proving.moves import move_cause
+from parity.checks.proving.walk import TwoWalks
+
+__all__ = ["average_cause", "update_cause"]
+
+EPSILON = 1e-6
+"""What `torch.nn.utils.clip_grad_norm_` adds to the norm."""
+
+Leaves = Mapping[str, NDArray[np.float64]]
+
+
+def update_cause(walk: TwoWalks) -> str:
+    """Return why a walk parts; empty where nothing that is known makes both.
+
+    Args:
+        walk: Two trainers up to the update after which something parts.
+    """
+    if walk.what not in (MODEL, "loss", "") and (cause := average_cause(walk)):
+        return cause
+    first = min((since for since, _ in walk.suspects.values()), default=walk.done)
+    if walk.what == "loss" and not walk.suspects:
+        return _loss_cause(walk)
+    if first == 1 and (cause := _taken_cause(walk)):
+        return cause
+    return move_cause(walk) or average_cause(walk)
+
+
+def average_cause(walk: TwoWalks) -> str:
+    """Return what two averages of the parameters differ in; empty where there is none in either state."""
+    # each by its own updates, those made ahead too: an average of what was before has not moved after the first
+    here, there = (
+        {
+            s: one
+            for s in lane.moments[walk.done].slots
+            if s != MODEL and (one := average_of(lane, s, len(lane.moments) - 1))
+        }
+        for lane in walk.lanes[:2]
+    )
+    here = {s: one for s, one in here.items() if not walk.matched.get(s)}
+    taken = set(walk.matched.values())
+    there = {s: one for s, one in there.items() if s not in taken}
+    if here and not there:
+        slot, one = next(iter(here.items()))
+        return f"EMA absent: {slot} is an average of the parameters (decay {one.decay:.6g}), and the port keeps none"
+    if there and not here:
+        slot, one = next(iter(there.items()))
+        return (
+            f"EMA absent: the port's {slot} is an average of the parameters (decay {one.decay:.6g}), "
+            f"the trainer has none"
+        )
+    if not here:
+        return ""
+    (_, one), (_, two) = next(iter(here.items())), next(iter(there.items()))
+    if one.late != two.late:
+        words = ("before", "after") if one.late else ("after", "before")
+        return f"EMA: taken {words[0]} the update here, {words[1]} it there"
+    shares = list(zip(one.shares, two.shares, strict=False))
+    if any(abs(x - y) > SAME * max(abs(x), abs(y)) for x, y in shares):
+        x, y = next(pair for pair in shares if abs(pair[0] - pair[1]) > SAME * max(abs(pair[0]), abs(pair[1])))
+        return f"EMA: decay {1 - x:.6g} here, {1 - y:.6g} there"
+    return "EMA: both move alike, from other values"
+
+
+def _loss_cause(walk: TwoWalks) -> str:
+    """Return which of two steps returned another loss than its own loss function gives before the update."""
+    values = dict(walk.lanes[0].moments[walk.done - 1].slots[MODEL])
+    own = []
+    for lane, held in zip(walk.lanes, (values, walk.pairing.over(values)), strict=False):
+        own.append(lane.trainer.probe.loss(held, lane.trainer.batch(walk.done - 1)).loss)
+    off = [abs(a - b) > 1e-9 * abs(b) for a, b in zip(walk.losses, own, strict=True)]
+    if off[0] == off[1]:
+        return ""
+    name = "the port's" if off[1] else "the trainer's"
+    return (
+        f"{name} step trains on another loss than its own loss function: {walk.losses[off[1]]!r}, not {own[off[1]]!r}"
+    )
+
+
+def _gradient(walk: TwoWalks) -> tuple[Leaves, Leaves]:
+    """Return the gradient before the first update, of the first model's leaves and as the second has them."""
+    start = dict(walk.lanes[0].moments[0].slots[MODEL])
+    trainer = walk.lanes[0].trainer
+    grads = trainer.probe.loss(start, trainer.batch(0)).gradients
+    return start, grads
+
+
+def _taken_cause(walk: TwoWalks) -> str:
+    """Return what the optimizers took of the gradient that differs after the first update."""
+    start, grads = _gradient(walk)
+    over = walk.pairing.over
+    here = taken_of(_over(walk, walk.lanes[0].moments[1].slots), MODEL, over(grads, grads=True), over(start))
+    there = taken_of(walk.lanes[1].moments[1].slots, MODEL, over(grads, grads=True), over(start))
+    if here is None or there is None:
+        which = "the trainer" if here is None else "the port"
+        return f"no slot of {which} holds a gradient: the other keeps {(there or here).slot}" if here or there else ""  # type: ignore[union-attr]
+    gradient = over(grads, grads=True)
+    return _decay_cause(here, there) or _clip_value_cause(here, there, walk) or _scale_cause(here, there, gradient)
+
+
+def _over(walk: TwoWalks, slots: Mapping[str, Leaves]) -> dict[str, Leaves]:
+    """Return slots of the first state as the second has them."""
+    return {slot: walk.pairing.over(held) for slot, held in slots.items()}
+
+
+def _decay_cause(here: Taken, there: Taken) -> str:
+    """Return a decay that is added to the gradient in one alone, or in other leaves."""
+    sets = [{leaf for leaf, part in one.params.items() if part} for one in (here, there)]
+    if sets[0] == sets[1]:
+        return ""
+    only = sorted(sets[1] - sets[0]) or sorted(sets[0] - sets[1])
+    who, one = ("the port", there) if sets[1] - sets[0] else ("the trainer", here)
+    decay = one.params[only[0]] / one.gradient[only[0]]
+    other = sets[0] if who == "the port" else sets[1]
+    where = f"of {len(only)} more leaves, such as {only[0]}" if other else "in one of the two alone"
+    return f"decay: {who} adds {decay:.4g} times the parameters to the gradient (L2) {where}"
+
+
+def _rate_in_momentum(here: Taken, there: Taken, walk: TwoWalks) -> str:
+    """Return that the momentum of one holds the rate: the first updates agree, and the momenta are multiples."""
+    ratio = one_value({leaf: there.gradient[leaf] / part for leaf, part in here.gradient.items() if part and leaf in
+                       there.gradient})  # fmt: skip
+    if here.square or there.square or ratio is None or abs(ratio - 1.0) <= 1e-9:
+        return ""
+    before = walk.pairing.over(walk.lanes[0].moments[0].slots[MODEL])
+    here_now, there_now = (
+        walk.pairing.over(walk.lanes[0].moments[1].slots[MODEL]),
+        walk.lanes[1].moments[1].slots[MODEL],
+    )
+    moves = [np.concatenate([(one[leaf] - before[leaf]).ravel() for leaf in before]) for one in (here_now, there_now)]
+    if float(np.abs(moves[0] - moves[1]).max(initial=0.0)) > 1e-9 * float(np.abs(moves[0]).max(initial=0.0)):
+        return ""
+    return (
+        f"momentum: the port's is {ratio:.6g} times the trainer's, the first update the same: the rate is taken "
+        f"{'into the momentum there, after it here' if ratio < 1 else 'after the momentum there, into it here'}"
+    )
+
+
+def _clip_value_cause(here: Taken, there: Taken, walk: TwoWalks) -> str:
+    for who, one, other, lane in (("the port", there, here, 1), ("the trainer", here, there, 0)):
+        if one.loose and not other.loose:
+            held = walk.lanes[lane].moments[1].slots[one.slot]
+            tops = [np.abs(array).ravel() for array in held.values()]
+            flat = np.concatenate(tops)
+            top = float(flat.max(initial=0.0))
+            if top and int((flat >= top * (1 - 1e-12)).sum()) > 1:
+                return f"clipping: {who} clips every element of the gradient by itself (by value), the other does not"
+            return f"gradient: what {who} keeps in {one.slot} is no multiple of the gradient of its loss"
+    return ""
+
+
+def _scale_cause(here: Taken, there: Taken, gradient: Leaves) -> str:
+    """Return why one took another multiple of the gradient than the other."""
+    leaves = [leaf for leaf in here.gradient if leaf in there.gradient]
+    frozen = [[leaf for leaf in leaves if not one.gradient[leaf]] for one in (here, there)]
+    if frozen[0] != frozen[1]:
+        only = sorted(set(frozen[0]) ^ set(frozen[1]))
+        who = "the port" if only[0] in frozen[1] else "the trainer"
+        return (
+            f"frozen: no gradient reaches {only[0]} and {len(only) - 1} more in the optimizer of "
+            f"{who}, it does in the other"
+        )
+    moving = [leaf for leaf in leaves if here.gradient[leaf]]
+    ratios = {leaf: there.gradient[leaf] / here.gradient[leaf] for leaf in moving}
+    ratio = one_value(ratios)
+    if ratio is None:
+        norms = {leaf: float(np.linalg.norm(gradient[leaf])) for leaf in moving}
+        for who, one in (("the port", there), ("the trainer", here)):
+            sizes = np.array([one.gradient[leaf] * norms[leaf] for leaf in moving])
+            if len(sizes) > 1 and int((np.abs(sizes - sizes.max()) <= 1e-4 * sizes.max()).sum()) > 1:
+                return f"clipping: {who} clips leaf by leaf, not by the norm of all gradients"
+        return (
+            f"gradient: leaves are scaled differently, from {min(ratios.values()):.6g} to "
+            f"{max(ratios.values()):.6g} times"
+        )
+    squares = {
+        leaf: there.square[leaf] / here.square[leaf]
+        for leaf in moving
+        if here.square.get(leaf) and leaf in there.square
+    }
+    second = one_value(squares)
+    # parts of the square are of the first moment's: equal betas leave them as they are but for the scale
+    if abs(ratio - 1.0) <= 1e-12:
+        if second is not None and abs(second - 1.0) > SAME:
+            return f"beta2: the second moment takes {second:.6g} times as much of the squared gradient there as here"
+        return ""
+    if second is not None and abs(second * ratio**2 - 1.0) <= 1e-3 and abs(ratio - 1.0) > 1e-3:
+        return f"beta1: the first moment takes {ratio:.6g} times as much of the gradient there as here"
+    norm = float(np.sqrt(sum(float((g * g).sum()) for g in gradient.values())))
+    return _clip_cause(ratio, norm, here, there, gradient)
+
+
+def _whole(ratio: float, close: float) -> str:
+    """Return a ratio that is a whole number of at least 2, or one by such a number; empty where it is none."""
+    for value, words in ((ratio, ""), (1 / ratio if ratio else 0.0, "1/")):
+        if round(value) >= 2 and abs(value - round(value)) <= close * value and value < 1e4:
+            return f"{words}{round(value)}"
+    return ""
+
+
+def _clip_cause(ratio: float, norm: float, here: Taken, there: Taken, gradient: Leaves) -> str:
+    """Return why all gradients are scaled alike: by clipping, or before it.
+
+    Where both clip, c / (norm + epsilon) takes any scale back but for the epsilon: what is left tells the scale.
+    """
+    for words, share in (("here, not there", ((norm + EPSILON) / ratio - norm) / EPSILON),
+                         ("there, not here", ((norm + EPSILON) * ratio - norm) / EPSILON)):  # fmt: skip
+        if abs(share) <= 1e-3:
+            return f"clip epsilon: 1e-6 is added to the norm of the gradients {words}"
+        scale = share if words.startswith("there") else 1 / share
+        if whole := _whole(scale, 1e-3):
+            return f"accumulation: before both clip, the gradients of the port are {whole} times the trainer's"
+    if whole := _whole(ratio, 1e-9):
+        return (
+            f"accumulation: the gradients of the port are {whole} times the trainer's (the mean over micro-batches, "
+            "taken twice or not at all)"
+        )
+    kept = [leaf for leaf in here.gradient if here.gradient[leaf]]
+    part = float(np.sqrt(sum(float((gradient[leaf] ** 2).sum()) for leaf in kept)))
+    for epsilon in (1e-6, 0.0):
+        made = (part + epsilon) / (norm + epsilon)
+        if abs(part - norm) > 1e-9 * norm and min(abs(ratio - made), abs(ratio - 1 / made)) <= 1e-6:
+            who = "the port" if ratio < 1 else "the trainer"
+            return (
+                f"clipping: {who} counts leaves for the norm that its optimizer does not move "
+                f"(frozen), the other does not"
+            )
+    return (
+        f"clipping: the gradient that reaches the port's optimizer is {ratio:.6g} times the trainer's, whose norm is "
+        f"{norm:.6g}: another largest norm, or clipped in one of the two alone"
+    )

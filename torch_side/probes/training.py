@@ -1,0 +1,134 @@
+"""A trainer of PyTorch that people bring: its loss and its updates in float64, from given values of its model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from parity.contract import LossEvaluation, ModelProbe, StateView, StepBatch
+from parity.errors import SpecError
+from torch_side.probes.calls import arrays_in
+from torch_side.probes.islands import Islands
+from torch_side.probes.model import TorchProbe
+from torch_side.probes.state import view_of
+
+__all__ = ["open_trainer"]
+
+
+def open_trainer(model: ModelProbe, functions: Mapping[str, Callable[..., Any]]) -> TorchPort:
+    """Return a trainer of PyTorch.
+
+    Args:
+        model: Its model, opened by `open_model`.
+        functions: `loss`, `start` and `step` of the user, those that there are.
+    """
+    return TorchPort(cast(TorchProbe, model), functions)
+
+
+class TorchPort:
+    """See `parity.contract.TrainerProbe`."""
+
+    def __init__(self, model: TorchProbe, functions: Mapping[str, Callable[..., Any]]) -> None:
+        self.model = model
+        self.functions = functions
+        self._draws = 0
+
+    def loss(self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch) -> LossEvaluation:
+        """Return the loss and its gradients; see `parity.contract.TrainerProbe`."""
+        module = self._module(values)
+        islands, seen = Islands(lift=True), list[Any]()
+        handle = module.register_forward_hook(
+            lambda _m, args, kwargs, made: seen.append(([*args, *kwargs.values()], made)), with_kwargs=True
+        )
+        try:
+            with self._wide("loss"), islands:
+                made = self.functions["loss"](module, dict(batch))
+        finally:
+            handle.remove()
+        made = made[0] if isinstance(made, tuple) and made else made
+        if not isinstance(made, torch.Tensor) or made.numel() != 1:
+            raise SpecError("loss", f"{self.model.name}: expected a scalar tensor, got {type(made).__name__}")
+        wanted = {path: one for path, one in module.named_parameters() if path in self.model.leaves}
+        found: tuple[torch.Tensor | None, ...] = (None,) * len(wanted)
+        if made.requires_grad:
+            found = torch.autograd.grad(made.reshape(()), list(wanted.values()), allow_unused=True)
+        gradients = {
+            path: np.zeros(tuple(one.shape)) if grad is None else grad.double().numpy()
+            for (path, one), grad in zip(wanted.items(), found, strict=True)
+        }
+        outputs = tuple(one.detach().double().numpy() for _, given in seen for one in arrays_in(given))
+        inputs = tuple(one.detach().double().numpy() for args, _ in seen for one in arrays_in(args))
+        return LossEvaluation(float(made.detach()), gradients, outputs, inputs, islands.found)
+
+    def begin(self, values: Mapping[str, NDArray[np.float64]], *, lift: bool = False) -> TorchPortRun:
+        """Begin a training; see `parity.contract.TrainerProbe`."""
+        module = self._module(values)
+        with self._wide("start"):
+            state = self.functions["start"](module)
+        return TorchPortRun(self, module, state, lift)
+
+    def _module(self, values: Mapping[str, NDArray[np.float64]]) -> nn.Module:
+        """Return a copy of the model with these values, in the mode of training, that drops nothing."""
+        module = copy.deepcopy(self.model.module)
+        held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        with torch.no_grad():
+            for path in self.model.leaves:
+                held[path].copy_(torch.from_numpy(np.array(values[path])))
+        module.train()
+        for one in module.modules():
+            if isinstance(one, nn.modules.dropout._DropoutNd):
+                one.p = 0.0
+            elif isinstance(one, nn.MultiheadAttention | nn.RNNBase):
+                one.dropout = 0.0
+        return module
+
+    @contextmanager
+    def _wide(self, what: str) -> Iterator[None]:
+        """Call the user's code with float64 as the default, and with other draws each time."""
+        before = torch.get_default_dtype()
+        self._draws += 1
+        try:
+            torch.set_default_dtype(torch.float64)
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(self._draws)
+                yield
+        except SpecError:
+            raise
+        except Exception as error:  # anything that the user's code does
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            raise SpecError(what, f"of {self.model.name} fails: {why[:300]}") from error
+        finally:
+            torch.set_default_dtype(before)
+
+
+class TorchPortRun:
+    """See `parity.contract.TrainingRun`."""
+
+    def __init__(self, trainer: TorchPort, module: nn.Module, state: Any, lift: bool) -> None:
+        self.trainer, self.module, self.state, self.lift = trainer, module, state, lift
+
+    def step(self, batch: StepBatch) -> float:
+        """Make one update; see `parity.contract.TrainingRun`."""
+        with self.trainer._wide("step"):
+            if self.lift:
+                with Islands(lift=True, in_graph=True):
+                    made = self.trainer.functions["step"](self.state, dict(batch))
+            else:
+                made = self.trainer.functions["step"](self.state, dict(batch))
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise SpecError(
+                "step", f"of {self.trainer.model.name}: expected (state, loss), got {type(made).__name__}"
+            )
+        self.state, loss = made
+        return float("nan") if loss is None else float(loss)
+
+    def view(self) -> StateView:
+        """Return a copy of the state; see `parity.contract.TrainingRun`."""
+        return view_of(self.state, self.module, list(self.trainer.model.leaves))
