@@ -84,7 +84,7 @@ def _apply(eqn: Any, values: list[Any], found: dict[tuple[str, str], Island]) ->
         key: jnp.dtype("float64") if _is_narrow(one) else one for key, one in eqn.params.items()
     }
     if narrow and params.get("update_jaxpr") is not None:  # of scatters: what joins an element with its update
-        params["update_jaxpr"] = _widened(params["update_jaxpr"], params["update_consts"], found)
+        params["update_jaxpr"] = _widened(eqn.params["update_jaxpr"], eqn.params["update_consts"], found)
     bound = eqn.primitive.get_bind_params(params)
     functions, params = bound if isinstance(bound, tuple) else ((), bound)  # a pair before jax 0.10
     made = eqn.primitive.bind(*functions, *values, **params)

@@ -39,6 +39,8 @@ Times(factor=0.5, divides=False)), collection='')
     """Whether several PyTorch arrays are added: a merging rule."""
     tie: bool = False
     """Whether several PyTorch names are one parameter, which is one leaf in JAX."""
+    view: tuple[int, ...] = ()
+    """Shape before `permute`, in C order: an axis of heads, and one of the parts of a fused projection, as axes."""
     permute: tuple[int, ...] = ()
     """Order of the axes, as `numpy.transpose` takes it."""
     transpose: bool = False
@@ -64,6 +66,7 @@ Times(factor=0.5, divides=False)), collection='')
             Stack(self.stack) if self.stack is not None else None,
             Add() if self.add else None,
             Tie(len(self.torch)) if self.tie else None,
+            Reshape(self.view) if self.view else None,
             Permute(self.permute) if self.permute else None,
             Transpose() if self.transpose else None,
             Reshape(self.reshape) if self.reshape else None,
@@ -98,8 +101,9 @@ def row_of(rule: LeafRule) -> dict[str, Any]:
         {'torch': ['fc.weight'], 'jax': ['fc.kernel'], 'transpose': True}
     """
     values: dict[str, Any] = {"torch": rule.source, "jax": rule.target, "collection": rule.collection}
-    for one in rule.transforms:
-        values |= _fields_of(one)
+    for at, one in enumerate(rule.transforms):
+        turned = any(isinstance(later, Permute | Transpose) for later in rule.transforms[at + 1 :])
+        values |= {"view": one.shape} if isinstance(one, Reshape) and turned else _fields_of(one)
     row = ConversionRule(**values)
     if row.rule != rule:  # fields have one order: what is done in another one would be another rule when it is read
         raise CheckpointError(f"no row of RULES.toml says: {' + '.join(rule.source)} {rule.how}")

@@ -107,6 +107,8 @@ def _check_row(where: str, rule: ConversionRule) -> None:
     ways = [rule.join is not None, rule.stack is not None, rule.add, rule.tie]
     if sum(ways) > 1:
         raise CheckpointError(f"{where}: join, stack, add and tie exclude each other")
+    if rule.view and not (rule.permute or rule.transpose):
+        raise CheckpointError(f"{where}: view is the shape before permute or transpose, and there is neither")
     if rule.permute and rule.transpose:
         raise CheckpointError(f"{where}: permute and transpose exclude each other")
     several = rule.join is not None or rule.add or rule.tie
@@ -159,7 +161,7 @@ _DECODER = Decoder(
     mapping="a table",
     by_name={
         **{"torch": _names, "jax": _names, "join": _AXIS, "stack": _AXIS, "axis": _AXIS},
-        **{"add": _FLAG, "tie": _FLAG, "transpose": _FLAG, "reshape": _EXTENTS, "split": _EXTENTS},
+        **{"add": _FLAG, "tie": _FLAG, "transpose": _FLAG, "reshape": _EXTENTS, "split": _EXTENTS, "view": _EXTENTS},
         "permute": _such(
             lambda v: _is_list_of(int, v) and sorted(v) == list(range(len(v))), "the axes in another order"
         ),

@@ -42,7 +42,21 @@ def test_the_forms_of_a_format_are_of_one_family() -> None:
 def test_the_fields_of_a_rule_are_those_of_the_page() -> None:
     rows = pages.table(PAGE, "field", "value").rows
     assert [codes(row[0])[0] for row in rows] == [
-        *("torch", "jax", "join", "stack", "add", "tie", "permute", "transpose", "reshape", "scale", "cast", "split"),
+        *(
+            "torch",
+            "jax",
+            "join",
+            "stack",
+            "add",
+            "tie",
+            "view",
+            "permute",
+            "transpose",
+            "reshape",
+            "scale",
+            "cast",
+            "split",
+        ),
         *("axis", "collection"),
     ]
     assert {codes(row[0])[0] for row in rows} == {field.name for field in fields(ConversionRule)}

@@ -44,6 +44,16 @@ CASES: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
         [A[0], B[1]],
         [np.concatenate([A[0], B[1]]).transpose(1, 2, 0)],
     ),
+    "view and permute": (
+        {"view": (2, 3, 4, 5), "permute": (3, 1, 0, 2), "reshape": (5, 24)},
+        [A.reshape(24, 5)],
+        [A.transpose(3, 1, 0, 2).reshape(5, 24)],
+    ),
+    "join, view, transpose and split": (
+        {"join": 0, "view": (2, 2, 3, 4, 5), "transpose": True, "reshape": (4, 3, 20), "split": (1, 3)},
+        [A, B],
+        [one.reshape(-1, 3, 20) for one in np.split(np.stack([A, B]).swapaxes(3, 4).reshape(4, 3, 20), [1])],
+    ),
     "split": ({"split": (1, 3), "axis": 2}, [A], [A[:, :, :1], A[:, :, 1:]]),
     "scale": ({"scale": 0.5}, [A], [A * 0.5]),
 }
@@ -129,7 +139,12 @@ def test_a_rule_without_a_way_back_says_why(transforms: Any, shapes: Any, messag
         LeafRule(("a",), ("b",), transforms).inverse(shapes)
 
 
-ROWLESS = [(Reshape((6,)), Permute((0,))), (Times(2.0, divides=True),), (Unstack(0, 2),)]
+ROWLESS = [
+    (Reshape((6,)), Cast("bfloat16"), Permute((0,))),
+    (Permute((0,)), Reshape((6,)), Permute((0,))),
+    (Times(2.0, divides=True),),
+    (Unstack(0, 2),),
+]
 
 
 @pytest.mark.parametrize("transforms", ROWLESS)

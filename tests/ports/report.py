@@ -37,9 +37,8 @@ def _show(found: Outcome, *, full: bool) -> None:
     entry = found.entry
     mark = "right" if found.right and (not entry.stage or found.named) else "place" if found.right else "OTHER"
     where = f"{found.stage or '-'} (table: {entry.stage or '-'})"
-    print(
-        f"{mark}  {found.seconds:5.1f} s  {found.verdict:<12}  {entry.name}  |  {where}  |  {found.cause}{found.error}"
-    )
+    why = found.cause or found.error
+    print(f"{mark}  {found.seconds:5.1f} s  {found.verdict:<12}  {entry.name}  |  {where}  |  {why}")
     if full and mark == "OTHER" and found.proof is not None:
         print(found.proof.text())
     sys.stdout.flush()

@@ -1,6 +1,7 @@
 """The map of two models: proposed by what leaves do, in any style of the port, under any names, and proven."""
 
 import re
+import tomllib
 
 import jax
 import numpy as np
@@ -11,7 +12,8 @@ from parity.checks.models import map_models
 from parity.checks.models.draws import symmetric
 from parity.errors import CheckpointError, SpecError
 from parity.mapping import LeafRule, Transpose, parse_rules, rules_text
-from tests.ports.corpus import gpt_jax, gpt_torch, small
+from tests.ports.corpus import gpt_jax, gpt_torch, mixer_jax, mixer_torch, small, vit_jax, vit_torch
+from tests.ports.truth import rules_of
 
 INPUTS = "i[2,7]<31"
 GPT = {"torch": gpt_torch.Model, "jax": gpt_jax.Model, "inputs": INPUTS}
@@ -25,6 +27,13 @@ RIGHT = {
     "stacked layers": GPT | {"jax": gpt_jax.stacked},
 }
 """Ports of one GPT that are right, in styles that differ."""
+
+CORPUS = {
+    "a convolution of patches as a matrix": (mixer_torch.reference, mixer_jax.Port("linen")),
+    "fused in both, head by head in one": (vit_torch.reference, vit_jax.Port("heads")),
+    "separate, and fused head by head": (vit_jax.Port("linen"), vit_jax.Port("heads"), ["f[2,8,8,3]"]),
+}
+"""Right ports whose rules need another order of axes than shapes say."""
 
 WRONG = {
     "epsilon of the norms": ({"eps": 1e-6}, "parts: output 0"),
@@ -67,6 +76,18 @@ def test_every_row_of_a_right_port_is_sure_and_proven(name):
     assert not found.found.unsure
 
 
+@pytest.mark.parametrize(
+    "name", [n if n.startswith("fused") else pytest.param(n, marks=pytest.mark.soak) for n in CORPUS]
+)
+def test_axes_in_an_order_that_shapes_do_not_say_are_found_and_lead_back(name):
+    found = rules_of(*CORPUS[name])
+    assert found.verdict == "holds", found.text()
+    assert not found.found.unsure
+    assert [row.rule for row in parse_rules("map.toml", tomllib.loads(rules_text(found.rules))["rule"])] == list(
+        found.rules
+    )
+
+
 def test_the_rows_are_the_right_ones_and_are_read_back():
     found = map_models(**RIGHT["NNX, separate projections"])
     for row in found.found.rows:
@@ -78,8 +99,6 @@ def test_the_rows_are_the_right_ones_and_are_read_back():
             assert row.second == (by_hand(row.first[0]),)
     text = found.rules_text
     assert text.count("[[rule]]") < len(found.rules), "layers have one row"
-    import tomllib
-
     again = parse_rules("map.toml", tomllib.loads(text)["rule"])
     proven = map_models(**RIGHT["NNX, separate projections"], rules=[one.rule for one in again])
     assert proven.verdict == "holds", proven.text()

@@ -34,13 +34,13 @@ def framework_of(port: Any) -> str:
     return "torch" if type(port).__module__.endswith("_torch") else "jax"
 
 
-def subjects_of(first: Any, second: Any) -> Any:
+def subjects_of(first: Any, second: Any, inputs: Any = ()) -> Any:
     """Return both models, open, with the inputs that the two declare."""
     sources = [
         ModelSource(f"--{framework_of(one)}", f"{type(one).__module__.rpartition('.')[2]}:{place}", one.Model)
         for one, place in ((first, "first"), (second, "second"))
     ]
-    wanted = second.inputs if any("->" in text for text in second.inputs) else first.inputs
+    wanted = inputs or (second.inputs if any("->" in text for text in second.inputs) else first.inputs)
     return open_subjects(*sources, list(wanted))
 
 
@@ -69,6 +69,7 @@ class TorchRun:
         return float(loss.detach()), grads
 
     def start(self) -> None:
+        self.model.zero_grad(set_to_none=True)  # a leaf that training freezes has none
         self.state = self.port.start(self.model)
 
     def step(self, batch: Any) -> float:
@@ -85,7 +86,8 @@ class TorchRun:
                     if word in slots:
                         found.setdefault(slot, {})[names[id(p)]] = slots[word].numpy()
         if "ema" in self.state:
-            found["ema"] = {name: one.detach().numpy() for name, one in self._leaves(self.state["ema"]).items()}
+            kept = self._leaves(self.state["ema"])  # of a module that holds the averaged one as `module`
+            found["ema"] = {name.removeprefix("module."): one.detach().numpy() for name, one in kept.items()}
         return {slot: {name: one.copy() for name, one in values.items()} for slot, values in found.items()}
 
 
@@ -96,6 +98,9 @@ class JaxRun:
         self.port = port
         with jax.enable_x64(True):
             self.model = port.opened()
+            for _, one in nnx.iter_modules(self.model) if isinstance(self.model, nnx.Module) else ():
+                if isinstance(one, nnx.Embed):
+                    one.dtype = None  # it would cast its table to the type that it was built in
             self._split()
             self._leaves = jax.tree.map(_to_float64, self._leaves)
         self._program: Any = None
@@ -202,14 +207,15 @@ def stage_of(first: Any, second: Any, rules: Any, steps: int = 50, *, forward: b
         return "forward", (*proof.problems, *(part.what for part in proof.parted))[0]
     placements, _ = placed(subjects, rules)
     a, b = (TorchRun(one) if framework_of(one) == "torch" else JaxRun(one) for one in (first, second))
-    b.set(carried(subjects.first, placements, subjects.first.leaves))
-    a.set(subjects.first.leaves)
+    values = carried(subjects.first, placements, subjects.first.leaves)
+    a.set(subjects.first.leaves), b.set(values)
     for at in range(2):
         (one, here), (two, there) = (run.evaluate(first.batch(at)) for run in (a, b))
         if (gap := distance(one, two)) > BOUND:
             return "loss", f"{gap:.1e}"
         if what := _parts(subjects, placements, {"": here}, {"": there}, BOUND, grads=True):
             return "gradients", what
+    a.set(subjects.first.leaves), b.set(values)  # a loss moves running statistics, in PyTorch in place
     a.start(), b.start()
     for at in range(steps):
         batch = first.batch(at)
@@ -249,10 +255,9 @@ def _parts(subjects: Any, placements: Any, one: Any, two: Any, limit: float, *, 
     return f"{next(iter(set(two) - set(one)))} is one too many" if set(two) - set(one) else ""
 
 
-def rules_of(first: Any, right: Any) -> Any:
-    """Return the map of a reference and a right port, and whether every row of it is sure and proven."""
-    found = map_opened(subjects_of(first, right), None, None)
-    return found
+def rules_of(first: Any, right: Any, inputs: Any = ()) -> Any:
+    """Return the map of a reference and a right port, with its proof; of two of JAX the inputs of both are given."""
+    return map_opened(subjects_of(first, right, inputs), None, None)
 
 
 def distance(a: float, b: float) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.models.likeness import Alike
+from parity.checks.models.plan import MOST_PARTS
 from parity.contract import ModelProbe
 from parity.errors import CheckpointError
 from parity.formats import InMemory
@@ -113,6 +114,7 @@ def _candidates(
         for turn, shape in _turned(shapes[0]):
             for end in _ended(shape, ends):
                 yield sources, (*turn, *end)
+        yield from ((sources, steps) for steps in _viewed(start[sources[0]], [truth[leaf] for leaf in targets]))
         return
     if len(set(shapes)) == 1 and (pattern := _starred(sources)) is not None:
         for axis in range(len(shapes[0]) + 1):
@@ -127,6 +129,11 @@ def _candidates(
             for turn, shape in _turned(join.moved(shapes)[0]):
                 for end in _ended(shape, ends):
                     yield sources, (join, *turn, *end)
+    for axis in range(len(shapes[0])):
+        if len({one[:axis] + one[axis + 1 :] for one in shapes}) == 1:
+            whole = np.concatenate([start[leaf] for leaf in sources], axis)
+            steps = _viewed(whole, [truth[leaf] for leaf in targets])
+            yield from ((sources, (Join(axis), *some)) for some in steps)
 
 
 def _turned(shape: tuple[int, ...]) -> Iterator[tuple[tuple[Transform, ...], tuple[int, ...]]]:
@@ -139,6 +146,36 @@ def _turned(shape: tuple[int, ...]) -> Iterator[tuple[tuple[Transform, ...], tup
         plain = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
         if axes != plain:
             yield (Permute(axes),), tuple(shape[axis] for axis in axes)
+
+
+def _viewed(whole: NDArray[np.int64], ends: Sequence[NDArray[np.int64]]) -> Iterator[tuple[Transform, ...]]:
+    """Yield what turns an array whose axis of a fused projection is seen as parts and heads, or heads and parts.
+
+    Some elements are looked at before a transform is tried: there are thousands, and leaves of millions of elements.
+    """
+    if whole.ndim > 3:
+        return
+    for view in _views(whole.shape):
+        seen = whole.reshape(view)
+        for axes in list(permutations(range(len(view))))[1:]:
+            turned = seen.transpose(axes)
+            for end in _ended(turned.shape, [one.shape for one in ends]):
+                split = next((step for step in end if isinstance(step, Split)), None)
+                wanted = ends[0] if split is None else np.concatenate(ends, split.axis)
+                some = np.linspace(0, whole.size - 1, 64).astype(np.int64)
+                if np.array_equal(turned[np.unravel_index(some, turned.shape)], wanted.reshape(-1)[some]):
+                    yield (Reshape(view), Permute(axes), *end)
+
+
+def _views(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield a shape with one axis as three: parts, heads and the rest, in both orders of the first two."""
+    for axis, n in enumerate(shape):
+        for parts in range(2, MOST_PARTS + 1):
+            for heads in range(2, n // parts + 1) if n % parts == 0 else ():
+                if n % (parts * heads) == 0:
+                    rest = n // parts // heads
+                    for pair in dict.fromkeys(((parts, heads), (heads, parts))):
+                        yield (*shape[:axis], *pair, rest, *shape[axis + 1 :])
 
 
 def _ended(shape: tuple[int, ...], ends: Sequence[tuple[int, ...]]) -> Iterator[tuple[Transform, ...]]:

@@ -13,6 +13,7 @@ from parity.checks.models.attention_causes import attention_cause
 from parity.checks.models.causes import activation_cause, gate_cause, setting_cause, weight_cause
 from parity.checks.models.fitting import Float64s, fits
 from parity.checks.models.flow_causes import factor_cause, layout_cause, term_cause
+from parity.checks.models.grouped_causes import grouped_cause
 from parity.checks.models.modules import CallPair, comparable
 from parity.checks.models.norm_causes import norm_cause, norm_way_cause
 from parity.checks.models.pooling_causes import pooling_cause, window_cause
@@ -64,6 +65,7 @@ def likely_cause(scene: Scene, parted: tuple[Float64s, Float64s], given: tuple[F
         activation_cause(befores, *parted)
         or gate_cause(befores, *parted)
         or attention_cause(befores, *parted)
+        or grouped_cause(befores, *parted)
         or _order_cause(scene)
         or factor_cause(*parted, scene.dropouts)
         or pooling_cause(terms, *parted)

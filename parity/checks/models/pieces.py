@@ -31,6 +31,8 @@ class Cutting:
     """Axis along which each is cut, counted without the one of the layers."""
     extents: tuple[int, ...] = ()
     """Of the parts along that axis."""
+    heads: int = 1
+    """Groups along that axis, each of which has a share of every part: those of a fused projection, head by head."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +82,18 @@ def cut(shape: Sequence[int], cutting: Cutting) -> list[NDArray[np.int64]]:
     layers = [whole] if cutting.stacked is None else list(np.moveaxis(whole, cutting.stacked, 0))
     if cutting.axis is None:
         return [np.squeeze(one) for one in layers]
+    if cutting.heads > 1:
+        return [np.squeeze(part) for one in layers for part in _by_heads(one, cutting)]
     bounds = list(pairwise(accumulate(cutting.extents, initial=0)))
     return [np.squeeze(one.take(range(low, high), cutting.axis)) for one in layers for low, high in bounds]
+
+
+def _by_heads(whole: NDArray[np.int64], cutting: Cutting) -> list[NDArray[np.int64]]:
+    """Return equal parts that lie side by side in every group along an axis."""
+    axis, parts = cutting.axis or 0, len(cutting.extents)
+    left, right = whole.shape[:axis], whole.shape[axis + 1 :]
+    grouped = whole.reshape(*left, cutting.heads, parts, -1, *right)
+    return [grouped.take(at, axis + 1).reshape(*left, -1, *right) for at in range(parts)]
 
 
 def pieces_of(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from parity.checks.models.finer import finer_plans
 from parity.checks.models.likeness import ALIKE, CLEAR, EQUAL, Alike, gap, match_pieces
 from parity.checks.models.pieces import ExtentsKey, LeafPart, PartArrays, pieces_of
 from parity.checks.models.plan import CutPlan, ShapeCounts, cut_plans
@@ -60,9 +61,30 @@ def match_models(subjects: Subjects) -> Matched:
             found = tried
         if found.agree or (not found.alone and not found.unsure):
             break
+    if found is not None and not found.agree and plans[0].left == 0:
+        finer = finer_plans(_shapes(subjects.first), _shapes(subjects.second), plans[0])
+        fitting = next((plan for plan in finer if _agree(subjects, plan)), None)
+        found = found if fitting is None else _match(subjects, fitting)
     if found is None:
         return Matched((), (), (), (), (), False)
     return found
+
+
+def _agree(subjects: Subjects, plan: CutPlan) -> bool:
+    """Return whether both compute the same where all pieces of one extent have the same values."""
+    firsts, seconds = _pieces(subjects, plan)
+    values = (values_of(subjects.first, firsts, {}, 0), values_of(subjects.second, seconds, {}, 0))
+    one, two = subjects.evaluate(*values, grads=False)
+    return all(gap(x, y) <= 1e-9 for x, y in zip(one.outputs, two.outputs, strict=True))
+
+
+def _pieces(subjects: Subjects, plan: CutPlan) -> tuple[list[LeafPart], list[LeafPart]]:
+    """Return the pieces of both models."""
+    first, second = (
+        pieces_of({leaf: value.shape for leaf, value in model.leaves.items()}, model.statistics, cuts)
+        for model, cuts in ((subjects.first, plan.first), (subjects.second, plan.second))
+    )
+    return first, second
 
 
 def _shapes(model: ModelProbe) -> ShapeCounts:
@@ -74,10 +96,7 @@ def _shapes(model: ModelProbe) -> ShapeCounts:
 
 def _match(subjects: Subjects, plan: CutPlan) -> Matched:
     """Return what is told where leaves are cut by one plan."""
-    firsts, seconds = (
-        pieces_of({leaf: value.shape for leaf, value in model.leaves.items()}, model.statistics, cuts)
-        for model, cuts in ((subjects.first, plan.first), (subjects.second, plan.second))
-    )
+    firsts, seconds = _pieces(subjects, plan)
     told: list[Alike] = []
     agree, quiet = False, ([], [])  # type: tuple[bool, tuple[list[LeafPart], list[LeafPart]]]
     for at in range(ROUNDS):
@@ -92,7 +111,7 @@ def _match(subjects: Subjects, plan: CutPlan) -> Matched:
                 break
             told.append(tie)
     told, doubted = _confirm(subjects, firsts, seconds, told)
-    sure, unsure, alone = match_quiet(subjects, firsts, seconds, told, quiet)
+    sure, unsure, alone = match_quiet(subjects, firsts, seconds, told, quiet, [one for one, _ in doubted])
     return Matched(tuple(firsts), tuple(seconds), tuple(sure), (*doubted, *unsure), tuple(alone), agree)
 
 

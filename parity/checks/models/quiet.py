@@ -25,7 +25,7 @@ Rest = dict[ExtentsKey, tuple[list[LeafPart], list[LeafPart]]]
 
 def match_quiet(
     subjects: Subjects, firsts: Sequence[LeafPart], seconds: Sequence[LeafPart], told: Sequence[Alike],
-    quiet: tuple[Sequence[LeafPart], Sequence[LeafPart]],
+    quiet: tuple[Sequence[LeafPart], Sequence[LeafPart]], doubted: Sequence[Alike] = (),
 ) -> tuple[list[Alike], list[tuple[Alike, str]], list[tuple[LeafPart, str]]]:  # fmt: skip
     """Return all that is sure, what is likely, and what is without a counterpart.
 
@@ -35,22 +35,23 @@ def match_quiet(
         seconds: Pieces of the second.
         told: What gradients told.
         quiet: Parameters of both that no gradient reaches.
+        doubted: Pairs that are likely already; their pieces get no other.
     """
     sure = list(told)
     silent = {one for pieces in quiet for one in pieces}
     moved = _moved(subjects, firsts, seconds, sure, silent)
-    for here, there in _rest(firsts, seconds, sure).values():
+    for here, there in _rest(firsts, seconds, [*sure, *doubted]).values():
         seen = [[p for p in pieces if p.index.ndim == 1 and np.any(moved.get(p, 0.0))] for pieces in (here, there)]
         sure += match_pieces(seen[0], seen[1], moved, moved) if all(seen) else []
     sure += _by_module(firsts, seconds, sure, silent)
     sure += by_gates(subjects, firsts, seconds, sure, silent)
-    for here, there in _rest(firsts, seconds, sure).values():
+    for here, there in _rest(firsts, seconds, [*sure, *doubted]).values():
         # of two that a gradient reaches behaviour has said that they are not one
         if len(here) == len(there) == 1 and here[0] in silent and there[0] in silent:
             orders = turns(here[0].index.shape, there[0].index.shape)
             if len(orders) == 1:
                 sure.append(Alike(here[0], there[0], orders[0], 0.0, np.inf, "shape"))
-    unsure, alone = _left_over(_rest(firsts, seconds, sure), silent)
+    unsure, alone = _left_over(_rest(firsts, seconds, [*sure, *doubted]), silent, [*sure, *doubted])
     return sure, unsure, alone
 
 
@@ -155,20 +156,41 @@ def _words(leaf: str) -> set[str]:
     return {last.get(word, word) for word in words if not word.isdigit()} | set(numbers)
 
 
-def _left_over(rest: Rest, silent: set[LeafPart]) -> tuple[list[tuple[Alike, str]], list[tuple[LeafPart, str]]]:
+def _likely_turn(a: LeafPart, b: LeafPart, pairs: Sequence[tuple[LeafPart, LeafPart]]) -> tuple[int, ...]:
+    """Return the order of axes in which two pieces are likely one: of a square matrix, that of others of its kind.
+
+    Where a port parts nothing tells which way a square matrix lies, and `.weight` to `.kernel` is one way in a port:
+    as it is first would transpose queries beside projections whose shapes say that they are turned.
+    """
+    orders = turns(a.index.shape, b.index.shape)
+    kind = (a.leaf.rpartition(".")[2], b.leaf.rpartition(".")[2])
+    others = {
+        found[0]
+        for one, other in pairs
+        if (one.leaf.rpartition(".")[2], other.leaf.rpartition(".")[2]) == kind
+        and one.index.ndim == a.index.ndim
+        and len(found := turns(one.index.shape, other.index.shape)) == 1
+    }
+    return others.pop() if len(others) == 1 and len(orders) > 1 and others <= set(orders) else orders[0]
+
+
+def _left_over(rest: Rest, silent: set[LeafPart], told: Sequence[Alike]
+               ) -> tuple[list[tuple[Alike, str]], list[tuple[LeafPart, str]]]:  # fmt: skip
     """Return what is likely by order, with the reason for which it is not sure, and what has no counterpart."""
+    likely = [(one.first, one.second) for one in told]
+    likely += [pair for here, there in rest.values() for pair in _by_names(here, there)]
     unsure: list[tuple[Alike, str]] = []
     alone: list[tuple[LeafPart, str]] = []
     for here, there in rest.values():
         for a, b in _by_names(here, there):
-            orders = turns(a.index.shape, b.index.shape)
+            order = _likely_turn(a, b, likely)
             if a in silent or b in silent:
                 reason = f"no gradient reaches {a if a in silent else b}, and no output follows it"
             elif len(here) == 1:
                 reason = "it is the only one of its shape, and it does not behave as its counterpart"
             else:
                 reason = f"{len(here)} leaves of this shape are left, and what they do does not tell them apart"
-            unsure.append((Alike(a, b, orders[0], 1.0, 0.0, "order"), reason))
+            unsure.append((Alike(a, b, order, 1.0, 0.0, "order"), reason))
         paired = {one for match, _ in unsure for one in (match.first, match.second)}
         for one in (*here, *there):
             if one in paired:

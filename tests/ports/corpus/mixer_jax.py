@@ -159,7 +159,7 @@ class Port:
             return functions()
         model = initial_nnx(Mixer(self.fault, rngs=nnx.Rngs(0)))
         if self.fault == "initial values of the head":
-            model.head.kernel[...] = jnp.zeros((WIDTH, CLASSES))
+            model.head.kernel[...] = jnp.zeros_like(model.head.kernel[...])
         return model
 
     def opened(self):
