@@ -234,8 +234,8 @@ def other_start(subjects: Any, placements: Any) -> str:
     """Return the first leaf that is constant in one model alone as it is built, or of another spread."""
     for name, value in carried(subjects.first, placements, subjects.first.leaves).items():
         one, two = float(np.std(value)), float(np.std(subjects.second.leaves[name]))
-        # the spread of 64 draws is known to a tenth, and no two distributions of the corpus are closer than that
-        if (one == 0) != (two == 0) or (value.size >= 64 and max(one, two) > 1.7 * min(one, two)):
+        # the spread of 64 draws is known to a tenth
+        if (one == 0) != (two == 0) or (value.size >= 64 and max(one, two) > 1.4 * min(one, two)):
             return f"{name}: spread {one:.3g} and {two:.3g}"
     return ""
 

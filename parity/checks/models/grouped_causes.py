@@ -107,7 +107,8 @@ def _tried(parts: Sequence[Float64s], only: _GroupedWay | None = None) -> Iterat
             for shared, (scale, factor), mask in itertools.product(spreads, _scales(width, size), _AHEAD):
                 way = _GroupedWay(heads, *kind, shared, scale, mask)
                 if only is None or way == only:
-                    yield way, _attended(q, *(_spread(one, heads, shared) for one in (k, v)), factor, _AHEAD[mask])
+                    shown = _spread(k, heads, shared), _spread(v, heads, shared)
+                    yield way, _attended(q, shown[0], shown[1], factor, _AHEAD[mask])
 
 
 def _turned(x: Float64s, how: str, base: float, turns: int, shift: int) -> Float64s:

@@ -182,7 +182,7 @@ WRONG = (
         "the tower is not frozen": ("update", "vision"),
         "the frozen tower counts for the norm": ("update", "clip"),
         "warm-up a step shorter": ("update", "rate"),
-        "the first average is no copy": ("steps", "ema"),
+        "the first average is no copy": ("update", "ema"),
         "average of another decay": ("steps", "ema"),
     }),
 )  # fmt: skip

@@ -60,6 +60,9 @@ class Model(nnx.Module):
         return self.tok.attend(x) if self.head is None else self.head(x)
 
 
+DRAWN = linen.initializers.normal(0.2)
+
+
 class LinenBlock(linen.Module):
     eps: float = 1e-5
     dropout: float = 0.1
@@ -67,11 +70,16 @@ class LinenBlock(linen.Module):
     @linen.compact
     def __call__(self, x, deterministic):
         h = linen.LayerNorm(epsilon=self.eps)(x)
-        q, k, v = (linen.DenseGeneral((HEADS, WIDTH // HEADS), name=name)(h) for name in ("query", "key", "value"))
-        y = linen.DenseGeneral(WIDTH, axis=(-2, -1), name="out")(attend(q, k, v))
+        q, k, v = (
+            linen.DenseGeneral((HEADS, WIDTH // HEADS), name=name, kernel_init=DRAWN)(h)
+            for name in ("query", "key", "value")
+        )
+        y = linen.DenseGeneral(WIDTH, axis=(-2, -1), name="out", kernel_init=DRAWN)(attend(q, k, v))
         x = x + linen.Dropout(self.dropout, deterministic=deterministic)(y)
-        h = linen.gelu(linen.Dense(4 * WIDTH)(linen.LayerNorm(epsilon=self.eps)(x)), approximate=False)
-        return x + linen.Dropout(self.dropout, deterministic=deterministic)(linen.Dense(WIDTH)(h))
+        h = linen.gelu(
+            linen.Dense(4 * WIDTH, kernel_init=DRAWN)(linen.LayerNorm(epsilon=self.eps)(x)), approximate=False
+        )
+        return x + linen.Dropout(self.dropout, deterministic=deterministic)(linen.Dense(WIDTH, kernel_init=DRAWN)(h))
 
 
 class LinenModel(linen.Module):
@@ -81,8 +89,8 @@ class LinenModel(linen.Module):
 
     @linen.compact
     def __call__(self, tokens, deterministic=False):
-        embed = linen.Embed(VOCABULARY, WIDTH, name="wte")
-        x = embed(tokens) + linen.Embed(LENGTH, WIDTH, name="wpe")(jnp.arange(tokens.shape[1]))
+        embed = linen.Embed(VOCABULARY, WIDTH, name="wte", embedding_init=DRAWN)
+        x = embed(tokens) + linen.Embed(LENGTH, WIDTH, name="wpe", embedding_init=DRAWN)(jnp.arange(tokens.shape[1]))
         for at in range(self.layers):
             x = LinenBlock(self.eps, self.dropout, name=f"h_{at}")(x, deterministic)
         return embed.attend(linen.LayerNorm(epsilon=self.eps, name="ln_f")(x))

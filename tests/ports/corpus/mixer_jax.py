@@ -9,7 +9,7 @@ import optax
 from flax import linen, nnx
 
 from tests.ports.corpus import mixer_torch
-from tests.ports.corpus.initial import initial_nnx, initial_tree
+from tests.ports.corpus.initial import SPREAD, initial_nnx, initial_tree
 from tests.ports.corpus.loops import jax_loop
 from tests.ports.corpus.mixer_torch import (
     CLASSES,
@@ -64,12 +64,15 @@ class Mixer(nnx.Module):
         return self.head(self.norm(x).mean(1))
 
 
+Dense = partial(linen.Dense, kernel_init=linen.initializers.normal(SPREAD))
+
+
 class LinenMlp(linen.Module):
     hidden: int
 
     @linen.compact
     def __call__(self, x):
-        return linen.Dense(x.shape[-1])(gelu(linen.Dense(self.hidden)(x)))
+        return Dense(x.shape[-1])(gelu(Dense(self.hidden)(x)))
 
 
 class LinenMixer(linen.Module):
@@ -79,12 +82,12 @@ class LinenMixer(linen.Module):
     def __call__(self, image):
         b, h, w, c = image.shape
         patches = image.reshape(b, h // 2, 2, w // 2, 2, c).transpose(0, 1, 3, 2, 4, 5).reshape(b, PATCHES, 4 * c)
-        x = linen.Dense(WIDTH, name="stem")(patches)
+        x = Dense(WIDTH, name="stem")(patches)
         for _ in range(LAYERS):
             h = jnp.swapaxes(linen.LayerNorm(epsilon=1e-5)(x), 1, 2)
             x = x + jnp.swapaxes(LinenMlp(TOKENS)(h), 1, 2)
             x = x + LinenMlp(HIDDEN)(linen.LayerNorm(epsilon=1e-5)(x))
-        return linen.Dense(CLASSES, name="head")(linen.LayerNorm(epsilon=1e-5)(x).mean(1))
+        return Dense(CLASSES, name="head")(linen.LayerNorm(epsilon=1e-5)(x).mean(1))
 
 
 def functions():

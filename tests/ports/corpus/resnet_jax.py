@@ -87,7 +87,7 @@ class Port:
     style: str = "nnx"
     fault: str = ""
 
-    inputs = ("f[3,3,9,9]->[0,2,3,1]",)
+    inputs = ("f[3,3,8,8]->[0,2,3,1]",)
     batch = staticmethod(resnet_torch.batch)
 
     def Model(self):

@@ -10,7 +10,7 @@ from torch.nn import functional
 from tests.ports.corpus.initial import initial_torch
 from tests.ports.corpus.loops import torch_loop
 
-WIDTH, CLASSES, BATCH, SIZE = 6, 5, 5, 9
+WIDTH, CLASSES, BATCH, SIZE = 6, 5, 5, 8
 RATE, MOMENTUM, DECAY, MILESTONES = 0.05, 0.9, 1e-2, (20, 40)
 
 
@@ -83,7 +83,7 @@ class Written(nn.Module):
 
 
 def batch(step):
-    """Return images, float32 [batch, 3, 9, 9], and classes, int64 [batch]."""
+    """Return images, float32 [batch, 3, 8, 8], and classes, int64 [batch]."""
     rng = np.random.default_rng([13, step])
     return {
         "image": rng.standard_normal((BATCH, 3, SIZE, SIZE)).astype(np.float32),
@@ -95,7 +95,7 @@ def batch(step):
 class Trainer:
     written: bool = False
 
-    inputs = ("f[3,3,9,9]",)
+    inputs = ("f[3,3,8,8]",)
     batch = staticmethod(batch)
 
     def Model(self):

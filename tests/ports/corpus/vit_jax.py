@@ -89,28 +89,37 @@ class ViT(nnx.Module):
         return self.head(x.mean(1) if self.fault == "mean in place of the class token" else x[:, 0])
 
 
+DRAWN = linen.initializers.normal(0.2)
+
+
 class LinenBlock(linen.Module):
     @linen.compact
     def __call__(self, x, keep):
         norm = partial(linen.LayerNorm, epsilon=1e-6)
         h = norm(name="ln1")(x)
-        q, k, v = (linen.DenseGeneral((HEADS, WIDTH // HEADS), name=name)(h) for name in ("q", "k", "v"))
-        x = x + dropped(linen.DenseGeneral(WIDTH, axis=(-2, -1), name="out")(attend(q, k, v)), keep[0])
-        h = linen.gelu(linen.Dense(HIDDEN, name="fc1")(norm(name="ln2")(x)), approximate=False)
-        return x + dropped(linen.Dense(WIDTH, name="fc2")(h), keep[1])
+        q, k, v = (
+            linen.DenseGeneral((HEADS, WIDTH // HEADS), name=name, kernel_init=DRAWN)(h) for name in ("q", "k", "v")
+        )
+        x = x + dropped(
+            linen.DenseGeneral(WIDTH, axis=(-2, -1), name="out", kernel_init=DRAWN)(attend(q, k, v)), keep[0]
+        )
+        h = linen.gelu(linen.Dense(HIDDEN, name="fc1", kernel_init=DRAWN)(norm(name="ln2")(x)), approximate=False)
+        return x + dropped(linen.Dense(WIDTH, name="fc2", kernel_init=DRAWN)(h), keep[1])
 
 
 class LinenViT(linen.Module):
     @linen.compact
     def __call__(self, image, keep=None):
-        x = linen.Conv(WIDTH, (2, 2), 2, padding="VALID", name="embedding")(image)
+        x = linen.Conv(WIDTH, (2, 2), 2, padding="VALID", name="embedding", kernel_init=DRAWN)(image)
         x = x.reshape(x.shape[0], PATCHES, WIDTH)
-        cls = self.param("cls", linen.initializers.normal(0.2), (1, 1, WIDTH))
-        places = self.param("pos_embedding", linen.initializers.normal(0.2), (1, PATCHES + 1, WIDTH))
+        cls = self.param("cls", DRAWN, (1, 1, WIDTH))
+        places = self.param("pos_embedding", DRAWN, (1, PATCHES + 1, WIDTH))
         x = jnp.concatenate((jnp.tile(cls, (x.shape[0], 1, 1)), x), 1) + places
         for at in range(LAYERS):
             x = LinenBlock(name=f"encoder_{at}")(x, (None, None) if keep is None else keep[at])
-        return linen.Dense(CLASSES, name="head")(linen.LayerNorm(epsilon=1e-6, name="norm")(x[:, 0]))
+        return linen.Dense(CLASSES, name="head", kernel_init=DRAWN)(
+            linen.LayerNorm(epsilon=1e-6, name="norm")(x[:, 0])
+        )
 
 
 def rate(count):
