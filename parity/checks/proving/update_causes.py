@@ -72,7 +72,8 @@ def average_cause(walk: TwoWalks) -> str:
     if any(abs(x - y) > SAME * max(abs(x), abs(y)) for x, y in shares):
         x, y = next(pair for pair in shares if abs(pair[0] - pair[1]) > SAME * max(abs(pair[0]), abs(pair[1])))
         return f"EMA: decay {1 - x:.6g} here, {1 - y:.6g} there"
-    return "EMA: both move alike, from other values"
+    # both follow their own parameters alike: where these part, that is the cause, and not the averages
+    return "" if walk.what == MODEL else "EMA: both move alike, from other values"
 
 
 def _loss_cause(walk: TwoWalks) -> str:
