@@ -16,6 +16,9 @@ __all__ = ["move_cause"]
 FIT = 1e-6
 """How far a difference may be from what a cause gives, relative to its largest element."""
 
+FEWEST = 8
+"""Elements from which a line is drawn."""
+
 MOMENTA = (0.1, 0.01, 0.05, 0.001, 0.03, 0.2, 0.9, 0.99)
 """Weights of the new batch in a running statistic that are tried."""
 
@@ -219,11 +222,14 @@ def _line(
     Where `squared`, both are squared, as an epsilon under the root has it.
     """
     xs, ys = [], []
+    # where parameters are zero, as biases are at the start, decay moves nothing: these elements tell most
+    zeros = sum(int((before[leaf] == 0.0).sum()) for leaf in parted) >= FEWEST
     for leaf in parted:
         if leaf not in slots[first] or leaf not in slots[second] or before[leaf].ndim > 1:
             continue
         m, v, u = slots[first][leaf].ravel(), slots[second][leaf].ravel(), move[leaf].ravel()
-        good = (u != 0.0) & (v > 0.0) & (np.abs(u) > 1e-3 * np.abs(u).max(initial=0.0))
+        good = (before[leaf].ravel() == 0.0) | (not zeros)
+        good &= (u != 0.0) & (v > 0.0) & (np.abs(u) > 1e-3 * np.abs(u).max(initial=0.0))
         xs.append(v[good] if squared else np.sqrt(v[good]))
         ys.append((m[good] / u[good]) ** (2 if squared else 1))
     x, y = (np.concatenate(one) if one else np.zeros(0) for one in (xs, ys))
