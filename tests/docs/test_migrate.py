@@ -9,6 +9,7 @@ import jax
 import pytest
 import torch
 
+from parity.checks.proving import NAMES, STAGES
 from parity.cli import COMMANDS, main
 from parity.results import EXIT_CODES
 from tests.docs import pages
@@ -98,6 +99,16 @@ def test_a_bar_that_is_not_reached_is_noticed(kind, name, word, value):
     assert len(five.tables(record)[1]) == 1
 
 
+def test_the_names_of_the_page_are_those_that_a_port_is_asked_for():
+    rows = [cells[0].strip("`").partition("(")[0] for cells in pages.table(PAGE, "name", "what it is").rows]
+    assert rows == list(NAMES)
+
+
+def test_the_stages_of_the_page_are_those_of_a_proof():
+    rows = [cells[0] for cells in pages.table(PAGE, "stage", "what is compared, in float64").rows]
+    assert rows == list(STAGES)
+
+
 def sized(text: str) -> str:
     """Return a text of a port without what the first draws of the models decide: which leaves part most."""
     return re.sub(r"\d+ leaves part, .*", "leaves part", rounded(text))
@@ -146,6 +157,12 @@ PLANTS: dict[Callable[[], None], list[tuple[str, str, str]]] = {
     ],
     test_the_tables_of_the_five_models_are_those_of_the_record: [
         (PAGE, "| Llama, fused | 15 | 15 | 0 |", "| Llama, fused | 15 | 14 | 0 |"),
+    ],
+    test_the_names_of_the_page_are_those_that_a_port_is_asked_for: [
+        (PAGE, "| `start(model)` |", "| `begin(model)` |"),
+    ],
+    test_the_stages_of_the_page_are_those_of_a_proof: [
+        (PAGE, "| gradients | of", "| slopes | of"),
     ],
 }
 """What the page might say instead: by the test that must notice, the page, its words and others."""

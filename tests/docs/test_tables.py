@@ -63,6 +63,12 @@ COMPARED = {
     (COMMANDS, "command", "0"): (
         "cli/test_exit_codes::test_the_page_has_the_commands_and_codes_that_are_tested_here"
     ),
+    (MIGRATE, "name", "what it is"): (
+        "docs/test_migrate::test_the_names_of_the_page_are_those_that_a_port_is_asked_for"
+    ),
+    (MIGRATE, "stage", "what is compared, in float64"): (
+        "docs/test_migrate::test_the_stages_of_the_page_are_those_of_a_proof"
+    ),
     (MIGRATE, "verdict", "exit code"): (
         "docs/test_migrate::test_the_exit_codes_of_the_page_are_those_of_the_verdicts"
     ),

@@ -213,6 +213,19 @@ def test_draws_of_a_loss_cannot_be_compared():
     assert "another one when it is asked again" in found.text()
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"step": partial(step, divide=0.0)}, "values are not finite after update 1"),
+        ({"step": lambda state, batch: (state, 1.0)}, "no parameter moved"),
+    ],
+)
+def test_what_trains_nothing_is_never_equal(change, said):
+    found = prove(port(**change), port(**change), until="steps")
+    assert found.verdict == "inconclusive"
+    assert said in found.text()
+
+
 def test_a_batch_that_is_drawn_anew_cannot_be_compared():
     draws = np.random.default_rng()
     found = prove(port(batch=lambda step: {"x": draws.normal(size=3)}), until="batches")

@@ -83,7 +83,8 @@ def _cause(first: PortSource, second: PortSource, step: int, key: str, both: tup
         x, y = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
         factor, shift = np.polyfit(x, y, 1)
         if float(np.abs(factor * x + shift - y).max()) <= 1e-5 * float(np.abs(y).max(initial=0.0)):
-            return f"scale of {key}: the port reads {factor:.6g} times the trainer's, and {shift:.4g} more"
+            more = f", and {shift:.4g} more" if abs(shift) > 1e-9 * float(np.abs(y).max(initial=0.0)) else ""
+            return f"scale of {key}: the port reads {factor:.6g} times the trainer's{more}"
     rows = [np.sort(x.reshape(x.shape[0], -1), axis=0) if x.ndim else x for x in both]
     if a.ndim and np.array_equal(np.sort(a, axis=None), np.sort(b, axis=None)):
         how = "its rows" if np.array_equal(rows[0], rows[1]) else "its numbers"

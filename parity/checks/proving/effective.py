@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["Taken", "one_value", "taken_of"]
+from parity.checks.proving.slots import LeafArrays
+
+__all__ = ["TakenParts", "one_value", "taken_of"]
 
 FIT = 1e-7
 """How far, of its largest element, a slot may be from what its parts give."""
@@ -22,11 +23,9 @@ SAME = 1e-6
 """Relative distance of two parts that count as one: parts of one optimizer are the same at all leaves but for the
 rounding of their fits; the ratio of two optimizers is looked at more closely."""
 
-Leaves = Mapping[str, NDArray[np.float64]]
-
 
 @dataclass(frozen=True)
-class Taken:
+class TakenParts:
     """What a first moment holds, by leaf."""
 
     slot: str
@@ -35,12 +34,14 @@ class Taken:
     params: Mapping[str, float]
     """Part of the parameters: decay that is added to the gradient."""
     loose: frozenset[str]
-    """Leaves of which no parts give what it holds, such as where each element is clipped."""
+    """LeafArrays of which no parts give what it holds, such as where each element is clipped."""
     square: Mapping[str, float]
     """Part of the squared gradient in the second moment; empty where there is none."""
 
 
-def taken_of(slots: Mapping[str, Leaves], model: str, gradient: Leaves, params: Leaves) -> Taken | None:
+def taken_of(
+    slots: Mapping[str, LeafArrays], model: str, gradient: LeafArrays, params: LeafArrays
+) -> TakenParts | None:
     """Return what the slots of a state hold after the first update; None where none holds a gradient.
 
     Args:
@@ -49,7 +50,7 @@ def taken_of(slots: Mapping[str, Leaves], model: str, gradient: Leaves, params: 
         gradient: Of the loss before it, by leaf.
         params: Before it, by leaf.
     """
-    best: tuple[int, Taken] | None = None
+    best: tuple[int, TakenParts] | None = None
     for slot, held in slots.items():
         if slot == model or not any(np.any(array) for array in held.values()):
             continue
@@ -65,10 +66,10 @@ def taken_of(slots: Mapping[str, Leaves], model: str, gradient: Leaves, params: 
         for slot, held in slots.items()
         if slot not in (model, found.slot) and (one := _second_order(held, slots[found.slot]))
     ]
-    return Taken(found.slot, found.gradient, found.params, found.loose, squares[0] if squares else {})
+    return TakenParts(found.slot, found.gradient, found.params, found.loose, squares[0] if squares else {})
 
 
-def _first_order(slot: str, held: Leaves, gradient: Leaves, params: Leaves) -> Taken:
+def _first_order(slot: str, held: LeafArrays, gradient: LeafArrays, params: LeafArrays) -> TakenParts:
     parts: dict[str, float] = {}
     decays: dict[str, float] = {}
     loose = set()
@@ -90,10 +91,10 @@ def _first_order(slot: str, held: Leaves, gradient: Leaves, params: Leaves) -> T
         else:
             parts[leaf], decays[leaf] = part, 0.0
             loose.add(leaf)
-    return Taken(slot, parts, decays, frozenset(loose), {})
+    return TakenParts(slot, parts, decays, frozenset(loose), {})
 
 
-def _second_order(held: Leaves, first: Leaves) -> dict[str, float]:
+def _second_order(held: LeafArrays, first: LeafArrays) -> dict[str, float]:
     """Return the part that a slot has of the square of another; empty where it is no such part."""
     parts: dict[str, float] = {}
     for leaf, array in held.items():

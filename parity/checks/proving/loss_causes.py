@@ -17,7 +17,7 @@ __all__ = ["loss_cause"]
 CLOSE = 1e-9
 """Relative distance within which a way makes a loss."""
 
-Way = tuple[str, float]
+LossWay = tuple[str, float]
 
 
 def loss_cause(pair: LossPair) -> str:
@@ -103,7 +103,7 @@ def _fitting(made: LossEvaluation, batch: StepBatch) -> list[str]:
     return found
 
 
-def _of_classes(outputs: NDArray[np.float64], batch: StepBatch, loss: float) -> Iterator[Way]:
+def _of_classes(outputs: NDArray[np.float64], batch: StepBatch, loss: float) -> Iterator[LossWay]:
     """Yield cross entropies: with each weighting, in each reduction, without and with smoothing of labels."""
     if outputs.ndim < 2:
         return
@@ -179,7 +179,7 @@ def _reductions(
         yield ("mean over rows of the sum", lambda e: float((e * weight).reshape(-1, rows).sum(-1).mean()))
 
 
-def _of_numbers(outputs: NDArray[np.float64], batch: StepBatch) -> Iterator[Way]:
+def _of_numbers(outputs: NDArray[np.float64], batch: StepBatch) -> Iterator[LossWay]:
     """Yield squared and absolute errors: of each target, or difference of two, over all or the first columns."""
     arrays = {
         k: v for k, v in batch.items() if isinstance(v, np.ndarray) and v.dtype.kind == "f" and v.size == outputs.size

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from parity.checks.proving.effective import one_value
 from parity.checks.proving.lockstep import MODEL
+from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
 
 __all__ = ["move_cause"]
@@ -16,10 +16,11 @@ __all__ = ["move_cause"]
 FIT = 1e-6
 """How far a difference may be from what a cause gives, relative to its largest element."""
 
+FEWEST = 8
+"""Elements from which a line is drawn."""
+
 MOMENTA = (0.1, 0.01, 0.05, 0.001, 0.03, 0.2, 0.9, 0.99)
 """Weights of the new batch in a running statistic that are tried."""
-
-Leaves = Mapping[str, NDArray[np.float64]]
 
 
 def move_cause(walk: TwoWalks) -> str:
@@ -44,7 +45,7 @@ def move_cause(walk: TwoWalks) -> str:
     )
 
 
-def _frozen_cause(moves: Sequence[Leaves], parted: Sequence[str]) -> str:
+def _frozen_cause(moves: Sequence[LeafArrays], parted: Sequence[str]) -> str:
     for who, one, other in (("the port", moves[1], moves[0]), ("the trainer", moves[0], moves[1])):
         still = [leaf for leaf in parted if not np.any(one[leaf]) and np.any(other[leaf])]
         if still:
@@ -69,7 +70,7 @@ def _nesterov_cause(walk: TwoWalks) -> str:
     return f"Nesterov: {who} moves ahead of its momentum, {other} by its momentum alone"
 
 
-def _ahead(now: Mapping[str, Leaves], before: Mapping[str, Leaves]) -> float | None:
+def _ahead(now: Mapping[str, LeafArrays], before: Mapping[str, LeafArrays]) -> float | None:
     """Return how much of the momentum before is in a move, relative to now; None where no slot makes it."""
     params = [leaf for leaf in now.get(MODEL, {}) if leaf in before.get(MODEL, {})]
     for slot, held in now.items():
@@ -84,7 +85,7 @@ def _ahead(now: Mapping[str, Leaves], before: Mapping[str, Leaves]) -> float | N
     return None
 
 
-def _rate_cause(walk: TwoWalks, moves: Sequence[Leaves]) -> str:
+def _rate_cause(walk: TwoWalks, moves: Sequence[LeafArrays]) -> str:
     """Return that all of one update is a multiple of the other."""
     factors = {}
     largest = max(float(np.abs(one).max(initial=0.0)) for one in moves[0].values())
@@ -151,7 +152,7 @@ def _rates(walk: TwoWalks) -> dict[int, float]:
     return found
 
 
-def _decay_cause(walk: TwoWalks, before: Leaves, moves: Sequence[Leaves], parted: Sequence[str]) -> str:
+def _decay_cause(walk: TwoWalks, before: LeafArrays, moves: Sequence[LeafArrays], parted: Sequence[str]) -> str:
     """Return that the difference of the updates is a multiple of the parameters."""
     shares: dict[str, float] = {}
     for leaf in parted:
@@ -180,7 +181,7 @@ def _decay_cause(walk: TwoWalks, before: Leaves, moves: Sequence[Leaves], parted
     )
 
 
-def _epsilon_cause(walk: TwoWalks, before: Leaves, moves: Sequence[Leaves], parted: Sequence[str]) -> str:
+def _epsilon_cause(walk: TwoWalks, before: LeafArrays, moves: Sequence[LeafArrays], parted: Sequence[str]) -> str:
     """Return that two divide by a root of equal second moments and other epsilons."""
     done = walk.done
     slots = [
@@ -212,18 +213,23 @@ def _epsilon_cause(walk: TwoWalks, before: Leaves, moves: Sequence[Leaves], part
     return ""
 
 
-def _line(slots: Mapping[str, Leaves], first: str, second: str, move: Leaves, before: Leaves, parted: Sequence[str],
-          *, squared: bool = False) -> tuple[float, float] | None:  # fmt: skip
+def _line(
+    slots: Mapping[str, LeafArrays], first: str, second: str, move: LeafArrays, before: LeafArrays,
+    parted: Sequence[str], *, squared: bool = False,
+) -> tuple[float, float] | None:  # fmt: skip
     """Return slope and cut where a moment over its move is a line of the root of another moment.
 
     Where `squared`, both are squared, as an epsilon under the root has it.
     """
     xs, ys = [], []
+    # where parameters are zero, as biases are at the start, decay moves nothing: these elements tell most
+    zeros = sum(int((before[leaf] == 0.0).sum()) for leaf in parted) >= FEWEST
     for leaf in parted:
         if leaf not in slots[first] or leaf not in slots[second] or before[leaf].ndim > 1:
             continue
         m, v, u = slots[first][leaf].ravel(), slots[second][leaf].ravel(), move[leaf].ravel()
-        good = (u != 0.0) & (v > 0.0) & (np.abs(u) > 1e-3 * np.abs(u).max(initial=0.0))
+        good = (before[leaf].ravel() == 0.0) | (not zeros)
+        good &= (u != 0.0) & (v > 0.0) & (np.abs(u) > 1e-3 * np.abs(u).max(initial=0.0))
         xs.append(v[good] if squared else np.sqrt(v[good]))
         ys.append((m[good] / u[good]) ** (2 if squared else 1))
     x, y = (np.concatenate(one) if one else np.zeros(0) for one in (xs, ys))
@@ -236,7 +242,7 @@ def _line(slots: Mapping[str, Leaves], first: str, second: str, move: Leaves, be
     return float(slope), float(cut)
 
 
-def _statistics_cause(walk: TwoWalks, before: Leaves, after: Sequence[Leaves], leaves: Sequence[str]) -> str:
+def _statistics_cause(walk: TwoWalks, before: LeafArrays, after: Sequence[LeafArrays], leaves: Sequence[str]) -> str:
     """Return why running statistics part though parameters do not."""
     moved = [{leaf: one[leaf] - before[leaf] for leaf in leaves} for one in after]
     factors = {}

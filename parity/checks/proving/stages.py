@@ -18,7 +18,7 @@ from parity.checks.proving.trained import handover_stage, resume_stage
 from parity.checks.proving.update_causes import update_cause
 from parity.checks.proving.updates import judge_updates
 from parity.checks.proving.verdict import STAGES, PortStage
-from parity.checks.proving.walk import TwoWalks, scaled
+from parity.checks.proving.walk import TwoWalks, scaled, still
 from parity.mapping import LeafRule
 
 __all__ = ["Proving"]
@@ -187,6 +187,9 @@ class Proving:
             self.told = update_cause(walk)
         if walk.what and (walk.done == 1 or any(since == 1 for since, _ in walk.suspects.values())):
             return self._parted(walk, "update")
+        if walk.lost:
+            said = f"values are not finite after update {walk.done}, on both sides: nothing can be judged"
+            return PortStage("update", "inconclusive", said)
         slots = f" and {len(walk.matched)} slots ({', '.join(sorted(walk.matched))})" if walk.matched else ""
         return PortStage("update", "holds", f"every leaf of the model{slots}")
 
@@ -200,6 +203,12 @@ class Proving:
         if walk.chaotic:
             said = f"{moved} at update {walk.done}: too chaotic to judge; fewer steps help"
             return PortStage("steps", "inconclusive", said)
+        if walk.lost:
+            return PortStage("steps", "inconclusive", f"values are not finite after update {walk.done}")
+        if still(walk):
+            return PortStage("steps", "inconclusive", "no parameter moved: nothing was trained")
+        if walk.silent:
+            self.notes.append("a step returns no loss: states alone were compared")
         for slot, (since, gap) in walk.suspects.items():
             factor = scaled(walk, slot)
             if factor is None:

@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from parity.checks.proving.averages import average_of
-from parity.checks.proving.effective import SAME, Taken, one_value, taken_of
+from parity.checks.proving.effective import SAME, TakenParts, one_value, taken_of
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.moves import move_cause
+from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
 
 __all__ = ["average_cause", "update_cause"]
 
 EPSILON = 1e-6
 """What `torch.nn.utils.clip_grad_norm_` adds to the norm."""
-
-Leaves = Mapping[str, NDArray[np.float64]]
 
 
 def update_cause(walk: TwoWalks) -> str:
@@ -74,7 +72,8 @@ def average_cause(walk: TwoWalks) -> str:
     if any(abs(x - y) > SAME * max(abs(x), abs(y)) for x, y in shares):
         x, y = next(pair for pair in shares if abs(pair[0] - pair[1]) > SAME * max(abs(pair[0]), abs(pair[1])))
         return f"EMA: decay {1 - x:.6g} here, {1 - y:.6g} there"
-    return "EMA: both move alike, from other values"
+    # both follow their own parameters alike: where these part, that is the cause, and not the averages
+    return "" if walk.what == MODEL else "EMA: both move alike, from other values"
 
 
 def _loss_cause(walk: TwoWalks) -> str:
@@ -92,7 +91,7 @@ def _loss_cause(walk: TwoWalks) -> str:
     )
 
 
-def _gradient(walk: TwoWalks) -> tuple[Leaves, Leaves]:
+def _gradient(walk: TwoWalks) -> tuple[LeafArrays, LeafArrays]:
     """Return the gradient before the first update, of the first model's leaves and as the second has them."""
     start = dict(walk.lanes[0].moments[0].slots[MODEL])
     trainer = walk.lanes[0].trainer
@@ -113,25 +112,24 @@ def _taken_cause(walk: TwoWalks) -> str:
     return _decay_cause(here, there) or _clip_value_cause(here, there, walk) or _scale_cause(here, there, gradient)
 
 
-def _over(walk: TwoWalks, slots: Mapping[str, Leaves]) -> dict[str, Leaves]:
+def _over(walk: TwoWalks, slots: Mapping[str, LeafArrays]) -> dict[str, LeafArrays]:
     """Return slots of the first state as the second has them."""
     return {slot: walk.pairing.over(held) for slot, held in slots.items()}
 
 
-def _decay_cause(here: Taken, there: Taken) -> str:
+def _decay_cause(here: TakenParts, there: TakenParts) -> str:
     """Return a decay that is added to the gradient in one alone, or in other leaves."""
     sets = [{leaf for leaf, part in one.params.items() if part} for one in (here, there)]
     if sets[0] == sets[1]:
         return ""
     only = sorted(sets[1] - sets[0]) or sorted(sets[0] - sets[1])
-    who, one = ("the port", there) if sets[1] - sets[0] else ("the trainer", here)
-    decay = one.params[only[0]] / one.gradient[only[0]]
+    who = "the port" if sets[1] - sets[0] else "the trainer"
     other = sets[0] if who == "the port" else sets[1]
     where = f"of {len(only)} more leaves, such as {only[0]}" if other else "in one of the two alone"
-    return f"decay: {who} adds {decay:.4g} times the parameters to the gradient (L2) {where}"
+    return f"decay: {who} adds a multiple of the parameters to the gradient (L2) {where}"
 
 
-def _rate_in_momentum(here: Taken, there: Taken, walk: TwoWalks) -> str:
+def _rate_in_momentum(here: TakenParts, there: TakenParts, walk: TwoWalks) -> str:
     """Return that the momentum of one holds the rate: the first updates agree, and the momenta are multiples."""
     ratio = one_value({leaf: there.gradient[leaf] / part for leaf, part in here.gradient.items() if part and leaf in
                        there.gradient})  # fmt: skip
@@ -151,7 +149,7 @@ def _rate_in_momentum(here: Taken, there: Taken, walk: TwoWalks) -> str:
     )
 
 
-def _clip_value_cause(here: Taken, there: Taken, walk: TwoWalks) -> str:
+def _clip_value_cause(here: TakenParts, there: TakenParts, walk: TwoWalks) -> str:
     for who, one, other, lane in (("the port", there, here, 1), ("the trainer", here, there, 0)):
         if one.loose and not other.loose:
             held = walk.lanes[lane].moments[1].slots[one.slot]
@@ -164,7 +162,7 @@ def _clip_value_cause(here: Taken, there: Taken, walk: TwoWalks) -> str:
     return ""
 
 
-def _scale_cause(here: Taken, there: Taken, gradient: Leaves) -> str:
+def _scale_cause(here: TakenParts, there: TakenParts, gradient: LeafArrays) -> str:
     """Return why one took another multiple of the gradient than the other."""
     leaves = [leaf for leaf in here.gradient if leaf in there.gradient]
     frozen = [[leaf for leaf in leaves if not one.gradient[leaf]] for one in (here, there)]
@@ -213,7 +211,7 @@ def _whole(ratio: float, close: float) -> str:
     return ""
 
 
-def _clip_cause(ratio: float, norm: float, here: Taken, there: Taken, gradient: Leaves) -> str:
+def _clip_cause(ratio: float, norm: float, here: TakenParts, there: TakenParts, gradient: LeafArrays) -> str:
     """Return why all gradients are scaled alike: by clipping, or before it.
 
     Where both clip, c / (norm + epsilon) takes any scale back but for the epsilon: what is left tells the scale.

@@ -15,7 +15,7 @@ from parity.checks.proving.lockstep import AHEAD, MODEL, SLOW, Lane, SlotGap, be
 from parity.checks.proving.losses import Pairing
 from parity.checks.proving.sources import PortTrainer
 
-__all__ = ["TwoWalks", "scaled", "walk_updates"]
+__all__ = ["TwoWalks", "scaled", "still", "walk_updates"]
 
 MOST_NOISE = 1e-6
 """Relative movement of the loss by one unit in the last place at the start above which nothing can be judged: a
@@ -45,6 +45,8 @@ class TwoWalks:
     """LeafSlots of the second without an equal in the first."""
     matched: Mapping[str, str] = field(default_factory=dict)
     chaotic: bool = False
+    lost: bool = False
+    """Whether a state holds values that are not finite, on both sides: nothing can be judged from then on."""
     silent: bool = False
     """Whether a step returned no loss."""
 
@@ -85,7 +87,7 @@ def walk_updates(pairing: Pairing, first: PortTrainer, second: PortTrainer, valu
                     break
         elif step + 1 > AHEAD:
             judge.parts(step + 1)
-        if walk.what or walk.chaotic:
+        if walk.what or walk.chaotic or walk.lost:
             break
     tell()
     judge.end()
@@ -108,6 +110,9 @@ class _Judge:
         self._follow_slots(done)
         losses = [lane.moments[done].loss for lane in lanes]
         walk.losses = losses[0], losses[1]
+        walk.lost = all(not _finite(lane.moments[done].slots[MODEL]) for lane in lanes[:2])
+        if walk.lost:
+            return True
         if any(np.isnan(losses[:2])) and not all(np.isnan(losses[:2])):
             walk.what = "loss"
             return True
@@ -182,6 +187,18 @@ class _Judge:
             if slot != MODEL and slot not in taken and not _zero(held)
             and not all(np.array_equal(held[leaf], start.get(slot, {}).get(leaf, np.nan)) for leaf in held)
         ]  # fmt: skip
+
+
+def _finite(held: Mapping[str, NDArray[np.float64]]) -> bool:
+    return all(bool(np.isfinite(array).all()) for array in held.values())
+
+
+def still(walk: TwoWalks) -> bool:
+    """Return whether no parameter of the first trainer has moved: nothing was trained."""
+    lane = walk.lanes[0]
+    start, now = lane.moments[0].slots[MODEL], lane.moments[walk.done].slots[MODEL]
+    params = [leaf for leaf in now if leaf not in lane.trainer.model.statistics]
+    return all(np.array_equal(start[leaf], now[leaf]) for leaf in params)
 
 
 def _zero(held: Mapping[str, NDArray[np.float64]]) -> bool:
