@@ -72,6 +72,8 @@ def advise(evidence: Evidence, among: Sequence[Evidence] = ()) -> str:
     if evidence.when.startswith("across the"):
         what = "save" if "save" in evidence.when else "evaluation"
         return f"the {what} changes the live state: work on a copy, or put back what it changed"
+    if evidence.when.startswith("otherwise than on"):
+        return "ranks that train one model came to hold different values: reduce or broadcast what they decide by"
     if evidence.component == "schedule.lr" and any(one.component == "schedule.step" for one in among):
         return dict(_ADVICE)["schedule.step"]
     for component, advice in _ADVICE:

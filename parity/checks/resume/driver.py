@@ -24,6 +24,7 @@ from parity.checks.judging import (
     identifiers,
     is_floating,
     is_unfinished,
+    is_variable,
     judge_files,
     judge_printed,
     judge_resumed,
@@ -219,7 +220,7 @@ class Driver:
         untaken: dict[str, Evidence] = {}
         for asked in outcome.asked:
             path = asked.evidence.path
-            if path.isidentifier() and not asked.holders:  # a variable: its byte code says that it may be read
+            if is_variable(path) and not asked.holders:  # a variable: its byte code says that it may be read
                 outcome.broken.append(asked.evidence)
             else:  # an element is taken by its place, which no name tells: `optimizers[phase]`
                 taken_by = [one for one in asked.holders if not one.endswith("]")] if asked.holders else [path]
