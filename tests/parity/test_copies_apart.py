@@ -29,7 +29,7 @@ def seen(found: list[Mark]) -> list[tuple[str, int, str]]:
 
 
 def test_copies_that_part_and_stay_so_are_named_where_it_began() -> None:
-    assert seen(marks(("a", "a"), ("b", "c"), ("d", "e"))) == [("rank1:w", 2, "otherwise than on rank0")]
+    assert seen(marks(("a", "a"), ("b", "c"), ("d", "e"))) == [("rank1:w", 2, "otherwise than on rank 0")]
 
 
 def test_copies_that_agree_again_were_let_apart_on_purpose() -> None:

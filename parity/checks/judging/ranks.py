@@ -71,7 +71,7 @@ def copies_apart(marks: Sequence[Mark]) -> list[Evidence]:
         for path in found.keys() - apart.keys():
             returned.add(found[path].component)
         for path, (there, here) in apart.items():
-            when = f"otherwise than on {there[0]}"
+            when = f"otherwise than on {there[0].replace('rank', 'rank ')}"
             found.setdefault(path, Evidence(here.component, path, mark.step, there[1].text, here.text, when))
     counted = [e for e in found.values() if e.component not in returned and lasting[e.path] >= _FOR_GOOD]
     return sorted(counted, key=lambda e: (e.step, _suspicion(e.component)))
