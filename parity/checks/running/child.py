@@ -70,7 +70,8 @@ def run_child(rows: Connection, train: Any, folder: Path, request: Request, home
         rank: Its place among processes that train together.
         parent: Process ID of the parent; this process ends with it.
     """
-    os.setpgid(0, 0)  # a kill takes workers along
+    with suppress(PermissionError):  # what torchrun starts leads a session, and so its group
+        os.setpgid(0, 0)  # a kill takes workers along
     if rank is not None:
         os.environ.update(rank.environment())  # a fork has those of the process that forks
     end_with_parent(parent)

@@ -174,7 +174,7 @@ class Launcher:
                     home = self._root / f"rank-{number}"
                     home.mkdir(parents=True, exist_ok=True)
                     here.send((self._train, folder, requests[number], home, self._runs, rank))
-                    futures.append(pool.submit(_follow, here, started, home / f"process-{self._runs}.log"))
+                    futures.append(pool.submit(_follow, here, started, home / f"process-{self._runs}.log", log))
                 attend(futures, lambda number, _: ranks[number][1].kill())
                 traces = [future.result() for future in futures]
         if self._stopped:
@@ -219,7 +219,7 @@ class Launcher:
         self._live.remove(process)
 
 
-def _follow(here: Connection, started: _LaunchedRank, log: Path) -> Trace:
+def _follow(here: Connection, started: _LaunchedRank, log: Path, printed: Path) -> Trace:
     """Return what a rank shows until it has ended."""
     try:
         trace = receive(here, started, log, None)
@@ -229,7 +229,7 @@ def _follow(here: Connection, started: _LaunchedRank, log: Path) -> Trace:
         if started.was_killed:
             trace.end = "killed"
         else:
-            trace.error = f"its process ended:\n{tail_of(log)}"
+            trace.error = f"its process ended:\n{tail_of(log if log.exists() else printed)}"
     return trace
 
 
