@@ -15,8 +15,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import xxhash
+
 __all__ = [
     "THREAD_SETTINGS",
+    "code_digest",
     "compare_environments",
     "describe_environment",
     "describe_machine",
@@ -51,6 +54,22 @@ def versions(names: tuple[str, ...] = DISTRIBUTIONS) -> Mapping[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return MappingProxyType(found)
+
+
+def code_digest(*packages: str) -> str:
+    """Return the XXH3-128 of the sources of packages: their names below the package, and their bytes.
+
+    Args:
+        packages: Names of packages that are imported; one without a file counts by its name alone.
+    """
+    digest = xxhash.xxh3_128()
+    for package in packages:
+        digest.update(package.encode())
+        if file := getattr(sys.modules.get(package), "__file__", None):
+            folder = Path(file).parent
+            for source in sorted(folder.rglob("*.py")):
+                digest.update(str(source.relative_to(folder)).encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()
 
 
 def usable_cpus() -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from parity.capture import Leaf, Role, Walk, array_leaf, component_from_name, digest_of, slot_component
 
-__all__ = ["add_array", "array", "child", "component_of", "is_number", "key_bytes", "raw_value", "tree"]
+__all__ = ["add_array", "array", "child", "component_of", "copy_of", "is_number", "key_bytes", "raw_value", "tree"]
 
 _EMA = re.compile(r"(^|_)avg_(params|weights|model)")
 _ROOTS = tuple(
@@ -95,7 +95,24 @@ def add_array(walk: Walk, path: str, value: jax.Array, component: str, role: Rol
         walk.add(path, Leaf(role, component, "deleted", ""), lambda: None)
         return
     kind, digest = _digested(walk, value)
-    walk.add(path, Leaf(role, component, kind, digest), lambda: _values(value))
+    walk.add(path, Leaf(role, component, kind, digest, copy_of(value)), lambda: _values(value))
+
+
+def copy_of(value: jax.Array) -> str:
+    """Return what all copies of an array's part in this process give; empty of an array of one process.
+
+    Processes whose devices hold the same elements of one array hold the same values, whatever their devices.
+    """
+    sharding = value.sharding
+    if len({device.process_index for device in sharding.device_set}) < 2:
+        return ""
+    return f"{sorted(device.id for device in sharding.device_set)} {sorted(_parts(value))}"
+
+
+def _parts(value: jax.Array) -> dict[str, Any]:
+    """Return each part of an array that this process holds, once, by the elements that it is."""
+    return {str([one.indices(n)[:2] for one, n in zip(shard.index, value.shape, strict=True)]): shard.data
+            for shard in value.addressable_shards}  # fmt: skip
 
 
 def key_bytes(value: jax.Array) -> bytes | None:
@@ -140,8 +157,8 @@ def _host(value: jax.Array) -> np.ndarray[Any, Any]:
     if value.is_fully_replicated:
         return np.ascontiguousarray(_pulled(value.addressable_data(0))).reshape(value.shape)
     if not value.is_fully_addressable:
-        parts = [np.ravel(_pulled(shard.data)) for shard in value.addressable_shards if shard.replica_id == 0]
-        return np.concatenate(parts) if parts else np.empty(0, value.dtype)
+        # the first copy of a part may lie in another process: each part that is here counts once
+        return np.concatenate([np.ravel(_pulled(data)) for _, data in sorted(_parts(value).items())])
     whole = np.empty(value.shape, value.dtype)
     for shard in value.addressable_shards:
         if shard.replica_id == 0:

@@ -35,6 +35,9 @@ class Leaf:
     """Kind, dtype, shape and memory order, such as `float32[3x4]`, `int`, `list`."""
     digest: str
     """XXH3-128 of the bytes in memory order; of a short Python value its text."""
+    copy: str = ""
+    """Of a value that a framework keeps alike in several processes, what all copies of it give: which processes have
+    it, and which part of the whole it is. Empty where nothing says that it is one."""
 
     def same(self, other: Leaf | None) -> bool:
         """Return whether another leaf holds the same value, bit for bit."""

@@ -279,7 +279,9 @@ def _environment(walk: Walk, path: str, value: Any) -> None:
     """Show nothing: what the run sets in its environment is shown for the whole process."""
 
 
-_OF_LOGGERS = ("name", "level", "parent", "propagate", "handlers", "filters", "disabled", "_cache", "manager", "root")
+_OF_LOGGERS = ("name", "level", "parent", "propagate", "handlers", "filters", "disabled", "_cache", "manager", "root",
+               "artifact_name")  # fmt: skip
+"""Attributes of a logger; the last one is of PyTorch's own, which its compiler sets when it is imported."""
 _OF_HANDLERS = ("_name", "level", "formatter", "lock", "_closed", "stream", "terminator", "baseFilename", "mode",
                 "encoding", "errors", "delay", "_builtin_open")  # fmt: skip
 _OF_THREADS = ("_name", "_daemonic", "_ident", "_native_id", "_tstate_lock", "_started", "_is_stopped",

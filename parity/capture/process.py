@@ -35,8 +35,9 @@ def show_process(walk: Walk) -> None:
             walk.place(f"finalize[{at}]", one)
 
 
-_NOISY = ("PYTEST_", "KMP_")
-"""Variables that a test runner and a library of threads set for themselves, with names of processes in them."""
+_NOISY = ("PYTEST_", "KMP_", "MASTER_ADDR", "MASTER_PORT", "JAX_COORDINATOR_ADDRESS", "TORCHINDUCTOR_CACHE_DIR")
+"""Variables that a test runner and a library of threads set for themselves, with names of processes in them; where
+the processes of one run meet; where PyTorch's compiler, which the first optimizer imports, keeps programs."""
 
 
 def _threads(walk: Walk) -> None:

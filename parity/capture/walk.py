@@ -13,6 +13,7 @@ import heapq
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import PurePath
 from types import BuiltinFunctionType, ModuleType
 from typing import Any
@@ -171,6 +172,17 @@ class Walk:
             self.snapshot.losses[path] = float(np.asarray(value()).reshape(-1)[0])
         if self._finite and leaf.role in ("state", "array") and "float" in leaf.kind and "[" in leaf.kind:
             self._search(path, value())
+
+    def copied(self, path: str, copy: str) -> None:
+        """Say of a leaf that was added that processes hold copies of it.
+
+        Args:
+            path: Path of the leaf; one that is not there, or is an alias, stays as it is.
+            copy: As of `Leaf`.
+        """
+        leaf = self.snapshot.leaves.get(path)
+        if leaf is not None and leaf.role != "alias":
+            self.snapshot.leaves[path] = replace(leaf, copy=copy)
 
     def _search(self, path: str, value: Any) -> None:
         """Note whether an array holds a number that is not finite."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import platform
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from parity import sides
 from parity.cli.options import add_spec_options, count, deadline, directory_or_url, positive, word_or_step
 from parity.cli.progress import Progress
 from parity.contract import StepRecord, prepare_process, processes_of
+from parity.environment import code_digest
 from parity.errors import SpecError
 from parity.forks import end_with_parent
 from parity.report import print_split
@@ -21,7 +24,7 @@ from parity.spec import PRESETS, RunSpec, identity_of, load
 from parity.storage.stores import StoreUrl, cache_of
 from parity.trackers import TRACKERS, Trackers
 from parity.trackers import load as load_trackers
-from parity.twins import batches_per_epoch
+from parity.twins import batches_per_epoch, describe_data
 
 __all__ = ["add"]
 
@@ -115,7 +118,7 @@ def _run(options: argparse.Namespace) -> int:
         print(f"parity: the run directory is {options.dir}", file=sys.stderr)
     identity = identity_of(spec)
     with (
-        join(processes_of(side), _facts(options), identity, spec, options.deadline) as together,
+        join(processes_of(side), partial(_facts, options, spec, side), identity, spec, options.deadline) as together,
         Progress(spec.steps, shown=together.first) as progress,
         Trackers(trackers if together.first else {}, options.dir, identity, progress.say) as tracked,
     ):
@@ -150,10 +153,12 @@ def _explain(side: Any, options: argparse.Namespace, spec: RunSpec) -> int:
     return 0
 
 
-def _facts(options: argparse.Namespace) -> dict[str, str]:
-    """Return what all processes of a run must be started with, beside the spec."""
+def _facts(options: argparse.Namespace, spec: RunSpec, side: Any) -> dict[str, str]:
+    """Return what all processes of a run must be started with, beside the spec: words, code, the data they see."""
     names = ("side", "resume", "or_next", "on_error", "trace_state", "pause_at")
     given = {f"--{name.replace('_', '-')}": str(getattr(options, name)) for name in names}
+    code = code_digest("parity", getattr(side, "__name__", "").partition(".")[0])
+    given |= {"code of parity": code, "Python": platform.python_version(), "data": describe_data(spec)["digest"]}
     return {**given, "--dir": str(options.dir.resolve())}
 
 

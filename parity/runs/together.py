@@ -195,13 +195,17 @@ class Together(Alone):
 
 
 def join(
-    processes: Processes | None, facts: Mapping[str, str], identity: RunIdentity, described: Any, deadline: float
+    processes: Processes | None,
+    facts: Callable[[], Mapping[str, str]],
+    identity: RunIdentity,
+    described: Any,
+    deadline: float,
 ) -> Alone | Together:
     """Return the processes of this run, to be entered: those that the environment names, or only this one.
 
     Args:
         processes: What the side knows of several processes; None if it trains in one only.
-        facts: What all processes must have been started with: name to value.
+        facts: Returns what all processes must have been started with, name to value; called where there are several.
         identity: The run, the same in all.
         described: The run, as the side understands it.
         deadline: Seconds that a process may take to save after a signal to stop.
@@ -212,7 +216,7 @@ def join(
     place = processes.place() if processes is not None else None
     if processes is None or place is None:
         return Alone()
-    return Together(place, facts, identity, partial(processes.start, place, described), processes, deadline)
+    return Together(place, facts(), identity, partial(processes.start, place, described), processes, deadline)
 
 
 class _Restoring:

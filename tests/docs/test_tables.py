@@ -60,6 +60,12 @@ GENERATED = {
 """Page and first two columns to the test that compares it with what its generator left; docs/results.md as one."""
 
 COMPARED = {
+    ("docs/scale.md", "processes", "to process 0, MB"): (
+        "benchmarks/test_many_processes::test_the_tables_of_the_page_are_those_of_the_command"
+    ),
+    ("docs/scale.md", "processes", "files"): (
+        "benchmarks/test_many_processes::test_the_tables_of_the_page_are_those_of_the_command"
+    ),
     (COMMANDS, "command", "0"): (
         "cli/test_exit_codes::test_the_page_has_the_commands_and_codes_that_are_tested_here"
     ),

@@ -115,9 +115,6 @@ class Alone:
     def wait(self, timeout: float | None = None) -> int:
         return 0
 
-    def abort(self) -> None:
-        """Let nobody go: nobody waits."""
-
 
 @pytest.mark.parametrize(("number", "end"), [(0, "finished"), (1, "killed")])
 def test_where_one_rank_is_killed_the_others_go_on(number: int, end: str, tmp_path: Path) -> None:

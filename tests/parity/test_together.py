@@ -44,7 +44,7 @@ SPEC = preset("mlp-digits")
 said = {"index": index}
 try:
     facts = {"--resume": "latest" if act == "differs" else "auto"}
-    with join(Processes(), facts, identity_of(SPEC), SPEC, 60.0) as together:
+    with join(Processes(), lambda: facts, identity_of(SPEC), SPEC, 60.0) as together:
         said["shared"] = together.share({"from": index})
         if act == "wait":
             time.sleep(600)
@@ -197,4 +197,4 @@ def test_a_process_of_another_number_of_processes_is_refused():
 
 
 def test_without_a_place_a_process_is_alone():
-    assert type(join(None, {}, RunIdentity.of({"seed": 0}), None, 60.0)) is Alone
+    assert type(join(None, dict, RunIdentity.of({"seed": 0}), None, 60.0)) is Alone

@@ -194,7 +194,7 @@ class Peak:
 
 spec = from_toml(Path(sys.argv[1]).read_text())
 home = Path(sys.argv[2])
-with join(processes_of(torch_side), {}, identity_of(spec), spec, 60) as together:
+with join(processes_of(torch_side), dict, identity_of(spec), spec, 60) as together:
     trainer = torch_side.build(spec, home)
     for _ in trainer.steps(2): pass
     mine = sum(part.local.nbytes for part in trainer.split.parts.values()) * 3
@@ -234,7 +234,7 @@ from parity.spec import from_toml, identity_of
 import torch_side
 
 spec = from_toml(Path(sys.argv[1]).read_text())
-with join(processes_of(torch_side), {}, identity_of(spec), spec, 60) as together:
+with join(processes_of(torch_side), dict, identity_of(spec), spec, 60) as together:
     trainer = torch_side.build(spec)
     if together.first:
         held = {name: part.local.nbytes for name, part in trainer.split.parts.items()}

@@ -11,7 +11,7 @@ from torch import nn
 
 from parity.capture import Leaf, Role, Walk, component_from_name, digest_of, is_of_user, role_of_array
 
-__all__ = ["add_tensor", "show_attributes", "show_hooks", "tensor", "tensor_leaf"]
+__all__ = ["add_tensor", "copy_of", "processes_of", "show_attributes", "show_hooks", "tensor", "tensor_leaf"]
 
 
 def tensor_leaf(value: torch.Tensor, role: Role, component: str) -> Leaf:
@@ -47,6 +47,12 @@ def tensor_leaf(value: torch.Tensor, role: Role, component: str) -> Leaf:
     if value.is_conj() or value.is_neg():
         value = value.resolve_conj().resolve_neg()
     return Leaf(role, component, kind, digest_of(_bytes(value)))
+
+
+def processes_of(value: torch.Tensor) -> frozenset[int]:
+    """Return the processes of a distributed tensor's mesh; none of any other tensor."""
+    mesh = getattr(value, "device_mesh", None)
+    return frozenset() if mesh is None else frozenset(mesh.mesh.flatten().tolist())
 
 
 def _bytes(value: torch.Tensor) -> Any:
@@ -97,6 +103,24 @@ def add_tensor(walk: Walk, path: str, value: torch.Tensor, role: Role, component
     """
     if walk.is_new(path, value, tie or component, _memory(value)):
         walk.add(path, tensor_leaf(value, role, component), lambda: _values(value))
+        walk.copied(path, copy_of(value))
+
+
+def copy_of(value: torch.Tensor) -> str:
+    """Return what all copies of a distributed tensor's part in this process give; empty of any other tensor.
+
+    Processes at one place along the axes of the mesh that split it hold the same part: that is what a replicated
+    placement says (`torch.distributed.tensor`, torch 2.13). A partial sum is not held alike.
+    """
+    placements = getattr(value, "placements", None)
+    if placements is None or any(placed.is_partial() for placed in placements):
+        return ""
+    mesh = value.device_mesh
+    at = mesh.get_coordinate()
+    if at is None:  # this process holds nothing of it
+        return ""
+    part = [None if placed.is_replicate() else where for placed, where in zip(placements, at, strict=True)]
+    return f"{mesh.mesh.tolist()} {placements!r} {part}"
 
 
 def tensor(walk: Walk, path: str, value: torch.Tensor) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch.utils.data.distributed import DistributedSampler
 
 from parity.capture import Walk, component_from_name, register
 
@@ -53,6 +54,8 @@ def _sampler(walk: Walk, path: str, sampler: Any) -> None:
     for name, value in vars(sampler).items():
         if isinstance(value, bool | int | float | str | None):
             walk.leaf(f"{path}.{name}", value, "data.position", "position")
+            if isinstance(sampler, DistributedSampler) and name in ("epoch", "seed"):  # else they share samples
+                walk.copied(f"{path}.{name}", f"{sampler.num_replicas} parts of {type(sampler.dataset).__name__}")
         else:
             walk.visit(f"{path}.{name}", value)
 

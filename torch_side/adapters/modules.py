@@ -57,7 +57,10 @@ def _module(walk: Walk, path: str, module: nn.Module) -> None:
         if child is not None:
             walk.inside(f"{path}.{name}", child)
     # what DistributedDataParallel keeps beside its module is how it sends gradients: no state, and not seen
-    attributes = {} if type(module).__module__ == "torch.nn.parallel.distributed" else vars(module)
+    replicated = type(module).__module__ == "torch.nn.parallel.distributed"
+    if replicated:
+        _replicas(walk, module)
+    attributes = {} if replicated else vars(module)
     for name, value in attributes.items():
         if name not in _MODULE_INTERNALS and not name.startswith(_WIRING):
             if isinstance(value, torch.Tensor) or (_is_plain(value) and not name.startswith("_")):
@@ -68,6 +71,20 @@ def _module(walk: Walk, path: str, module: nn.Module) -> None:
         _extra_state(walk, f"{path}.get_extra_state()", module.get_extra_state())
     for name in _HOOKS:
         show_hooks(walk, f"{path}.{name}", getattr(module, name, None))
+
+
+def _replicas(walk: Walk, module: Any) -> None:
+    """Say that processes hold copies of the parameters inside a DistributedDataParallel.
+
+    It sends those of process 0 to all when it is made, and gives all the same gradients; it sends buffers where a
+    forward pass begins, and lets them differ from there to the next (torch 2.13).
+    """
+    group = frozenset(torch.distributed.get_process_group_ranks(module.process_group))
+    for name, parameter in module.module.named_parameters():
+        path = walk.names.get(id(parameter))
+        if path is not None and parameter.requires_grad and name not in module.parameters_to_ignore:
+            walk.copied(path, f"replicas of processes {sorted(group)}")
+            walk.noted.setdefault("copied", {})[id(parameter)] = group
 
 
 def _is_plain(value: Any) -> bool:

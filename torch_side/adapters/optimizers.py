@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from parity.capture import Role, Walk, register, slot_component
-from torch_side.adapters.arrays import add_tensor, show_hooks
+from torch_side.adapters.arrays import add_tensor, processes_of, show_hooks
 
 __all__ = ["register_optimizers"]
 
@@ -52,6 +53,8 @@ def _optimizer(walk: Walk, path: str, optimizer: torch.optim.Optimizer) -> None:
             role: Role = "scalar" if key in _NO_EFFECT else "state"
             component = "schedule.lr" if key == "lr" else "optimizer.hyperparameters"
             _hyperparameter(walk, f"{where}.{key}", value, component, role)
+        if together := _trained_together(walk, group["params"]):
+            walk.copied(f"{where}.lr", together)
     walk.is_new(f"{path}.param_groups", optimizer.param_groups, "optimizer.param_groups")
     for parameter, slots in optimizer.state.items():
         name = names.get(id(parameter)) or walk.names.get(id(parameter)) or "parameter in no group"
@@ -72,6 +75,20 @@ def _optimizer(walk: Walk, path: str, optimizer: torch.optim.Optimizer) -> None:
             walk.visit(f"{path}.{name}", value)
 
 
+def _trained_together(walk: Walk, parameters: Iterable[torch.Tensor]) -> str:
+    """Return which processes train parameters together, as what copies give; empty where one is trained alone.
+
+    Such processes take each step alike, or replicas part: with one rate, and with one scale of the loss.
+    """
+    of_replicas = walk.noted.get("copied", {})
+    found = [of_replicas.get(id(p)) or processes_of(p) for p in parameters]
+    alone = not all(found)
+    walk.noted["alone"] = walk.noted.get("alone", False) or alone
+    together = "" if alone else f"processes {sorted(set().union(*found))}"
+    walk.noted.setdefault("together", together)
+    return together
+
+
 def _hyperparameter(walk: Walk, path: str, value: Any, component: str, role: Role) -> None:
     if isinstance(value, torch.Tensor):
         add_tensor(walk, path, value, role, component)
@@ -80,6 +97,15 @@ def _hyperparameter(walk: Walk, path: str, value: Any, component: str, role: Rol
             _hyperparameter(walk, f"{path}[{at}]", item, component, role)
     else:
         walk.leaf(path, value, component, role)
+
+
+def _sharded(walk: Walk, path: str, optimizer: Any) -> None:
+    """Show the optimizer inside a ZeroRedundancyOptimizer: what it trains here.
+
+    Its own `state` is of the last state that was loaded or sent, and the rest of it how processes share the work.
+    """
+    if walk.is_new(path, optimizer, "optimizer.identity"):
+        walk.inside(f"{path}.optim", optimizer.optim)
 
 
 def _scheduler(walk: Walk, path: str, scheduler: Any) -> None:
@@ -107,11 +133,15 @@ def _scaler(walk: Walk, path: str, scaler: Any) -> None:
     for name, value in scaler.state_dict().items():  # empty where it is not enabled
         component = {"_growth_tracker": "scaler.growth_tracker", "scale": "scaler.scale"}
         walk.leaf(f"{path}.{name}", value, component.get(name, "scaler.hyperparameters"))
+        if name in component and not walk.noted.get("alone"):
+            walk.copied(f"{path}.{name}", walk.noted.get("together", ""))
 
 
 def register_optimizers() -> None:
     """Register the kinds; again is no harm."""
     register(torch.optim.Optimizer, _optimizer, order=1)
+    zero = "torch.distributed.optim.zero_redundancy_optimizer.ZeroRedundancyOptimizer"
+    register(zero, _sharded, order=1)
     register(torch.optim.lr_scheduler.LRScheduler, _scheduler)
     register("torch.optim.lr_scheduler.ReduceLROnPlateau", _scheduler)
     register(torch.amp.GradScaler, _scaler)

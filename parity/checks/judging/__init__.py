@@ -29,9 +29,10 @@ from parity.checks.judging.evidence import (
 )
 from parity.checks.judging.files import judge_files, judge_kept, own_folders
 from parity.checks.judging.finite import not_finite
-from parity.checks.judging.judge import judge_resumed, judge_same, ranks_apart, varying
+from parity.checks.judging.judge import judge_resumed, judge_same, varying
 from parity.checks.judging.meant import Meant
-from parity.checks.judging.ordering import identifiers
+from parity.checks.judging.ordering import identifiers, is_variable
+from parity.checks.judging.ranks import copies_apart, ranks_apart
 from parity.checks.judging.resume_start import Kill, is_unfinished, on_their_way
 from parity.checks.judging.returned import judge_printed, judge_returned
 from parity.checks.judging.side_effects import judge_declared, observe_effects
@@ -54,12 +55,14 @@ __all__ = [
     "advise",
     "both_runs",
     "choose_steps",
+    "copies_apart",
     "each_once",
     "identifiers",
     "is_decided",
     "is_floating",
     "is_trained_number",
     "is_unfinished",
+    "is_variable",
     "judge_declared",
     "judge_files",
     "judge_kept",

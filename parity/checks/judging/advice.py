@@ -76,6 +76,8 @@ def advise(evidence: Evidence, among: Sequence[Evidence] = ()) -> str:
     if evidence.when.endswith("at the end") and ": " in evidence.path:
         kept = f"ignore={{{evidence.path!r}: reason}}"
         return f"no loss was seen before it: restore what this is written from; if it differs on purpose, {kept}"
+    if evidence.when.startswith("otherwise than on"):
+        return "ranks that train one model came to hold different values: reduce or broadcast what they decide by"
     if evidence.component == "schedule.lr" and any(one.component == "schedule.step" for one in among):
         return dict(_ADVICE)["schedule.step"]
     for component, advice in _ADVICE:

@@ -8,7 +8,6 @@ step was taken, was lost; what differs first at a later mark shows what was lost
 from __future__ import annotations
 
 import itertools
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -38,7 +37,7 @@ from parity.checks.judging.ordering import (
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
 from parity.checks.running import Mark, Trace
 
-__all__ = ["align", "judge_resumed", "judge_same", "ranks_apart", "varying"]
+__all__ = ["align", "judge_resumed", "judge_same", "varying"]
 
 
 def varying(marks: Sequence[Mark]) -> frozenset[str]:
@@ -270,30 +269,3 @@ def _at_the_end(reference: Trace, resumed: Trace) -> TwoStates:
         gone = {path: leaf for path, leaf in last.leaves.items() if root_of(path) not in there}
         whole.append(replace(final, leaves={**gone, **final.leaves}, dead=final.dead | last.dead))
     return TwoStates(reference.marks[-1].step + 1, *whole)
-
-
-_OTHER = re.compile(r"rank([1-9]\d*):")
-
-
-def ranks_apart(marks: Sequence[Mark]) -> list[Evidence]:
-    """Return where another rank came to hold other state than rank 0, of each path the first time.
-
-    Args:
-        marks: Marks of the uninterrupted run, at least one; of one process there is nothing to compare.
-    """
-    found: dict[str, Evidence] = {}
-    alike: set[str] = set()
-    for before, mark in itertools.pairwise(marks):
-        old, leaves = before.snapshot.leaves, mark.snapshot.leaves
-        for path, leaf in leaves.items():
-            rank = _OTHER.match(path)
-            if rank is None or path in found or leaf.role not in ("state", "array"):
-                continue
-            first = leaves.get(f"rank0:{path[rank.end() :]}")
-            if leaf.same(first):
-                if path in old and not leaf.same(old[path]):  # zeros that shards begin with have not moved yet
-                    alike.add(path)
-            elif first is not None and path in alike:
-                when = "otherwise than on rank 0"
-                found[path] = Evidence(leaf.component, path, mark.step, first.text, leaf.text, when)
-    return list(found.values())

@@ -24,6 +24,7 @@ __all__ = [
     "in_order",
     "is_read",
     "is_taken",
+    "is_variable",
     "restored_last",
     "seeds_of_loaders",
     "with_data",
@@ -189,12 +190,15 @@ def restored_last(
     others = [e for e in ordered if e not in restored]
     if not restored:
         return ordered + later
+    # a position that was right and is not after a step was set otherwise by it, and is what it took its samples by
+    placed = [e for e in restored if e.component == "data.position"]
+    restored = [e for e in restored if e not in placed]
     made = [e for e in others if e.component == "gradients"]  # by that step, of all that it was made with
     others = [e for e in others if e not in made]
     data = [e for e in later if e.component in DATA]
-    numbers = [e for e in later if e.path.isidentifier() and e.component != "loss" and e not in data]
+    numbers = [e for e in later if is_variable(e.path) and e.component != "loss" and e not in data]
     numbers = numbers if made else []
-    return others + data + numbers + made + restored + [e for e in later if e not in data + numbers]
+    return others + data + numbers + placed + made + restored + [e for e in later if e not in data + numbers]
 
 
 def _by_their_names(entry: StateSnapshot, saved: StateSnapshot) -> dict[str, Leaf]:
@@ -219,8 +223,8 @@ def is_read(e: Evidence, uninterrupted: Uninterrupted) -> bool:
     return uninterrupted.use.reads(name)
 
 
-OUTER = re.compile(r"^(\w+\(\)\.|[\w.]+:)")
-"""The function of an outer frame, or the module, before a variable."""
+OUTER = re.compile(r"^(rank\d+:)?(\w+\(\)\.|[\w.]+:)?")
+"""A rank, and the function of an outer frame or the module, before a variable."""
 
 
 def is_taken(e: Evidence, uninterrupted: Uninterrupted) -> bool:
@@ -252,6 +256,19 @@ def _container(path: str, leaves: Mapping[str, Leaf]) -> str:
     """Return the path of the outermost list, dict or set that a value is in; else its own."""
     ends = [at for at, letter in enumerate(path) if letter in ".["]
     return next((path[:at] for at in ends if f"{path[:at]}.len" in leaves), path)
+
+
+def is_variable(path: str) -> bool:
+    """Return whether a path is a variable of the loop, of whichever rank.
+
+    Example:
+        >>> is_variable("rank1:x"), is_variable("x"), is_variable("x.y")
+        (True, True, False)
+    """
+    return _OF_A_RANK.sub("", path).isidentifier()
+
+
+_OF_A_RANK = re.compile(r"rank\d+:")
 
 
 def identifiers(path: str) -> list[str]:

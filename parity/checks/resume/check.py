@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +40,7 @@ def resumes(
     metric: str = "",
     ignore: Mapping[str, str] | None = None,
     processes: int = 1,
+    launcher: Sequence[str] | None = None,
     roads: str | Iterable[str] | None = None,
 ) -> Resumption:
     """Check that a training function resumes exactly, and return the verdict.
@@ -67,6 +68,10 @@ def resumes(
             WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as under `torchrun`, and JAX's coordinator in
             JAX_COORDINATOR_ADDRESS. They share the folder, and each marks every step. The state of every rank is
             compared; a path begins with its rank (`rank1:model.weight`).
+        launcher: The command that starts these processes, where they are not to be started by the check itself, as
+            `("torchrun", "--nproc-per-node", "{processes}")` or `("mpirun", "-n", "{processes}", "python")`: the path
+            of a small program is added to its words, and each rank finds its place as the launcher tells it.
+            `{processes}` stands for their number. All of them are on this machine.
         roads: The former name of `scenarios`, which it replaces where it is given.
 
     Returns:
@@ -111,7 +116,7 @@ def resumes(
     stop_at = _require_stop(steps, stop_at)
     with ExitStack() as stack:
         root = open_workdir(stack, workdir)
-        runner, notes = runner_of(train, mode, root, processes)
+        runner, notes = runner_of(train, mode, root, processes, launcher)
         stack.enter_context(runner)  # type: ignore[arg-type]
         home = AtOriginalPath(runner, root)
         found = Session(train, home, root, steps, stop_at, options, names, notes, keep, metric, meant).run()
@@ -155,7 +160,7 @@ def assert_resumes(train: Train, *, steps: int, stop_at: int | None = None, **se
         steps: Completed steps at which the run ends, at least 3.
         stop_at: Completed steps at the kill, after the first save; by default two thirds of the run.
         settings: Further arguments of `resumes`: `mode`, `scenarios`, `name`, `options`, `workdir`, `keep`,
-            `metric`, `ignore`, `processes`.
+            `metric`, `ignore`, `processes`, `launcher`.
 
     Returns:
         The verdict, which is `holds`.

@@ -18,6 +18,7 @@ from parity.checks.judging import (
     Outcome,
     Use,
     advise,
+    copies_apart,
     each_once,
     judge_declared,
     judge_kept,
@@ -120,15 +121,17 @@ class Session:
         declared = self._declared(again)
         told = {(e.path, e.when) for e in declared}
         observed = [e for e in observe_effects(again, self.driver.uninterrupted) if (e.path, e.when) not in told]
-        observed += ranks_apart(marks)
+        apart = [e for e in copies_apart(marks) if not self.driver.meant.takes(e.path, e.component)]
+        observed += [e for e in ranks_apart(marks) if e.path not in {one.path for one in apart}]
         self.observations = [suspect(e, "uninterrupted", advise(e, observed)) for e in observed[:MOST]]
         if self.keep is not None:
             self._add(judge_kept(self.driver.reference, self.keep, self.metric), "uninterrupted")
         self._drive(pool)
-        # what a region changed is the cause of what a scenario shows, and is told first
+        # what a region changed, or let ranks part before the kill, is the cause of what a scenario shows: it is first
         scenarios, self.suspects = self.suspects, []
-        self._add(declared, "uninterrupted")
+        self._add(declared + [e for e in apart if e.step <= self.driver.stop_at], "uninterrupted")
         self.suspects += scenarios
+        self._add([e for e in apart if e.step > self.driver.stop_at], "uninterrupted")
         return self._verdict(trained)
 
     def _leave_out_what_is_meant(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from parity.checks.judging import Asked, Evidence, Outcome, Use, identifiers, is_decided, sites_of
+from parity.checks.judging import Asked, Evidence, Outcome, Use, identifiers, is_decided, is_variable, sites_of
 from parity.checks.running import Access, Decision, DecisionSite, Mark, Request, Runner, is_unread
 
 __all__ = ["TakenValues"]
@@ -54,7 +54,7 @@ class TakenValues:
         untaken: dict[str, Evidence] = {}
         for asked in outcome.asked:
             path = asked.evidence.path
-            if path.isidentifier() and not asked.holders:  # a variable: its byte code says that it may be read
+            if is_variable(path) and not asked.holders:  # a variable: its byte code says that it may be read
                 outcome.broken.append(asked.evidence)
             else:  # an element is taken by its place, which no name tells: `optimizers[phase]`
                 taken_by = [one for one in asked.holders if not one.endswith("]")] if asked.holders else [path]

@@ -55,7 +55,7 @@ class ByFile:
 
 
 def run_child(rows: Connection, train: Any, folder: Path, request: Request, home: Path, number: int,
-              method: str | None, *, parent: int, rank: Rank | None = None) -> None:  # fmt: skip
+              method: str | None, rank: Rank | None = None, *, parent: int) -> None:  # fmt: skip
     """Run a training function and send what it shows.
 
     Args:
@@ -67,10 +67,13 @@ def run_child(rows: Connection, train: Any, folder: Path, request: Request, home
         number: Of the run.
         method: How the process of the check starts others, None for the system's way: so are workers of the loop
             started, which a process of `multiprocessing` would start as itself was.
-        parent: Process ID of the parent; this process ends with it.
         rank: Its place among processes that train together.
+        parent: Process ID of the parent; this process ends with it.
     """
-    os.setpgid(0, 0)  # a kill takes workers along
+    with suppress(PermissionError):  # what torchrun starts leads a session, and so its group
+        os.setpgid(0, 0)  # a kill takes workers along
+    if rank is not None:
+        os.environ.update(rank.environment())  # a fork has those of the process that forks
     end_with_parent(parent)
     multiprocessing.set_start_method(method, force=True)
     with log_of(home, number).open("wb") as printed:

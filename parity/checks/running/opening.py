@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
 from parity.checks.running.inline import InlineRunner, Train
+from parity.checks.running.launched import checked_launcher
 from parity.checks.running.process import ProcessRunner, why_not_importable
 from parity.checks.running.ranks import RanksRunner
 from parity.checks.running.run import Runner
@@ -39,7 +41,9 @@ def open_workdir(stack: ExitStack, workdir: Path | None) -> Path:
     return workdir
 
 
-def runner_of(train: Train, mode: RunMode, root: Path, processes: int = 1) -> tuple[Runner, list[str]]:
+def runner_of(
+    train: Train, mode: RunMode, root: Path, processes: int = 1, launcher: Sequence[str] | None = None
+) -> tuple[Runner, list[str]]:
     """Return what runs a function in a mode, and the notes of the verdict on that.
 
     Args:
@@ -47,14 +51,16 @@ def runner_of(train: Train, mode: RunMode, root: Path, processes: int = 1) -> tu
         mode: As of `resumes`.
         root: Directory for what processes print.
         processes: Processes that train together in each run.
+        launcher: The command that starts them, as of `resumes`.
 
     Raises:
-        SpecError: No such mode; or processes are asked for, and the function cannot be imported.
+        SpecError: No such mode; processes are asked for, and the function cannot be imported; or no such launcher.
     """
     if not isinstance(processes, int) or isinstance(processes, bool) or processes < 1:
         raise SpecError("processes", f"must be a whole number of at least 1, got {processes!r}")
     if mode not in ("auto", "process", "inline"):
         raise SpecError("mode", f"must be auto, process or inline, got {mode!r}")
+    words = () if launcher is None else checked_launcher(launcher, processes)
     why = why_not_importable(train) if mode != "inline" else ""
     if processes > 1 and mode == "inline":
         raise SpecError("mode", f"inline is one process, got processes={processes}; leave mode out")
@@ -62,4 +68,4 @@ def runner_of(train: Train, mode: RunMode, root: Path, processes: int = 1) -> tu
         raise SpecError("mode", f"process needs a function that another process can import: {why}")
     if mode == "inline" or why:
         return InlineRunner(train), [f"checked within this process: {why}"] if why else []
-    return (ProcessRunner(train, root) if processes == 1 else RanksRunner(train, root, processes)), []
+    return (ProcessRunner(train, root) if processes == 1 else RanksRunner(train, root, processes, words)), []

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Mapping
 from contextlib import ExitStack
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -28,7 +29,7 @@ from parity.environment import usable_cpus
 from parity.errors import TrainerError
 from parity.forks import Forked, ForkServer, Janitor, can_fork, end_marked, kill_tree, marking
 
-__all__ = ["ProcessRunner", "why_not_importable"]
+__all__ = ["ProcessRunner", "by_file", "may_fork", "receive", "why_not_importable"]
 
 TIMEOUT_SECONDS = 1800.0
 """Longest that one run may take."""
@@ -65,14 +66,19 @@ class ProcessRunner:
         train: The function; another process can import it.
         root: Directory for what the processes print.
         fork: Whether runs may be forks; by default where there is no accelerator, on Linux.
+        place: Variables of the environment in which the function is imported for forks: of a rank its place, without
+            the addresses that each run has of its own. A module that needs those to be imported is not forked.
     """
 
     mode = "process"
     parallel = max(2, min(4, usable_cpus()))
     ranks = 1
 
-    def __init__(self, train: Train, root: Path, *, fork: bool | None = None) -> None:
-        self._train, self._root, self._count = _by_file(train), root, itertools.count(1)
+    def __init__(
+        self, train: Train, root: Path, *, fork: bool | None = None, place: Mapping[str, str] | None = None
+    ) -> None:
+        self._place = place or {}
+        self._train, self._root, self._count = by_file(train), root, itertools.count(1)
         self._forks = fork_server(self._train) if (can_fork() if fork is None else fork) else None
         self._stack = ExitStack()
         self._token = uuid.uuid4().hex
@@ -90,7 +96,7 @@ class ProcessRunner:
         self._stack.callback(end_marked, self._token)
         resource_tracker.ensure_running()  # is this process's own, and stays
         if self._forks is not None:
-            with marking(self._token):
+            with standing_as(self._place), marking(self._token):
                 self._stack.enter_context(self._forks)
         return self
 
@@ -116,13 +122,14 @@ class ProcessRunner:
         for process in live:
             _kill(process)
 
-    def run(self, folder: Path, request: Request, rank: Rank | None = None) -> Trace:
+    def run(self, folder: Path, request: Request, rank: Rank | None = None, fork: bool | None = None) -> Trace:
         """Run it once.
 
         Args:
             folder: The folder that the function is given.
             request: How far it runs, and what is looked at.
             rank: Its place among processes that train together; None for one that trains alone.
+            fork: Whether it is a fork where that is safe; by default `may_fork`.
 
         Raises:
             TrainerError: The check was stopped.
@@ -132,25 +139,21 @@ class ProcessRunner:
         log = log_of(self._root, number)
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe(duplex=False)
-        given = (folder, request, self._root, number, multiprocessing.get_start_method(allow_none=True))
+        given = (folder, request, self._root, number, multiprocessing.get_start_method(allow_none=True), rank)
         process: BaseProcess | Forked | None = None
-        if (
-            rank is None
-            and self._forks is not None
-            and (request.reference or (folder.is_dir() and any(folder.iterdir())))
-        ):
+        if self._forks is not None and (may_fork(folder, request) if fork is None else fork):
             process = self._forks.fork(there.fileno(), *given)
         if process is None:
             whole = (there, self._train, *given)
-            process = context.Process(target=run_child, args=whole, kwargs={"parent": os.getpid(), "rank": rank})
-            with standing_as(rank), self._starting, marking(self._token):
+            process = context.Process(target=run_child, args=whole, kwargs={"parent": os.getpid()})
+            with standing_as(rank.environment() if rank else {}), self._starting, marking(self._token):
                 process.start()
         there.close()
         try:
             with self._guard:
                 self._live.append(process)
                 stopped = self._stopped
-            trace = Trace() if stopped else _receive(here, process, log, self._forks)
+            trace = Trace() if stopped else receive(here, process, log, self._forks)
         finally:
             _end(process)
             here.close()
@@ -170,8 +173,28 @@ class ProcessRunner:
         return trace
 
 
-def _receive(here: Connection, process: BaseProcess | Forked, log: Path, forks: ForkServer | None) -> Trace:
-    """Return what a process shows until it has ended; its own workers may hold the other end open."""
+def may_fork(folder: Path, request: Request) -> bool:
+    """Return whether a run is one of those that are forks: the reference, and what resumes.
+
+    Args:
+        folder: Its folder.
+        request: What is asked of it.
+    """
+    return request.reference or (folder.is_dir() and any(folder.iterdir()))
+
+
+def receive(here: Connection, process: Any, log: Path, forks: ForkServer | None) -> Trace:
+    """Return what a process shows until it has ended; its own workers may hold the other end open.
+
+    Args:
+        here: Brings the rows of its trace.
+        process: The process: its `sentinel` can be read when it has ended.
+        log: What it prints.
+        forks: Learns what it imports.
+
+    Raises:
+        MarkError: A mark cannot be used.
+    """
     reader, deadline = TraceReader(), time.monotonic() + TIMEOUT_SECONDS
     ended = False
     while not ended or here.poll():
@@ -212,8 +235,12 @@ def _kill(process: BaseProcess | Forked) -> None:
     kill_tree(process.pid, itself=process.exitcode is None)
 
 
-def _by_file(train: Train) -> Any:
-    """Return the function, or how to find it by its file where no path leads to its module."""
+def by_file(train: Train) -> Any:
+    """Return the function, or how to find it by its file where no path leads to its module.
+
+    Args:
+        train: The function.
+    """
     module = sys.modules.get(getattr(train, "__module__", "") or "")
     file = getattr(module, "__file__", None)
     if module is None or module.__name__ == "__main__" or not file or not hasattr(train, "__qualname__"):

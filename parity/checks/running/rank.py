@@ -5,25 +5,21 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["HOST", "Meeting", "Rank", "free_ports", "standing_as"]
+from parity.checks.running.meeting import HOST
 
-HOST = "127.0.0.1"
-"""All ranks of a check are on this machine."""
+__all__ = ["Meeting", "Rank", "free_ports", "place_of", "standing_as"]
 
 
 class Meeting(Protocol):
-    """Where all ranks wait for each other, such as a barrier of `multiprocessing`."""
+    """Where all ranks wait for each other, such as a `MeetingPoint`."""
 
     def wait(self, timeout: float | None = None) -> int:
         """Return when every rank has come."""
-
-    def abort(self) -> None:
-        """Let no rank wait any more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +29,9 @@ class Rank:
     number: int
     """From 0."""
     count: int
-    ports: tuple[int, int]
-    """Ports on which rank 0 may listen: of PyTorch's store and of JAX's coordinator."""
+    ports: tuple[int, int] | None
+    """Ports on which rank 0 may listen: of PyTorch's store and of JAX's coordinator; None where a launcher has told
+    the process its place."""
     meeting: Meeting
 
     def environment(self) -> dict[str, str]:
@@ -44,19 +41,32 @@ class Rank:
         `jax.distributed.initialize`, which takes the coordinator from JAX_COORDINATOR_ADDRESS and the two numbers as
         arguments.
         """
-        number, count = str(self.number), str(self.count)
+        if self.ports is None:
+            return {}
         return {
-            "RANK": number,
-            "LOCAL_RANK": number,
-            "GROUP_RANK": "0",
-            "WORLD_SIZE": count,
-            "LOCAL_WORLD_SIZE": count,
+            **place_of(self.number, self.count),
             "MASTER_ADDR": HOST,
             "MASTER_PORT": str(self.ports[0]),
             "JAX_COORDINATOR_ADDRESS": f"{HOST}:{self.ports[1]}",
-            # as torchrun does, unless it is set: each process would take every processor
-            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
         }
+
+
+def place_of(number: int, count: int) -> dict[str, str]:
+    """Return those variables of a rank that are the same in all runs of a check.
+
+    Args:
+        number: Of the rank, from 0.
+        count: Number of ranks.
+    """
+    return {
+        "RANK": str(number),
+        "LOCAL_RANK": str(number),
+        "GROUP_RANK": "0",
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
+        # as torchrun does, unless it is set: each process would take every processor
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+    }
 
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -64,14 +74,13 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 @contextmanager
-def standing_as(rank: Rank | None) -> Iterator[None]:
+def standing_as(wanted: Mapping[str, str]) -> Iterator[None]:
     """Let the processes that are started meanwhile begin with the variables of a rank.
 
     Args:
-        rank: The rank; None changes nothing.
+        wanted: The variables; none change nothing.
     """
     with _ONE_AT_A_TIME:
-        wanted = rank.environment() if rank is not None else {}
         before = {name: os.environ.get(name) for name in wanted}
         os.environ.update(wanted)
         try:

@@ -5,26 +5,23 @@ The trace has the state of all ranks at each mark, with the rank before every pa
 
 from __future__ import annotations
 
-import multiprocessing
-import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from parity.capture import Leaf, StateSnapshot
+from parity.capture import Leaf, StateSnapshot, component_from_name
 from parity.checks.running.inline import Train
-from parity.checks.running.process import ProcessRunner
-from parity.checks.running.rank import Rank, free_ports
+from parity.checks.running.launched import Launcher, attend
+from parity.checks.running.meeting import MeetingPlace
+from parity.checks.running.process import ProcessRunner, may_fork
+from parity.checks.running.rank import Rank, free_ports, place_of
 from parity.checks.running.run import Effect, End, Mark, Request, Trace
 from parity.errors import TrainerError
 
 __all__ = ["RanksRunner", "merge_traces", "of_rank"]
-
-GRACE_SECONDS = 10.0
-"""Time that ranks have to end by themselves when another one has: they mostly wait for it in a collective."""
 
 
 class RanksRunner:
@@ -36,14 +33,19 @@ class RanksRunner:
     Args:
         train: The function; another process can import it.
         root: Directory for what the processes print.
-        count: Number of ranks, at least 2.
+        count: Number of ranks.
+        launcher: The command that starts them; by default they are processes of this one.
     """
 
     mode = "process"
     parallel = 1
 
-    def __init__(self, train: Train, root: Path, count: int) -> None:
-        self._runners = [ProcessRunner(train, root / f"rank-{number}", fork=False) for number in range(count)]
+    def __init__(self, train: Train, root: Path, count: int, launcher: Sequence[str] = ()) -> None:
+        self._launcher = Launcher(launcher, train, root, count) if launcher else None
+        self._runners = [
+            ProcessRunner(train, root / f"rank-{number}", place=place_of(number, count))
+            for number in range(0 if launcher else count)
+        ]
         for number in range(count):
             (root / f"rank-{number}").mkdir(parents=True, exist_ok=True)
         self.ranks = count
@@ -59,7 +61,7 @@ class RanksRunner:
 
     def stop(self) -> None:
         """Kill the runs that take place, and refuse others."""
-        for runner in self._runners:
+        for runner in (*self._runners, *([self._launcher] if self._launcher else ())):
             runner.stop()
 
     def run(self, folder: Path, request: Request) -> Trace:
@@ -69,38 +71,32 @@ class RanksRunner:
             TrainerError: The check was stopped, or the ranks do not mark the same steps.
             MarkError: A mark cannot be used.
         """
-        count = len(self._runners)
-        meeting, ports = multiprocessing.get_context("spawn").Barrier(count), free_ports()
-        ranks = [Rank(number=number, count=count, ports=ports, meeting=meeting) for number in range(count)]
-        with ThreadPoolExecutor(count) as pool:
-            futures = [
-                pool.submit(runner.run, folder, _for_rank(request, rank.number), rank)
-                for runner, rank in zip(self._runners, ranks, strict=True)
-            ]
-            try:
-                self._attend(futures)
-            except BaseException:  # an interrupt: the pool would wait for ranks that wait for each other
-                self.stop()
-                raise
-            traces = [future.result() for future in futures]
+        if self._launcher is not None:
+            traces = self._launcher.run(folder, [_for_rank(request, number) for number in range(self.ranks)])
+        else:
+            traces = self._traces(folder, request)
         merged = merge_traces(traces)
         merged.folder = folder
         if request.kill_rank is not None and traces[request.kill_rank].end == "killed":
             merged.end = "killed"  # the others fail or wait for it
         return merged
 
-    def _attend(self, futures: Sequence[Future[Trace]]) -> None:
-        """Wait for all ranks; when one has ended, the others have a while to do so, then they are ended."""
-        waiting, ends = set(futures), float("inf")
-        while waiting:
-            done, waiting = wait(waiting, 0.5, FIRST_COMPLETED)
-            if done and ends == float("inf"):
-                ends = time.monotonic() + GRACE_SECONDS
-            if time.monotonic() > ends:
-                for runner, future in zip(self._runners, futures, strict=True):
-                    if future in waiting:
-                        runner.end_runs(f"it did not end within {GRACE_SECONDS:g} s after another rank had ended")
-                ends = float("inf")
+    def _traces(self, folder: Path, request: Request) -> list[Trace]:
+        """Run it in processes of this one."""
+        count = self.ranks
+        ports, fork = free_ports(), may_fork(folder, request)  # asked once: the first rank to start may write
+        with MeetingPlace(count) as place, ThreadPoolExecutor(count) as pool:
+            ranks = [Rank(number=number, count=count, ports=ports, meeting=place.point) for number in range(count)]
+            futures = [
+                pool.submit(runner.run, folder, _for_rank(request, rank.number), rank, fork)
+                for runner, rank in zip(self._runners, ranks, strict=True)
+            ]
+            try:
+                attend(futures, lambda number, why: self._runners[number].end_runs(why))
+            except BaseException:  # an interrupt: the pool would wait for ranks that wait for each other
+                self.stop()
+                raise
+            return [future.result() for future in futures]
 
 
 def _for_rank(request: Request, rank: int) -> Request:
@@ -207,7 +203,10 @@ def _leaf(path: str, leaf: Leaf, rank: int) -> Leaf:
     """Return a leaf as one of a rank: an alias gives the other path, a component without a word its own."""
     if leaf.role == "alias":
         leaf = replace(leaf, digest=prefix(rank) + leaf.digest)
-    return replace(leaf, component=prefix(rank) + path) if leaf.component == path else leaf
+    if leaf.role == "state" or leaf.component != path:
+        return leaf
+    known = component_from_name(f"_.{path}") == path  # a variable that is called by a word of the field, as `loss`
+    return leaf if known else replace(leaf, component=prefix(rank) + path)
 
 
 def _effect(effect: Effect, rank: int) -> Effect:
