@@ -47,7 +47,7 @@ class TakenValues:
         """
         doubtful = [*outcome.deciding, *(asked.evidence for asked in outcome.asked if not asked.holders)]
         decided = self._decided(doubtful, marks, use) if doubtful else set()
-        outcome.broken += [e for e in outcome.deciding if e in decided]
+        lost = [e for e in outcome.deciding if e in decided]
         outcome.bookkeeping += [e for e in doubtful if e not in decided]
         outcome.asked = [asked for asked in outcome.asked if asked.holders or asked.evidence in decided]
         names: dict[Asked, list[str]] = {}
@@ -55,7 +55,7 @@ class TakenValues:
         for asked in outcome.asked:
             path = asked.evidence.path
             if is_variable(path) and not asked.holders:  # a variable: its byte code says that it may be read
-                outcome.broken.append(asked.evidence)
+                lost.append(asked.evidence)
             else:  # an element is taken by its place, which no name tells: `optimizers[phase]`
                 taken_by = [one for one in asked.holders if not one.endswith("]")] if asked.holders else [path]
                 names[asked] = [(identifiers(one) or [one])[-1] for one in taken_by]
@@ -63,10 +63,10 @@ class TakenValues:
         for asked, found in names.items():
             steps, ever = (asked.first, asked.last), not asked.holders
             unread = all(is_unread(name, accesses, *steps, written=asked.written, ever=ever) for name in found)
-            (outcome.bookkeeping if unread else outcome.broken).append(asked.evidence)
+            (outcome.bookkeeping if unread else lost).append(asked.evidence)
             if unread and asked.holders:
                 untaken.setdefault(asked.holders[0], asked.evidence)
-        outcome.broken.sort(key=lambda e: e.step)  # what differs from the resume on before what came of it
+        outcome.broken += sorted(lost, key=lambda e: e.step)  # what differs from the resume on before what came of it
         for holder in untaken if not outcome.broken else ():
             outcome.unsure = True
             outcome.notes.append(UNTAKEN.format(holder=holder))
