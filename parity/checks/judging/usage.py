@@ -96,8 +96,10 @@ def _is_masked(node: ast.If) -> bool:
     return ast.unparse(asked) in made and names <= values
 
 
-VARIABLE, INSIDE = "$", "."
-"""Before a name: it is that of a variable, or that of an attribute or a key."""
+VARIABLE = "$"
+"""Before a name: it is that of a variable alone."""
+INSIDE = "."
+"""Before a name: it is that of an attribute or a key."""
 
 _ACTS = frozenset(("step", "backward", "load_state_dict", "copy_", "deepcopy", "clone", "replace", "rename"))
 """Calls of PyTorch and of the standard library that change what is trained or saved."""
