@@ -126,12 +126,16 @@ def _nnx(module: Any) -> ModelTree:
     from flax import nnx
 
     module.eval()
+    tables = []
     for _, one in nnx.iter_modules(module):
         # it keeps the type of its table when it is built (flax/nnx/nn/linear.py, Embed.__init__), and would cast a
         # table of float64 to that; what a user multiplies with then is rounded too, which no lifting brings back
         if isinstance(one, nnx.Embed) and one.dtype == one.embedding.dtype:
+            tables.append((one, one.dtype))
             one.dtype = None
     graph, params, stats, rest = nnx.split(module, nnx.Param, nnx.BatchStat, ...)
+    for one, dtype in tables:  # the user's own stays as it is
+        one.dtype = dtype
     held: dict[str, Any] = {}
     places: dict[str, tuple[int, int]] = {}
     split = []

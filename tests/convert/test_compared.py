@@ -10,7 +10,7 @@ import torch
 
 from parity.checkpoints import ByteRange, Seal, commit, neutral_source
 from parity.cli import main
-from parity.convert import open_any
+from parity.convert import open_any, writer_of
 from parity.formats import Array
 from parity.state import digest_text
 from tests.convert.states import named, saved, trained
@@ -48,13 +48,11 @@ def test_a_conversion_is_equal_to_its_source_either_way(
 def test_a_conversion_that_cannot_be_led_back_is_compared_by_the_names_of_the_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from parity.cli.convert import _writer
-
     source = saved(tmp_path, trained(plain=True))
     assert main(["convert", str(source), str(tmp_path / "o"), "--to", "flax-msgpack"]) == 0
     tree = dict(open_any(tmp_path / "o").tree)
     tree["opt_state"] = {**tree["opt_state"], "0": {"unheard": tree["opt_state"]["0"]["mu"]}}
-    _writer("flax-msgpack").write(tree, tmp_path / "other")
+    writer_of("flax-msgpack").write(tree, tmp_path / "other")
     capsys.readouterr()
     assert main(["compare", str(source), str(tmp_path / "other")]) != 0
     assert "cannot be led back" in capsys.readouterr().err

@@ -294,7 +294,6 @@ def marks_often(*, lost: bool = False) -> Trainer:
     return train
 
 
-@pytest.mark.takes_seconds
 def test_several_marks_a_step_are_driven_through_every_scenario() -> None:
     assert check(marks_often(), scenarios="all").verdict == "holds"
     assert first(check(marks_often(lost=True), scenarios="all")) == "rate"

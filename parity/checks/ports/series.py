@@ -70,7 +70,11 @@ class Trained:
         self._last = (self.reference.final or marks[-1].snapshot).leaves
         self.changing = varying(marks)
         self.leaves: Mapping[str, Leaf] = marks[-1].snapshot.leaves
-        self.numbers = [p for p, leaf in self._last.items() if leaf.component in CURVES and _is_number(leaf)]
+        self.numbers = [
+            p for p, leaf in self._last.items()
+            if leaf.component in CURVES and _is_number(leaf)
+            and (p in self.changing or ":" not in p)  # a constant of some module is no curve, whatever it is called
+        ]  # fmt: skip
         self.state = [p for p, leaf in self.leaves.items() if _is_state(leaf) and not marks[-1].snapshot.is_dead(p)]
 
     @property

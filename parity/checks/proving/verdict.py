@@ -75,7 +75,7 @@ class PortProof:
         else:
             lines = [f"inconclusive{limit}: {names}"]
         if self.cause:
-            lines.append(f"cause: {self.cause}")
+            lines.append(f"likely cause: {self.cause}")
         for one in self.stages:
             word = {"holds": "equal", "broken": "PARTS"}.get(one.verdict, "not seen")
             lines.append(f"  {one.name:<14} {word:<8} {one.said}")
