@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from parity.checks.judging.for_people import is_for_people
-from parity.checks.running import SAVES, called_name
+from parity.checks.running import SAVES, called_name, nested_locals
 
 __all__ = ["INSIDE", "VARIABLE", "Use", "by_function", "decided_by", "is_saved", "is_table", "source_tree"]
 
@@ -197,7 +197,7 @@ def _reading(file: str, *, beside_presence: bool = False) -> tuple[tuple[int, fr
     """
     found: dict[int, set[str]] = {}
     waiting: list[tuple[ast.AST, int]] = [(source_tree(file), 0)]
-    nested = _nested(source_tree(file))
+    nested = nested_locals(source_tree(file))
     while waiting:
         node, line = waiting.pop()
         if isinstance(node, ast.Call) and called_name(node) == "print":
@@ -213,7 +213,8 @@ def _reading(file: str, *, beside_presence: bool = False) -> tuple[tuple[int, fr
                 continue
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
-                closed = (INSIDE + name,) if line in nested else ()  # of a closure, `write.packed` is its path
+                # a variable of a closure, such as `write.packed`, has its path inside of the function
+                closed = (INSIDE + name,) if name not in nested.get(line, (name,)) else ()
                 found.setdefault(line, set()).update((name, VARIABLE + name, *closed))
             case (
                 ast.Attribute(attr=name, ctx=ast.Load())
@@ -224,16 +225,6 @@ def _reading(file: str, *, beside_presence: bool = False) -> tuple[tuple[int, fr
             inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             waiting.append((child, _first_line(child) if inner else line))
     return tuple((line, frozenset(names)) for line, names in found.items())
-
-
-@functools.lru_cache(maxsize=64)
-def _nested(tree: ast.Module) -> frozenset[int]:
-    """Return the first lines of functions inside of functions, whose variables may be those around them."""
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-    outer = [node for node in ast.walk(tree) if isinstance(node, kinds)]
-    return frozenset(
-        _first_line(one) for node in outer for one in ast.walk(node) if one is not node and isinstance(one, kinds)
-    )
 
 
 def _first_line(node: ast.AST) -> int:

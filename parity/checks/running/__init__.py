@@ -12,7 +12,7 @@ from parity.checks.running.nudge import Compute, Nudge
 from parity.checks.running.opening import RunMode, open_workdir, runner_of
 from parity.checks.running.recorder import Killed, MarkError
 from parity.checks.running.run import Effect, Mark, Request, Runner, SameThreadExecutor, Trace, without_digits
-from parity.checks.running.source import SAVES, called_name
+from parity.checks.running.source import SAVES, called_name, nested_locals
 
 __all__ = [
     "CURVES",
@@ -40,6 +40,7 @@ __all__ = [
     "is_log",
     "is_unread",
     "list_folder",
+    "nested_locals",
     "open_workdir",
     "runner_of",
     "set_apart",

@@ -6,10 +6,11 @@ Names order observations and suspects, and decide nothing.
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 from parity.capture import is_library_file
 from parity.checks.running.run import Trace
 
-__all__ = ["EVALUATES", "SAVES", "called_name", "is_users", "writes"]
+__all__ = ["EVALUATES", "SAVES", "called_name", "is_users", "nested_locals", "writes"]
 
 SAVES = re.compile(r"(^|_)(save\w*|checkpoint\w*|ckpt|dump\w*|export\w*|snapshot)($|_)", re.IGNORECASE)
 EVALUATES = re.compile(r"(^|_)(eval\w*|valid\w*|val|test|estimate\w*)($|_)", re.IGNORECASE)
@@ -28,6 +29,28 @@ def called_name(call: ast.Call) -> str:
     """Return the last name of what is called; empty where it has none, as in `table[0]()`."""
     name: str = getattr(call.func, "attr", getattr(call.func, "id", ""))
     return name
+
+
+@functools.lru_cache(maxsize=64)
+def nested_locals(tree: ast.Module) -> Mapping[int, frozenset[str]]:
+    """Return, by its first line, the variables of its own of each function inside of another one.
+
+    Args:
+        tree: A module. Other names that such a function takes may be variables of the functions around it.
+    """
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    found: dict[int, frozenset[str]] = {}
+    for outer in (node for node in ast.walk(tree) if isinstance(node, kinds)):
+        for one in ast.walk(outer):
+            if one is outer or not isinstance(one, kinds):
+                continue
+            inside = list(ast.walk(one))
+            own = {x.id for x in inside if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
+            own |= {x.arg for x in inside if isinstance(x, ast.arg)}
+            shared = {name for x in inside if isinstance(x, ast.Nonlocal) for name in x.names}
+            first = min([one.lineno, *(d.lineno for d in getattr(one, "decorator_list", []))])
+            found[first] = frozenset(own - shared)
+    return found
 
 
 def is_users(file: str) -> bool:
