@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parity.checks.models.fitting import Float64s, fits, least_difference, tolerance
+from parity.checks.models.fitting import Float64s, what_differs
 
 __all__ = ["attention_cause"]
 
@@ -52,19 +52,8 @@ def attention_cause(befores: Sequence[Float64s], first: Float64s, second: Float6
     parts = _projections(befores, first.shape)
     if parts is None or first.shape[1] ** 2 * first.shape[2] > _LARGEST:
         return ""
-    limit = tolerance(first, second)
-    made: tuple[list[_AttentionWay], list[_AttentionWay]] = ([], [])
-    for way, sample in _tried([one[:1] for one in parts]):
-        for side, values in zip(made, (first, second), strict=True):
-            if fits(sample, values[:1], limit):
-                side.append(way)
-    phrase, ways = least_difference(*made, _differences)
-    if not phrase:
-        return ""
-    for way, values in zip(ways, (first, second), strict=True):
-        if not any(fits(again, values, limit) for other, again in _tried(parts, way.heads) if other == way):
-            return ""  # true of the first sample alone
-    return f"attention: {phrase}"
+    phrase = what_differs(parts, first, second, _tried, _differences)
+    return f"attention: {phrase}" if phrase else ""
 
 
 def _projections(befores: Sequence[Float64s], shape: tuple[int, ...]) -> list[Float64s] | None:
@@ -78,11 +67,11 @@ def _projections(befores: Sequence[Float64s], shape: tuple[int, ...]) -> list[Fl
     return None
 
 
-def _tried(parts: Sequence[Float64s], heads: int = 0) -> Iterator[tuple[_AttentionWay, Float64s]]:
-    """Yield every way, or those of one number of heads, with what it makes, [batch, time, width]."""
+def _tried(parts: Sequence[Float64s], only: _AttentionWay | None) -> Iterator[tuple[_AttentionWay, Float64s]]:
+    """Yield every way, or those of one's number of heads, with what it makes, [batch, time, width]."""
     batch, time, width = parts[0].shape
     mask = np.tril(np.ones((time, time), bool))
-    for count in [heads] if heads else [n for n in range(1, width + 1) if width % n == 0]:
+    for count in [only.heads] if only else [n for n in range(1, width + 1) if width % n == 0]:
         split = [one.reshape(batch, time, count, -1).transpose(0, 2, 1, 3) for one in parts]
         for roles in _ROLES:
             q, k, v = (split[at] for at in roles)

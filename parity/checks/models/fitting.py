@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Float64s", "coefficient", "fits", "least_difference", "tolerance"]
+__all__ = ["Float64s", "coefficient", "fits", "least_difference", "tolerance", "what_differs"]
 
 Float64s: TypeAlias = NDArray[np.float64]
 HowMade = TypeVar("HowMade")
@@ -59,3 +59,34 @@ def least_difference(
     pairs = sorted(((differences(a, b), (a, b)) for a in here for b in there), key=lambda one: len(one[0]))
     phrases = {"; ".join(one[0]) for one in pairs if len(one[0]) == len(pairs[0][0])}
     return (phrases.pop(), pairs[0][1]) if len(phrases) == 1 and pairs[0][0] else ("", ())
+
+
+def what_differs(
+    parts: Sequence[Float64s],
+    first: Float64s,
+    second: Float64s,
+    tried: Callable[[Sequence[Float64s], HowMade | None], Iterator[tuple[HowMade, Float64s]]],
+    differences: Callable[[HowMade, HowMade], list[str]],
+) -> str:
+    """Return what differs in the ways by which two models make their values of the same parts; empty if unknown.
+
+    The first sample tells which ways do, all samples whether they are it.
+
+    Args:
+        parts: What agrees in both, the first axis the samples.
+        first: What one model made of it.
+        second: What the other made of it.
+        tried: Yields every way, or the one that it is given, with what that makes of parts.
+        differences: Phrases of what differs in two ways.
+    """
+    limit = tolerance(first, second)
+    made: tuple[list[HowMade], list[HowMade]] = ([], [])
+    for way, sample in tried([one[:1] for one in parts], None):
+        for side, values in zip(made, (first, second), strict=True):
+            if fits(sample, values[:1], limit):
+                side.append(way)
+    phrase, ways = least_difference(*made, differences)
+    for way, values in zip(ways, (first, second), strict=True) if phrase else ():
+        if not any(fits(again, values, limit) for other, again in tried(parts, way) if other == way):
+            return ""  # true of the first sample alone
+    return phrase

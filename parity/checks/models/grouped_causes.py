@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from parity.checks.models.fitting import Float64s, fits, least_difference, tolerance
+from parity.checks.models.fitting import Float64s, what_differs
 
 __all__ = ["grouped_cause"]
 
@@ -59,19 +59,8 @@ def grouped_cause(befores: Sequence[Float64s], first: Float64s, second: Float64s
     parts = _projections(befores, first.shape)
     if parts is None or first.shape[1] ** 2 * first.shape[2] > _LARGEST:
         return ""
-    limit = tolerance(first, second)
-    made: tuple[list[_GroupedWay], list[_GroupedWay]] = ([], [])
-    for way, sample in _tried([one[:1] for one in parts]):
-        for side, values in zip(made, (first, second), strict=True):
-            if fits(sample, values[:1], limit):
-                side.append(way)
-    phrase, ways = least_difference(*made, _differences)
-    if not phrase:
-        return ""
-    for way, values in zip(ways, (first, second), strict=True):
-        if not any(fits(again, values, limit) for other, again in _tried(parts, way) if other == way):
-            return ""  # true of the first sample alone
-    return f"attention: {phrase}"
+    phrase = what_differs(parts, first, second, _tried, _differences)
+    return f"attention: {phrase}" if phrase else ""
 
 
 def _projections(befores: Sequence[Float64s], shape: tuple[int, ...]) -> list[Float64s] | None:

@@ -26,7 +26,7 @@ from tests.ports.corpus.llama_torch import (
     WARM,
     WIDTH,
 )  # fmt: skip
-from tests.ports.corpus.loops import jax_loop
+from tests.ports.corpus.loops import jax_loop, nnx_step
 
 
 def rotate(x, fault=""):
@@ -226,13 +226,6 @@ class Port:
 
     def train(self, folder, steps=12):
         yield from jax_loop(self, folder, steps)
-
-
-@partial(nnx.jit, static_argnums=0)
-def nnx_step(port, model, optimizer, batch):
-    loss, grads = nnx.value_and_grad(port.loss)(model, batch)
-    optimizer.update(model, grads)
-    return loss
 
 
 @partial(jax.jit, static_argnums=0)

@@ -1,5 +1,6 @@
 """The loops of the corpus: what trains a port into a folder, saves there and continues from it; one for each side."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,14 @@ def jax_loop(port: Any, folder: Path, steps: int):
                 leaves = nnx.to_pure_dict(nnx.split(state)[1])
                 saver.save(folder.resolve() / str(step + 1), {"state": leaves, "step": np.int64(step + 1)})
                 saver.wait_until_finished()
+
+
+@partial(nnx.jit, static_argnums=0)
+def nnx_step(port: Any, model: nnx.Module, optimizer: nnx.Optimizer, batch: dict[str, jax.Array]) -> jax.Array:
+    """Update a model of NNX by the gradients of one batch."""
+    loss, grads = nnx.value_and_grad(port.loss)(model, batch)
+    optimizer.update(model, grads)
+    return loss
 
 
 def _filled(like: Any, held: Any) -> Any:

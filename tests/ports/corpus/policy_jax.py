@@ -10,7 +10,7 @@ from flax import nnx
 
 from tests.ports.corpus import policy_torch
 from tests.ports.corpus.initial import initial_nnx, initial_tree
-from tests.ports.corpus.loops import jax_loop
+from tests.ports.corpus.loops import jax_loop, nnx_step
 from tests.ports.corpus.policy_torch import (
     ACTION_WIDTH,
     ACTIONS,
@@ -269,13 +269,6 @@ class Port:
 
     def train(self, folder, steps=12):
         yield from jax_loop(self, folder, steps)
-
-
-@partial(nnx.jit, static_argnums=0)
-def nnx_step(port, model, optimizer, batch):
-    loss, grads = nnx.value_and_grad(port.loss)(model, batch)
-    optimizer.update(model, grads)
-    return loss
 
 
 @partial(jax.jit, static_argnums=0)

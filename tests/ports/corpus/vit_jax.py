@@ -10,7 +10,7 @@ from flax import linen, nnx
 
 from tests.ports.corpus import vit_torch
 from tests.ports.corpus.initial import initial_nnx, initial_tree
-from tests.ports.corpus.loops import jax_loop
+from tests.ports.corpus.loops import jax_loop, nnx_step
 from tests.ports.corpus.vit_torch import (
     AVERAGE,
     CLASSES,
@@ -203,13 +203,6 @@ class Port:
 
     def train(self, folder, steps=12):
         yield from jax_loop(self, folder, steps)
-
-
-@partial(nnx.jit, static_argnums=0)
-def nnx_step(port, model, optimizer, batch):
-    loss, grads = nnx.value_and_grad(port.loss)(model, batch)
-    optimizer.update(model, grads)
-    return loss
 
 
 @partial(jax.jit, static_argnums=0)
