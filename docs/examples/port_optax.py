@@ -44,7 +44,7 @@ def train(folder: Path, steps: int = 40) -> Iterator[int]:
     params, start = to_params(initial()), 0
     opt_state = TX.init(params)
     if (folder / "state.npz").exists():
-        held = np.load(folder / "state.npz")
+        held = dict(np.load(folder / "state.npz"))
         start = int(held["step"])
         leaves, tree = jax.tree.flatten((params, opt_state))
         params, opt_state = jax.tree.unflatten(tree, [jnp.asarray(held[str(at)]) for at in range(len(leaves))])

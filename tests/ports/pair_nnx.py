@@ -152,7 +152,7 @@ def train_nnx(folder: Path, steps: int = 40, dtype: str = "float64", fault: str 
     begin = 0
     if (folder / "step.json").exists():
         begin = json.loads((folder / "step.json").read_text())["step"]
-        held = np.load(folder / "state.npz")
+        held = dict(np.load(folder / "state.npz"))
         nnx.update((model, optimizer), _from_flat((model, optimizer), held))
         ema = jax.tree_util.tree_map_with_path(lambda k, _: jnp.asarray(held["ema" + jax.tree_util.keystr(k)]), ema)
 
@@ -210,7 +210,7 @@ def to_nnx(source: Path, target: Path, lost: str = "") -> None:
 
 def to_torch(source: Path, target: Path) -> None:
     """Convert what `train_nnx` saved into what `train_torch` resumes from."""
-    held = np.load(source / "state.npz")
+    held = dict(np.load(source / "state.npz"))
     step = json.loads((source / "step.json").read_text())["step"]
     model, ema, state = {}, {}, {}
     for index, name in enumerate(start()):

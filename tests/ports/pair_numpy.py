@@ -58,7 +58,7 @@ def train(folder: Path, steps: int = STEPS, dtype: str = "float64") -> Iterator[
     ema = {k: v.copy() for k, v in params.items()}
     begin, lr = 0, rate(0)
     if (folder / "state.npz").exists():
-        held = np.load(folder / "state.npz")
+        held = dict(np.load(folder / "state.npz"))
         begin = opt_state["step"] = int(held["step"])
         for tree, name in ((params, "p"), (opt_state["exp_avg"], "m"), (opt_state["exp_avg_sq"], "v"), (ema, "e")):
             tree.update({k: held[f"{name}.{k}"] for k in tree})
@@ -105,7 +105,7 @@ def port(fault: str = "", dtype: str = "float64") -> Callable[..., Iterator[int]
         begin, lr = 0, rate(0)
         if (folder / "step.json").exists():
             begin = json.loads((folder / "step.json").read_text())["step"]
-            held = np.load(folder / "port.npz")
+            held = dict(np.load(folder / "port.npz"))
             opt_state["count"] = int(held["count"])
             for one, name in ((params, "p"), (mu, "mu"), (nu, "nu"), (ema, "ema")):
                 for m, k in tree:
@@ -161,7 +161,7 @@ TREES = {"p": "p", "m": "mu", "v": "nu", "e": "ema"}
 
 def to_port(source: Path, target: Path, lost: str = "") -> None:
     """Convert what the trainer saved into what its port resumes from; `lost` names what it forgets."""
-    held = np.load(source / "state.npz")
+    held = dict(np.load(source / "state.npz"))
     flat = {}
     for ours, theirs in TREES.items():
         for name, (module, field) in NAMES.items():
@@ -178,7 +178,7 @@ def to_port(source: Path, target: Path, lost: str = "") -> None:
 
 def to_trainer(source: Path, target: Path, lost: str = "") -> None:
     """Convert the other way."""
-    held = np.load(source / "port.npz")
+    held = dict(np.load(source / "port.npz"))
     flat = {}
     for ours, theirs in TREES.items():
         for name, (module, field) in NAMES.items():
