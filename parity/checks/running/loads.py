@@ -5,7 +5,8 @@ says which; for attributes and keys that any function may take it is measured, i
 
 A condition has the name alone too. A meter for people has a `count`, and so has the object that stops the run: whose
 it is, the run says. At each condition that was asked for, the object before the name is looked up in the frame and
-known again by its identity among the objects that the last mark reached. Nothing is called for that.
+known again by its identity among the objects that the last mark reached. Properties on the way there are read once
+more, as the condition reads them; nothing else is called.
 """
 
 from __future__ import annotations
