@@ -16,9 +16,8 @@ if TYPE_CHECKING:
         envelope_multiple,
         judge_curve,
     )
-    from parity.checks.heard import announce, hearing
     from parity.checks.noise import FLOOR_ULPS, SEEDS, WINDOW, envelope, one_ulp_away, ulp, widest
-    from parity.checks.progress import OnStep, ignore_step, last_step
+    from parity.checks.progress import OnStep, announce, hearing, ignore_step, last_step
     from parity.checks.runs import compare_runs
     from parity.checks.scenarios import MEANINGS, QUICK, scenario_names
     from parity.checks.scratch import remove_scratch, scratch_directory
@@ -66,7 +65,7 @@ def __getattr__(name: str) -> object:
     """Import a name when it is first used (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module 'parity.checks' has no attribute {name!r}")
-    from parity.checks import criteria, heard, noise, progress, runs, scenarios, scratch, traces, translating
+    from parity.checks import criteria, noise, progress, runs, scenarios, scratch, traces, translating
 
-    modules = (criteria, heard, noise, progress, scenarios, runs, scratch, traces, translating)
+    modules = (criteria, noise, progress, scenarios, runs, scratch, traces, translating)
     return next(getattr(module, name) for module in modules if name in module.__all__)

@@ -1,14 +1,16 @@
-"""Progress of checks: what is told to a watcher while they run. Whoever shows it lies above."""
+"""What a watcher hears of a check: its steps while it runs, and its verdict. Whoever shows them lies above."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
-__all__ = ["OnStep", "ignore_step", "last_step", "tell"]
+__all__ = ["OnStep", "announce", "hearing", "ignore_step", "last_step", "tell"]
 
 OnStep = Callable[[str, int, int], None]
 """Takes what is running (a side, or a run), the steps or cases that it has completed, and how many there are."""
@@ -39,3 +41,34 @@ def last_step(file: Path) -> int:
         return int(json.loads(lines[-1])["step"]) if lines else 0
     except (OSError, ValueError, KeyError, TypeError):
         return 0
+
+
+Found = TypeVar("Found")
+
+_listeners: list[Callable[[Any], None]] = []  # pytest's plugin reports what a test asks for without the fixture
+
+
+def announce(found: Found) -> Found:
+    """Return a verdict, a `Resumption` or a `Crossing`, after all who listen have heard of it."""
+    for listen in _listeners:
+        listen(found)
+    return found
+
+
+@contextmanager
+def hearing(listen: Callable[[Any], None]) -> Iterator[None]:
+    """Call a function with each verdict that is reached meanwhile in this process.
+
+    Example:
+        >>> heard = []
+        >>> with hearing(heard.append):
+        ...     announce("holds")
+        'holds'
+        >>> heard
+        ['holds']
+    """
+    _listeners.append(listen)
+    try:
+        yield
+    finally:
+        _listeners.remove(listen)

@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from parity.checks.heard import announce
 from parity.checks.ports.arrays import PortDifference, exact
 from parity.checks.ports.basis import Basis, build_basis, different_counts, different_settings
 from parity.checks.ports.handover import Convert
@@ -20,6 +19,7 @@ from parity.checks.ports.judge import Judged, judge_pair
 from parity.checks.ports.noise import measure_noise
 from parity.checks.ports.series import kept_steps
 from parity.checks.ports.session import Sides, crossing, open_sides, suspects_of
+from parity.checks.progress import announce
 from parity.checks.running import Compute, Train, open_workdir
 from parity.errors import CheckpointError, SpecError, TrainerError
 from parity.mapping import PairRule

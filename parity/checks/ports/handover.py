@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parity.checks.heard import announce
 from parity.checks.ports.arrays import PortDifference, exact
 from parity.checks.ports.basis import Basis, build_basis, different_counts
 from parity.checks.ports.judge import Judged, judge_pair
 from parity.checks.ports.noise import Noise, measure_noise
 from parity.checks.ports.series import Series, Trained, kept_steps
 from parity.checks.ports.session import Sides, crossing, open_sides, suspects_of
+from parity.checks.progress import announce
 from parity.checks.running import Compute, RunMode, Trace, Train, copy_folder
 from parity.errors import SpecError, TrainerError
 from parity.mapping import Pair, PairRule

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from parity.checks.ports.advice import advise_port
 from parity.checks.ports.arrays import PortDifference
 from parity.checks.ports.basis import Basis
 from parity.checks.ports.judge import Judged
@@ -20,7 +19,7 @@ from parity.checks.running import RunMode, Train, open_workdir, runner_of
 from parity.errors import SpecError
 from parity.results import Crossing, Suspect
 
-__all__ = ["Sides", "crossing", "open_sides", "suspects_of"]
+__all__ = ["Sides", "advise_port", "crossing", "open_sides", "suspects_of"]
 
 CLOSE = 10.0
 """Multiple of the envelope below which a difference may be one of precision."""
@@ -29,6 +28,31 @@ NEAR = (
     "a difference of this size may come from what one side computes in a narrower type: Optax's bias correction in "
     "float32 alone reaches 4.8 times the envelope. Compare in float64 (jax_enable_x64) to see if the meaning differs"
 )
+
+_FIRST = {
+    "data.batch": "the two read other samples, or the same ones in another order: give both one data order",
+    "loss": "equal parameters, another loss: compare forward pass and loss function (epsilon of norms, form of GELU, "
+    "dropout, reduction, padding, smoothing)",
+    "optimizer.first_moment": "the loss agrees, the first moment does not: the gradient differs after the forward "
+    "pass (clipping, scaling, decay added to the gradient, accumulation), or beta1",
+    "optimizer.momentum": "the loss agrees, the momentum does not: dampening, Nesterov, clipping, or decay that is "
+    "added to the gradient",
+    "optimizer.second_moment": "the first moment agrees, the second does not: beta2, or where its epsilon is added",
+    "model.params": "the moments agree, the parameters do not: rate, decay, epsilon or bias correction of the update",
+    "model.buffers": "parameters agree, running statistics do not: momentum of the norm (PyTorch's is one less "
+    "Flax's), or the biased variance",
+    "ema": "the averages differ: decay, or whether it is taken before or after the update",
+    "schedule.lr": "the learning rates differ: horizon, warm-up, or whether the schedule steps before the update",
+    "scaler.scale": "the loss scales differ: initial scale, growth interval, or which steps were skipped",
+    "optimizer.hyperparameters": "set both optimizers to the same hyperparameters: the defaults of PyTorch and Optax "
+    "differ",
+    "optimizer.step": "the count of updates did not survive the conversion: bias correction starts anew",
+    "counters.step": "both must mark every completed step, the same number of times",
+    "checkpoint.restore": "what was converted is not what the other side reads: give it the files it resumes from",
+}
+
+_START = "the two do not start equal: load the same initial values on both sides"
+_TAKEN = "this did not survive the conversion: carry it over, transposed where the parameter is"
 
 
 @dataclass
@@ -155,6 +179,20 @@ def _names(train_a: Train, train_b: Train) -> tuple[str, str]:
     if own[0] == own[1]:
         own = [getattr(one, "__module__", "?").rpartition(".")[2] for one in (train_a, train_b)]
     return (own[0], own[1]) if own[0] != own[1] else (f"{own[0]}-a", f"{own[1]}-b")
+
+
+def advise_port(component: str, when: str) -> str:
+    """Return the usual cause of a difference.
+
+    Args:
+        component: What differs first.
+        when: `at the start`, `at the handover`, or later.
+    """
+    if when == "at the start":
+        return _START
+    if when == "at the handover" and component.startswith(("model", "optimizer", "ema", "schedule")):
+        return _TAKEN
+    return next((text for prefix, text in _FIRST.items() if component.startswith(prefix)), "")
 
 
 def suspects_of(differences: Sequence[PortDifference], sides: Sides, scenario: str, when: str = "") -> list[Suspect]:

@@ -8,13 +8,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from parity.checks.heard import announce
 from parity.checks.ports.arrays import PortDifference, exact
 from parity.checks.ports.basis import Basis, build_basis, different_settings
 from parity.checks.ports.judge import Judged, judge_pair
 from parity.checks.ports.noise import measure_noise
 from parity.checks.ports.series import Trained, kept_steps
 from parity.checks.ports.session import Sides, crossing, open_sides, suspects_of
+from parity.checks.progress import announce
 from parity.checks.running import Compute, RunMode, Train
 from parity.mapping import PairRule
 from parity.results import Crossing

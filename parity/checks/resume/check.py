@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from parity.checks.heard import announce
 from parity.checks.judging import Meant
+from parity.checks.progress import announce
 from parity.checks.resume.scenarios import SCENARIOS
 from parity.checks.resume.session import Session
 from parity.checks.running import AtOriginalPath, RunMode, Train, open_workdir, runner_of
