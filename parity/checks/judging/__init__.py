@@ -4,6 +4,7 @@ Starts no run.
 """
 
 from parity.checks.judging.advice import advise, each_once, measured, suspect
+from parity.checks.judging.choices import Choice, choices_of
 from parity.checks.judging.envelope import (
     LIMIT,
     RUNS,
@@ -36,7 +37,7 @@ from parity.checks.judging.ranks import copies_apart, ranks_apart
 from parity.checks.judging.resume_start import Kill, is_unfinished, on_their_way
 from parity.checks.judging.returned import judge_printed, judge_returned
 from parity.checks.judging.side_effects import judge_declared, observe_effects
-from parity.checks.judging.sites import is_decided, sites_of
+from parity.checks.judging.sites import is_decided, sites_of, sites_of_choice
 from parity.checks.judging.usage import Use
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "NONE",
     "RUNS",
     "Asked",
+    "Choice",
     "EqualRunsEnvelope",
     "Evidence",
     "Kill",
@@ -54,6 +56,7 @@ __all__ = [
     "Use",
     "advise",
     "both_runs",
+    "choices_of",
     "choose_steps",
     "copies_apart",
     "each_once",
@@ -79,6 +82,7 @@ __all__ = [
     "parted_paths",
     "ranks_apart",
     "sites_of",
+    "sites_of_choice",
     "stepwise",
     "suspect",
     "text_of",

@@ -70,6 +70,8 @@ class Outcome:
     """What differs at a resume that nothing else shows to be broken: the causes, if an envelope shows that it is."""
     deciding: list[Evidence] = field(default_factory=list)
     """Losses if a condition takes their values, which their names alone say so far: to be measured."""
+    weighed: set[Evidence] = field(default_factory=set)
+    """Those of both lists that are losses only if training comes to differ by the other value of a choice."""
     asked: list[Asked] = field(default_factory=list)
     """Losses if their values are read before they are written, else bookkeeping: to be measured."""
     bookkeeping: list[Evidence] = field(default_factory=list)

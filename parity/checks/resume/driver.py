@@ -26,6 +26,7 @@ from parity.checks.judging import (
     judge_printed,
     judge_resumed,
     judge_returned,
+    judge_same,
     on_their_way,
     own_folders,
     stepwise,
@@ -166,6 +167,13 @@ class Driver:
         known = {mark.step: mark for trace in before for mark in trace.marks}
         return replace(self.reference, marks=[known.get(mark.step, mark) for mark in self.reference.marks])
 
+    def trains_alike(self, other: Trace) -> bool:
+        """Return whether an uninterrupted run trains as the reference does: bit by bit, or within the envelope."""
+        if self.envelope is not None:
+            found = self.envelope.judge(other, other.marks[0].step)
+            return not found.broken and not found.too_wide
+        return judge_same(self.reference.marks, other.marks, self.uninterrupted.changing) is None
+
     def _judge_run(self, scenario: Scenario, trace: Trace, killed: int, folder: Path, before: Sequence[Trace],
                    left: Collection[str]) -> Outcome:  # fmt: skip
         if trace.end == "late":
@@ -183,7 +191,7 @@ class Driver:
         if not outcome.broken and trace.steps[:1] == self.reference.steps[:1] and is_unfinished(self.reference, kill):
             outcome.unsure = True
             outcome.notes.append(UNFINISHED.format(scenario=scenario.name))
-        self.taken.settle(outcome, self.reference.marks, self.uninterrupted.use)
+        self.taken.settle(outcome, self.reference.marks, self.uninterrupted.use, self.trains_alike)
         self._leave_out_what_is_meant(outcome)
         if trace.end in ("failed", "lost"):
             outcome.broken = outcome.broken or outcome.differs or outcome.earliest  # what it may have failed by
@@ -205,9 +213,9 @@ class Driver:
             end = self.reference.marks[-1].step
             outcome.bookkeeping += judge_printed(self.reference.printed, self.again.printed, trace.printed, end)
             self._leave_out_what_is_meant(outcome)
-        if outcome.broken:  # what differs from the resume on, and at the end, is what files and numbers show
+        if outcome.broken and live:  # what differs from the resume on, and at the end, is what files and numbers show
             causes = [e for e in outcome.differs if e.path in outcome.lasting]
-            if not causes and live and not any(e.component.startswith("checkpoint") for e in outcome.broken):
+            if not causes and not any(e.component.startswith("checkpoint") for e in outcome.broken):
                 causes = outcome.earliest
             outcome.broken = causes + [e for e in outcome.broken if e not in causes]
             outcome.bookkeeping = [e for e in outcome.bookkeeping if e.path not in {c.path for c in causes}]

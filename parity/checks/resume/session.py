@@ -178,17 +178,10 @@ class Session:
             return found
         asked = replace(self.driver.whole, put_back=True)
         quiet = self.driver.runner.run(self.driver.root / "put-back", self.driver.kept(asked))
-        if not self._trains_alike(quiet):
+        if not self.driver.trains_alike(quiet):
             return found
         self.notes.append(f"{shared[0].when} draws from {shared[0].path}; training does not come to differ by it")
         return [e for e in found if e not in shared]
-
-    def _trains_alike(self, other: Trace) -> bool:
-        """Return whether an uninterrupted run trains as the reference does: bit by bit, or within the envelope."""
-        if self.driver.envelope is not None:
-            found = self.driver.envelope.judge(other, other.marks[0].step)
-            return not found.broken and not found.too_wide
-        return judge_same(self.driver.reference.marks, other.marks, self.driver.uninterrupted.changing) is None
 
     def _merge(self, scenarios: Sequence[Scenario], outcomes: Iterable[Outcome], pool: Executor) -> None:
         """Take what the scenarios found, up to the first that is broken: the others would show the same cause."""
