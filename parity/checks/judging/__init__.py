@@ -28,7 +28,7 @@ from parity.checks.judging.evidence import (
     text_of,
     uninterrupted_of,
 )
-from parity.checks.judging.files import judge_files, judge_kept, own_folders
+from parity.checks.judging.files import begun_of, judge_files, judge_kept, own_folders
 from parity.checks.judging.finite import not_finite
 from parity.checks.judging.judge import judge_resumed, judge_same, varying
 from parity.checks.judging.meant import Meant
@@ -55,6 +55,7 @@ __all__ = [
     "Uninterrupted",
     "Use",
     "advise",
+    "begun_of",
     "both_runs",
     "choices_of",
     "choose_steps",

@@ -6,6 +6,7 @@ import ast
 import functools
 from collections.abc import Mapping, Sequence
 
+from parity.checks.judging.for_people import is_only_shown
 from parity.checks.judging.syntax import by_function, is_written_out, names_in, source_tree
 from parity.checks.judging.tables import is_table
 from parity.checks.running import called_name
@@ -18,12 +19,15 @@ _ACTS = frozenset(("step", "backward", "load_state_dict", "copy_", "deepcopy", "
 _EXTREMES = ("min", "max", "minimum", "maximum")
 
 
-def decided_by(node: ast.AST, writes: frozenset[int], *, there: bool, flags: Sequence[ast.expr] = ()) -> set[str]:
+def decided_by(
+    node: ast.AST, writes: frozenset[int], tree: ast.Module, *, there: bool, flags: Sequence[ast.expr] = ()
+) -> set[str]:
     """Return the names by which one statement decides.
 
     Args:
         node: The statement.
         writes: Lines of its file during which files were written.
+        tree: The module that it is in.
         there: Whether it counts that something is there at all, which `is None` asks.
         flags: What flags in its condition were set to: `done = c >= N` before `if done:`.
     """
@@ -36,7 +40,7 @@ def decided_by(node: ast.AST, writes: frozenset[int], *, there: bool, flags: Seq
         anew = taken_for(node.test, sizes=True, presence=not there)
         if anew and _assigned(body) <= anew and not _acts(body, writes if there else frozenset()):
             names -= anew
-        return names if any(_matters(child, names, writes) for child in body) else set()
+        return names if any(_matters(child, names, writes, tree) for child in body) else set()
     found: set[str] = set()
     if isinstance(node, ast.Return) and node.value is not None:
         # a mean that is guarded against nothing to divide by; what it is for is measured (`choices`)
@@ -46,7 +50,7 @@ def decided_by(node: ast.AST, writes: frozenset[int], *, there: bool, flags: Seq
         found = {name for one in kept for name in names_in(one)}
     elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        kept_in = {ast.unparse(target) for target in targets}
+        kept_in = {ast.unparse(target) for target in targets if not is_only_shown(target, tree)}
         for one in ast.walk(node.value):
             if isinstance(one, ast.Compare):  # is_best = value < best
                 found |= set() if _with_constant(one) else names_in(one)
@@ -160,25 +164,51 @@ def _acts(body: list[ast.stmt], writes: frozenset[int]) -> bool:
     return any(isinstance(one, leaving) for statement in body for one in ast.walk(statement))
 
 
-def _matters(statement: ast.stmt, names: set[str], writes: frozenset[int]) -> bool:
+def _matters(statement: ast.stmt, names: set[str], writes: frozenset[int], tree: ast.Module) -> bool:
     """Return whether a statement under a condition does more than show or reset something."""
     if any(statement.lineno <= line <= (statement.end_lineno or statement.lineno) for line in writes):
         return True
     for node in ast.walk(statement):
         if isinstance(node, ast.Break | ast.Continue | ast.Return | ast.Raise):
             return True
-        if isinstance(node, ast.Call) and called_name(node) in _ACTS:
+        if isinstance(node, ast.Call) and (called_name(node) in _ACTS or called_name(node) in _movers(tree)):
             return True
         if isinstance(node, ast.Assign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             assigned = {name for target in targets for name in names_in(target)}
             if assigned & names and not is_written_out(node.value):
                 return True
-            if isinstance(node, ast.AugAssign) and not isinstance(node.op, ast.Add):  # lr *= 0.1
-                return True
-            if isinstance(node.value, ast.BinOp) and assigned & names_in(node.value):  # lr = lr * 0.1
+            if _moves(node):
                 return True
     return False
+
+
+def _moves(node: ast.Assign | ast.AugAssign) -> bool:
+    """Return whether a statement makes a new value of an old one: `lr *= 0.1`, `lr = max(lr * 0.1, least)`."""
+    if isinstance(node, ast.AugAssign):
+        return not isinstance(node.op, ast.Add)
+    assigned = {name for target in node.targets for name in names_in(target)}
+    match node.value:
+        case ast.BinOp():
+            return bool(assigned & names_in(node.value))
+        case ast.Call(args=args) if called_name(node.value) in _EXTREMES:
+            return any(isinstance(one, ast.BinOp) and assigned & names_in(one) for one in args)
+    return False
+
+
+@functools.lru_cache(maxsize=64)
+def _movers(tree: ast.Module) -> frozenset[str]:
+    """Return the names of the functions of a module that move a value: `reduce()`, which lowers a rate."""
+    found: set[str] = set()
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef) and any(
+            isinstance(one, ast.Assign | ast.AugAssign) and _moves(one)
+            for statement in function.body
+            for one in ast.walk(statement)
+        ):
+            found.add(function.name)
+    names = [one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
+    return frozenset(name for name in found if names.count(name) == 1)
 
 
 def _with_constant(compared: ast.Compare) -> bool:

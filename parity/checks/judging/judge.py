@@ -219,9 +219,9 @@ def _judge_states(
                 continue
             # at the resume itself, what the first step sets is not there yet
             gone = {"None", "absent"} & {item.expected, item.got} and item.when != after_resume(0)
-            known = item.path not in uninterrupted.streams and not seen.is_a_length(item.path)
-            decided = known and _decides(item, uninterrupted, there=bool(gone))
-            if known and not decided and _picks(item, seen, uninterrupted):
+            open_to = item.path not in uninterrupted.streams and not seen.is_a_length(item.path)
+            decided = open_to and _decides(item, uninterrupted, there=bool(gone))
+            if open_to and not decided and _picks(item, seen, uninterrupted):
                 out.weighed.add(item)
                 decided = True
             if decided and seen.is_at_rest(item.path):
@@ -232,9 +232,9 @@ def _judge_states(
         replaced, unsure = seen.replaced_later(derived)
         for item, replaced_at in replaced:
             whole = seen.held_by(item)
-            known = not seen.is_a_length(item.path)
-            decided = known and _decides(whole, uninterrupted, there=whole != item)
-            if known and not decided and _picks(item, seen, uninterrupted):
+            open_to = not seen.is_a_length(item.path)
+            decided = open_to and _decides(whole, uninterrupted, there=whole != item)
+            if open_to and not decided and _picks(item, seen, uninterrupted):
                 out.weighed.add(whole)
                 decided = True
             if decided:

@@ -28,7 +28,7 @@ def sites_of(use: Use, names: Collection[str]) -> frozenset[DecisionSite]:
         writes = frozenset(at for of, at in use.writes if of == file)
         for node, function in by_function(source_tree(file)):
             flags = flags_behind(file, node)
-            here = decided_by(node, writes, there=True, flags=flags) & set(names)
+            here = decided_by(node, writes, source_tree(file), there=True, flags=flags) & set(names)
             if here and not is_for_people(node, source_tree(file)) and use.ran(file, function):
                 part = node.test if isinstance(node, ast.If | ast.While) else getattr(node, "value", None)
                 found |= set(_sites(file, getattr(node, "lineno", 0), part, here))

@@ -99,7 +99,7 @@ def _deciding(file: str, writes: frozenset[int], there: bool) -> tuple[tuple[int
     for node, line in by_function(source_tree(file)):
         if not is_for_people(node, source_tree(file)):
             found.setdefault(line, set()).update(
-                decided_by(node, writes, there=there, flags=flags_behind(file, node))
+                decided_by(node, writes, source_tree(file), there=there, flags=flags_behind(file, node))
             )
     return tuple((line, frozenset(names)) for line, names in found.items() if names)
 

@@ -19,6 +19,7 @@ from parity.checks.judging import (
     Outcome,
     TwoStates,
     Uninterrupted,
+    begun_of,
     both_runs,
     is_floating,
     is_unfinished,
@@ -245,12 +246,13 @@ class Driver:
                 self._left = contents(self.root / "reference", readers, logs)
         expected, got = self._left, contents(folder, readers, logs)
         steps = (trace.marks[0].step if trace.marks else 0, self.reference.marks[-1].step)
+        begun = begun_of(self.reference, trace)
         again = expected if self.envelope is None else self._noisy(expected, readers)
-        found = judge_files(expected, again, got, steps, own, logs)
+        found = judge_files(expected, again, got, steps, own, logs, begun)
         if found.broken and self.envelope is None:
             self.full({})
             again = contents(self.root / "once-more", readers, logs)
-            found = judge_files(expected, again, got, steps, own, logs)
+            found = judge_files(expected, again, got, steps, own, logs, begun)
         return found
 
     def _saved(self, killed: int) -> dict[str, Leaf]:
