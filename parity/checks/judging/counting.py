@@ -180,7 +180,8 @@ def is_setting(
     if not (_is_number(a) and _is_number(b)) or a.component.startswith(_PLACES):
         return False
     expected, got = float(a.digest), float(b.digest)
-    begins = expected == 0 or abs(abs(expected - got) - states[0].step) <= 1
+    whole = not (a.kind + b.kind).count("float")
+    begins = whole and (expected == 0 or abs(abs(expected - got) - states[0].step) <= 1)  # of steps, and no rate
     lasts = all(
         path in differ and both.left.leaves.get(path, a).same(a) and both.right.leaves.get(path, b).same(b)
         for both, differ in zip(states[:-1] or states, found[:-1] or found, strict=True)

@@ -189,6 +189,7 @@ def judge_files(
     own: Collection[str] = (),
     logs: Collection[str] = (),
     begun: Begun | None = None,
+    earlier: Collection[str] = (),
 ) -> Outcome:
     """Compare what a resumed run left with what a run left that nothing stopped.
 
@@ -201,6 +202,8 @@ def judge_files(
             one of its own: what is in others of that kind cannot be compared.
         logs: Files that grow while a run goes: a process may begin one anew.
         begun: What is known of the beginning of the two processes; by default nothing.
+        earlier: Files that the process before left at its own end, as no run does that goes on: a last save, which
+            takes a place among those that a rotation keeps.
     """
     out, begun = Outcome(), begun or Begun()
     start, end = steps
@@ -210,6 +213,8 @@ def judge_files(
     families = {without_digits(name) for name in names}
     numbers = Counter(without_digits(name) for name in names)
     chance = {without_digits(name) for name in names ^ names_again}  # names that equal runs do not share
+    added = {without_digits(name) for name in earlier}
+    kept = Counter(without_digits(name) for name in names_got)
     for name in sorted(names ^ names_got):
         family = without_digits(name)
         if family in chance or is_within(name, own):
@@ -221,7 +226,8 @@ def judge_files(
         # what an unfinished save left, or a resumed process alone writes, is of no kind that a whole run leaves; of
         # files with a time in their names a process may write one of its own
         its_own = name not in names and (family not in families or (TIMED in name and numbers[family] == 1))
-        (out.bookkeeping if its_own else out.broken).append(item)
+        takes_a_place = name in earlier or (family in added and kept[family] >= numbers[family])
+        (out.bookkeeping if its_own or takes_a_place else out.broken).append(item)
     rewritten = {name for name in names & names_got & set(logs) if _only_the_end(name, expected, got)}
     fewer = {without_digits(name) for name in names ^ names_got if TIMED in name}  # which is which cannot be said
     for path in sorted(differing(expected, got)):

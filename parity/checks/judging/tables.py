@@ -37,6 +37,8 @@ def is_table(node: ast.If) -> bool:
             case ast.Return(value=ast.expr() as value) if ast.unparse(value) == element:
                 found = True
                 continue
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=of))) if ast.unparse(of) == ast.unparse(table):
+                continue  # which element was taken last, and which is to go
             case ast.AugAssign(target=ast.Name() | ast.Attribute(), op=ast.Add(), value=ast.Constant()):
                 continue  # how often an element was there, or was made: a condition on that decides by itself
             case _:

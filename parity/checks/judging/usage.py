@@ -77,9 +77,47 @@ class Use:
         """Return whether a name tells which part of something is taken, in a function that ran: orders suspects."""
         return any(name in names and self.ran(file, line) for file in self.files for line, names in _indexing(file))
 
+    def resets(self, name: str, value: str) -> bool:
+        """Return whether a name is set to a value that is written out, and in no loop to anything that is not.
+
+        A count that comes to be 0 in a step was set to it, and was not found in a file that the step reads.
+
+        Args:
+            name: The last name of a path.
+            value: The value as a leaf shows it.
+        """
+        found = [one for file in self.files for one in _assigned_in_loops(file).get(name, ())]
+        return value in found and "" not in found
+
     def ran(self, file: str, line: int) -> bool:
         """Return whether a function was called, by its file and first line; 0 is the module itself."""
         return not self.executed or line == 0 or (file, line) in self.executed
+
+
+@functools.lru_cache(maxsize=64)
+def _assigned_in_loops(file: str) -> dict[str, list[str]]:
+    """Return what names are set to in loops and in functions: a value that is written out, else an empty text."""
+    found: dict[str, list[str]] = {}
+    tree = source_tree(file)
+    loops = [one for one in ast.walk(tree) if isinstance(one, ast.For | ast.While)]
+    methods = [one for kind in ast.walk(tree) if isinstance(kind, ast.ClassDef) for one in kind.body]
+    nodes = {one for part in [*loops, *methods] for one in ast.walk(part) if isinstance(one, ast.Assign)}
+    for node in nodes:
+        for target in node.targets:
+            several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+            pairs = zip(target.elts, node.value.elts, strict=False) if several else [(target, node.value)]  # type: ignore[attr-defined]
+            for one, value in pairs:
+                shown = repr(value.value) if isinstance(value, ast.Constant) else ""
+                for name in names_in(one) if isinstance(one, ast.Tuple) else _last_name(one):
+                    found.setdefault(name, []).append(shown)
+    return found
+
+
+def _last_name(target: ast.expr) -> list[str]:
+    match target:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
+            return [name]
+    return []
 
 
 def is_saved(name: str, files: Iterable[str]) -> bool:

@@ -193,6 +193,8 @@ class Driver:
             outcome.unsure = True
             outcome.notes.append(UNFINISHED.format(scenario=scenario.name))
         self.taken.settle(outcome, self.reference.marks, self.uninterrupted.use, self.trains_alike)
+        if outcome.first is not None:
+            outcome.broken = self.taken.unread_last(outcome.broken, outcome.first[0], len(self.reference.marks))
         self._leave_out_what_is_meant(outcome)
         if trace.end in ("failed", "lost"):
             outcome.broken = outcome.broken or outcome.differs or outcome.earliest  # what it may have failed by
@@ -205,7 +207,8 @@ class Driver:
             _judge_by(self.envelope, outcome, trace)
         live = not outcome.broken  # what is found from here on is what the run left or gave back
         if live and trace.end == "finished" and scenario.name != "best":
-            for found in (self._judge_files(folder, trace, left), self._judge_returned(trace)):
+            earlier = set(left) - self.reference.names if scenario.name == "extend" else set()
+            for found in (self._judge_files(folder, trace, left, earlier), self._judge_returned(trace)):
                 outcome.broken += found.broken
                 outcome.bookkeeping += found.bookkeeping
             if not outcome.broken and self.of_numbers:
@@ -236,7 +239,9 @@ class Driver:
         step = self.reference.marks[killed].step
         return Evidence(component, "function", step, "a run that continues", last, "at the resume")
 
-    def _judge_files(self, folder: Path, trace: Trace, left: Collection[str]) -> Outcome:
+    def _judge_files(
+        self, folder: Path, trace: Trace, left: Collection[str], earlier: Collection[str] = ()
+    ) -> Outcome:
         new = {name for name in trace.names if name not in left and name not in self.reference.names}
         own = own_folders(new, self.reference.names)
         readers = [reader for adapter in sides.adapters().values() for reader in adapter.readers]
@@ -248,11 +253,11 @@ class Driver:
         steps = (trace.marks[0].step if trace.marks else 0, self.reference.marks[-1].step)
         begun = begun_of(self.reference, trace)
         again = expected if self.envelope is None else self._noisy(expected, readers)
-        found = judge_files(expected, again, got, steps, own, logs, begun)
+        found = judge_files(expected, again, got, steps, own, logs, begun, earlier)
         if found.broken and self.envelope is None:
             self.full({})
             again = contents(self.root / "once-more", readers, logs)
-            found = judge_files(expected, again, got, steps, own, logs, begun)
+            found = judge_files(expected, again, got, steps, own, logs, begun, earlier)
         return found
 
     def _saved(self, killed: int) -> dict[str, Leaf]:

@@ -12,6 +12,7 @@ from parity.checks.judging import (
     Evidence,
     Outcome,
     Use,
+    after_resume,
     choices_of,
     identifiers,
     is_decided,
@@ -87,6 +88,24 @@ class TakenValues:
         for holder in untaken if not outcome.broken else ():
             outcome.unsure = True
             outcome.notes.append(UNTAKEN.format(holder=holder))
+
+    def unread_last(self, broken: list[Evidence], at: int, marks: int) -> list[Evidence]:
+        """Return suspects with those behind all others that are not there at the resume, and that nobody misses.
+
+        As an attribute that every batch sets before it reads it. Measured only where one would be named first.
+
+        Args:
+            broken: Suspects in order.
+            at: Mark of the uninterrupted run that the resume is at.
+            marks: Marks of the uninterrupted run.
+        """
+        absent = [e for e in broken if e.got in ("absent", "None") and e.when == after_resume(0)]
+        others = [e for e in broken if e not in absent and e.when == after_resume(0)]
+        if not others or not absent or broken[0] not in absent:
+            return broken
+        accesses = self._accesses(frozenset(map(_name, absent)), marks)
+        unread = [e for e in absent if is_unread(_name(e), accesses, at + 1, at + 1, written=True, ever=False)]
+        return [e for e in broken if e not in unread] + unread
 
     def _decided(self, doubtful: Sequence[Evidence], marks: Sequence[Mark], use: Use) -> set[Evidence]:
         """Return those whose values conditions take, measured in a run that nothing stops."""
