@@ -92,6 +92,8 @@ class Driver:
         self.closed: dict[str, str] = {}
         self.curves: dict[str, Curves] = {}
         """Scenario to the loss of the uninterrupted run and of the resumed one."""
+        self.tables: set[str] = set()
+        """Checkpoints that only grow: a process continues from their last lines."""
         self.reads: set[str] = set()
         """Files that resumed runs read: the checkpoints."""
         self._full: Trace | None = None
@@ -107,8 +109,30 @@ class Driver:
         """
         with self._lock:
             if self._full is None:
-                self._full = self.runner.run(self.root / "once-more", replace(self.whole, keep=keep, reference=True))
+                self._full = self.run(self.root / "once-more", replace(self.whole, keep=keep, reference=True))
             return self._full
+
+    def run(self, folder: Path, request: Request) -> Trace:
+        """Run the function once."""
+        trace = self.runner.run(folder, request)
+        trace.appended -= self.tables
+        return trace
+
+    def find_tables(self, stop: int) -> bool:
+        """Find the checkpoints among files that only grow: those that a process reads before it begins to train.
+
+        Args:
+            stop: Mark to which a kill left the folder.
+
+        Returns:
+            Whether there are any.
+        """
+        folder = self.root / "tables"
+        copy_folder(self.copies[stop], folder)
+        self.tables = self.runner.run(folder, replace(self.whole, kill=0)).restored & self.reference.appended
+        for trace in (self.reference, self.again):
+            trace.appended -= self.tables
+        return bool(self.tables)
 
     def drive(self, scenario: Scenario) -> Outcome:
         """Take the run along a scenario."""
@@ -129,23 +153,23 @@ class Driver:
             step = self.reference.marks[kill].step
             until = replace(asked, kill_step=step) if kill else replace(asked, kill=0)
             left = list_folder(folder)
-            trace = self.runner.run(folder, until)
+            trace = self.run(folder, until)
             if trace.end != "killed":  # it failed, or came to its end without reaching the kill
                 return self._judge_run(scenario, trace, killed, folder, before, left)
             killed = kill or killed
             before.append(replace(trace, marks=trace.marks[1:]))
         left = list_folder(folder)
-        trace = self.runner.run(folder, self.kept(asked))
+        trace = self.run(folder, self.kept(asked))
         return self._judge_run(scenario, trace, killed, folder, before, left)
 
     def _drive_one_rank(self, scenario: Scenario) -> Outcome:
         """Kill the last rank alone, let the others end as they do without it, and resume all of them."""
         until = replace(self.whole, kill_step=self.stop_at, kill_rank=self.runner.ranks - 1)
-        killed = self.runner.run(self.root / scenario.name, until)
+        killed = self.run(self.root / scenario.name, until)
         folder = self.root / f"scenario-{scenario.name}"
         copy_folder(set_apart(self.root / scenario.name), folder)
         left = list_folder(folder)
-        trace = self.runner.run(folder, self.kept(self.asked(scenario)))
+        trace = self.run(folder, self.kept(self.asked(scenario)))
         return self._judge_run(scenario, trace, len(killed.marks) - 1, folder, [killed], left)
 
     def asked(self, scenario: Scenario) -> Request:
@@ -287,7 +311,7 @@ class Driver:
         """Compare a run with other intervals: what is trained must not change."""
         out = Outcome()
         folder = self.root / f"scenario-{scenario.name}"
-        trace = self.runner.run(folder, self.kept(self.asked(scenario)))
+        trace = self.run(folder, self.kept(self.asked(scenario)))
         if trace.end != "finished":
             self.closed[scenario.name] = f"the function failed with {scenario.options}"
             return out
@@ -334,7 +358,7 @@ class Driver:
     def _drive_extend(self, scenario: Scenario) -> Outcome:
         folder = self.root / f"scenario-{scenario.name}"
         options = {**self.whole.options, "steps": self.stop_at}
-        short = self.runner.run(folder, Request(steps=self.stop_at, options=options))
+        short = self.run(folder, Request(steps=self.stop_at, options=options))
         if short.end != "finished":
             self.closed[scenario.name] = f"the function failed with steps={self.stop_at}"
             return Outcome()
@@ -348,7 +372,7 @@ class Driver:
             )
             return Outcome()
         left = list_folder(folder)
-        trace = self.runner.run(folder, self.kept(self.whole))
+        trace = self.run(folder, self.kept(self.whole))
         return self._judge_run(scenario, trace, 0, folder, [short], left)
 
 

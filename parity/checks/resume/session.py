@@ -118,6 +118,10 @@ class Session:
                 f"{len(marks)} marks in {self.driver.whole.steps} steps, more than {MARKS_A_STEP} each: mark where a "
                 "step begins, and nowhere else"
             )
+        before = marks[: self.stop + 1]
+        only_grow = not any(set(mark.saved) - self.driver.reference.appended for mark in before)
+        if only_grow and not self.driver.find_tables(self.stop):
+            raise self._nothing_saved()
         declared = self._declared(again)
         told = {(e.path, e.when) for e in declared}
         observed = [e for e in observe_effects(again, self.driver.uninterrupted) if (e.path, e.when) not in told]
@@ -260,12 +264,15 @@ class Session:
     def _first_run(self, asked: Request) -> Trace:
         trace = self._uninterrupted("reference", replace(asked, rest=self.driver.stop_at))
         self.stop = next(at for at, mark in enumerate(trace.marks) if mark.step >= self.driver.stop_at)
-        if not any(set(mark.saved) - trace.appended for mark in trace.marks[: self.stop + 1]):
-            raise TrainerError(
-                f"nothing was saved in the folder before step {self.driver.stop_at}; save into the folder that the "
-                "function is given, or give a later stop_at"
-            )
+        if not any(mark.saved for mark in trace.marks[: self.stop + 1]):
+            raise self._nothing_saved()
         return trace
+
+    def _nothing_saved(self) -> TrainerError:
+        return TrainerError(
+            f"nothing was saved in the folder before step {self.driver.stop_at}; save into the folder that the "
+            "function is given, or give a later stop_at"
+        )
 
     def _second_run(self, first: Trace | None) -> Trace:
         """Run once more, up to the last kill, with a copy of the folder as each kill would leave it.
