@@ -86,7 +86,9 @@ class Use:
             name: The last name of a path.
             value: The value as a leaf shows it.
         """
-        found = [one for file in self.files for one in _assigned_in_loops(file).get(name, ())]
+        found = [
+            one for file in self.files for line, one in _assigned_in_loops(file).get(name, ()) if self.ran(file, line)
+        ]
         return value in found and "" not in found
 
     def ran(self, file: str, line: int) -> bool:
@@ -95,21 +97,24 @@ class Use:
 
 
 @functools.lru_cache(maxsize=64)
-def _assigned_in_loops(file: str) -> dict[str, list[str]]:
-    """Return what names are set to in loops and in functions: a value that is written out, else an empty text."""
-    found: dict[str, list[str]] = {}
+def _assigned_in_loops(file: str) -> dict[str, list[tuple[int, str]]]:
+    """Return what names are set to in loops and in methods, by function: what is written out, else an empty text."""
+    found: dict[str, list[tuple[int, str]]] = {}
     tree = source_tree(file)
     loops = [one for one in ast.walk(tree) if isinstance(one, ast.For | ast.While)]
     methods = [one for kind in ast.walk(tree) if isinstance(kind, ast.ClassDef) for one in kind.body]
-    nodes = {one for part in [*loops, *methods] for one in ast.walk(part) if isinstance(one, ast.Assign)}
-    for node in nodes:
+    inside = {one for part in [*loops, *methods] for one in ast.walk(part)}
+    for node, line in by_function(tree):
+        if not isinstance(node, ast.Assign) or node not in inside:
+            continue
         for target in node.targets:
-            several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
-            pairs = zip(target.elts, node.value.elts, strict=False) if several else [(target, node.value)]  # type: ignore[attr-defined]
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(target.elts, node.value.elts, strict=False))
             for one, value in pairs:
                 shown = repr(value.value) if isinstance(value, ast.Constant) else ""
                 for name in names_in(one) if isinstance(one, ast.Tuple) else _last_name(one):
-                    found.setdefault(name, []).append(shown)
+                    found.setdefault(name, []).append((line, shown))
     return found
 
 

@@ -85,6 +85,8 @@ class Session:
         self.compared = 0
         self.unsure = False
         self.multiple = 0.0
+        self._marks = 0
+        """Marks of the first run, as soon as it has made them."""
 
     def run(self) -> Resumption:
         """Run everything and return the record."""
@@ -266,6 +268,7 @@ class Session:
         self.stop = next(at for at, mark in enumerate(trace.marks) if mark.step >= self.driver.stop_at)
         if not any(mark.saved for mark in trace.marks[: self.stop + 1]):
             raise self._nothing_saved()
+        self._marks = len(trace.marks)
         return trace
 
     def _nothing_saved(self) -> TrainerError:
@@ -332,6 +335,12 @@ class Session:
         trace = self.driver.runner.run(self.driver.root / name, request)
         if trace.end in ("failed", "lost", "late"):
             raise TrainerError(f"the function failed without being stopped:\n{trace.error}")
+        if len(trace.marks) < 2 and self._marks:
+            raise TrainerError(
+                f"a second run in an empty folder made {len(trace.marks)} marks, the first one {self._marks}: the "
+                "function finds outside of the folder that it is done, as in a global that is used up or a file "
+                "elsewhere; begin there anew in each call, or give mode='process'"
+            )
         if len(trace.marks) < 2:
             raise TrainerError(
                 f"the function made {len(trace.marks)} marks in {self.driver.whole.steps} steps; yield the completed "
