@@ -4,7 +4,7 @@ Starts no run.
 """
 
 from parity.checks.judging.advice import advise, each_once, measured, suspect
-from parity.checks.judging.choices import Choice, choices_of
+from parity.checks.judging.choices import ValueChoice, choices_of
 from parity.checks.judging.envelope import (
     LIMIT,
     RUNS,
@@ -46,7 +46,6 @@ __all__ = [
     "NONE",
     "RUNS",
     "Asked",
-    "Choice",
     "EqualRunsEnvelope",
     "Evidence",
     "Kill",
@@ -55,6 +54,7 @@ __all__ = [
     "TwoStates",
     "Uninterrupted",
     "Use",
+    "ValueChoice",
     "advise",
     "after_resume",
     "begun_of",

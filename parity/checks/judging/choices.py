@@ -18,13 +18,13 @@ from parity.checks.judging.tables import is_table
 from parity.checks.judging.usage import Use
 from parity.checks.running import INVERSE, Turn, place_of
 
-__all__ = ["Choice", "choices_of"]
+__all__ = ["ValueChoice", "choices_of"]
 
 _QUIET = frozenset(("min", "max", "abs", "float", "int", "len", "round", "sum", "bool", "str"))
 """Calls of Python itself that change nothing and wait for nothing."""
 
 
-class Choice(NamedTuple):
+class ValueChoice(NamedTuple):
     """One choice."""
 
     turn: Turn
@@ -36,7 +36,7 @@ class Choice(NamedTuple):
     """First line of the function that it is in; 0 is the module."""
 
 
-def choices_of(use: Use, names: Collection[str]) -> list[Choice]:
+def choices_of(use: Use, names: Collection[str]) -> list[ValueChoice]:
     """Return the choices that some names take part in, in functions that ran.
 
     Args:
@@ -49,7 +49,7 @@ def choices_of(use: Use, names: Collection[str]) -> list[Choice]:
 
 
 @functools.lru_cache(maxsize=64)
-def _choices(file: str) -> tuple[Choice, ...]:
+def _choices(file: str) -> tuple[ValueChoice, ...]:
     tree = source_tree(file)
     tests = {id(one) for node in ast.walk(tree) for part in _tests(node) for one in ast.walk(part)}
     flags = {id(one) for parts in flags_of(file).values() for part in parts for one in ast.walk(part)}
@@ -59,7 +59,7 @@ def _choices(file: str) -> tuple[Choice, ...]:
             continue  # what guards statements is told by what these are
         if parts := tuple(_picked_by(node, tree)):
             names = frozenset(name for part in parts for name in names_in(part))
-            found.append(Choice(Turn(file, *place_of(node)), parts, names, line))  # type: ignore[arg-type]
+            found.append(ValueChoice(Turn(file, *place_of(node)), parts, names, line))  # type: ignore[arg-type]
     return tuple(found)
 
 

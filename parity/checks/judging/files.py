@@ -18,7 +18,16 @@ from parity.checks.judging.evidence import Evidence, Outcome, text_of
 from parity.checks.running import CURVES, Mark, Trace, is_log, without_digits
 from parity.errors import SpecError
 
-__all__ = ["TIMED", "Begun", "begun_of", "is_within", "judge_files", "judge_kept", "own_folders", "with_plain_names"]
+__all__ = [
+    "TIMED",
+    "ProcessStart",
+    "begun_of",
+    "is_within",
+    "judge_files",
+    "judge_kept",
+    "own_folders",
+    "with_plain_names",
+]
 
 TIMED = "~"
 """Before the number that stands for the digits of a name, counted in the order of the names."""
@@ -188,7 +197,7 @@ def judge_files(
     steps: tuple[int, int],
     own: Collection[str] = (),
     logs: Collection[str] = (),
-    begun: Begun | None = None,
+    begun: ProcessStart | None = None,
     earlier: Collection[str] = (),
 ) -> Outcome:
     """Compare what a resumed run left with what a run left that nothing stopped.
@@ -205,7 +214,7 @@ def judge_files(
         earlier: Files that the process before left at its own end, as no run does that goes on: a last save, which
             takes a place among those that a rotation keeps.
     """
-    out, begun = Outcome(), begun or Begun()
+    out, begun = Outcome(), begun or ProcessStart()
     start, end = steps
     expected, again, got = with_plain_names(expected, again, got)
     noise = set(differing(expected, again))
@@ -270,7 +279,7 @@ _NOTHING = ("0", "None", "False")
 
 
 @dataclass(frozen=True)
-class Begun:
+class ProcessStart:
     """How two processes began: what each held from its first mark to its end, and what it had written by then."""
 
     values: frozenset[tuple[str, str]] = frozenset()
@@ -302,7 +311,7 @@ class Begun:
         )
 
 
-def begun_of(reference: Trace, resumed: Trace) -> Begun:
+def begun_of(reference: Trace, resumed: Trace) -> ProcessStart:
     """Return how an uninterrupted run and a resumed one began.
 
     Args:
@@ -310,11 +319,11 @@ def begun_of(reference: Trace, resumed: Trace) -> Begun:
         resumed: The run of the process that resumed.
     """
     if not resumed.marks:
-        return Begun()
+        return ProcessStart()
     first, later = resumed.marks[0], {name for mark in resumed.marks[1:] for name in mark.saved}
     kept = [_unchanged(trace) for trace in (reference, resumed)]
     pairs = {(leaf.digest, kept[1][path].digest) for path, leaf in kept[0].items() if path in kept[1]}
-    return Begun(frozenset(pair for pair in pairs if pair[0] != pair[1]), frozenset(first.saved) - later)
+    return ProcessStart(frozenset(pair for pair in pairs if pair[0] != pair[1]), frozenset(first.saved) - later)
 
 
 def _unchanged(trace: Trace) -> dict[str, Leaf]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Sequence
 
-from parity.checks.judging.choices import Choice
+from parity.checks.judging.choices import ValueChoice
 from parity.checks.judging.deciding import decided_by, flags_behind
 from parity.checks.judging.for_people import is_for_people
 from parity.checks.judging.ordering import OUTER, identifiers
@@ -37,7 +37,7 @@ def sites_of(use: Use, names: Collection[str]) -> frozenset[DecisionSite]:
     return frozenset(found)
 
 
-def sites_of_choice(choice: Choice, names: Collection[str]) -> frozenset[DecisionSite]:
+def sites_of_choice(choice: ValueChoice, names: Collection[str]) -> frozenset[DecisionSite]:
     """Return where some names take part in a choice.
 
     Args:
