@@ -245,3 +245,19 @@ def test_a_loss_that_is_not_a_number_is_no_pass_in_any_type(kind: type) -> None:
                 print(loss)
 
     assert check(train).verdict == "inconclusive"
+
+
+USED_UP = iter(range(12))
+
+
+def uses_up_a_global(folder: Path, steps: int) -> Iterator[int]:
+    w = np.ones(2)
+    for step in USED_UP:
+        yield step
+        w = w * 0.9
+        np.save(folder / "w.npy", w)
+
+
+def test_a_second_run_without_marks_says_that_it_is_the_second() -> None:
+    with pytest.raises(TrainerError, match="a second run in an empty folder made 0 marks, the first one 12"):
+        parity.resumes(uses_up_a_global, steps=12, stop_at=7, mode="inline")

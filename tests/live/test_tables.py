@@ -16,7 +16,7 @@ import parity
 from parity.capture import Leaf, StateSnapshot
 from parity.checks.judging.differences import Differences
 from parity.checks.judging.evidence import TwoStates
-from parity.checks.judging.usage import is_table
+from parity.checks.judging.tables import is_table
 from parity.results import Resumption
 
 Array = np.ndarray[Any, Any]

@@ -4,6 +4,7 @@ Starts no run.
 """
 
 from parity.checks.judging.advice import advise, each_once, measured, suspect
+from parity.checks.judging.choices import ValueChoice, choices_of
 from parity.checks.judging.envelope import (
     LIMIT,
     RUNS,
@@ -21,13 +22,14 @@ from parity.checks.judging.evidence import (
     Outcome,
     TwoStates,
     Uninterrupted,
+    after_resume,
     both_runs,
     parted_paths,
     stepwise,
     text_of,
     uninterrupted_of,
 )
-from parity.checks.judging.files import judge_files, judge_kept, own_folders
+from parity.checks.judging.files import begun_of, judge_files, judge_kept, own_folders
 from parity.checks.judging.finite import not_finite
 from parity.checks.judging.judge import judge_resumed, judge_same, varying
 from parity.checks.judging.meant import Meant
@@ -36,7 +38,7 @@ from parity.checks.judging.ranks import copies_apart, ranks_apart
 from parity.checks.judging.resume_start import Kill, is_unfinished, on_their_way
 from parity.checks.judging.returned import judge_printed, judge_returned
 from parity.checks.judging.side_effects import judge_declared, observe_effects
-from parity.checks.judging.sites import is_decided, sites_of
+from parity.checks.judging.sites import is_decided, sites_of, sites_of_choice
 from parity.checks.judging.usage import Use
 
 __all__ = [
@@ -52,8 +54,12 @@ __all__ = [
     "TwoStates",
     "Uninterrupted",
     "Use",
+    "ValueChoice",
     "advise",
+    "after_resume",
+    "begun_of",
     "both_runs",
+    "choices_of",
     "choose_steps",
     "copies_apart",
     "each_once",
@@ -79,6 +85,7 @@ __all__ = [
     "parted_paths",
     "ranks_apart",
     "sites_of",
+    "sites_of_choice",
     "stepwise",
     "suspect",
     "text_of",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from parity.capture import HARD, Leaf, root_of
@@ -180,12 +181,25 @@ def is_setting(
     if not (_is_number(a) and _is_number(b)) or a.component.startswith(_PLACES):
         return False
     expected, got = float(a.digest), float(b.digest)
-    begins = expected == 0 or abs(abs(expected - got) - states[0].step) <= 1
+    alike = expected == got and {a.kind, b.kind} == {
+        "int",
+        "float",
+    }  # as JSON gives 4 for 4.0: the same in arithmetic
+    if alike or _is_of_a_moving_list(path, uninterrupted):
+        return False
+    whole = not (a.kind + b.kind).count("float")
+    begins = whole and (expected == 0 or abs(abs(expected - got) - states[0].step) <= 1)  # of steps, and no rate
     lasts = all(
         path in differ and both.left.leaves.get(path, a).same(a) and both.right.leaves.get(path, b).same(b)
         for both, differ in zip(states[:-1] or states, found[:-1] or found, strict=True)
     )
     return lasts and not begins
+
+
+def _is_of_a_moving_list(path: str, uninterrupted: Uninterrupted) -> bool:
+    """Return whether a path lies in a numbered element of a container whose elements change: a heap, a queue."""
+    ends = [found.start() for found in re.finditer(r"\[\d+\]", path)]
+    return any(other.startswith(f"{path[:end]}[") for end in ends for other in uninterrupted.changing)
 
 
 def _is_number(leaf: Leaf) -> bool:

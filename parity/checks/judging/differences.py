@@ -16,6 +16,7 @@ from parity.checks.judging.counting import (
     without_leftovers,
 )
 from parity.checks.judging.evidence import LATER, RANK, Evidence, TwoStates, Uninterrupted, after_resume
+from parity.checks.judging.lengths import is_a_length
 from parity.checks.judging.ordering import DATA, find_replaced, identifiers, is_taken
 
 __all__ = ["Differences"]
@@ -73,6 +74,9 @@ class Differences:
             same = {both.left.leaves[p].digest for p in lost & both.left.leaves.keys()}
             for path in differ:
                 leaf = both.leaf(path)
+                one_has_it = path not in both.left.leaves or path not in both.right.leaves
+                if one_has_it and f"{path.rpartition('[')[0]}.len" in lost:
+                    continue  # what a table holds that began anew: it feeds itself
                 if (
                     path in lost
                     or leaf.role in ("structure", "alias", "position")
@@ -160,12 +164,18 @@ class Differences:
         if others or not self._gradients_lost():  # usually cleared before they are used again
             soft = [p for p in soft if both.leaf(p).role != "gradient"]
         if self._same_batch():  # iterators that have skipped differ inside from those that were never stopped
-            soft = [p for p in soft if both.leaf(p).role != "position"]
+            others = [p for p in soft if both.leaf(p).role != "position"]
+            # where nothing else can be the cause, one that gives no data may be: an endless generator of rates
+            soft = others if self.hard[0] or self._any_taken(others) else soft
         found = self._evidence(0, soft, RANK)
         # what a step moves is state; a first value that no step changes is often nothing but its beginning
         begun = [e for e in found if e.component == e.path and e.path not in changing]
         found = [e for e in found if e not in begun] + begun
         return sorted(found, key=lambda e: both.leaf(e.path).role == "scalar" and not is_taken(e, self.uninterrupted))
+
+    def _any_taken(self, paths: Sequence[str]) -> bool:
+        found = self._evidence(0, paths, RANK)
+        return any(is_taken(e, self.uninterrupted) for e in found)
 
     def _is_passing(self, path: str) -> bool:
         """Return whether a path is gone one step later in the uninterrupted run: a key that holds what changes."""
@@ -248,18 +258,8 @@ class Differences:
         return e
 
     def is_a_length(self, path: str) -> bool:
-        """Return whether a whole number is the length of an array of the same object, at all marks of both runs.
-
-        As the longest sequence that a table was made for: it says what the array's shape says, and what follows from
-        that is measured.
-        """
-        owner = path[: max(path.rfind("."), path.rfind("[")) + 1]
-        sides = ([both.left.leaves for both in self.states], [both.right.leaves for both in self.states])
-        beside = {
-            p for p, leaf in self.states[-1].left.leaves.items()
-            if p != path and p.startswith(owner) and leaf.kind.endswith("]") and not set(p[len(owner) :]) & {".", "["}
-        }  # fmt: skip
-        return any(set.intersection(*(_axes_of_length(path, array, leaves) for leaves in sides)) for array in beside)
+        """Return whether a whole number is the length of an array of the same object, at all marks of both runs."""
+        return is_a_length(path, self.states)
 
     def at_the_end(self) -> list[Evidence]:
         """Return what differs at the end although nothing in training does."""
@@ -367,21 +367,6 @@ def _optimizer_of(path: str) -> str:
         return before
     found = re.match(r"(.*?)\[\d+\]", path)
     return found[1] if found else ""
-
-
-def _axes_of_length(path: str, array: str, marks: Sequence[Mapping[str, Leaf]]) -> set[int]:
-    """Return the axes of an array whose length a number is, at every mark of a run that has both; one has to.
-
-    It is one axis at all marks: small numbers are among the lengths of many arrays.
-    """
-    both = [(leaves[path], leaves[array].kind) for leaves in marks if path in leaves and array in leaves]
-    found: set[int] | None = None
-    for number, kind in both:
-        sizes = re.search(r"\[([0-9x]+)\]$", kind)
-        lengths = sizes[1].split("x") if sizes and number.kind == "int" else []
-        here = {axis for axis, length in enumerate(lengths) if length == number.digest}
-        found = here if found is None else found & here
-    return found or set()
 
 
 def _is_mode(leaf: Leaf) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -70,6 +71,8 @@ class Outcome:
     """What differs at a resume that nothing else shows to be broken: the causes, if an envelope shows that it is."""
     deciding: list[Evidence] = field(default_factory=list)
     """Losses if a condition takes their values, which their names alone say so far: to be measured."""
+    weighed: set[Evidence] = field(default_factory=set)
+    """Those of both lists that are losses only if training comes to differ by the other value of a choice."""
     asked: list[Asked] = field(default_factory=list)
     """Losses if their values are read before they are written, else bookkeeping: to be measured."""
     bookkeeping: list[Evidence] = field(default_factory=list)
@@ -158,7 +161,7 @@ def uninterrupted_of(
     return Uninterrupted(
         noise=frozenset(parted_paths(marks, again)),
         changing=changing,
-        histories=tuple(p for p in grow if _all_scalar(p, marks)),
+        histories=tuple(p for p in grow if _all_scalar(p, marks) and not _changes_inside(p, changing)),
         use=use,
         made_by_steps=frozenset({root_of(p) for mark in marks for p in mark.snapshot.leaves})
         - frozenset({root_of(p) for p in marks[0].snapshot.leaves}),
@@ -209,6 +212,12 @@ def _ended(marks: Sequence[Mark], changing: frozenset[str]) -> dict[str, int]:
 def _all_scalar(prefix: str, marks: Sequence[Mark]) -> bool:
     inside = [leaf for path, leaf in marks[-1].snapshot.leaves.items() if path.startswith(f"{prefix}[")]
     return all(leaf.role in ("scalar", "structure", "alias") or leaf.kind.endswith("[]") for leaf in inside)
+
+
+def _changes_inside(prefix: str, changing: Collection[str]) -> bool:
+    """Return whether an element that is there already changes: counts of words, and no record of the past."""
+    inside = re.compile(rf"{re.escape(prefix)}\[\d+\]")
+    return any(inside.fullmatch(path) for path in changing)
 
 
 def _is_shared(path: str, there: Mapping[str, Leaf], lacking: Mapping[str, Leaf]) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from parity import policy
 from parity.capture import Leaf, PathLeaves, component_from_name, differing
@@ -17,7 +18,16 @@ from parity.checks.judging.evidence import Evidence, Outcome, text_of
 from parity.checks.running import CURVES, Mark, Trace, is_log, without_digits
 from parity.errors import SpecError
 
-__all__ = ["TIMED", "is_within", "judge_files", "judge_kept", "own_folders", "with_plain_names"]
+__all__ = [
+    "TIMED",
+    "ProcessStart",
+    "begun_of",
+    "is_within",
+    "judge_files",
+    "judge_kept",
+    "own_folders",
+    "with_plain_names",
+]
 
 TIMED = "~"
 """Before the number that stands for the digits of a name, counted in the order of the names."""
@@ -187,6 +197,8 @@ def judge_files(
     steps: tuple[int, int],
     own: Collection[str] = (),
     logs: Collection[str] = (),
+    begun: ProcessStart | None = None,
+    earlier: Collection[str] = (),
 ) -> Outcome:
     """Compare what a resumed run left with what a run left that nothing stopped.
 
@@ -198,8 +210,11 @@ def judge_files(
         own: Directories that the resumed process alone made, as `own_folders` returns them. Each process writes into
             one of its own: what is in others of that kind cannot be compared.
         logs: Files that grow while a run goes: a process may begin one anew.
+        begun: What is known of the beginning of the two processes; by default nothing.
+        earlier: Files that the process before left at its own end, as no run does that goes on: a last save, which
+            takes a place among those that a rotation keeps.
     """
-    out = Outcome()
+    out, begun = Outcome(), begun or ProcessStart()
     start, end = steps
     expected, again, got = with_plain_names(expected, again, got)
     noise = set(differing(expected, again))
@@ -207,6 +222,8 @@ def judge_files(
     families = {without_digits(name) for name in names}
     numbers = Counter(without_digits(name) for name in names)
     chance = {without_digits(name) for name in names ^ names_again}  # names that equal runs do not share
+    added = {without_digits(name) for name in earlier}
+    kept = Counter(without_digits(name) for name in names_got)
     for name in sorted(names ^ names_got):
         family = without_digits(name)
         if family in chance or is_within(name, own):
@@ -218,7 +235,8 @@ def judge_files(
         # what an unfinished save left, or a resumed process alone writes, is of no kind that a whole run leaves; of
         # files with a time in their names a process may write one of its own
         its_own = name not in names and (family not in families or (TIMED in name and numbers[family] == 1))
-        (out.bookkeeping if its_own else out.broken).append(item)
+        takes_a_place = name in earlier or (family in added and kept[family] >= numbers[family])
+        (out.bookkeeping if its_own or takes_a_place else out.broken).append(item)
     rewritten = {name for name in names & names_got & set(logs) if _only_the_end(name, expected, got)}
     fewer = {without_digits(name) for name in names ^ names_got if TIMED in name}  # which is which cannot be said
     for path in sorted(differing(expected, got)):
@@ -235,7 +253,7 @@ def judge_files(
             continue
         component = _component(name, component_from_name(inside) if inside else "checkpoint")
         item = Evidence(component, path, end, leaf.text, text_of(got.get(path)), f"in {name} at the end")
-        harmless = name in rewritten or _tells_the_start(leaf, got.get(path), start) or is_within(name, own)
+        harmless = name in rewritten or begun.tells(name, leaf, got.get(path), start) or is_within(name, own)
         # events that were not flushed at the kill are gone: a curve with a hole is no other curve
         harmless = harmless or (name.rpartition("/")[2] == CURVES and path not in got)
         (out.bookkeeping if harmless else out.broken).append(item)
@@ -257,11 +275,62 @@ def _only_the_end(name: str, expected: Mapping[str, Leaf], got: Mapping[str, Lea
     return bool(there) and equal and there == lines[len(lines) - len(there) :]
 
 
-def _tells_the_start(leaf: Leaf, other: Leaf | None, start: int) -> bool:
-    """Return whether a value says where a process began: nothing in a run that nothing stopped, else the step."""
-    if other is None or leaf.digest not in ("0", "None", "False"):
-        return False
-    return other.digest in (str(start), "True") or (leaf.digest == "None" and other.kind == "str")
+_NOTHING = ("0", "None", "False")
+
+
+@dataclass(frozen=True)
+class ProcessStart:
+    """How two processes began: what each held from its first mark to its end, and what it had written by then."""
+
+    values: frozenset[tuple[str, str]] = frozenset()
+    """Values that no step changed and that differ: of the uninterrupted run, and of the resumed one."""
+    files: frozenset[str] = frozenset()
+    """Files that the resumed process wrote before its first mark and not after it."""
+
+    def tells(self, name: str, leaf: Leaf, other: Leaf | None, start: int) -> bool:
+        """Return whether a value says where a process began: nothing in a run that nothing stopped, else the step.
+
+        A count that was lost may be the same number (`missing: 12`): the process has to have known it when it began.
+
+        Args:
+            name: The file.
+            leaf: What the uninterrupted run left there.
+            other: What the resumed one left.
+            start: Completed steps at the resume.
+        """
+        if other is None or leaf.digest not in _NOTHING:
+            return False
+        text = leaf.digest == "None" and other.kind == "str"
+        if not text and other.digest not in (str(start), "True"):
+            return False
+        if name in self.files:
+            return True
+        return any(
+            left in _NOTHING and right not in _NOTHING and (right == other.digest or text or other.digest == "True")
+            for left, right in self.values
+        )
+
+
+def begun_of(reference: Trace, resumed: Trace) -> ProcessStart:
+    """Return how an uninterrupted run and a resumed one began.
+
+    Args:
+        reference: The uninterrupted run.
+        resumed: The run of the process that resumed.
+    """
+    if not resumed.marks:
+        return ProcessStart()
+    first, later = resumed.marks[0], {name for mark in resumed.marks[1:] for name in mark.saved}
+    kept = [_unchanged(trace) for trace in (reference, resumed)]
+    pairs = {(leaf.digest, kept[1][path].digest) for path, leaf in kept[0].items() if path in kept[1]}
+    return ProcessStart(frozenset(pair for pair in pairs if pair[0] != pair[1]), frozenset(first.saved) - later)
+
+
+def _unchanged(trace: Trace) -> dict[str, Leaf]:
+    """Return the plain values that are the same at all marks of a run."""
+    first, *others = (mark.snapshot.leaves for mark in trace.marks)
+    found = {path: leaf for path, leaf in first.items() if leaf.role == "scalar"}
+    return {path: leaf for path, leaf in found.items() if all(leaf.same(later.get(path)) for later in others)}
 
 
 def _files(paths: Iterable[str]) -> set[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 
-__all__ = ["is_for_people"]
+__all__ = ["is_for_people", "is_only_shown"]
 
 _QUIET = frozenset(
     ("print", "float", "int", "len", "max", "min", "round", "str", "sum", "time", "perf_counter", "monotonic")
@@ -44,6 +44,27 @@ def is_for_people(node: ast.AST, tree: ast.Module) -> bool:
             return False
     inside = {id(one) for one in ast.walk(node)}
     return not any(place in places and id(one) not in inside for one, place in _taken(tree))
+
+
+def is_only_shown(target: ast.expr, tree: ast.Module) -> bool:
+    """Return whether a variable or an attribute is taken for nothing but messages and a new value of itself.
+
+    As the highest loss of a process: `peak = max(peak, loss)`.
+
+    Args:
+        target: What is assigned.
+        tree: The module that it is in.
+    """
+    if not isinstance(target, ast.Name | ast.Attribute):
+        return False
+    place = _place(target)
+    inside = {
+        id(one)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and any(ast.unparse(one) == ast.unparse(target) for one in node.targets)
+        for one in ast.walk(node)
+    }
+    return not any(other == place and id(one) not in inside for one, other in _taken(tree))
 
 
 def _name(call: ast.expr) -> str:

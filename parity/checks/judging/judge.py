@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from parity.capture import Leaf, StateSnapshot, root_of
+from parity.checks.judging.choices import choices_of
 from parity.checks.judging.differences import Differences
 from parity.checks.judging.evidence import (
     LATER,
@@ -218,11 +219,11 @@ def _judge_states(
                 continue
             # at the resume itself, what the first step sets is not there yet
             gone = {"None", "absent"} & {item.expected, item.got} and item.when != after_resume(0)
-            decided = (
-                _decides(item, uninterrupted, there=bool(gone))
-                and item.path not in uninterrupted.streams
-                and not seen.is_a_length(item.path)
-            )
+            open_to = item.path not in uninterrupted.streams and not seen.is_a_length(item.path)
+            decided = open_to and _decides(item, uninterrupted, there=bool(gone))
+            if open_to and not decided and _picks(item, seen, uninterrupted):
+                out.weighed.add(item)
+                decided = True
             if decided and seen.is_at_rest(item.path):
                 out.asked.append(Asked(item, at + 1, ends, written=False))
             else:
@@ -231,7 +232,12 @@ def _judge_states(
         replaced, unsure = seen.replaced_later(derived)
         for item, replaced_at in replaced:
             whole = seen.held_by(item)
-            if _decides(whole, uninterrupted, there=whole != item) and not seen.is_a_length(item.path):
+            open_to = not seen.is_a_length(item.path)
+            decided = open_to and _decides(whole, uninterrupted, there=whole != item)
+            if open_to and not decided and _picks(item, seen, uninterrupted):
+                out.weighed.add(whole)
+                decided = True
+            if decided:
                 asked = Asked(whole, at + 1, at + replaced_at, written=True)
                 out.asked += [asked] if asked not in out.asked else []
             else:
@@ -253,6 +259,14 @@ def _decides(item: Evidence, uninterrupted: Uninterrupted, *, there: bool) -> bo
     path = item.path.removesuffix(".len")  # every `len(...)` of a condition would be its name
     name = (identifiers(path) or [path])[-1]
     return item.expected != item.got and uninterrupted.use.decides(name, there=there)
+
+
+def _picks(item: Evidence, seen: Differences, uninterrupted: Uninterrupted) -> bool:
+    """Return whether a number takes part in what picks the value of an expression, by its name so far."""
+    leaf = seen.states[0].left.leaves.get(item.path)
+    if leaf is None or leaf.role != "scalar" or item.expected == item.got:
+        return False
+    return bool(choices_of(uninterrupted.use, [(identifiers(item.path) or [item.path])[-1]]))
 
 
 def _at_the_end(reference: Trace, resumed: Trace) -> TwoStates:

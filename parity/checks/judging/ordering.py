@@ -63,7 +63,8 @@ def find_replaced(
             continue
         before, after = (states[index].left.leaves.get(path) for index in (at - 1, at))
         if before is not None and after is not None and not after.same(before):
-            (unsure if derived[at] or (at == 1 and path.startswith(feeds)) else lost)[path] = at
+            reset = uninterrupted.use.resets((identifiers(path) or [path])[-1], after.digest)
+            (unsure if (derived[at] and not reset) or (at == 1 and path.startswith(feeds)) else lost)[path] = at
     return lost, unsure
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Sequence
 
+from parity.checks.judging.choices import ValueChoice
+from parity.checks.judging.deciding import decided_by, flags_behind
 from parity.checks.judging.for_people import is_for_people
 from parity.checks.judging.ordering import OUTER, identifiers
-from parity.checks.judging.usage import Use, by_function, decided_by, source_tree
+from parity.checks.judging.syntax import by_function, source_tree
+from parity.checks.judging.usage import Use
 from parity.checks.running import Decision, DecisionSite, Mark
 
-__all__ = ["is_decided", "sites_of"]
+__all__ = ["is_decided", "sites_of", "sites_of_choice"]
 
 
 def sites_of(use: Use, names: Collection[str]) -> frozenset[DecisionSite]:
@@ -24,15 +27,27 @@ def sites_of(use: Use, names: Collection[str]) -> frozenset[DecisionSite]:
     for file in use.files:
         writes = frozenset(at for of, at in use.writes if of == file)
         for node, function in by_function(source_tree(file)):
-            here = decided_by(node, writes, there=True) & set(names)
+            flags = flags_behind(file, node)
+            here = decided_by(node, writes, source_tree(file), there=True, flags=flags) & set(names)
             if here and not is_for_people(node, source_tree(file)) and use.ran(file, function):
-                found |= set(_sites(file, node, here))
+                part = node.test if isinstance(node, ast.If | ast.While) else getattr(node, "value", None)
+                found |= set(_sites(file, getattr(node, "lineno", 0), part, here))
+                for flag in flags:
+                    found |= set(_sites(file, flag.lineno, flag, here))
     return frozenset(found)
 
 
-def _sites(file: str, node: ast.AST, names: Collection[str]) -> Iterator[DecisionSite]:
-    part = node.test if isinstance(node, ast.If | ast.While) else getattr(node, "value", None)
-    line = getattr(node, "lineno", 0)
+def sites_of_choice(choice: ValueChoice, names: Collection[str]) -> frozenset[DecisionSite]:
+    """Return where some names take part in a choice.
+
+    Args:
+        choice: The choice.
+        names: Last identifiers of paths.
+    """
+    return frozenset(site for part in choice.parts for site in _sites(choice.turn.file, part.lineno, part, names))
+
+
+def _sites(file: str, line: int, part: ast.expr | None, names: Collection[str]) -> Iterator[DecisionSite]:
     for one in ast.walk(part) if part is not None else ():
         match one:
             case ast.Name(id=name) if name in names:

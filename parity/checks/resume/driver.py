@@ -19,6 +19,7 @@ from parity.checks.judging import (
     Outcome,
     TwoStates,
     Uninterrupted,
+    begun_of,
     both_runs,
     is_floating,
     is_unfinished,
@@ -26,6 +27,7 @@ from parity.checks.judging import (
     judge_printed,
     judge_resumed,
     judge_returned,
+    judge_same,
     on_their_way,
     own_folders,
     stepwise,
@@ -90,6 +92,8 @@ class Driver:
         self.closed: dict[str, str] = {}
         self.curves: dict[str, Curves] = {}
         """Scenario to the loss of the uninterrupted run and of the resumed one."""
+        self.tables: set[str] = set()
+        """Checkpoints that only grow: a process continues from their last lines."""
         self.reads: set[str] = set()
         """Files that resumed runs read: the checkpoints."""
         self._full: Trace | None = None
@@ -105,8 +109,30 @@ class Driver:
         """
         with self._lock:
             if self._full is None:
-                self._full = self.runner.run(self.root / "once-more", replace(self.whole, keep=keep, reference=True))
+                self._full = self.run(self.root / "once-more", replace(self.whole, keep=keep, reference=True))
             return self._full
+
+    def run(self, folder: Path, request: Request) -> Trace:
+        """Run the function once."""
+        trace = self.runner.run(folder, request)
+        trace.appended -= self.tables
+        return trace
+
+    def find_tables(self, stop: int) -> bool:
+        """Find the checkpoints among files that only grow: those that a process reads before it begins to train.
+
+        Args:
+            stop: Mark to which a kill left the folder.
+
+        Returns:
+            Whether there are any.
+        """
+        folder = self.root / "tables"
+        copy_folder(self.copies[stop], folder)
+        self.tables = self.runner.run(folder, replace(self.whole, kill=0)).restored & self.reference.appended
+        for trace in (self.reference, self.again):
+            trace.appended -= self.tables
+        return bool(self.tables)
 
     def drive(self, scenario: Scenario) -> Outcome:
         """Take the run along a scenario."""
@@ -127,23 +153,23 @@ class Driver:
             step = self.reference.marks[kill].step
             until = replace(asked, kill_step=step) if kill else replace(asked, kill=0)
             left = list_folder(folder)
-            trace = self.runner.run(folder, until)
+            trace = self.run(folder, until)
             if trace.end != "killed":  # it failed, or came to its end without reaching the kill
                 return self._judge_run(scenario, trace, killed, folder, before, left)
             killed = kill or killed
             before.append(replace(trace, marks=trace.marks[1:]))
         left = list_folder(folder)
-        trace = self.runner.run(folder, self.kept(asked))
+        trace = self.run(folder, self.kept(asked))
         return self._judge_run(scenario, trace, killed, folder, before, left)
 
     def _drive_one_rank(self, scenario: Scenario) -> Outcome:
         """Kill the last rank alone, let the others end as they do without it, and resume all of them."""
         until = replace(self.whole, kill_step=self.stop_at, kill_rank=self.runner.ranks - 1)
-        killed = self.runner.run(self.root / scenario.name, until)
+        killed = self.run(self.root / scenario.name, until)
         folder = self.root / f"scenario-{scenario.name}"
         copy_folder(set_apart(self.root / scenario.name), folder)
         left = list_folder(folder)
-        trace = self.runner.run(folder, self.kept(self.asked(scenario)))
+        trace = self.run(folder, self.kept(self.asked(scenario)))
         return self._judge_run(scenario, trace, len(killed.marks) - 1, folder, [killed], left)
 
     def asked(self, scenario: Scenario) -> Request:
@@ -166,6 +192,13 @@ class Driver:
         known = {mark.step: mark for trace in before for mark in trace.marks}
         return replace(self.reference, marks=[known.get(mark.step, mark) for mark in self.reference.marks])
 
+    def trains_alike(self, other: Trace) -> bool:
+        """Return whether an uninterrupted run trains as the reference does: bit by bit, or within the envelope."""
+        if self.envelope is not None:
+            found = self.envelope.judge(other, other.marks[0].step)
+            return not found.broken and not found.too_wide
+        return judge_same(self.reference.marks, other.marks, self.uninterrupted.changing) is None
+
     def _judge_run(self, scenario: Scenario, trace: Trace, killed: int, folder: Path, before: Sequence[Trace],
                    left: Collection[str]) -> Outcome:  # fmt: skip
         if trace.end == "late":
@@ -183,7 +216,9 @@ class Driver:
         if not outcome.broken and trace.steps[:1] == self.reference.steps[:1] and is_unfinished(self.reference, kill):
             outcome.unsure = True
             outcome.notes.append(UNFINISHED.format(scenario=scenario.name))
-        self.taken.settle(outcome, self.reference.marks, self.uninterrupted.use)
+        self.taken.settle(outcome, self.reference.marks, self.uninterrupted.use, self.trains_alike)
+        if outcome.first is not None:
+            outcome.broken = self.taken.unread_last(outcome.broken, outcome.first[0], len(self.reference.marks))
         self._leave_out_what_is_meant(outcome)
         if trace.end in ("failed", "lost"):
             outcome.broken = outcome.broken or outcome.differs or outcome.earliest  # what it may have failed by
@@ -196,7 +231,8 @@ class Driver:
             _judge_by(self.envelope, outcome, trace)
         live = not outcome.broken  # what is found from here on is what the run left or gave back
         if live and trace.end == "finished" and scenario.name != "best":
-            for found in (self._judge_files(folder, trace, left), self._judge_returned(trace)):
+            earlier = set(left) - self.reference.names if scenario.name == "extend" else set()
+            for found in (self._judge_files(folder, trace, left, earlier), self._judge_returned(trace)):
                 outcome.broken += found.broken
                 outcome.bookkeeping += found.bookkeeping
             if not outcome.broken and self.of_numbers:
@@ -205,9 +241,9 @@ class Driver:
             end = self.reference.marks[-1].step
             outcome.bookkeeping += judge_printed(self.reference.printed, self.again.printed, trace.printed, end)
             self._leave_out_what_is_meant(outcome)
-        if outcome.broken:  # what differs from the resume on, and at the end, is what files and numbers show
+        if outcome.broken and live:  # what differs from the resume on, and at the end, is what files and numbers show
             causes = [e for e in outcome.differs if e.path in outcome.lasting]
-            if not causes and live and not any(e.component.startswith("checkpoint") for e in outcome.broken):
+            if not causes and not any(e.component.startswith("checkpoint") for e in outcome.broken):
                 causes = outcome.earliest
             outcome.broken = causes + [e for e in outcome.broken if e not in causes]
             outcome.bookkeeping = [e for e in outcome.bookkeeping if e.path not in {c.path for c in causes}]
@@ -227,7 +263,9 @@ class Driver:
         step = self.reference.marks[killed].step
         return Evidence(component, "function", step, "a run that continues", last, "at the resume")
 
-    def _judge_files(self, folder: Path, trace: Trace, left: Collection[str]) -> Outcome:
+    def _judge_files(
+        self, folder: Path, trace: Trace, left: Collection[str], earlier: Collection[str] = ()
+    ) -> Outcome:
         new = {name for name in trace.names if name not in left and name not in self.reference.names}
         own = own_folders(new, self.reference.names)
         readers = [reader for adapter in sides.adapters().values() for reader in adapter.readers]
@@ -237,12 +275,13 @@ class Driver:
                 self._left = contents(self.root / "reference", readers, logs)
         expected, got = self._left, contents(folder, readers, logs)
         steps = (trace.marks[0].step if trace.marks else 0, self.reference.marks[-1].step)
+        begun = begun_of(self.reference, trace)
         again = expected if self.envelope is None else self._noisy(expected, readers)
-        found = judge_files(expected, again, got, steps, own, logs)
+        found = judge_files(expected, again, got, steps, own, logs, begun, earlier)
         if found.broken and self.envelope is None:
             self.full({})
             again = contents(self.root / "once-more", readers, logs)
-            found = judge_files(expected, again, got, steps, own, logs)
+            found = judge_files(expected, again, got, steps, own, logs, begun, earlier)
         return found
 
     def _saved(self, killed: int) -> dict[str, Leaf]:
@@ -272,7 +311,7 @@ class Driver:
         """Compare a run with other intervals: what is trained must not change."""
         out = Outcome()
         folder = self.root / f"scenario-{scenario.name}"
-        trace = self.runner.run(folder, self.kept(self.asked(scenario)))
+        trace = self.run(folder, self.kept(self.asked(scenario)))
         if trace.end != "finished":
             self.closed[scenario.name] = f"the function failed with {scenario.options}"
             return out
@@ -319,7 +358,7 @@ class Driver:
     def _drive_extend(self, scenario: Scenario) -> Outcome:
         folder = self.root / f"scenario-{scenario.name}"
         options = {**self.whole.options, "steps": self.stop_at}
-        short = self.runner.run(folder, Request(steps=self.stop_at, options=options))
+        short = self.run(folder, Request(steps=self.stop_at, options=options))
         if short.end != "finished":
             self.closed[scenario.name] = f"the function failed with steps={self.stop_at}"
             return Outcome()
@@ -333,7 +372,7 @@ class Driver:
             )
             return Outcome()
         left = list_folder(folder)
-        trace = self.runner.run(folder, self.kept(self.whole))
+        trace = self.run(folder, self.kept(self.whole))
         return self._judge_run(scenario, trace, 0, folder, [short], left)
 
 

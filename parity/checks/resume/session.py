@@ -85,6 +85,8 @@ class Session:
         self.compared = 0
         self.unsure = False
         self.multiple = 0.0
+        self._marks = 0
+        """Marks of the first run, as soon as it has made them."""
 
     def run(self) -> Resumption:
         """Run everything and return the record."""
@@ -118,6 +120,10 @@ class Session:
                 f"{len(marks)} marks in {self.driver.whole.steps} steps, more than {MARKS_A_STEP} each: mark where a "
                 "step begins, and nowhere else"
             )
+        before = marks[: self.stop + 1]
+        only_grow = not any(set(mark.saved) - self.driver.reference.appended for mark in before)
+        if only_grow and not self.driver.find_tables(self.stop):
+            raise self._nothing_saved()
         declared = self._declared(again)
         told = {(e.path, e.when) for e in declared}
         observed = [e for e in observe_effects(again, self.driver.uninterrupted) if (e.path, e.when) not in told]
@@ -178,17 +184,10 @@ class Session:
             return found
         asked = replace(self.driver.whole, put_back=True)
         quiet = self.driver.runner.run(self.driver.root / "put-back", self.driver.kept(asked))
-        if not self._trains_alike(quiet):
+        if not self.driver.trains_alike(quiet):
             return found
         self.notes.append(f"{shared[0].when} draws from {shared[0].path}; training does not come to differ by it")
         return [e for e in found if e not in shared]
-
-    def _trains_alike(self, other: Trace) -> bool:
-        """Return whether an uninterrupted run trains as the reference does: bit by bit, or within the envelope."""
-        if self.driver.envelope is not None:
-            found = self.driver.envelope.judge(other, other.marks[0].step)
-            return not found.broken and not found.too_wide
-        return judge_same(self.driver.reference.marks, other.marks, self.driver.uninterrupted.changing) is None
 
     def _merge(self, scenarios: Sequence[Scenario], outcomes: Iterable[Outcome], pool: Executor) -> None:
         """Take what the scenarios found, up to the first that is broken: the others would show the same cause."""
@@ -267,12 +266,16 @@ class Session:
     def _first_run(self, asked: Request) -> Trace:
         trace = self._uninterrupted("reference", replace(asked, rest=self.driver.stop_at))
         self.stop = next(at for at, mark in enumerate(trace.marks) if mark.step >= self.driver.stop_at)
-        if not any(set(mark.saved) - trace.appended for mark in trace.marks[: self.stop + 1]):
-            raise TrainerError(
-                f"nothing was saved in the folder before step {self.driver.stop_at}; save into the folder that the "
-                "function is given, or give a later stop_at"
-            )
+        if not any(mark.saved for mark in trace.marks[: self.stop + 1]):
+            raise self._nothing_saved()
+        self._marks = len(trace.marks)
         return trace
+
+    def _nothing_saved(self) -> TrainerError:
+        return TrainerError(
+            f"nothing was saved in the folder before step {self.driver.stop_at}; save into the folder that the "
+            "function is given, or give a later stop_at"
+        )
 
     def _second_run(self, first: Trace | None) -> Trace:
         """Run once more, up to the last kill, with a copy of the folder as each kill would leave it.
@@ -332,6 +335,12 @@ class Session:
         trace = self.driver.runner.run(self.driver.root / name, request)
         if trace.end in ("failed", "lost", "late"):
             raise TrainerError(f"the function failed without being stopped:\n{trace.error}")
+        if len(trace.marks) < 2 and self._marks:
+            raise TrainerError(
+                f"a second run in an empty folder made {len(trace.marks)} marks, the first one {self._marks}: the "
+                "function finds outside of the folder that it is done, as in a global that is used up or a file "
+                "elsewhere; begin there anew in each call, or give mode='process'"
+            )
         if len(trace.marks) < 2:
             raise TrainerError(
                 f"the function made {len(trace.marks)} marks in {self.driver.whole.steps} steps; yield the completed "

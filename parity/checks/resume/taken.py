@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from parity.checks.judging import Asked, Evidence, Outcome, Use, identifiers, is_decided, is_variable, sites_of
-from parity.checks.running import Access, Decision, DecisionSite, Mark, Request, Runner, is_unread
+from parity.checks.judging import (
+    Asked,
+    Evidence,
+    Outcome,
+    Use,
+    after_resume,
+    choices_of,
+    identifiers,
+    is_decided,
+    is_variable,
+    sites_of,
+    sites_of_choice,
+)
+from parity.checks.running import Access, Decision, DecisionSite, Mark, Request, Runner, Trace, Turn, is_unread
 
 __all__ = ["TakenValues"]
 
@@ -33,9 +45,11 @@ class TakenValues:
         self._measured: frozenset[str] = frozenset()
         self._sites: set[DecisionSite] = set()
         self._decisions: set[Decision] = set()
+        self._turned: dict[frozenset[Turn], bool] = {}
+        """What was turned, and whether training came to differ by it."""
         self._lock = threading.Lock()
 
-    def settle(self, outcome: Outcome, marks: Sequence[Mark], use: Use) -> None:
+    def settle(self, outcome: Outcome, marks: Sequence[Mark], use: Use, alike: Callable[[Trace], bool]) -> None:
         """Tell the losses among values that no other difference follows from: those that are read before written.
 
         By a name alone nothing is lost: a condition has to take the value at that very path.
@@ -44,9 +58,13 @@ class TakenValues:
             outcome: What was found; what is asked there is answered.
             marks: Marks of the uninterrupted run.
             use: What of the trainer's source ran.
+            alike: Returns whether an uninterrupted run trains as the one does that others are compared with.
         """
         doubtful = [*outcome.deciding, *(asked.evidence for asked in outcome.asked if not asked.holders)]
-        decided = self._decided(doubtful, marks, use) if doubtful else set()
+        plain = [e for e in doubtful if e not in outcome.weighed]
+        decided = self._decided(plain, marks, use) if plain else set()
+        weighed = [e for e in doubtful if e in outcome.weighed]
+        decided |= self._weighed(weighed, marks, use, alike) if weighed else set()
         lost = [e for e in outcome.deciding if e in decided]
         outcome.bookkeeping += [e for e in doubtful if e not in decided]
         outcome.asked = [asked for asked in outcome.asked if asked.holders or asked.evidence in decided]
@@ -71,18 +89,76 @@ class TakenValues:
             outcome.unsure = True
             outcome.notes.append(UNTAKEN.format(holder=holder))
 
+    def unread_last(self, broken: list[Evidence], at: int, marks: int) -> list[Evidence]:
+        """Return suspects with those behind all others that are not there at the resume, and that nobody misses.
+
+        As an attribute that every batch sets before it reads it. Measured only where one would be named first.
+
+        Args:
+            broken: Suspects in order.
+            at: Mark of the uninterrupted run that the resume is at.
+            marks: Marks of the uninterrupted run.
+        """
+        absent = [e for e in broken if e.got in ("absent", "None") and e.when == after_resume(0)]
+        others = [e for e in broken if e not in absent and e.when == after_resume(0)]
+        if not others or not absent or broken[0] not in absent:
+            return broken
+        accesses = self._accesses(frozenset(map(_name, absent)), marks)
+        unread = [e for e in absent if is_unread(_name(e), accesses, at + 1, at + 1, written=True, ever=False)]
+        return [e for e in broken if e not in unread] + unread
+
     def _decided(self, doubtful: Sequence[Evidence], marks: Sequence[Mark], use: Use) -> set[Evidence]:
         """Return those whose values conditions take, measured in a run that nothing stops."""
-        names = {(identifiers(e.path.removesuffix(".len")) or [e.path])[-1] for e in doubtful}
+        sites = sites_of(use, {_name(e) for e in doubtful})
+        decisions = self._decisions_at(sites, measured_alone=False)
+        return {e for e in doubtful if is_decided(e.path, decisions, marks)}
+
+    def _weighed(
+        self, doubtful: Sequence[Evidence], marks: Sequence[Mark], use: Use, alike: Callable[[Trace], bool]
+    ) -> set[Evidence]:
+        """Return those by which choices are made that training depends on, measured in runs in which they are turned.
+
+        All are turned at once first: mostly nothing follows from any of them.
+        """
+        names = {_name(e) for e in doubtful}
+        sites = {choice.turn: sites_of_choice(choice, names) for choice in choices_of(use, names)}
+        decisions = self._decisions_at(frozenset().union(*sites.values()), measured_alone=True)
+        turns: dict[Evidence, frozenset[Turn]] = {}
+        for e in doubtful:
+            taken = {d.site for d in decisions if is_decided(e.path, [d], marks)}
+            if found := frozenset(turn for turn, at in sites.items() if at & taken):
+                turns[e] = found
+        if len(set(turns.values())) > 1 and not self._matters(frozenset().union(*turns.values()), alike):
+            return set()
+        return {e for e, found in turns.items() if self._matters(found, alike)}
+
+    def _matters(self, turns: frozenset[Turn], alike: Callable[[Trace], bool]) -> bool:
+        """Return whether training comes to differ where choices are turned; a run that fails shows nothing."""
         with self._lock:
-            sites = sites_of(use, names) - self._sites
-            if sites:
+            if turns not in self._turned:
+                trace = self._runner.run(
+                    self._root / f"turned-{len(self._turned)}", replace(self._whole, turns=turns)
+                )
+                self._turned[turns] = trace.end == "finished" and not alike(trace)
+            return self._turned[turns]
+
+    def _decisions_at(self, sites: frozenset[DecisionSite], *, measured_alone: bool) -> list[Decision]:
+        """Return what conditions take at some places, measured in a run that nothing stops.
+
+        Args:
+            sites: The places.
+            measured_alone: Whether nothing is known where that run failed; else all that has the name counts.
+        """
+        with self._lock:
+            new = sites - self._sites
+            if new:
                 folder = self._root / f"decisions-{len(self._sites)}"
-                trace = self._runner.run(folder, replace(self._whole, decisions=sites))
+                trace = self._runner.run(folder, replace(self._whole, decisions=new))
                 measured = trace.end == "finished"
-                self._decisions |= trace.decisions if measured else {Decision("name", site.name) for site in sites}
-                self._sites |= sites
-            return {e for e in doubtful if is_decided(e.path, self._decisions, marks)}
+                self._decisions |= trace.decisions if measured else {Decision("name", s.name, site=s) for s in new}
+                self._sites |= new
+            found = [one for one in self._decisions if one.site in sites]
+            return [one for one in found if one.how != "name"] if measured_alone else found
 
     def _accesses(self, names: frozenset[str], marks: int) -> set[Access]:
         """Measure the first accesses to names after each mark, in a run that nothing stops."""
@@ -96,3 +172,8 @@ class TakenValues:
                 self._loads |= trace.loads if measured else {(name, at, "load") for name in new for at in every}
                 self._measured |= new
             return self._loads
+
+
+def _name(e: Evidence) -> str:
+    """Return the last identifier of a path, by which code takes the value."""
+    return (identifiers(e.path.removesuffix(".len")) or [e.path])[-1]

@@ -46,6 +46,7 @@ def count_trained(marks: Sequence[Mark], changing: Collection[str]) -> tuple[int
     if arrays:
         return arrays, [], False
     there = [path for path in there if not last.is_dead(path)]
+    there += _new_keys(states[0].leaves, last.leaves)
     known, least = [p for p in there if NUMBERS.fullmatch(last.leaves[p].kind)], len(states) / 2
     whole = not known
     if whole:
@@ -56,6 +57,19 @@ def count_trained(marks: Sequence[Mark], changing: Collection[str]) -> tuple[int
     some = ", ".join(sorted(known)[:3])
     said = [f"no floating value changes: whole numbers are taken for what is trained, as {some}"]
     return len(known), said if whole else [], not whole
+
+
+def _new_keys(first: PathLeaves, last: PathLeaves) -> list[str]:
+    """Return the values under keys that a run has put into tables which it began with: of states, of words.
+
+    What is added to the end of a list is a record of the past.
+    """
+    found = []
+    for path in last.keys() - first.keys():
+        at = max(path.rfind("."), path.rfind("["))
+        if at > 0 and f"{path[:at]}.len" in first and not path[at:].strip("[]").isdigit():
+            found.append(path)
+    return found
 
 
 def _is_whole(path: str, leaves: PathLeaves) -> bool:

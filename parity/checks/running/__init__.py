@@ -13,9 +13,11 @@ from parity.checks.running.opening import RunMode, open_workdir, runner_of
 from parity.checks.running.recorder import Killed, MarkError
 from parity.checks.running.run import Effect, Mark, Request, Runner, SameThreadExecutor, Trace, without_digits
 from parity.checks.running.source import SAVES, called_name, nested_locals
+from parity.checks.running.turned import INVERSE, Turn, place_of
 
 __all__ = [
     "CURVES",
+    "INVERSE",
     "SAVES",
     "Access",
     "AtOriginalPath",
@@ -34,6 +36,7 @@ __all__ = [
     "SameThreadExecutor",
     "Trace",
     "Train",
+    "Turn",
     "called_name",
     "contents",
     "copy_folder",
@@ -42,6 +45,7 @@ __all__ = [
     "list_folder",
     "nested_locals",
     "open_workdir",
+    "place_of",
     "runner_of",
     "set_apart",
     "tail_of",

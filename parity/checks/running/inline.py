@@ -21,6 +21,7 @@ from parity.checks.running.recorder import Killed, MarkError, Recorder
 from parity.checks.running.regions import fresh_process, save_process_state, seeds_on_import
 from parity.checks.running.run import Request, Trace, TraceWriter
 from parity.checks.running.source import writes
+from parity.checks.running.turned import TooLong, turned
 
 __all__ = ["InlineRunner", "Train", "run_function"]
 
@@ -83,6 +84,13 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
         others: Threads that are none of the function's; those that are there at the beginning by default.
         rank: Its place among processes that train together.
     """
+    with turned(request.turns, train):
+        return _run(train, folder, request, writer, on_kill, suspended, before, others, rank)
+
+
+def _run(train: Train, folder: Path, request: Request, writer: TraceWriter | None, on_kill: Callable[[], None] | None,
+         suspended: list[GeneratorType[Any, Any, Any]] | None, before: Callable[[], None],
+         others: Collection[threading.Thread] | None, rank: Rank | None) -> Trace:  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     recorder = Recorder(request, folder, getattr(_unwrap(train), "__code__", None), writer, on_kill, others, rank)
     before()
@@ -108,6 +116,8 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
             recorder.left.rename(folder)
     except MarkError:
         raise
+    except TooLong:
+        recorder.trace.end = "late"
     except (Exception, SystemExit, GeneratorExit) as error:  # the trainer's own: reported with its traceback
         if _exits_at_its_end(error, recorder):
             recorder.trace.end = "finished"

@@ -144,6 +144,8 @@ class Decision(NamedTuple):
     """As a leaf shows it, where the value is what is known."""
     at: int = 0
     """Marks before it, there."""
+    site: DecisionSite | None = None
+    """Where it was taken."""
 
 
 class DecisionWatch:
@@ -175,7 +177,7 @@ class DecisionWatch:
         """Trace function of a frame."""
         if event == "line":
             for site in self._sites.get((frame.f_code.co_filename, frame.f_lineno), ()):
-                self._found.add(self._decision(site, frame))
+                self._found.add(self._decision(site, frame)._replace(site=site))
         return self.trace
 
     def _decision(self, site: DecisionSite, frame: FrameType) -> Decision:

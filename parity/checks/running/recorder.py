@@ -21,6 +21,7 @@ from parity.checks.running.rank import Rank
 from parity.checks.running.regions import RegionWatch
 from parity.checks.running.run import Mark, Request, Trace, TraceWriter
 from parity.checks.running.source import is_users
+from parity.checks.running.turned import TurnDeadline
 from parity.errors import ParityError
 
 __all__ = ["Killed", "MarkError", "Recorder"]
@@ -55,6 +56,7 @@ class Recorder:
         self.watch = StatementWatch(self) if request.watch else None
         self.loads = LoadWatch(request.loads, lambda: len(self.trace.marks), self.trace.loads, is_users)
         self.decisions = DecisionWatch(request.decisions, lambda: len(self.trace.marks), self.trace.decisions)
+        self.turned = TurnDeadline(request.turns)
         self.frame: FrameType | None = None
         """The frame that holds the marks, as far as it is known."""
         self.left: Path | None = None
@@ -137,6 +139,7 @@ class Recorder:
     def take(self, step: Any, scopes: Sequence[Scope], state: Mapping[str, Any] | None = None) -> bool:
         """Record a mark; return whether the run is to be killed here."""
         self._meet()
+        self.turned.renew()
         read = self.trace.reading  # what the recorder itself lists is none of the loop's
         if self.watch is not None:
             self.watch.flush(scopes, state)
@@ -212,14 +215,14 @@ class Recorder:
     @property
     def follows(self) -> bool:
         """Return whether it is followed what the trainer's code takes."""
-        return bool(self.request.loads or self.request.decisions)
+        return bool(self.request.loads or self.request.decisions or self.request.turns)
 
     def trace_frame(self, frame: FrameType) -> None:
         """Trace a frame that is there already, line by line or instruction by instruction."""
         if self.watch is not None:
             frame.f_trace = self.watch.trace
         else:
-            frame.f_trace = self.decisions.enter(frame) if self.request.decisions else self.loads.enter(frame)
+            frame.f_trace = self._follow(frame)
 
     def trace_calls(self, frame: FrameType, event: str, argument: Any) -> Any:
         """Trace function of the thread: notes which functions of the trainer are called, and traces none of them.
@@ -227,13 +230,18 @@ class Recorder:
         Where the accesses to some names are asked for, it traces those that have one in them.
         """
         if self.follows:
-            return self.decisions.enter(frame) if self.request.decisions else self.loads.enter(frame)
+            return self._follow(frame)
         code = frame.f_code
         if code not in self._called:
             self._called.add(code)
             if is_users(code.co_filename):
                 self.trace.executed.add((code.co_filename, code.co_firstlineno))
         return None
+
+    def _follow(self, frame: FrameType) -> Any:
+        """Follow a frame from now on; return its trace function."""
+        asked = self.request
+        return (self.decisions if asked.decisions else self.turned if asked.turns else self.loads).enter(frame)
 
     def watch_return(self, codes: set[CodeType]) -> Callable[[FrameType, str, Any], None]:
         """Return a profile function that captures marked frames as they return."""

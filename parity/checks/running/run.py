@@ -13,6 +13,7 @@ from parity.capture import Leaf, StateSnapshot
 from parity.checks.running.entry import LoopEntry
 from parity.checks.running.loads import Access, Decision, DecisionSite
 from parity.checks.running.nudge import Nudge
+from parity.checks.running.turned import Turn
 
 __all__ = [
     "Effect",
@@ -83,6 +84,8 @@ class Request:
     """Names of which is noted whether the trainer takes or writes them first in a step."""
     decisions: frozenset[DecisionSite] = frozenset()
     """Names in conditions of which is noted whose value is taken."""
+    turns: frozenset[Turn] = frozenset()
+    """Choices that give their other value in this run."""
     writes: Sequence[tuple[str, int]] = ()
     """Files and lines that write to the folder, from an earlier run: statements to watch."""
     nudge: Nudge | None = None

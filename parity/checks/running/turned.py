@@ -1,0 +1,175 @@
+"""Turned choices: one more run in which some expressions of the trainer give their other value.
+
+`lr = a if bad > 5 else b` decides by a count that may pass its limit only beyond the run that is checked. Whether
+that would change what is trained is measured: the run is made with the two values exchanged, or with the comparison
+the other way round. Only the functions' code is exchanged, for that one run, and nothing that calls anything is
+turned: no branch of the trainer runs that would not have run, but for assignments of plain values.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import sys
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from types import CellType, CodeType, FrameType, FunctionType, MethodType
+from typing import Any, NamedTuple
+
+__all__ = ["INVERSE", "TooLong", "Turn", "TurnDeadline", "place_of", "turned"]
+
+INVERSE: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+}  # fmt: skip
+"""Comparisons and what they are when they are turned."""
+
+
+class Turn(NamedTuple):
+    """An expression or a statement that is turned, by its place in a file."""
+
+    file: str
+    begin: tuple[int, int]
+    """Line and column, as `ast` counts them."""
+    end: tuple[int, int]
+
+
+class _Turner(ast.NodeTransformer):
+    """Exchanges the values of conditional expressions, branches, comparisons, and `min` with `max`."""
+
+    def __init__(self, places: Collection[tuple[tuple[int, int], tuple[int, int]]]) -> None:
+        self._places = frozenset(places)
+
+    def visit(self, node: ast.AST) -> Any:
+        self.generic_visit(node)
+        if not isinstance(node, ast.expr | ast.If) or place_of(node) not in self._places:
+            return node
+        match node:
+            case ast.IfExp():
+                node.body, node.orelse = node.orelse, node.body
+            case ast.Compare(ops=[op]) if type(op) in INVERSE:
+                node.ops = [INVERSE[type(op)]()]
+            case ast.Call(func=ast.Name(id=("min" | "max") as name)):
+                node.func = ast.copy_location(ast.Name("max" if name == "min" else "min", ast.Load()), node.func)
+            case ast.If(test=test):
+                node.test = ast.copy_location(ast.UnaryOp(ast.Not(), test), test)
+        return node
+
+
+def place_of(node: ast.expr | ast.stmt) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return where a node begins and ends: line and column each."""
+    return (node.lineno, node.col_offset), (node.end_lineno or node.lineno, node.end_col_offset or 0)
+
+
+@contextmanager
+def turned(turns: Collection[Turn], *others: Any) -> Iterator[None]:
+    """Give the functions of some files the code in which choices are turned, and their own when the context ends.
+
+    A function whose code was made otherwise, as by a compiler, keeps it.
+
+    Args:
+        turns: What is turned.
+        others: Functions that may be in none of the modules that are imported.
+    """
+    exchanged: list[tuple[FunctionType, CodeType]] = []
+    try:
+        for file in {turn.file for turn in turns}:
+            codes = _turned_codes(file, [(turn.begin, turn.end) for turn in turns if turn.file == file])
+            for function in _functions(file, others):
+                code = function.__code__
+                new = codes.get((code.co_qualname, code.co_firstlineno))
+                if new is not None and new.co_freevars == code.co_freevars:
+                    exchanged.append((function, code))
+                    function.__code__ = new
+        yield
+    finally:
+        for function, code in exchanged:
+            function.__code__ = code
+
+
+def _functions(file: str, others: Collection[Any]) -> list[FunctionType]:
+    """Return the functions that were made of a file's code: those that the collector knows, or modules lead to.
+
+    The collector does not say what it was told to leave alone (`gc.freeze`).
+    """
+    modules = [one for one in list(sys.modules.values()) if getattr(one, "__file__", None) == file]
+    waiting: list[Any] = [one for one in gc.get_objects() if type(one) is FunctionType] + list(others)
+    waiting += [value for module in modules for value in vars(module).values()]
+    seen: set[int] = set()
+    found: list[FunctionType] = []
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, FunctionType):
+            if one.__code__.co_filename == file:
+                found.append(one)
+            waiting += [cell.cell_contents for cell in one.__closure__ or () if _is_filled(cell)]
+            waiting += vars(one).values()
+        elif isinstance(one, type):
+            waiting += vars(one).values()
+        elif isinstance(one, staticmethod | classmethod | MethodType):
+            waiting.append(one.__func__)
+        elif isinstance(one, property):
+            waiting += [one.fget, one.fset]
+    return found
+
+
+def _is_filled(cell: CellType) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+def _turned_codes(
+    file: str, places: Collection[tuple[tuple[int, int], tuple[int, int]]]
+) -> dict[tuple[str, int], CodeType]:
+    """Return the turned code of each function of a file, by its name and first line, where these tell it."""
+    try:
+        with open(file, encoding="utf-8") as source:
+            tree = _Turner(places).visit(ast.parse(source.read()))
+        waiting = [compile(tree, file, "exec", dont_inherit=True)]
+    except (OSError, SyntaxError, ValueError):
+        return {}
+    found: dict[tuple[str, int], CodeType] = {}
+    twice: set[tuple[str, int]] = set()
+    while waiting:
+        code = waiting.pop()
+        key = (code.co_qualname, code.co_firstlineno)
+        twice |= {key} & found.keys()
+        found[key] = code
+        waiting.extend(one for one in code.co_consts if isinstance(one, CodeType))
+    return {key: code for key, code in found.items() if key not in twice}
+
+
+class TooLong(BaseException):
+    """A turned run that does not come to its end: what it would show is not known."""
+
+
+class TurnDeadline:
+    """Ends a turned run that waits for what does not come any more.
+
+    Args:
+        turns: What is turned.
+        seconds: Longest time between two marks.
+    """
+
+    def __init__(self, turns: Collection[Turn], seconds: float = 30.0) -> None:
+        self._files, self._seconds = {turn.file for turn in turns}, seconds
+        self.renew()
+
+    def renew(self) -> None:
+        """Count from now on."""
+        self._end = time.monotonic() + self._seconds
+
+    def enter(self, frame: FrameType) -> Any:
+        """Watch a frame from now on, if its file is turned."""
+        return self.trace if frame.f_code.co_filename in self._files else None
+
+    def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
+        """Trace function of a frame: raises `TooLong`."""
+        if event == "line" and time.monotonic() > self._end:
+            raise TooLong
+        return self.trace

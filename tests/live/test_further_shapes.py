@@ -1,0 +1,369 @@
+"""Further shapes of loops: what is shown alone, what tells a start, what is made again, rotations, indexes."""
+
+import heapq
+import json
+import math
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import parity
+from parity.results import Resumption
+
+
+class State:
+    """What a trainer holds."""
+
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
+
+
+Trainer = Callable[[Path, int], Iterator[int]]
+
+
+def trainer(
+    begin: Callable[[], State],
+    step: Callable[[State, int], None],
+    lost: tuple[str, ...] = (),
+    *,
+    made: Callable[[State], None] = lambda state: None,
+    end: Callable[[Path, State, int], None] = lambda folder, state, start: None,
+) -> Trainer:
+    """Return a trainer with weights `w` that a step changes; all its state but what is lost is saved every four."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        state, start, path = begin(), 0, folder / "state.pkl"
+        if path.exists():
+            kept, start = pickle.loads(path.read_bytes())
+            vars(state).update({name: value for name, value in kept.items() if name not in lost})
+        made(state)
+        for number in range(start, steps):
+            yield number
+            step(state, number)
+            if number % 4 == 3:
+                kept = {name: value for name, value in vars(state).items() if not name.startswith("own")}
+                path.write_bytes(pickle.dumps((kept, number + 1)))
+        end(folder, state, start)
+
+    return train
+
+
+def check(train: Trainer, **options: Any) -> Resumption:
+    given: dict[str, Any] = {"steps": 20, "stop_at": 13, "mode": "inline", "scenarios": ("kill", "third"), **options}
+    return parity.resumes(train, **given)
+
+
+def first(found: Resumption) -> str:
+    assert found.verdict == "broken", found
+    return found.suspects[0].path
+
+
+def descend(state: State, number: int, rate: float = 0.3) -> float:
+    error = state.w - math.sin(number)
+    state.w = state.w - rate * error
+    return float(error @ error)
+
+
+def weights(**others: Any) -> Callable[[], State]:
+    return lambda: State(w=np.ones(2), **{name: pickle.loads(pickle.dumps(value)) for name, value in others.items()})
+
+
+def shows_the_peak(state: State, number: int) -> None:
+    state.own_peak = max(state.own_peak, descend(state, number))
+    print(f"{number} worst {state.own_peak:.3f}")
+
+
+def test_a_highest_value_that_is_only_printed_is_listed() -> None:
+    found = check(trainer(weights(own_peak=0.0), shows_the_peak))
+    assert found.verdict == "holds", found
+    assert "state.own_peak" in {one.path for one in found.bookkeeping}
+
+
+def stops_by_the_peak(state: State, number: int) -> None:
+    state.high = max(state.high, descend(state, number))
+    if state.high > 1e6:
+        raise ValueError("it diverges")
+
+
+def test_a_highest_value_that_a_condition_takes_is_lost() -> None:
+    assert check(trainer(weights(high=0.0), stops_by_the_peak)).verdict == "holds"
+    assert first(check(trainer(weights(high=0.0), stops_by_the_peak, ("high",)))) == "state.high"
+
+
+class Cache:
+    """Features that were made lately; counts for people."""
+
+    def __init__(self) -> None:
+        self.kept: OrderedDict[int, float] = OrderedDict()
+        self.hits = self.gone = 0
+
+    def __getitem__(self, number: int) -> float:
+        if number in self.kept:
+            self.kept.move_to_end(number)
+            self.hits += 1
+            return self.kept[number]
+        value = math.sin(number)
+        self.kept[number] = value
+        while len(self.kept) > 4:
+            self.kept.popitem(last=False)
+            self.gone += 1
+        return value
+
+
+def with_a_cache(state: State, number: int) -> None:
+    state.w = state.w * 0.9 + state.own_cache[number * 7 % 5]
+
+
+def test_a_cache_of_what_was_made_lately_is_made_again() -> None:
+    assert check(trainer(weights(own_cache=Cache()), with_a_cache), scenarios="all").verdict == "holds"
+
+
+def sees(state: State, number: int) -> None:
+    descend(state, number)
+    state.seen.add(number)
+
+
+def report(folder: Path, state: State, start: int) -> None:
+    known = {"resumed": start > 0, "from": start, "file": f"state of {start}" if start else None}
+    (folder / "report.json").write_text(json.dumps({**known, "incomplete": len(state.seen) != 20}))
+
+
+def missing(folder: Path, state: State, start: int) -> None:
+    left = set(range(20)) - state.seen
+    (folder / "report.json").write_text(json.dumps({"missing": len(left), "least": min(left, default=None)}))
+
+
+def test_a_report_may_say_where_its_process_began() -> None:
+    assert check(trainer(weights(seen=set()), sees, end=report)).verdict == "holds"
+
+
+def test_a_report_of_what_was_lost_is_no_beginning() -> None:
+    assert check(trainer(weights(seen=set()), sees, end=missing)).verdict == "holds"
+    assert first(check(trainer(weights(seen=set()), sees, ("seen",), end=missing))) == "state.seen"
+
+
+def reduce(state: State) -> None:
+    state.rate = max(state.rate * 0.5, 1e-4)
+
+
+def has_a_plateau(state: State, number: int) -> None:
+    descend(state, number, state.rate)
+    state.bad += 1
+    if state.bad > 60:
+        reduce(state)
+
+
+def test_a_count_by_which_a_function_moves_the_rate_beyond_the_run_is_lost() -> None:
+    given = weights(rate=0.3, bad=0)
+    assert check(trainer(given, has_a_plateau)).verdict == "holds"
+    assert first(check(trainer(given, has_a_plateau, ("bad",)), scenarios=("kill",))) == "state.bad"
+
+
+def counts_words(state: State, number: int) -> None:
+    word = number * number % 11
+    while len(state.counts) <= word:
+        state.counts.append(0)
+    state.counts[word] += 1
+    state.w = state.w * 0.9 + 1 / state.counts[word]
+
+
+def test_a_list_of_counts_is_no_record_of_the_past() -> None:
+    given = weights(counts=[])
+    assert check(trainer(given, counts_words)).verdict == "holds"
+
+    def forget(state: State) -> None:
+        state.counts = [1] * len(state.counts)
+
+    assert first(check(trainer(given, counts_words, made=forget), scenarios=("kill",))).startswith("state.counts[")
+
+
+def cooling() -> Iterator[float]:
+    k = 0
+    while True:
+        yield 0.3 / (1 + 0.1 * k)
+        k += 1
+
+
+def cools(*, lost: bool) -> Trainer:
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        w, begin, rates, path = np.ones(2), 0, cooling(), folder / "state.pkl"
+        if path.exists():
+            w, begin = pickle.loads(path.read_bytes())
+            for _ in range(0 if lost else begin):
+                next(rates)
+        for number in range(begin, steps):
+            yield number
+            w = w - next(rates) * (w - math.sin(number))
+            if number % 4 == 3:
+                path.write_bytes(pickle.dumps((w, number + 1)))
+        return w
+
+    return train
+
+
+def test_an_endless_generator_that_gives_no_data_is_named() -> None:
+    assert check(cools(lost=False)).verdict == "holds"
+    assert first(check(cools(lost=True))).startswith("rates")
+
+
+def decays(state: State, number: int) -> None:
+    state.w = state.w - 0.1 * (state.w - math.sin(number)) - state.decay * state.w
+
+
+def test_a_rate_of_nothing_is_a_setting() -> None:
+    def default(state: State) -> None:
+        state.decay = 0.1 if any(state.w != 1) else 0.0
+
+    assert first(check(trainer(weights(decay=0.0), decays, made=default))) == "state.decay"
+
+
+def keeps_a_batch(state: State, number: int) -> None:
+    state.own_batch = np.full(2, math.sin(number)) * state.scale
+    state.w = state.w - 0.1 * (state.w - state.own_batch)
+    state.scale *= 0.98
+
+
+def test_what_a_step_sets_before_it_reads_it_is_named_last() -> None:
+    given = weights(scale=1.0, own_batch=None)
+    assert check(trainer(given, keeps_a_batch)).verdict == "holds"
+    assert first(check(trainer(given, keeps_a_batch, ("scale",)))) == "state.scale"
+
+
+def fills_a_table(state: State, number: int) -> None:
+    state.table[f"{number},x"] = 0.9 * state.table.get(f"{number - 1},x", 0.0) + math.sin(number)
+
+
+def test_what_is_put_under_new_keys_is_trained() -> None:
+    def table_alone() -> State:
+        return State(table={})
+
+    assert check(trainer(table_alone, fills_a_table)).verdict == "holds"
+    assert first(check(trainer(table_alone, fills_a_table, ("table",)))).startswith("state.table")
+
+
+def has_a_heap(state: State, number: int) -> None:
+    heapq.heappush(state.heap, (abs(math.sin(number)), number))
+    state.total += state.heap[0][0] + 0.01 * state.scale
+    state.w = 0.9 * state.w + 0.01 * state.total
+    while len(state.heap) > 5:
+        heapq.heappop(state.heap)
+
+
+def test_neither_an_element_of_a_heap_nor_an_equal_number_of_another_type_is_a_setting() -> None:
+    given = weights(heap=[], total=0.0, scale=4.0)
+
+    def again(state: State) -> None:
+        state.heap, state.scale = sorted(state.heap), int(state.scale)
+
+    assert check(trainer(given, has_a_heap, made=again)).verdict == "holds"
+    found = check(trainer(given, has_a_heap, ("total",), made=again))
+    assert found.verdict == "broken"
+    assert "settings" not in found.components
+
+
+def rotates(*, keeps: int = 3, forgets: bool = False) -> Trainer:
+    """Return a trainer that keeps its last checkpoints and saves once more at its end."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        def numbers() -> list[int]:
+            return sorted(int(path.stem[1:]) for path in folder.glob("c*.npy"))
+
+        def save(number: int) -> None:
+            np.save(folder / f"c{number}.npy", w)
+            for old in numbers()[: -(2 if forgets and resumed else keeps)]:
+                (folder / f"c{old}.npy").unlink()
+
+        begin = max(numbers(), default=0)
+        resumed = begin > 0
+        w = np.load(folder / f"c{begin}.npy") if begin else np.ones(2)
+        number, saved = begin, begin
+        while number < steps:
+            yield number
+            w = w - 0.3 * (w - math.sin(number))
+            number += 1
+            if number % 4 == 0:
+                save(number)
+                saved = number
+        if saved != number:
+            save(number)
+        return w
+
+    return train
+
+
+@pytest.mark.parametrize("keeps", [3, 99])
+def test_a_last_save_takes_its_place_in_a_rotation_when_a_run_is_extended(keeps: int) -> None:
+    found = check(rotates(keeps=keeps), scenarios="extend", steps=24, stop_at=17)
+    assert (found.verdict, found.scenarios) == ("holds", ("extend",)), found
+
+
+def test_a_rotation_that_keeps_less_is_red() -> None:
+    found = check(rotates(forgets=True), scenarios="extend", steps=24, stop_at=17)
+    assert found.suspects[0].component == "checkpoint.retention"
+
+
+def rows_of(index: Path) -> list[dict[str, Any]]:
+    return json.loads(index.read_text()) if index.exists() else []
+
+
+def scored(w: np.ndarray, number: int) -> tuple[np.ndarray, float]:
+    w = w - 0.3 * (w - math.sin(number))
+    return w, 9.0 - number + 5 * (8 < number < 14)
+
+
+def with_an_index(*, lost: bool) -> Trainer:
+    """Return a trainer that reads its index of checkpoints at each save, and counts by itself."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        w, best, waited, number, index = np.ones(2), math.inf, 0, 0, folder / "index.json"
+        if index.exists():
+            row = json.loads(index.read_text())[-1]
+            w, number, best = np.array(row["w"]), row["number"], row["best"]
+            waited = 0 if lost else row["waited"]
+        while number < steps:
+            yield number
+            w, score = scored(w, number)
+            number += 1
+            if number % 3 == 0:
+                rows = rows_of(index)
+                if score < best:
+                    best, waited = score, 0
+                else:
+                    waited += 1
+                if waited >= 60:
+                    break
+                row = {"w": w.tolist(), "number": number, "best": best, "waited": waited, "score": score}
+                index.write_text(json.dumps([*rows, row]))
+        return w
+
+    return train
+
+
+def derives(folder: Path, steps: int) -> Iterator[int]:
+    """A trainer that finds in its index what it had counted."""
+    w, waited, number, index = np.ones(2), 0, 0, folder / "index.json"
+    if index.exists():
+        row = json.loads(index.read_text())[-1]
+        w, number = np.array(row["w"]), row["number"]
+    while number < steps:
+        yield number
+        w, score = scored(w, number)
+        number += 1
+        if number % 3 == 0:
+            rows = rows_of(index)
+            waited = sum(one["score"] < score for one in rows)
+            if waited >= 60:
+                break
+            index.write_text(json.dumps([*rows, {"w": w.tolist(), "number": number, "score": score}]))
+    return w
+
+
+def test_a_count_that_is_reset_is_lost_though_the_step_reads_an_index() -> None:
+    assert check(with_an_index(lost=False), scenarios="all").verdict == "holds"
+    assert check(derives, scenarios="all").verdict == "holds"
+    assert first(check(with_an_index(lost=True), scenarios=("kill",))) == "waited"
