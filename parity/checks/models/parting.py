@@ -120,7 +120,8 @@ def where_parted(subjects: Subjects, rules: Sequence[LeafRule]) -> Parting:
         noise = max(_distance(moved[order[id(c)]].outputs[0], c.outputs[0]) for c in pair.first)
         if _parts(*both, noise):
             settings = (first.settings(pair.first[0].path), second.settings(pair.second[0].path))
-            scene = Scene(pair, settings, pairs, agreed, values, _dropouts(subjects, one.calls, two.calls))
+            scene = Scene(pair, settings, pairs, agreed, values, _dropouts(subjects, one.calls, two.calls),
+                          (one.calls, two.calls))  # fmt: skip
             return _explained(subjects, scene, both, compared, skipped, noise)
         agreed.append((pair, both[0]))
     for at, (a, b) in enumerate(zip(one.outputs, two.outputs, strict=True)):

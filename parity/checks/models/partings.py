@@ -75,7 +75,7 @@ def parting_of(
 
 def _likely(subjects: Subjects, found: ModelMap) -> list[list[LeafRule]]:
     """Return complete maps that are likely: by behaviour and names first, then by the order of calls."""
-    if found.alone or found.matched is None:
-        return []
     rules = [row.rule for row in found.rows if row.rule is not None]
-    return [*([rules] if len(rules) == len(found.rows) else []), *likely_maps(subjects, found.matched)]
+    whole = len(rules) == len(found.rows) and not found.alone
+    ordered = likely_maps(subjects, found.matched) if found.matched is not None else []
+    return [*([rules] if whole else []), *ordered]
