@@ -21,7 +21,7 @@ MODEL = "model"
 """Slot of the module of NNX that was given to the trainer."""
 
 DEEPEST = 6
-"""Objects inside one another that are looked into."""
+"""Objects inside one another that are looked into; containers, as optimizers of optimizers are, do not count."""
 
 
 def view_of(state: Any, model: Any) -> StateView:
@@ -75,13 +75,13 @@ class _PytreeWalk:
                     self.keep(f"{dot}{name}", leaf, name if value is self.model else None)
         elif isinstance(value, Mapping):
             for key, one in value.items():
-                self.visit(f"{dot}{key}", one, deep + 1)
+                self.visit(f"{dot}{key}", one, deep)
         elif isinstance(value, tuple) and hasattr(value, "_fields"):
             for key, one in zip(value._fields, value, strict=True):
-                self.visit(f"{dot}{key}", one, deep + 1)
+                self.visit(f"{dot}{key}", one, deep)
         elif isinstance(value, list | tuple):
             for at, one in enumerate(value):
-                self.visit(f"{dot}{at}", one, deep + 1)
+                self.visit(f"{dot}{at}", one, deep)
         elif jax.tree.leaves(value) and jax.tree.leaves(value)[0] is not value:
             for keys, leaf in jax.tree_util.tree_flatten_with_path(value)[0]:
                 self.visit(f"{dot}{keys_of([k for k in keys if getattr(k, 'name', '') != 'value'])}", leaf, deep + 1)

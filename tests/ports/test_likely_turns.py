@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from parity.checks.models.pieces import LeafPart
-from parity.checks.models.quiet import _likely_turn
+from parity.checks.models.quiet import likely_turn
 
 
 def part(leaf, *shape):
@@ -28,5 +28,5 @@ OTHER_KIND = (part("table.weight", 9, 3), part("table.embedding", 9, 3))
 )
 def test_a_square_matrix_lies_as_others_of_its_kind(beside, order):
     square = part("q.weight", 4, 4), part("q.kernel", 4, 4)
-    assert _likely_turn(*square, [*beside, square]) == order
-    assert _likely_turn(*TURNED, list(beside)) == (1, 0)
+    assert likely_turn(*square, [*beside, square]) == order
+    assert likely_turn(*TURNED, list(beside)) == (1, 0)

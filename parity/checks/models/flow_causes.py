@@ -15,10 +15,22 @@ import numpy as np
 from parity.checks.models.causes import ACTIVATIONS
 from parity.checks.models.fitting import Float64s, coefficient, fits, tolerance
 
-__all__ = ["BETWEEN", "LARGEST", "Terms", "distinct_terms", "factor_cause", "layout_cause", "term_cause"]
+__all__ = [
+    "BETWEEN",
+    "LARGEST",
+    "Terms",
+    "activation_order_cause",
+    "distinct_terms",
+    "factor_cause",
+    "layout_cause",
+    "term_cause",
+]
 
 Terms = Sequence[tuple[str, Float64s]]
 """Values that agree in both models, each with its name, the nearest first."""
+
+MOST_COLUMNS = 512
+"""Numbers of the last axis above which their order is not looked for."""
 
 LARGEST = 2**18
 """Elements of a value, as of two images of 64 by 64 by 32: above, orders of axes and windows are not tried."""
@@ -109,19 +121,72 @@ def layout_cause(terms: Terms, first: Float64s, second: Float64s) -> str:
     limit = tolerance(first, second)
     difference = first - second
     for (name, values), between in itertools.product(distinct_terms(terms), BETWEEN):
-        if not 3 <= values.ndim <= 4 or values.size != first.size or values.shape[0] != first.shape[0]:
-            continue
-        if values.size > LARGEST:
+        if not 3 <= values.ndim <= 4 or values.shape[0] != first.shape[0] or values.size > LARGEST:
             continue
         made = ACTIVATIONS[between](values)
         orders = [(0, *order) for order in itertools.permutations(range(1, values.ndim))]
-        laid = {order: made.transpose(order).reshape(first.shape) for order in orders}
-        found = [(a, b) for a, b in itertools.permutations(orders, 2) if fits(laid[a] - laid[b], difference, limit)]
+        if values.size == first.size:
+            laid = {order: made.transpose(order).reshape(first.shape) for order in orders}
+        else:
+            laid = _with_places(made, orders, first)
+        found = [(a, b) for a, b in itertools.permutations(laid, 2) if fits(laid[a] - laid[b], difference, limit)]
         if len(found) == 1:
             here, there = (", ".join(map(str, order)) for order in found[0])
             return f"layout: {name} {list(values.shape)} in the order of axes {here} here, {there} there"
     if first.ndim >= 2 and first.shape[0] and first[0].size > 2:
+        if exchanged := _exchanged(first, second, limit):
+            return f"layout: numbers of the last axis lie in another order: {exchanged}"
         rows = [np.sort(one.reshape(one.shape[0], -1), axis=-1) for one in (first, second)]
         if fits(rows[0], rows[1], limit):
             return "layout: the same values in another order"
+    return ""
+
+
+def _with_places(
+    made: Float64s, orders: Sequence[tuple[int, ...]], like: Float64s
+) -> dict[tuple[int, ...], Float64s]:
+    """Return values in each order of axes, with places of zeros before them, as of a class token; or none."""
+    batch, width = like.shape[0], like.shape[-1]
+    more = like.size - made.size
+    if like.ndim != 3 or made.shape[-1] != width or more <= 0 or more % (batch * width):
+        return {}
+    zeros = np.zeros((batch, more // batch // width, width))
+    return {order: np.concatenate((zeros, made.transpose(order).reshape(batch, -1, width)), 1) for order in orders}
+
+
+def _exchanged(first: Float64s, second: Float64s, limit: float) -> str:
+    """Return which columns of the last axis of one are which of the other, where all of them are one each."""
+    here, there = (one.reshape(-1, one.shape[-1]) for one in (first, second))
+    if here.shape[0] < 2 or not 2 <= here.shape[1] <= MOST_COLUMNS:
+        return ""
+    equal = np.abs(here[:, :, None] - there[:, None, :]).max(0) <= limit
+    if not (equal.sum(0) == 1).all() or not (equal.sum(1) == 1).all():
+        return ""
+    order = np.argmax(equal, 1)
+    moved = [at for at in range(len(order)) if order[at] != at]
+    shown = ", ".join(f"{at} here is {order[at]} there" for at in moved[:4])
+    return shown + (f" and {len(moved) - 4} more" if len(moved) > 4 else "")
+
+
+def activation_order_cause(terms: Terms, first: Float64s, second: Float64s) -> str:
+    """Return that one model takes an activation of a sum, and the other of one of its terms; empty where not.
+
+    Args:
+        terms: What agrees in both before it.
+        first: Values of one model.
+        second: Values of the other, of the same shape.
+    """
+    limit = tolerance(first, second)
+    same = distinct_terms([(name, values) for name, values in terms if values.shape == first.shape])
+    for between in BETWEEN[1:]:
+        act = ACTIVATIONS[between]
+        for (x, a), (y, b) in itertools.permutations(same, 2):
+            ways = {
+                f"{between} of the sum of {x} and {y}": act(a + b),
+                f"the sum of {y} and {between} of {x}": act(a) + b,
+                f"the sum of both, without {between}": a + b,
+            }
+            here, there = ([word for word, made in ways.items() if fits(made, one, limit)] for one in (first, second))
+            if len(here) == len(there) == 1 and here != there:
+                return f"residual: {here[0]} here, {there[0]} there"
     return ""

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from parity.checks.models.attention_causes import attention_cause
 from parity.checks.models.causes import activation_cause, gate_cause, setting_cause, weight_cause
 from parity.checks.models.fitting import Float64s, fits
-from parity.checks.models.flow_causes import factor_cause, layout_cause, term_cause
+from parity.checks.models.flow_causes import activation_order_cause, factor_cause, layout_cause, term_cause
 from parity.checks.models.grouped_causes import grouped_cause
 from parity.checks.models.modules import CallPair, comparable
+from parity.checks.models.module_causes import angle_cause, left_out_cause
 from parity.checks.models.norm_causes import norm_cause, norm_way_cause
 from parity.checks.models.pooling_causes import pooling_cause, window_cause
 from parity.contract import ModuleCall
@@ -38,6 +39,8 @@ class Scene:
     """Values of the first model's leaves."""
     dropouts: Sequence[float] = ()
     """Rates of the dropouts of both models."""
+    calls: tuple[Sequence[ModuleCall], Sequence[ModuleCall]] = ((), ())
+    """All calls of both, also of modules that the other has not."""
 
 
 def likely_cause(scene: Scene, parted: tuple[Float64s, Float64s], given: tuple[Float64s, Float64s] | None) -> str:
@@ -67,10 +70,13 @@ def likely_cause(scene: Scene, parted: tuple[Float64s, Float64s], given: tuple[F
         or attention_cause(befores, *parted)
         or grouped_cause(befores, *parted)
         or _order_cause(scene)
+        or left_out_cause(scene.calls, scene.pair.paths, *parted)
+        or angle_cause(scene.pair.paths, *parted)
         or factor_cause(*parted, scene.dropouts)
         or pooling_cause(terms, *parted)
         or window_cause(terms, *parted)
         or layout_cause(terms, *parted)
+        or activation_order_cause(terms, *parted)
         or term_cause(terms, *parted)
     )
 

@@ -37,6 +37,8 @@ class ModelMap:
     agree: bool
     """Whether both models computed the same at equal values of all leaves of one extent."""
     notes: tuple[str, ...] = ()
+    matched: Matched | None = None
+    """What behaviour told of the pieces."""
 
     @property
     def rules(self) -> list[LeafRule]:
@@ -73,7 +75,7 @@ def propose(subjects: Subjects) -> ModelMap:
     order = {leaf: at for at, leaf in enumerate(subjects.first.leaves)}
     rows.sort(key=lambda row: order[row.first[0]])
     notes = [note for note in (subjects.inputs.note, *subjects.first.notes, *subjects.second.notes) if note]
-    return ModelMap(tuple(rows), alone, matched.agree, tuple(notes))
+    return ModelMap(tuple(rows), alone, matched.agree, tuple(notes), matched)
 
 
 def _tied_reason(subjects: Subjects, leaf: str | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class _NormWay:
     epsilon: float
     inside: bool
     """Whether epsilon is added to the variance, or to its root."""
+    scaled: bool = False
+    """Whether what is normalized was scaled first: its mean of squares is of what was scaled."""
 
 
 def norm_way_cause(first: Float64s, second: Float64s, given: Float64s, leaves: Sequence[Float64s]) -> str:
@@ -68,9 +70,11 @@ def norm_way_cause(first: Float64s, second: Float64s, given: Float64s, leaves: S
     here: list[_NormWay] = []
     there: list[_NormWay] = []
     for scale, bias in [(own[0], 0.0 * own[0])] if len(own) == 1 else [(own[0], own[1]), (own[1], own[0])]:
-        for way, normal in _normalized(given):
+        ways = [(way, normal * scale + bias) for way, normal in _normalized(given)]
+        ways += [(replace(way, scaled=True), normal + bias) for way, normal in _normalized(given * scale)]
+        for way, made in ways:
             for side, got in ((here, first), (there, second)):
-                if fits(normal * scale + bias, got, limit):
+                if fits(made, got, limit):
                     side.append(way)
     phrase, _ = least_difference(here, there, _norm_differences)
     return f"norm: {phrase}" if phrase else ""
@@ -99,4 +103,7 @@ def _norm_differences(a: _NormWay, b: _NormWay) -> list[str]:
     if a.inside != b.inside:
         where = {True: "inside the root", False: "outside"}
         found.append(f"epsilon {where[a.inside]} here, {where[b.inside]} there")
+    if a.scaled != b.scaled:
+        order = {True: "before", False: "after"}
+        found.append(f"scaled {order[a.scaled]} it is normalized here, {order[b.scaled]} there")
     return found

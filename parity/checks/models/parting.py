@@ -19,7 +19,7 @@ from parity.checks.models.proof import carried, placed
 from parity.checks.models.subjects import Subjects
 from parity.contract import ModuleCall
 from parity.errors import SpecError
-from parity.mapping import LeafRule
+from parity.mapping import LeafRule, RulePlacement
 from parity.results import Verdict
 
 __all__ = ["Parting", "where_parted"]
@@ -120,7 +120,8 @@ def where_parted(subjects: Subjects, rules: Sequence[LeafRule]) -> Parting:
         noise = max(_distance(moved[order[id(c)]].outputs[0], c.outputs[0]) for c in pair.first)
         if _parts(*both, noise):
             settings = (first.settings(pair.first[0].path), second.settings(pair.second[0].path))
-            scene = Scene(pair, settings, pairs, agreed, values, _dropouts(subjects, one.calls, two.calls))
+            scene = Scene(pair, settings, pairs, agreed, values, _dropouts(subjects, one.calls, two.calls),
+                          (one.calls, two.calls))  # fmt: skip
             return _explained(subjects, scene, both, compared, skipped, noise)
         agreed.append((pair, both[0]))
     for at, (a, b) in enumerate(zip(one.outputs, two.outputs, strict=True)):
@@ -146,6 +147,9 @@ def where_parted(subjects: Subjects, rules: Sequence[LeafRule]) -> Parting:
         carried(first, placements, shaken.gradients, grads=True)[path], grad))]  # fmt: skip
     largest = max((float(np.abs(grad).max(initial=0.0)) for grad in expected.values()), default=0.0)
     off = [path for path in off if float(np.abs(two.gradients[path]).max(initial=0.0)) > 1e-13 * largest]
+    stopped = _stopped(subjects, placements, expected, two.gradients)
+    if stopped is not None:
+        return dataclasses.replace(stopped, compared=compared, skipped=skipped)
     if off:
         note = f"all outputs of modules agree, and gradients of leaves do not: {', '.join(off[:4])}"
         return Parting("inconclusive", names, compared, skipped, notes=(note,))
@@ -157,6 +161,27 @@ def where_parted(subjects: Subjects, rules: Sequence[LeafRule]) -> Parting:
         note = f"nothing parts in evaluation, and settings differ that training reads: {'; '.join(unseen[:4])}"
         return Parting("inconclusive", names, compared, skipped, notes=(note,))
     return Parting("holds", names, compared, skipped)
+
+
+def _stopped(
+    subjects: Subjects, placements: Sequence[RulePlacement], expected: Mapping[str, NDArray[np.float64]],
+    got: Mapping[str, NDArray[np.float64]],
+) -> Parting | None:  # fmt: skip
+    """Return the first leaf whose gradient is zero in one model alone, where nothing else was found to part."""
+    largest = max((float(np.abs(grad).max(initial=0.0)) for grad in expected.values()), default=0.0)
+    names = {path: " + ".join(one.source) for one in placements for path in one.target}
+    for path, grad in expected.items():
+        for who, none, other in ((subjects.second.name, got[path], grad), (subjects.first.name, grad, got[path])):
+            if np.any(none) or float(np.abs(other).max(initial=0.0)) <= 1e-9 * largest:
+                continue
+            a, b = grad, got[path]
+            index = tuple(int(i) for i in np.unravel_index(int(np.argmax(np.abs(a - b))), a.shape))
+            cause = f"gradient stopped: none reaches {names[path]} ({path}) in {who} (stop_gradient or detach)"
+            return Parting(
+                "broken", (subjects.first.name, subjects.second.name), what="gradient", modules=(names[path], path),
+                kinds=("leaf", "leaf"), index=index, first=float(a[index]), second=float(b[index]), gap=1.0, cause=cause,
+            )  # fmt: skip
+    return None
 
 
 def _unseen(subjects: Subjects, pairs: Sequence[CallPair]) -> list[str]:

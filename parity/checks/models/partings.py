@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from parity.checks.models.mapping import propose
+from parity.checks.models.mapping import ModelMap, propose
 from parity.checks.models.maps import opened_models
 from parity.checks.models.opening import open_subjects
+from parity.checks.models.ordered import likely_maps
 from parity.checks.models.parting import Parting, where_parted
 from parity.checks.models.subjects import Subjects
 from parity.mapping import LeafRule, read_rules
@@ -43,21 +44,38 @@ def find_parting(
     return parting_of(open_subjects(first, second, inputs), rules)
 
 
-def parting_of(subjects: Subjects, rules: Path | Sequence[LeafRule] | None) -> Parting:
-    """Return where two models that are open part; see `find_parting`."""
+def parting_of(
+    subjects: Subjects, rules: Path | Sequence[LeafRule] | None, found: ModelMap | None = None
+) -> Parting:
+    """Return where two models that are open part; see `find_parting`.
+
+    Args:
+        subjects: The models.
+        rules: RULES.toml or rules; None for the map that is proposed.
+        found: That map, where it was looked for already.
+    """
     if rules is not None:
         given = read_rules(rules).rules if isinstance(rules, Path) else list(rules)
         subjects.require_repeatable()
         return where_parted(subjects, given)
-    found = propose(subjects)
+    found = found or propose(subjects)
     if not found.unsure and not found.alone:
         return where_parted(subjects, found.rules)
     names = (subjects.first.name, subjects.second.name)
     reasons = [f"{' + '.join(row.first)}: {row.why}" for row in found.unsure]
     reasons += [f"{what}: {why}" for what, why in found.alone]
     note = f"{len(reasons)} rows of the map are not sure, so this is not either: {reasons[0]}; give --rules"
-    likely = [row.rule for row in found.rows if row.rule is not None]
-    if found.alone or len(likely) < len(found.rows):
+    partings = [where_parted(subjects, likely) for likely in _likely(subjects, found)]
+    if not partings:
         return Parting("inconclusive", names, notes=(note,))
-    parting = where_parted(subjects, likely)
+    # under a wrong map modules part that are right: the map under which most calls agree is the likely one
+    parting = max(partings, key=lambda one: (not one.what, one.compared))
     return replace(parting, verdict="inconclusive", notes=(note, *parting.notes))
+
+
+def _likely(subjects: Subjects, found: ModelMap) -> list[list[LeafRule]]:
+    """Return complete maps that are likely: by behaviour and names first, then by the order of calls."""
+    rules = [row.rule for row in found.rows if row.rule is not None]
+    whole = len(rules) == len(found.rows) and not found.alone
+    ordered = likely_maps(subjects, found.matched) if found.matched is not None else []
+    return [*([rules] if whole else []), *ordered]

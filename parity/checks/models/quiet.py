@@ -18,7 +18,10 @@ from parity.checks.models.likeness import Alike, match_pieces
 from parity.checks.models.pieces import ExtentsKey, LeafPart, PartArrays, turns
 from parity.checks.models.subjects import Subjects, own_values, values_of
 
-__all__ = ["match_quiet"]
+__all__ = ["kind_of", "likely_turn", "match_quiet"]
+
+_KINDS = {"kernel": "weight", "scale": "weight", "embedding": "weight", "g": "weight", "b": "bias"}
+"""Names of leaves that are one kind."""
 
 Rest = dict[ExtentsKey, tuple[list[LeafPart], list[LeafPart]]]
 
@@ -151,27 +154,36 @@ def _by_names(here: Sequence[LeafPart], there: Sequence[LeafPart]) -> list[tuple
 def _words(leaf: str) -> set[str]:
     """Return the words of a name, those for one kind of leaf as one, and its numbers by their place."""
     words = [word for word in re.split(r"[^a-z0-9]+|(?<=[a-z])(?=[0-9])", leaf.lower()) if word]
-    last = {"kernel": "weight", "scale": "weight", "embedding": "weight", "g": "weight", "b": "bias"}
     numbers = [f"{at}th {word}" for at, word in enumerate(word for word in words if word.isdigit())]
-    return {last.get(word, word) for word in words if not word.isdigit()} | set(numbers)
+    return {_KINDS.get(word, word) for word in words if not word.isdigit()} | set(numbers)
 
 
-def _likely_turn(a: LeafPart, b: LeafPart, pairs: Sequence[tuple[LeafPart, LeafPart]]) -> tuple[int, ...]:
+def kind_of(leaf: str) -> int:
+    """Return whether a leaf is called a bias: in a module it comes after the weight, in whichever order they lie."""
+    last = leaf.lower().rpartition(".")[2]
+    return int(_KINDS.get(last, last) == "bias" or last.startswith("b_"))
+
+
+def likely_turn(a: LeafPart, b: LeafPart, pairs: Sequence[tuple[LeafPart, LeafPart]]) -> tuple[int, ...]:
     """Return the order of axes in which two pieces are likely one: of a square matrix, that of others of its kind.
+
+    Args:
+        a: A piece of the first model.
+        b: One of the second, of the same key.
+        pairs: All likely pairs.
 
     Where a port parts nothing tells which way a square matrix lies, and `.weight` to `.kernel` is one way in a port:
     as it is first would transpose queries beside projections whose shapes say that they are turned.
     """
     orders = turns(a.index.shape, b.index.shape)
     kind = (a.leaf.rpartition(".")[2], b.leaf.rpartition(".")[2])
-    others = {
-        found[0]
+    others = [
+        turns(one.index.shape, other.index.shape)
         for one, other in pairs
         if (one.leaf.rpartition(".")[2], other.leaf.rpartition(".")[2]) == kind
         and one.index.ndim == a.index.ndim
-        and len(found := turns(one.index.shape, other.index.shape)) == 1
-    }
-    return others.pop() if len(others) == 1 and len(orders) > 1 and others <= set(orders) else orders[0]
+    ]
+    return next((order for order in orders if all(order in allowed for allowed in others)), orders[0])
 
 
 def _left_over(rest: Rest, silent: set[LeafPart], told: Sequence[Alike]
@@ -183,7 +195,7 @@ def _left_over(rest: Rest, silent: set[LeafPart], told: Sequence[Alike]
     alone: list[tuple[LeafPart, str]] = []
     for here, there in rest.values():
         for a, b in _by_names(here, there):
-            order = _likely_turn(a, b, likely)
+            order = likely_turn(a, b, likely)
             if a in silent or b in silent:
                 reason = f"no gradient reaches {a if a in silent else b}, and no output follows it"
             elif len(here) == 1:

@@ -64,10 +64,10 @@ def _share(before, after, model) -> float | None:  # type: ignore[no-untyped-def
         ways.append((model[leaf] - before[leaf]).ravel())
     move, way = np.concatenate(moves), np.concatenate(ways)
     square = float(way @ way)
-    if square == 0.0:
-        return 0.0 if not np.any(move) else None
+    rounding = 4 * 2.0**-52 * max(float(np.abs(v).max(initial=0.0)) for v in after.values())
+    if square == 0.0:  # what it follows is where it is: d x + (1 - d) x is x but for rounding
+        return 0.0 if float(np.abs(move).max(initial=0.0)) <= rounding else None
     share = float(move @ way) / square
     off = float(np.abs(move - share * way).max(initial=0.0))
     largest = float(np.abs(way).max(initial=0.0))
-    rounding = 4 * 2.0**-52 * max(float(np.abs(v).max(initial=0.0)) for v in after.values())
     return share if off <= max(FIT * largest, rounding) and -1e-9 <= share < 1.0 + 1e-9 else None

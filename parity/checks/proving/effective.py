@@ -19,6 +19,9 @@ __all__ = ["TakenParts", "one_value", "taken_of"]
 FIT = 1e-7
 """How far, of its largest element, a slot may be from what its parts give."""
 
+FEWEST = 3
+"""Elements from which a leaf shows that a slot holds a part of its gradient."""
+
 SAME = 1e-6
 """Relative distance of two parts that count as one: parts of one optimizer are the same at all leaves but for the
 rounding of their fits; the ratio of two optimizers is looked at more closely."""
@@ -55,7 +58,8 @@ def taken_of(
         if slot == model or not any(np.any(array) for array in held.values()):
             continue
         taken = _first_order(slot, held, gradient, params)
-        fits = len(taken.gradient) - len(taken.loose)
+        # any number is a multiple of one: leaves of few elements are no evidence
+        fits = sum(held[leaf].size >= FEWEST for leaf in taken.gradient if leaf not in taken.loose)
         if fits > 0 and (best is None or fits > best[0]):
             best = fits, taken
     if best is None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from parity.checks.criteria import FLOAT64_LIMIT
 from parity.checks.models import NOISE
-from parity.checks.noise import spread_of
+from parity.checks.noise import one_ulp_away, spread_of
 from parity.checks.proving.losses import Pairing
 from parity.checks.proving.slots import choose_model, slots_of
 from parity.checks.proving.sources import PortTrainer
@@ -124,7 +124,7 @@ def begin_lanes(pairing: Pairing, first: PortTrainer, second: PortTrainer, value
         rng = np.random.default_rng([7, seed])
         start = values
         if seed:
-            start = {leaf: np.nextafter(v, v + rng.choice((-1.0, 1.0), v.shape)) for leaf, v in values.items()}
+            start = {leaf: one_ulp_away(v, rng.random(v.shape) < 0.5, "float64") for leaf, v in values.items()}
         for trainer, is_second in ((first, False), (second, True)):
             lane = Lane(trainer, is_second, seed > 0)
             lane.run = trainer.probe.begin(pairing.over(start) if is_second else start, lift=lift)
@@ -159,7 +159,8 @@ def gaps_of(pairing: Pairing, lanes: list[Lane], step: int, one: str, two: str, 
         floor: Largest movement of each leaf by noise up to this step, which is updated.
 
     Numerics: a leaf may differ by 1e-12 of its largest element, by three times what one unit in the last place at the
-    start has moved it up to this step, or by 16 units in the last place of the largest element of the slot.
+    start has moved it up to this step, or by 16 units in the last place of the largest element of the slot, times the
+    root of the updates: each rounds anew, and what began at zero holds nothing but updates.
     """
     expected = pairing.over(lanes[0].moments[step].slots.get(one, {}))
     got = lanes[1].moments[step].slots.get(two, {})
@@ -183,7 +184,7 @@ def gaps_of(pairing: Pairing, lanes: list[Lane], step: int, one: str, two: str, 
             continue
         scale = max(scale, float(np.abs(there).max(initial=0.0)))
         gap = spread_of(array, there)
-        if gap > max(FLOAT64_LIMIT * scale, 3.0 * noise.get(path, 0.0), NOISE * largest):
+        if gap > max(FLOAT64_LIMIT * scale, 3.0 * noise.get(path, 0.0), NOISE * largest * max(step, 1) ** 0.5):
             parted.append(path)
             worst = max(worst, gap / max(scale, 1e-300))
     return SlotGap(one, two, tuple(parted), worst) if parted else None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from parity.checks.criteria import FLOAT64_LIMIT
 from parity.checks.models import NOISE, Subjects, carried, drawn
-from parity.checks.noise import spread_of
+from parity.checks.noise import one_ulp_away, spread_of
 from parity.checks.proving.sources import PortTrainer
 from parity.contract import LossEvaluation, StepBatch
 from parity.mapping import RulePlacement
@@ -65,7 +65,7 @@ def evaluate_losses(
     one, two = first.probe.loss(values, batches[0]), second.probe.loss(there, batches[1])
     again = first.probe.loss(values, batches[0]), second.probe.loss(there, batches[1])
     rng = np.random.default_rng([3, step])
-    nudged = {leaf: np.nextafter(v, v + rng.choice((-1.0, 1.0), v.shape)) for leaf, v in values.items()}
+    nudged = {leaf: one_ulp_away(v, rng.random(v.shape) < 0.5, "float64") for leaf, v in values.items()}
     moved = first.probe.loss(nudged, batches[0]), second.probe.loss(pairing.over(nudged), batches[1])
     expected = pairing.over(one.gradients, grads=True)
     shaken = pairing.over(moved[0].gradients, grads=True)

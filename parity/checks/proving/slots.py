@@ -21,6 +21,9 @@ NEAR = 0.02
 """How far, of its largest element, what stands for the model at the start may be from what it was given: rounding to
 bfloat16 is 0.004 of an element."""
 
+NUDGED_ZERO = 2.0**-50
+"""How far leaves of zeros may be: runs that measure noise begin one unit in the last place of 0.5 away."""
+
 
 def slots_of(view: StateView, model: ModelProbe) -> dict[str, dict[str, NDArray[np.float64]]]:
     """Return slot to leaf to array.
@@ -60,11 +63,22 @@ def _joined(named: dict[str, dict[str, NDArray[np.float64]]]) -> dict[str, dict[
     """Return slots with those put together that lie apart, as an optimizer of each group of parameters keeps them."""
     made: dict[str, dict[str, NDArray[np.float64]]] = {}
     for slot, held in named.items():
-        word = slot.rpartition(".")[2]
-        alike = (o for o, other in made.items() if o.rpartition(".")[2] == word and not held.keys() & other.keys())
+        alike = (o for o, other in made.items() if _one_kind(o, slot, named) and not held.keys() & other.keys())
         home = next(alike, None)
         made.setdefault(slot if home is None else home, {}).update(held)
     return made
+
+
+def _one_kind(a: str, b: str, named: Mapping[str, Mapping[str, object]]) -> bool:
+    """Return whether two slots are called alike but for the group: `opt.a.0.mu.params` and `opt.b.1.0.mu.params`."""
+    one, two = ([word for word in slot.split(".") if not word.isdigit()] for slot in (a, b))
+    if one[-1:] != two[-1:]:
+        return False
+    if len(one) == len(two):
+        return sum(x != y for x, y in zip(one, two, strict=True)) <= 1
+    # the last word says nothing where slots of the same leaves end in it, as in the name of a collection
+    ending = [set(held) for slot, held in named.items() if slot.split(".")[-1] == one[-1]]
+    return not any(x & y for at, x in enumerate(ending) for y in ending[:at])
 
 
 def _by_order(loose: Sequence[str], view: StateView, model: ModelProbe) -> dict[str, dict[str, NDArray[np.float64]]]:
@@ -111,4 +125,5 @@ def choose_model(
 def _near(array: NDArray[np.float64], given: NDArray[np.float64]) -> bool:
     if array.shape != given.shape:
         return False
-    return float(np.abs(array - given).max(initial=0.0)) <= NEAR * float(np.abs(given).max(initial=0.0))
+    limit = max(NEAR * float(np.abs(given).max(initial=0.0)), NUDGED_ZERO)
+    return float(np.abs(array - given).max(initial=0.0)) <= limit

@@ -128,7 +128,7 @@ class Proving:
         lines = mapped.text().splitlines()
         if mapped.verdict != "broken":
             return PortStage("forward", "inconclusive", lines[0], lines=tuple(lines[1:6]))
-        parting = parting_of(subjects, self.rules if self.rules is not None else None)
+        parting = parting_of(subjects, self.rules, mapped.found)
         said = next((line for line in lines[1:] if not line.startswith("unsure")), lines[0])
         more = [line.strip() for line in parting.text().splitlines()[:6]] if parting.what else []
         return PortStage("forward", "broken", said, parting.cause, tuple(more))

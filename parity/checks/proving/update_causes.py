@@ -14,6 +14,7 @@ from parity.checks.proving.averages import average_of
 from parity.checks.proving.effective import SAME, TakenParts, one_value, taken_of
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.moves import move_cause
+from parity.checks.proving.slot_causes import begin_cause, frozen_cause, largest_cause
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
 
@@ -34,9 +35,9 @@ def update_cause(walk: TwoWalks) -> str:
     first = min((since for since, _ in walk.suspects.values()), default=walk.done)
     if walk.what == "loss" and not walk.suspects:
         return _loss_cause(walk)
-    if first == 1 and (cause := _taken_cause(walk)):
+    if first == 1 and (cause := frozen_cause(walk) or begin_cause(walk) or _taken_cause(walk)):
         return cause
-    return move_cause(walk) or average_cause(walk)
+    return move_cause(walk) or average_cause(walk) or largest_cause(walk)
 
 
 def average_cause(walk: TwoWalks) -> str:
@@ -50,7 +51,8 @@ def average_cause(walk: TwoWalks) -> str:
         }
         for lane in walk.lanes[:2]
     )
-    here = {s: one for s, one in here.items() if not walk.matched.get(s)}
+    # an average that is a copy yet equals the other's model itself: that is no average of the other
+    here = {s: one for s, one in here.items() if walk.matched.get(s, MODEL) == MODEL}
     taken = set(walk.matched.values())
     there = {s: one for s, one in there.items() if s not in taken}
     if here and not there:
@@ -109,7 +111,12 @@ def _taken_cause(walk: TwoWalks) -> str:
         which = "the trainer" if here is None else "the port"
         return f"no slot of {which} holds a gradient: the other keeps {(there or here).slot}" if here or there else ""  # type: ignore[union-attr]
     gradient = over(grads, grads=True)
-    return _decay_cause(here, there) or _clip_value_cause(here, there, walk) or _scale_cause(here, there, gradient)
+    return (
+        _rate_in_momentum(here, there, walk)
+        or _decay_cause(here, there)
+        or _clip_value_cause(here, there, walk)
+        or _scale_cause(here, there, gradient)
+    )
 
 
 def _over(walk: TwoWalks, slots: Mapping[str, LeafArrays]) -> dict[str, LeafArrays]:
@@ -145,7 +152,7 @@ def _rate_in_momentum(here: TakenParts, there: TakenParts, walk: TwoWalks) -> st
         return ""
     return (
         f"momentum: the port's is {ratio:.6g} times the trainer's, the first update the same: the rate is taken "
-        f"{'into the momentum there, after it here' if ratio < 1 else 'after the momentum there, into it here'}"
+        f"{'into the momentum there, after it here' if abs(ratio) < 1 else 'after the momentum there, into it here'}"
     )
 
 
@@ -164,6 +171,8 @@ def _clip_value_cause(here: TakenParts, there: TakenParts, walk: TwoWalks) -> st
 
 def _scale_cause(here: TakenParts, there: TakenParts, gradient: LeafArrays) -> str:
     """Return why one took another multiple of the gradient than the other."""
+    if here.loose or there.loose:
+        return ""  # what is no multiple of the gradient has no scale
     leaves = [leaf for leaf in here.gradient if leaf in there.gradient]
     frozen = [[leaf for leaf in leaves if not one.gradient[leaf]] for one in (here, there)]
     if frozen[0] != frozen[1]:
@@ -223,6 +232,15 @@ def _clip_cause(ratio: float, norm: float, here: TakenParts, there: TakenParts, 
         scale = share if words.startswith("there") else 1 / share
         if whole := _whole(scale, 1e-3):
             return f"accumulation: before both clip, the gradients of the port are {whole} times the trainer's"
+    for words, share in (("the port's are {0} times the trainer's, whose norm is clipped to 1, and are not clipped", ratio / (norm + EPSILON)),
+                         ("the port's are {0} times the trainer's, whose norm is clipped to 1, and are not clipped", ratio / norm),
+                         ("the trainer's, which are not clipped, are {0} times the port's, whose norm is clipped to 1", 1 / ratio / (norm + EPSILON)),
+                         ("the trainer's, which are not clipped, are {0} times the port's, whose norm is clipped to 1", 1 / ratio / norm)):  # fmt: skip
+        if whole := _whole(share, 1e-9):
+            return f"accumulation: of the gradients, {words.format(whole)}"
+        if abs(share - 1.0) <= 1e-9 < abs(norm - 1.0):
+            who, other = ("the trainer", "the port") if words.startswith("the port") else ("the port", "the trainer")
+            return f"clipping: {who} clips the norm of the gradients ({norm:.6g}) to 1, {other} does not clip it"
     if whole := _whole(ratio, 1e-9):
         return (
             f"accumulation: the gradients of the port are {whole} times the trainer's (the mean over micro-batches, "
@@ -240,5 +258,5 @@ def _clip_cause(ratio: float, norm: float, here: TakenParts, there: TakenParts, 
             )
     return (
         f"clipping: the gradient that reaches the port's optimizer is {ratio:.6g} times the trainer's, whose norm is "
-        f"{norm:.6g}: another largest norm, or clipped in one of the two alone"
+        f"{norm:.6g}: another largest norm, or clipped in one of the two alone, or scaled where the other clips"
     )

@@ -1,0 +1,74 @@
+"""Likely causes that a module shows: one that is left out in one model, and an embedding of numbers by angles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from parity.checks.models.fitting import Float64s, fits, tolerance
+from parity.checks.models.modules import comparable
+from parity.contract import ModuleCall
+
+__all__ = ["angle_cause", "left_out_cause"]
+
+
+def left_out_cause(
+    calls: tuple[Sequence[ModuleCall], Sequence[ModuleCall]], paths: tuple[str, str], first: Float64s,
+    second: Float64s,
+) -> str:  # fmt: skip
+    """Return the module that one model does not call, told by values: the other is given what it is given.
+
+    Args:
+        calls: All calls of both models.
+        paths: Modules whose inputs part.
+        first: Input of the one.
+        second: Input of the other.
+    """
+    limit = tolerance(first, second)
+    sides = ((calls[0], first, second, "here", "there"), (calls[1], second, first, "there", "here"))
+    for made, mine, other, side, far in sides:
+        for call in reversed(made):
+            if not call.inputs or not call.outputs or not call.path:
+                continue
+            whole = comparable([call.outputs[0]], [mine])
+            without = comparable([call.inputs[0]], [other])
+            if whole is None or without is None or not fits(*whole, limit) or not fits(*without, limit):
+                continue
+            named = paths[0] if side == "here" else paths[1]
+            return (
+                f"left out {far}: {call.path} ({call.kind}); {named} is given {far} what goes into that module {side}"
+            )
+    return ""
+
+
+def angle_cause(paths: tuple[str, str], first: Float64s, second: Float64s) -> str:
+    """Return that two inputs of modules part in sines and cosines alone, told by their squares that sum to one.
+
+    Args:
+        paths: Modules whose inputs or outputs part.
+        first: Values of one, float64[..., n].
+        second: Values of the other.
+    """
+    if first.shape != second.shape or first.ndim < 2 or first.shape[-1] < 4:
+        return ""
+    here, there = (one.reshape(-1, one.shape[-1]) for one in (first, second))
+    limit = tolerance(first, second)
+    parted = np.flatnonzero(np.abs(here - there).max(0) > limit)
+    at, end = int(parted[0]), int(parted[-1]) + 1
+    # a period may agree in both, as the shortest does: the columns that part need not be all of them
+    for start, stop in [(s, e) for s in range(at + 1) for e in range(end, first.shape[-1] + 1)]:
+        half, odd = divmod(stop - start, 2)
+        if odd or half < 2:
+            continue
+        for words, pairs in (
+            ("halves", (slice(start, start + half), slice(start + half, stop))),
+            ("neighbours", (slice(start, stop, 2), slice(start + 1, stop, 2))),
+        ):
+            sums = [one[:, pairs[0]] ** 2 + one[:, pairs[1]] ** 2 for one in (here, there)]
+            if all(np.abs(one - 1.0).max() <= 1e-12 for one in sums):
+                return (
+                    f"angles: sines and cosines ({words}) in columns {start} to {stop - 1} of what goes into {paths[0]} "
+                    f"and {paths[1]} are of other angles (periods, place or time)"
+                )
+    return ""

@@ -1,0 +1,95 @@
+"""Likely maps of two models that part, from the order in which their modules are called.
+
+Where two models compute something else, what their leaves do tells little of which is which: all behind the fault does
+something else too. Modules are called in one order in both, though their leaves are listed in another. Nothing of
+this is sure: of several likely maps the one counts under which most calls agree before the first that parts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from parity.checks.models.assembly import groups_of, rule_of
+from parity.checks.models.draws import drawn
+from parity.checks.models.likeness import Alike
+from parity.checks.models.pieces import ExtentsKey, LeafPart
+from parity.checks.models.proposal import Matched
+from parity.checks.models.quiet import kind_of, likely_turn
+from parity.checks.models.subjects import Subjects
+from parity.contract import ModelProbe, ModuleCall
+from parity.mapping import LeafRule
+
+__all__ = ["likely_maps"]
+
+Place = Callable[[LeafPart], tuple[int, ...]]
+
+
+def likely_maps(subjects: Subjects, matched: Matched) -> list[list[LeafRule]]:
+    """Return maps that pair leaves by the order of calls: all of them, and those alone that behaviour left.
+
+    Args:
+        subjects: The models.
+        matched: What behaviour tells.
+
+    Returns:
+        Complete maps alone; none where a model shows no calls, or has a leaf more than the other.
+    """
+    values = [
+        {leaf: drawn(value.shape, "statistic" if leaf in model.statistics else "parameter", (47, at))
+         for at, (leaf, value) in enumerate(model.leaves.items())}
+        for model in (subjects.first, subjects.second)
+    ]  # fmt: skip
+    made = subjects.evaluate(values[0], values[1], grads=False, calls=True)
+    if not all(one.calls for one in made):
+        return []
+    places = [
+        _placed(model, one.calls) for model, one in zip((subjects.first, subjects.second), made, strict=True)
+    ]
+    maps = []
+    for known in ([], list(matched.sure)):
+        rules = _rules(subjects, matched, _paired(matched, known, places))
+        if rules and rules not in maps:
+            maps.append(rules)
+    return maps
+
+
+def _placed(model: ModelProbe, calls: Sequence[ModuleCall]) -> Place:
+    """Return what gives the place of a piece: first call of its module, kind of leaf, number among the pieces."""
+    first: dict[str, int] = {}
+    for at, call in enumerate(calls):
+        first.setdefault(call.path, at)
+    order = {leaf: at for at, leaf in enumerate(model.leaves)}
+
+    def place(piece: LeafPart) -> tuple[int, ...]:
+        home = piece.leaf
+        while home and (home := home.rpartition(".")[0]) not in first and home:
+            pass
+        return first.get(home, len(calls)), kind_of(piece.leaf), order[piece.leaf], piece.number
+
+    return place
+
+
+def _paired(matched: Matched, known: Sequence[Alike], places: Sequence[Place]) -> list[Alike] | None:
+    """Return pairs of all pieces of one extent, one after the other; None where one model has more of them."""
+    taken = {one.first for one in known} | {one.second for one in known}
+    classes: dict[ExtentsKey, tuple[list[LeafPart], list[LeafPart]]] = defaultdict(lambda: ([], []))
+    for at, pieces in enumerate((matched.first, matched.second)):
+        for one in sorted((one for one in pieces if one not in taken), key=places[at]):
+            classes[one.key][at].append(one)
+    if any(len(here) != len(there) for here, there in classes.values()):
+        return None
+    pairs = [pair for both in classes.values() for pair in zip(*both, strict=True)]
+    likely = [*pairs, *((one.first, one.second) for one in known)]
+    return [*known, *(Alike(a, b, likely_turn(a, b, likely), 1.0, 0.0, "order") for a, b in pairs)]
+
+
+def _rules(subjects: Subjects, matched: Matched, pairs: Sequence[Alike] | None) -> list[LeafRule] | None:
+    """Return the rules of a map; None where a row of it cannot be written."""
+    rules = []
+    for group in groups_of(pairs or []):
+        rule = rule_of(group, subjects.first, subjects.second)
+        if rule is None:
+            return None
+        rules.append(rule)
+    return rules

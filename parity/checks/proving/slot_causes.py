@@ -1,0 +1,70 @@
+"""Causes that single slots tell: leaves that one does not train, where a slot begins, a largest second moment."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.checks.proving.lockstep import MODEL
+from parity.checks.proving.walk import TwoWalks
+
+__all__ = ["begin_cause", "frozen_cause", "largest_cause"]
+
+
+def frozen_cause(walk: TwoWalks) -> str:
+    """Return the leaves that the first update moves in one alone, though a gradient reaches them.
+
+    Decay moves a leaf without a gradient too: such a leaf is no evidence. Where all of one stays, its rate may be 0.
+    """
+    lanes, over = walk.lanes[:2], walk.pairing.over
+    start = lanes[0].moments[0].slots[MODEL]
+    gradients = over(lanes[0].trainer.probe.loss(start, lanes[0].trainer.batch(0)).gradients, grads=True)
+    before = over(start)
+    after = over(lanes[0].moments[1].slots[MODEL]), lanes[1].moments[1].slots[MODEL]
+    moved = [{leaf for leaf in gradients if not np.array_equal(one[leaf], before[leaf])} for one in after]
+    if not moved[0] & moved[1]:
+        return ""
+    largest = max((float(np.abs(grad).max(initial=0.0)) for grad in gradients.values()), default=0.0)
+    for who, other, still in (("the port", "the trainer", moved[0] - moved[1]),
+                              ("the trainer", "the port", moved[1] - moved[0])):  # fmt: skip
+        leaves = [leaf for leaf in gradients if leaf in still
+                  and float(np.abs(gradients[leaf]).max(initial=0.0)) > 1e-9 * largest]  # fmt: skip
+        if leaves:
+            more = f" and {len(leaves) - 3} more" if len(leaves) > 3 else ""
+            return f"frozen: {who} does not move {', '.join(leaves[:3])}{more}, {other} does"
+    return ""
+
+
+def begin_cause(walk: TwoWalks) -> str:
+    """Return a slot that begins at one number in the one and at another in the other, such as a sum of squares."""
+    for slot, (_, gap) in walk.suspects.items():
+        here, there = (lane.moments[0].slots.get(name, {}) for lane, name in zip(walk.lanes, (slot, gap.other), strict=False))
+        a, b = (_constant(list(held.values())) for held in (here, there))
+        if a is not None and b is not None and a != b and (a != 0.0) != (b != 0.0):
+            return f"state: {slot} begins at {a:.6g} here, {gap.other} at {b:.6g} there"
+    return ""
+
+
+def _constant(arrays: list[NDArray[np.float64]]) -> float | None:
+    """Return the number that all arrays hold everywhere; None where they do not."""
+    values = np.concatenate([array.ravel() for array in arrays]) if arrays else np.zeros(0)
+    return float(values[0]) if values.size and not np.ptp(values) else None
+
+
+def largest_cause(walk: TwoWalks) -> str:
+    """Return that one divides by the largest second moment so far, told by a slot that is the maximum of another."""
+    sides = (("the trainer", "the port", 0, walk.suspects.keys()), ("the port", "the trainer", 1, walk.extra))
+    for who, other, at, slots in sides:
+        moments = walk.lanes[at].moments
+        now, before = moments[walk.done].slots, moments[walk.done - 1].slots
+        for slot in slots:
+            for second in (one for one in now if one not in (MODEL, slot)):
+                leaves = [leaf for leaf in now.get(slot, {}) if leaf in now[second] and leaf in before.get(slot, {})]
+                made = all(np.array_equal(now[slot][leaf], np.maximum(before[slot][leaf], now[second][leaf])) for leaf in leaves)
+                differs = any(not np.array_equal(now[slot][leaf], now[second][leaf]) for leaf in leaves)
+                if leaves and made and differs:
+                    return (
+                        f"AMSGrad: {slot} of {who} is the largest {second} so far, and nothing in the state of "
+                        f"{other} equals it"
+                    )
+    return ""
