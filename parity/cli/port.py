@@ -42,6 +42,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="for the handover: a function of two folders that reads what the first's loop saved and writes what the "
         "second's resumes from",
     )
+    parser.add_argument(
+        "--back",
+        metavar="MODULE:NAME",
+        help="the same from the second to the first; with --convert, a run goes there and back",
+    )
     parser.add_argument("--steps", type=int, default=50, metavar="N", help="updates that are compared (50)")
     parser.add_argument(
         "--until", choices=STAGES, metavar="STAGE", help=f"the last stage that is looked at: {', '.join(STAGES)}"
@@ -65,6 +70,7 @@ def _run(options: argparse.Namespace) -> int:
         steps=options.steps,
         until=options.until,
         convert=sides.named_object("--convert", options.convert) if options.convert else None,
+        back=sides.named_object("--back", options.back) if options.back else None,
     )
     if options.json:
         print(json.dumps(proof.as_json(), indent=1))

@@ -36,7 +36,7 @@ PortBrokenError.__module__ = "parity"
 def prove_port(
     *, torch: Any = None, jax: Any = None, inputs: object = None, rules: Path | Sequence[LeafRule] | None = None,
     torch_args: Any = (), jax_args: Any = (), names: Mapping[str, str] | None = None, steps: int = 50,
-    until: str | None = None, convert: Convert | None = None,
+    until: str | None = None, convert: Convert | None = None, back: Convert | None = None,
 ) -> PortProof:  # fmt: skip
     """Return whether a port trains as its trainer does: model, loss, gradients, updates, resume and handover.
 
@@ -53,6 +53,8 @@ def prove_port(
         until: The last stage that is looked at (`parity.checks.proving.STAGES`); by default all.
         convert: Called as `convert(source, target)` with two folders, for the handover: reads what `train` of the
             first saved, and writes what `train` of the second resumes from.
+        back: The same from the second to the first. With both, a run goes there and back; with this alone, one of
+            the second goes on in the first.
 
     Returns:
         The verdict: `holds`, `broken` at the first stage that parts, with its cause, or `inconclusive` where a stage
@@ -66,12 +68,13 @@ def prove_port(
     the last place of the start moves it.
     """
     first, second = sources_of({"torch": (torch, torch_args), "jax": (jax, jax_args)}, names or {})
-    return prove_sources(first, second, inputs=inputs, rules=rules, steps=steps, until=until, convert=convert)
+    return prove_sources(first, second, inputs=inputs, rules=rules, steps=steps, until=until, convert=convert,
+                         back=back)  # fmt: skip
 
 
 def prove_sources(
     first: PortSource, second: PortSource, *, inputs: object = None, rules: Path | Sequence[LeafRule] | None = None,
-    steps: int = 50, until: str | None = None, convert: Convert | None = None,
+    steps: int = 50, until: str | None = None, convert: Convert | None = None, back: Convert | None = None,
 ) -> PortProof:  # fmt: skip
     """Return the verdict on two trainers; see `prove_port`."""
     if not isinstance(steps, int) or isinstance(steps, bool) or steps < 2:
@@ -80,7 +83,7 @@ def prove_sources(
         raise UnknownNameError("stage", until, STAGES)
     began = time.perf_counter()
     last = until or STAGES[-1]
-    proving = Proving(first, second, inputs, rules, steps, convert, last)
+    proving = Proving(first, second, inputs, rules, steps, convert, back, last)
     for name in STAGES[: STAGES.index(last) + 1]:
         proving.look_at(name)
         if proving.stages and proving.stages[-1].verdict == "broken":

@@ -49,15 +49,16 @@ class Proving:
         rules: Which leaf is which; None for what is proposed.
         steps: Updates that are compared.
         convert: Takes what the trainer saved to what the port resumes from; None where there is none.
+        back: The same from the port to the trainer.
         until: The last stage that will be looked at: what only later ones need is not asked for.
     """
 
     def __init__(
         self, first: PortSource, second: PortSource, inputs: object, rules: Path | Sequence[LeafRule] | None,
-        steps: int, convert: Convert | None = None, until: str = STAGES[-1],
+        steps: int, convert: Convert | None = None, back: Convert | None = None, until: str = STAGES[-1],
     ) -> None:  # fmt: skip
         self.first, self.second, self.inputs, self.rules, self.steps = first, second, inputs, rules, steps
-        self.convert, self.until = convert, until
+        self.convert, self.back, self.until = convert, back, until
         self.stages: list[PortStage] = []
         self.notes: list[str] = []
         self.figures: dict[str, float] = {}
@@ -236,7 +237,7 @@ class Proving:
         return resume_stage(self.first, self.second)
 
     def _handover(self) -> PortStage:
-        return handover_stage(self.first, self.second, self.convert)
+        return handover_stage(self.first, self.second, self.convert, self.back)
 
     def _parted(self, walk: TwoWalks, name: str) -> PortStage:
         if walk.what == "loss":
