@@ -70,7 +70,7 @@ FIRST = {("torch", "nnx"): ("exp_avg", "schedule"), ("optax", "torch"): ("exp_av
 
 CASES = [
     pytest.param(
-        way, lost, id=f"{'-'.join(way)}-{lost}", marks=[] if lost in FIRST.get(way, ()) else pytest.mark.soak
+        way, lost, id="-".join((*way, lost)), marks=[] if lost in FIRST.get(way, ()) else pytest.mark.soak
     )
     for way in WAYS
     for lost in LOST
