@@ -69,9 +69,7 @@ FIRST = {("torch", "nnx"): ("exp_avg", "schedule"), ("optax", "torch"): ("exp_av
 """What is looked at in each run of the tests; the rest waits for `make soak`."""
 
 CASES = [
-    pytest.param(
-        way, lost, id="-".join((*way, lost)), marks=[] if lost in FIRST.get(way, ()) else pytest.mark.soak
-    )
+    pytest.param(way, lost, id="-".join((*way, lost)), marks=[] if lost in FIRST.get(way, ()) else pytest.mark.soak)
     for way in WAYS
     for lost in LOST
 ]

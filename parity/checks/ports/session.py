@@ -20,7 +20,7 @@ from parity.checks.running import RunMode, Train, open_workdir, runner_of
 from parity.errors import SpecError
 from parity.results import Crossing, Suspect
 
-__all__ = ["Sides", "crossing", "open_sides", "suspects_of"]
+__all__ = ["CLOSE", "Sides", "crossing", "open_sides", "suspects_of"]
 
 CLOSE = 10.0
 """Multiple of the envelope below which a difference may be one of precision."""
